@@ -1,0 +1,101 @@
+# Needs Python 3.11 or newer (with venv) and make; everything else goes into .venv, from the locks.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+# Two locks, one environment: `demo` installs the first only; the second is a superset of it.
+RUN_STAMP := $(VENV)/.installed-run
+DEV_STAMP := $(VENV)/.installed-dev
+RUN_EXTRAS := --extra kafka --extra serve --extra broker
+DEV_EXTRAS := $(RUN_EXTRAS) --extra faust --extra dev
+COMPILE := $(BIN)/uv pip compile --quiet pyproject.toml --group build --universal \
+	--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-slow bench lint format lock clean python
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@echo '  ARGS="..." is handed on, for instance: make demo ARGS="--headless --until-end"'
+
+demo: $(RUN_STAMP)  ## Real flights through a local Kafka to a private live page (Ctrl-C stops it)
+	@exec $(BIN)/stream-dp demo $(ARGS)
+
+# --- checks -----------------------------------------------------------------------------------
+
+# Runs one tool; says which it was, and stops there, when it fails.
+define check
+@echo "== $(1)"
+@$(BIN)/$(1) || { code=$$?; echo "make $@: FAILED: $(1)" >&2; exit $$code; }
+endef
+
+test: lint  ## The whole test suite: ruff, mypy, lint-imports, pytest
+	$(call check,python -m pytest -m "not slow" $(ARGS))
+	@echo "make test: all passed"
+
+test-slow: $(DEV_STAMP)  ## The tests that take minutes
+	$(call check,python -m pytest -m slow $(ARGS))
+
+bench: $(DEV_STAMP)  ## The benchmarks
+	$(call check,python -m pytest tests/benchmarks -s --timeout=0 --override-ini python_files=bench_*.py $(ARGS))
+
+lint: $(DEV_STAMP)  ## ruff, mypy and the import contracts
+	$(call check,ruff check)
+	$(call check,ruff format --check)
+	$(call check,mypy)
+	$(call check,lint-imports)
+
+format: $(DEV_STAMP)  ## Format the code and fix what ruff can fix
+	@$(BIN)/ruff check --fix-only --quiet
+	@$(BIN)/ruff format
+
+# --- environment ------------------------------------------------------------------------------
+
+# Finds the first Python that is new enough and can make environments; else says in one line what to do.
+define find_python
+found=; incomplete=; \
+for candidate in $(PYTHON) python3.14 python3.13 python3.12 python3.11; do \
+	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	if "$$candidate" -c 'import venv, ensurepip' 2>/dev/null; then found=$$candidate; break; fi; \
+	incomplete=$${incomplete:-$$candidate}; \
+done; \
+if [ -z "$$found" ] && [ -n "$$incomplete" ]; then \
+	package=$$("$$incomplete" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'); \
+	echo "$$incomplete cannot make environments (no venv or ensurepip): apt install $$package" >&2; \
+	exit 1; \
+elif [ -z "$$found" ]; then \
+	version=$$($(PYTHON) --version 2>&1) || version="no $(PYTHON)"; \
+	echo "Python 3.11 or newer is needed, found $$version: install it (apt install python3 python3-venv) or say make PYTHON=/path/to/python" >&2; \
+	exit 1; \
+fi
+endef
+
+python:  ## Show which Python would make the environment
+	@$(find_python); command -v "$$found"
+
+# --no-build-isolation: the build backend comes from the lock too, so nothing unlisted is fetched.
+$(RUN_STAMP): requirements.lock pyproject.toml
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { $(find_python); \
+		echo "Making $(VENV) with $$found"; rm -rf $(VENV); "$$found" -m venv $(VENV); }
+	@echo "Installing what running needs, from requirements.lock (about 100 MB, once)"
+	@$(PIP_INSTALL) --require-hashes -r requirements.lock
+	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(DEV_STAMP): requirements-dev.lock $(RUN_STAMP)
+	@echo "Installing what developing needs, from requirements-dev.lock (about 150 MB more, once)"
+	@$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	@touch $@
+
+# The developer's lock is solved first (Faust holds click back); the other is a subset of it.
+lock: $(DEV_STAMP)  ## Solve both lock files anew
+	@$(COMPILE) --upgrade $(DEV_EXTRAS) --output-file requirements-dev.lock
+	@$(COMPILE) --upgrade $(RUN_EXTRAS) --constraint requirements-dev.lock --output-file requirements.lock
+
+clean:  ## Remove the environment and all that was built
+	rm -rf $(VENV) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,39 @@
+"""Amounts of budget as integers in units of 10^-12: costs round up, what is left rounds down."""
+
+from fractions import Fraction
+
+UNITS = 10**12
+
+
+def cost_units(amount: Fraction) -> int:
+    """An amount to be charged, rounded up.
+
+    >>> cost_units(Fraction(1, 3))
+    333333333334
+    """
+    return -((-amount.numerator * UNITS) // amount.denominator)
+
+
+def budget_units(amount: Fraction) -> int:
+    """An amount that may be spent, rounded down.
+
+    >>> budget_units(Fraction(1, 3))
+    333333333333
+    """
+    return amount.numerator * UNITS // amount.denominator
+
+
+def exact(units: int) -> Fraction:
+    """The amount of so many units."""
+    return Fraction(units, UNITS)
+
+
+def text(amount: Fraction | int) -> str:
+    """A decimal without trailing zeros; integers are units.
+
+    >>> text(Fraction(3, 2)), text(200000000000), text(Fraction(0)), text(Fraction(1, 3))
+    ('1.5', '0.2', '0', '0.333333333334')
+    """
+    units = amount if isinstance(amount, int) else cost_units(amount)
+    whole, rest = divmod(units, UNITS)
+    return f"{whole}.{rest:012d}".rstrip("0").rstrip(".")

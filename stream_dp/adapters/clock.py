@@ -1,0 +1,51 @@
+"""The system's wall clock as the `Clock` port.
+
+Rules: time never runs backwards for the engine. A clock that steps back by up to a second stands
+still until it has caught up; one that steps back further stops the engine, for ticks already
+published would come again. Sleeping happens in short slices, so that a step of the clock is
+noticed. This file knows no ticks.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from stream_dp.errors import FailClosed
+
+_TOLERATED_MS = 1000
+_SLICE_MS = 1000
+
+
+def _system_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SystemClock:
+    """Milliseconds since 1970-01-01T00:00Z; `read` is where they come from."""
+
+    def __init__(self, read: Callable[[], int] = _system_ms) -> None:
+        self._read = read
+        self._latest = read()
+
+    def now(self) -> int:
+        """The wall clock's milliseconds, never less than at the call before.
+
+        Raises:
+            FailClosed: the clock lies more than a second behind what it has shown.
+        """
+        moment = self._read()
+        if moment < self._latest - _TOLERATED_MS:
+            raise FailClosed(
+                "the system clock ran backwards by more than a second; "
+                "check the machine's time synchronisation, then start again"
+            )
+        self._latest = max(self._latest, moment)
+        return self._latest
+
+    async def sleep_until(self, moment: int) -> None:
+        """Return once `now() >= moment`; gives way to other tasks at least once."""
+        await asyncio.sleep(0)
+        left = moment - self.now()
+        while left > 0:
+            await asyncio.sleep(min(left, _SLICE_MS) / 1000)
+            left = moment - self.now()

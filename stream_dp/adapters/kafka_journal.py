@@ -1,0 +1,213 @@
+"""The journal as a private Kafka topic: one transaction holds a commit, its positions and its dead letters.
+
+Rules: opening fences first, and only then looks. A sealed commit is cut into parts, each a record with the
+headers sequence, part and parts; a missing part or commit stops the engine. The source's positions are the
+offsets of a group that nobody joins: `verify` compares them with the last commit, which tells a wiped or
+restored journal. The topics keep everything; their access is for the engine alone.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from stream_dp.adapters.kafka_shard import KafkaShard, Outgoing, reading
+from stream_dp.adapters.kafka_topics import (
+    KEPT,
+    KafkaSettings,
+    disconnect,
+    ensure,
+    library,
+    speaking,
+)
+from stream_dp.errors import FailClosed
+from stream_dp.runtime.commit import Commit
+from stream_dp.runtime.ports import Positions
+
+PART_BYTES = 500_000
+_COORDINATOR_MOVES = (14, 15, 16)
+_log = logging.getLogger(__name__)
+
+
+class _Part(NamedTuple):
+    sequence: int
+    part: int
+    parts: int
+    value: bytes
+
+
+class KafkaJournal:
+    """The `Journal` port; topics and group are named after the shard's pipeline unless given."""
+
+    def __init__(
+        self,
+        shard: KafkaShard,
+        source_topic: str,
+        *,
+        topic: str | None = None,
+        dead_letters: str | None = None,
+        group: str | None = None,
+    ) -> None:
+        self._shard = shard
+        self._source = source_topic
+        self._topic = topic or f"{shard.pipeline}.private.journal"
+        self._dead_letters = dead_letters or f"{shard.pipeline}.private.dead-letters"
+        self._group = group or f"{shard.pipeline}.engine"
+        self._next: int | None = None
+        self.warnings: tuple[str, ...] = ()
+
+    async def open(self) -> None:
+        """Take the lease, then create or check the topics; `warnings` says what production would mend.
+
+        Raises:
+            FailClosed: a topic could lose records or has lost some, or has a foreign writer.
+            WorldError: no answer, or access denied.
+        """
+        await self._shard.start()
+        settings = self._shard.settings
+        self.warnings = await ensure(settings, self._topic, KEPT)
+        self.warnings += await ensure(settings, self._dead_letters, KEPT)
+        for warning in self.warnings:
+            _log.warning(warning)
+        async with reading(settings, self._topic) as log:
+            last = await log.last()
+        self._next = 0 if last is None else self._part(last).sequence + 1
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """All sealed commits, oldest first.
+
+        Raises:
+            FailClosed: a commit or a part of one is missing.
+        """
+        parts: list[_Part] = []
+        sequence = 0
+        async with reading(self._shard.settings, self._topic) as log:
+            begin, end = await log.bounds()
+            if begin != 0:
+                raise self._damaged()
+            async for records in log.records(begin, end):
+                for record in records:
+                    parts.append(self._part(record))
+                    if parts[-1][:2] != (sequence, len(parts) - 1):
+                        raise self._damaged()
+                    if len(parts) == parts[0].parts:
+                        yield b"".join([part.value for part in parts])
+                        parts, sequence = [], sequence + 1
+        if parts:
+            raise self._damaged()
+        self._next = sequence
+
+    async def verify(self, positions: Positions) -> None:
+        """Compare the group's offsets with the last commit's positions (none for an empty journal).
+
+        Raises:
+            FailClosed: they differ: this journal is not the one that was written last.
+            WorldError: no answer, or access denied.
+        """
+        found = await _committed(self._shard.settings, self._group)
+        if found == {(self._source, partition): at for partition, at in positions.items()}:
+            return
+        if not self._next:
+            raise FailClosed(
+                f"journal topic {self._topic!r} is empty, yet group {self._group!r} has read the source "
+                "for it: the journal was wiped. Bring it back, or run under a new pipeline name"
+            )
+        raise FailClosed(
+            f"journal topic {self._topic!r} and the offsets of group {self._group!r} do not belong "
+            "together: one of them was rolled back, wiped or moved by hand, or the offsets expired "
+            "while the engine was off (the brokers' offsets.retention.minutes); bring the newest back"
+        )
+
+    async def append(self, commit: Commit, sealed: bytes) -> None:
+        """Make the commit, its positions and its dead letters durable, all or none.
+
+        Raises:
+            FailClosed: another engine took over, or this is not the next commit.
+            WorldError: no answer; whether the commit is durable shows at the next open.
+        """
+        if commit.sequence != self._next:
+            raise FailClosed(
+                f"journal topic {self._topic!r}: not the next commit; nothing was written"
+            )
+        partition = library().TopicPartition
+        offsets = {partition(self._source, one): at for one, at in commit.positions.items()}
+        records = [*self._parts(commit.sequence, sealed), *self._letters(commit)]
+        await self._shard.transact(records, offsets, self._group)
+        self._next = commit.sequence + 1
+
+    async def close(self) -> None:
+        """Give the lease back."""
+        self._next = None
+        await self._shard.close()
+
+    def _parts(self, sequence: int, sealed: bytes) -> Iterator[Outgoing]:
+        parts = max(1, -(-len(sealed) // PART_BYTES))
+        for part in range(parts):
+            headers = (("sequence", sequence), ("part", part), ("parts", parts))
+            yield Outgoing(
+                self._topic,
+                sealed[part * PART_BYTES : (part + 1) * PART_BYTES],
+                headers=tuple((name, b"%d" % value) for name, value in headers),
+            )
+
+    def _letters(self, commit: Commit) -> Iterator[Outgoing]:
+        for letter in commit.dead_letters:
+            fields = {
+                "topic": self._source,
+                "partition": letter.partition,
+                "offset": letter.offset,
+                "reason": letter.reason,
+                "field": letter.field,
+            }
+            yield Outgoing(self._dead_letters, msgspec.json.encode(fields))
+
+    def _part(self, record: Any) -> _Part:
+        headers = dict(record.headers)
+        try:
+            numbers = [int(headers[name]) for name in ("sequence", "part", "parts")]
+        except (KeyError, ValueError):
+            raise self._damaged() from None
+        return _Part(numbers[0], numbers[1], numbers[2], record.value)
+
+    def _damaged(self) -> FailClosed:
+        return FailClosed(
+            f"journal topic {self._topic!r} is damaged: a commit or a part of one is missing or foreign. "
+            "Restore its newest copy; delete it only if nothing was ever published from it"
+        )
+
+
+async def _committed(settings: KafkaSettings, group: str) -> dict[tuple[str, int], int]:
+    """All offsets that the group has committed, by topic and partition.
+
+    The library's own call takes a coordinator that is still loading for a group without offsets.
+    """
+    client = library(".client").AIOKafkaClient(**settings.client())
+    request = library(".protocol.commit").OffsetFetchRequest(group, None)
+    with speaking(settings, f"group {group!r}"):
+        try:
+            await client.bootstrap()
+            return await _fetch(client, group, request, time.monotonic() + settings.patience_s)
+        finally:
+            await disconnect(client)
+
+
+async def _fetch(
+    client: Any, group: str, request: Any, deadline: float
+) -> dict[tuple[str, int], int]:
+    errors = library(".errors")
+    kind = library(".client").CoordinationType.GROUP
+    while True:
+        try:
+            answer = await client.send(await client.coordinator_lookup(kind, group), request)
+            code = max([answer.error_code, *(one[3] for _, many in answer.topics for one in many)])
+            if code == 0:
+                return {(topic, one[0]): one[1] for topic, many in answer.topics for one in many}
+            raise errors.for_code(code)
+        except errors.KafkaError as error:
+            moves = error.retriable or getattr(error, "errno", 0) in _COORDINATOR_MOVES
+            if not moves or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.05)

@@ -1,0 +1,92 @@
+"""The sink as a public Kafka topic: the exact bytes that the journal already holds, in one partition.
+
+Rules: `publish` is one transaction of its own, so readers see a tick's releases at once, and markers in the
+log follow the ticks, never the load. Key = series, value = body, timestamp = the tick's end as the body
+names it, no headers.
+What is visible already is never written again, in no version. The lease is the journal's.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from stream_dp.adapters.kafka_shard import RECORD_BYTES, KafkaShard, Outgoing, reading
+from stream_dp.adapters.kafka_topics import KEPT, ensure
+from stream_dp.adapters.memory import following
+from stream_dp.errors import FailClosed
+from stream_dp.runtime.commit import Release
+
+_RULES = {**KEPT, "message.timestamp.type": "CreateTime"}
+_HINTS = {"max.message.bytes": str(RECORD_BYTES)}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class _Body(msgspec.Struct):
+    end: datetime = _EPOCH  # never the wall clock, even for a body that names no end
+
+
+_DECODER = msgspec.json.Decoder(_Body)
+
+
+class KafkaSink:
+    """The `Sink` port over one topic, `PIPELINE.releases` unless given."""
+
+    def __init__(self, shard: KafkaShard, topic: str | None = None) -> None:
+        self._shard = shard
+        self._topic = topic or f"{shard.pipeline}.releases"
+        self._last: bytes | None = None
+        self._known = False
+        self.warnings: tuple[str, ...] = ()
+
+    async def open(self) -> None:
+        """Take the lease unless the journal has, then create or check the topic.
+
+        Raises:
+            FailClosed: the topic has several partitions, or could lose or alter what it holds.
+            WorldError: no answer, or access denied.
+        """
+        await self._shard.start()
+        self.warnings = await ensure(self._shard.settings, self._topic, _RULES, _HINTS)
+
+    async def last(self) -> bytes | None:
+        """The body of the last visible release, or None."""
+        async with reading(self._shard.settings, self._topic) as log:
+            record = await log.last()
+        self._last = None if record is None else record.value
+        self._known = True
+        return self._last
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """The bodies of all visible releases, oldest first."""
+        async with reading(self._shard.settings, self._topic) as log:
+            begin, end = await log.bounds()
+            async for records in log.records(begin, end):
+                for record in records:
+                    yield record.value
+
+    async def publish(self, releases: Sequence[Release]) -> None:
+        """Make visible, all at once, what is not visible yet.
+
+        Raises:
+            FailClosed: another engine took over, or a release is visible with other bytes.
+            WorldError: no answer; the next start publishes what is missing.
+        """
+        last = self._last if self._known else await self.last()
+        fresh = following(releases, last, f"topic {self._topic!r}")
+        if fresh:
+            await self._shard.transact([self._record(release) for release in fresh])
+            self._last = fresh[-1].body
+
+    async def close(self) -> None:
+        """Give the lease back; the journal's is the same one."""
+        await self._shard.close()
+
+    def _record(self, release: Release) -> Outgoing:
+        try:
+            end = _DECODER.decode(release.body).end
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise FailClosed(f"topic {self._topic!r}: a release that is not ours") from None
+        key = release.series.encode()
+        return Outgoing(self._topic, release.body, key, (end - _EPOCH) // _MILLISECOND)

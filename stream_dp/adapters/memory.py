@@ -1,0 +1,180 @@
+"""Source, journal and sink in memory, for tests and for embedding: the ports' contract, made plain.
+
+Rules: what outlives an engine is a value that the caller keeps and hands to the next adapter: a
+`MemoryStore`, a list of bodies. `following` is the rule of every sink: what is visible already is
+skipped, and never written in another version.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from stream_dp.errors import FailClosed
+from stream_dp.runtime.commit import Commit, DeadLetter, Release
+from stream_dp.runtime.ports import Batch, Positions
+
+
+class _Body(msgspec.Struct):
+    sequence: int
+
+
+def following(releases: Sequence[Release], last: bytes | None, sink: str) -> list[Release]:
+    """Those of `releases` that come after the body `last`; `sink` names the place in errors.
+
+    Raises:
+        FailClosed: `last` is not a release, or visible already with other bytes; out of order.
+    """
+    visible = -1 if last is None else _sequence(last, sink)
+    fresh: list[Release] = []
+    for release in releases:
+        if release.sequence == visible and not fresh and release.body != last:
+            raise FailClosed(
+                f"{sink}: a release was published before with other content, by another journal: "
+                "bring back the newest journal, or use another sink"
+            )
+        if fresh and release.sequence <= fresh[-1].sequence:
+            raise FailClosed(f"{sink}: releases out of order; nothing was published")
+        if release.sequence > visible:
+            fresh.append(release)
+    return fresh
+
+
+def _sequence(body: bytes, sink: str) -> int:
+    try:
+        return msgspec.json.decode(body, type=_Body).sequence
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise FailClosed(
+            f"{sink}: what comes last is no release; name another sink, or bring this one back"
+        ) from None
+
+
+class MemorySource:
+    """The given batches, each partition in its own order; then the end.
+
+    After a seek, a partition continues behind its position. A batch that did not move the position
+    (a mark of the clock) is given again: marks may repeat, records may not.
+    """
+
+    def __init__(
+        self,
+        batches: Iterable[Batch],
+        *,
+        name: str = "memory",
+        partitions: Iterable[int] | None = None,
+    ) -> None:
+        self._name = name
+        self._batches = tuple(batches)
+        named = (batch.partition for batch in self._batches) if partitions is None else partitions
+        self._partitions = tuple(sorted(set(named)))
+        self._left: list[Batch] = []
+
+    @property
+    def name(self) -> str:
+        """What the journal's header calls this source."""
+        return self._name
+
+    async def open(self, origin: int) -> tuple[int, ...]:
+        """Start at the first batch."""
+        await self.seek({})
+        return self._partitions
+
+    async def seek(self, positions: Positions) -> None:
+        """Continue behind these positions."""
+        before: dict[int, int] = {}
+        self._left = []
+        for batch in self._batches:
+            moved = batch.position > before.get(batch.partition, 0)
+            before[batch.partition] = batch.position
+            done = positions.get(batch.partition, 0)
+            if batch.position > done or (batch.position == done and not moved):
+                self._left.append(batch)
+
+    async def read(self) -> Sequence[Batch]:
+        """The next batch; nothing at the end."""
+        await asyncio.sleep(0)
+        return (self._left.pop(0),) if self._left else ()
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+
+@dataclass(slots=True)
+class MemoryStore:
+    """What a `MemoryJournal` leaves for the next one; private."""
+
+    commits: list[bytes] = field(default_factory=list, repr=False)
+    positions: dict[int, int] = field(default_factory=dict, repr=False)
+    dead_letters: list[DeadLetter] = field(default_factory=list, repr=False)
+    epoch: int = 0
+
+
+class MemoryJournal:
+    """The journal over a `MemoryStore`; the one that opened last is the writer."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self._store = MemoryStore() if store is None else store
+        self._epoch: int | None = None
+
+    async def open(self) -> None:
+        """Fence every journal that opened this store before."""
+        self._store.epoch += 1
+        self._epoch = self._store.epoch
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """All sealed commits."""
+        self._check_lease()
+        for sealed in tuple(self._store.commits):
+            yield sealed
+
+    async def verify(self, positions: Positions) -> None:
+        """Nothing outside this store knows of the journal."""
+
+    async def append(self, commit: Commit, sealed: bytes) -> None:
+        """Keep the commit.
+
+        Raises:
+            FailClosed: another journal opened the store since, or the commit is not the next one.
+        """
+        self._check_lease()
+        if commit.sequence != len(self._store.commits):
+            raise FailClosed("memory journal: this commit is not the next one; nothing was written")
+        self._store.commits.append(sealed)
+        self._store.positions.update(commit.positions)
+        self._store.dead_letters.extend(commit.dead_letters)
+
+    async def close(self) -> None:
+        """Give the lease back."""
+        self._epoch = None
+
+    def _check_lease(self) -> None:
+        if self._epoch != self._store.epoch:
+            raise FailClosed("memory journal: another engine is running on it, or it is not open")
+
+
+class MemorySink:
+    """The bodies of all releases, in `bodies`."""
+
+    def __init__(self, bodies: list[bytes] | None = None) -> None:
+        self.bodies: list[bytes] = [] if bodies is None else bodies
+
+    async def open(self) -> None:
+        """Nothing to connect to."""
+
+    async def last(self) -> bytes | None:
+        """The last body."""
+        return self.bodies[-1] if self.bodies else None
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """All bodies."""
+        for body in tuple(self.bodies):
+            yield body
+
+    async def publish(self, releases: Sequence[Release]) -> None:
+        """Append what is not visible yet."""
+        fresh = following(releases, await self.last(), "memory sink")
+        self.bodies.extend(release.body for release in fresh)
+
+    async def close(self) -> None:
+        """Nothing to give back."""

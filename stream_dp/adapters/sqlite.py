@@ -1,0 +1,248 @@
+"""The embedded journal: one SQLite file (WAL, synchronous=FULL), one writer, one thread.
+
+Rules: a commit, its positions and its dead letters are one transaction, durable when `append`
+returns. A lock on `FILE.lock` (`flock`) excludes a second engine while the first one lives; the
+system gives it back however the process ends, and the lock file stays. Should somebody remove it,
+the sequence is the second fence: a commit that is not the next one is refused. What is not a sound
+journal of ours is never written to and never replaced. The file is private (mode 0600).
+"""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from stream_dp.adapters.files import OneThread, sync_folder
+from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.runtime.commit import Commit, DeadLetter
+from stream_dp.runtime.ports import Positions
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_APPLICATION = 0x7364_706A  # "sdpj"
+_VERSION = 1
+_ROWS_PER_READ = 64
+_SCHEMA = (
+    "CREATE TABLE commits (sequence INTEGER PRIMARY KEY, sealed BLOB NOT NULL)",
+    "CREATE TABLE dead_letters (id INTEGER PRIMARY KEY, partition INTEGER NOT NULL,"
+    " label INTEGER NOT NULL, reason TEXT NOT NULL, field TEXT)",
+    f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA user_version = {_VERSION}",
+)
+_COMMITS = "SELECT sequence, sealed FROM commits WHERE sequence >= ? ORDER BY sequence LIMIT ?"
+_DEAD_LETTERS = "SELECT partition, label, reason, field FROM dead_letters ORDER BY id"
+_OF_THE_WORLD = ("PERM", "BUSY", "LOCKED", "NOMEM", "READONLY", "IOERR", "FULL", "CANTOPEN")
+
+
+class SqliteJournal:
+    """The `Journal` port over one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread: OneThread | None = None
+        self._lock: int | None = None
+        self._database: sqlite3.Connection | None = None
+        self._file: os.stat_result | None = None
+
+    async def open(self) -> None:
+        """Take the lock, then open or create the file and check all of it.
+
+        Raises:
+            FailClosed: another engine is running on it; it is damaged or not ours.
+            WorldError: the folder is missing, or the file cannot be written.
+        """
+        self._thread = OneThread("stream-dp-journal")
+        try:
+            await self._run(self._open)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """All sealed commits, oldest first; FailClosed where one is missing."""
+        start, chunk = 0, [b""]
+        while chunk:
+            chunk = await self._run(self._chunk, start)
+            start += len(chunk)
+            for sealed in chunk:
+                yield sealed
+
+    async def verify(self, positions: Positions) -> None:
+        """Nothing outside this file knows of the journal; the sink's head is compared by the engine."""
+
+    async def append(self, commit: Commit, sealed: bytes) -> None:
+        """Make the commit durable.
+
+        Raises:
+            FailClosed: this commit is not the next one, or the file was moved away.
+            WorldError: the disk failed; whether the commit is durable shows at the next open.
+        """
+        await self._run(self._append, commit, sealed)
+
+    async def close(self) -> None:
+        """Close the file and give the lock back, once running calls are done."""
+        if self._thread is not None:
+            await self._run(self._close)
+            self._thread.stop()
+            self._thread = None
+
+    async def _run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        if self._thread is None:
+            raise FailClosed(f"{self._path}: the journal is not open")
+        with _failures(self._path):
+            return await self._thread.run(call, *args, **kwargs)
+
+    def _open(self) -> None:
+        self._lock = _locked(self._path)
+        _create(self._path)
+        self._file = self._path.stat()
+        self._database = database = sqlite3.connect(self._path, isolation_level=None)
+        if not _recognise(database, self._path):
+            with _transaction(database):
+                for statement in _SCHEMA:
+                    database.execute(statement)
+        if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            raise _damaged(self._path)
+        if database.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+            raise WorldError(f"{self._path}: this file system cannot hold a journal (no WAL)")
+        database.execute("PRAGMA synchronous = FULL")
+        database.execute("PRAGMA fullfsync = ON")
+        self._path.chmod(0o600)
+
+    def _chunk(self, start: int) -> list[bytes]:
+        rows = self._connection().execute(_COMMITS, (start, _ROWS_PER_READ))
+        return _sealed(rows, start, self._path)
+
+    def _append(self, commit: Commit, sealed: bytes) -> None:
+        database, letters = self._connection(), commit.dead_letters
+        if not _is_still(self._path, self._file):
+            raise FailClosed(f"{self._path}: the journal was moved or replaced; bring it back")
+        with _transaction(database):
+            (last,) = database.execute("SELECT max(sequence) FROM commits").fetchone()
+            if commit.sequence != (0 if last is None else last + 1):
+                raise FailClosed(f"{self._path}: not the next commit; another engine wrote to it")
+            database.execute("INSERT INTO commits VALUES (?, ?)", (commit.sequence, sealed))
+            database.executemany(
+                "INSERT INTO dead_letters (partition, label, reason, field) VALUES (?, ?, ?, ?)",
+                [(each.partition, each.offset, each.reason, each.field) for each in letters],
+            )
+
+    def _close(self) -> None:
+        database, self._database = self._database, None
+        lock, self._lock = self._lock, None
+        try:
+            if database is not None:
+                database.close()
+        finally:
+            if lock is not None:
+                os.close(lock)
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._database is None:
+            raise FailClosed(f"{self._path}: the journal is not open")
+        return self._database
+
+
+def read_sealed(path: Path) -> list[bytes]:
+    """All sealed commits, oldest first, without a lock: an engine may be running.
+
+    Raises:
+        UsageError: there is no journal. FailClosed: it is damaged, or not ours.
+    """
+    with _failures(path), _read_only(path) as database:
+        return _sealed(database.execute(_COMMITS, (0, -1)), 0, path)
+
+
+def dead_letters(path: Path) -> list[DeadLetter]:
+    """The private dead letters, in commit order; raises like `read_sealed`."""
+    with _failures(path), _read_only(path) as database:
+        return [DeadLetter(*row) for row in database.execute(_DEAD_LETTERS)]
+
+
+@contextmanager
+def _read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    if not path.is_file():
+        raise UsageError(f"{path}: no journal here; it begins with the first run of its pipeline")
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as database:
+        if not _recognise(database, path):
+            raise FailClosed(f"{path}: the journal is empty")
+        yield database
+
+
+@contextmanager
+def _transaction(database: sqlite3.Connection) -> Iterator[None]:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    finally:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+
+
+@contextmanager
+def _failures(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "SQLITE_ERROR")
+        if name.split("_")[1] not in _OF_THE_WORLD:
+            raise _damaged(path) from None
+        raise WorldError(f"{path}: the journal's disk or folder failed ({name})") from None
+    except OSError as error:
+        raise WorldError(
+            f"{path}: {error.strerror}; check the folder and its permissions"
+        ) from None
+
+
+def _damaged(path: Path) -> FailClosed:
+    return FailClosed(
+        f"{path}: the journal is damaged. Bring back its newest copy; "
+        "delete it only if nothing was ever published from it"
+    )
+
+
+def _locked(path: Path) -> int:
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise FailClosed(f"{path}: another engine is running on it; stop that first") from None
+    return lock
+
+
+def _create(path: Path) -> None:
+    if not path.exists():
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        sync_folder(path.parent)
+
+
+def _is_still(path: Path, file: os.stat_result | None) -> bool:
+    return file is not None and path.exists() and os.path.samestat(path.stat(), file)
+
+
+def _recognise(database: sqlite3.Connection, path: Path) -> bool:
+    """True for a journal of ours, False for an empty file."""
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if (application, version, tables) == (0, 0, 0):
+        return False
+    if application != _APPLICATION:
+        raise FailClosed(f"{path}: an SQLite file of another program; name another path")
+    if version != _VERSION:
+        raise FailClosed(f"{path}: written by another version of stream_dp; run that version")
+    return True
+
+
+def _sealed(rows: sqlite3.Cursor, start: int, path: Path) -> list[bytes]:
+    """The blobs of rows that must be numbered on from `start`."""
+    found = rows.fetchall()
+    if [sequence for sequence, _ in found] != list(range(start, start + len(found))):
+        raise _damaged(path)
+    return [sealed for _, sealed in found]

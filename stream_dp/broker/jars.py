@@ -1,0 +1,172 @@
+"""The broker's jars: a pinned list, fetched once, checked every time.
+
+Rules: only the files listed in `jars.txt` are used, no transitive resolution. A file enters the
+folder of jars only with the right sha256 (it is fetched beside it and moved in whole), and its sum
+is checked again on each use. A wrong sum is refused: the file is deleted and named. Safe when
+several processes do it at once.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stream_dp.broker.places import cache_dir
+from stream_dp.errors import StreamDPError, UsageError, WorldError
+
+if TYPE_CHECKING:
+    from jgo.maven import MavenContext
+
+Progress = Callable[[int, int], None]
+"""Called as progress(fetched, to_fetch); never called when nothing has to be fetched."""
+
+KAFKA_VERSION = "4.3.1"
+_THREADS = 8
+_TIMEOUT_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One line of `jars.txt`."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    def __str__(self) -> str:
+        return f"{self.group}:{self.artifact}:{self.version}"
+
+
+def parse_jars(text: str) -> tuple[Jar, ...]:
+    """Read lines of `group:artifact:version sha256:HEX`; blank lines are skipped.
+
+    >>> str(parse_jars("org.x:y:1.0 sha256:" + "0" * 64)[0])
+    'org.x:y:1.0'
+    """
+    return tuple(_parse_line(line) for line in text.splitlines() if line.strip())
+
+
+def _parse_line(line: str) -> Jar:
+    coordinate, _, checksum = line.strip().partition(" sha256:")
+    parts = coordinate.split(":")
+    if len(parts) != 3 or len(checksum) != 64 or set(checksum) - set("0123456789abcdef"):
+        raise StreamDPError(f"jars.txt: not `group:artifact:version sha256:HEX`: {line!r}")
+    group, artifact, version = parts
+    return Jar(group, artifact, version, checksum)
+
+
+def listed_jars() -> tuple[Jar, ...]:
+    """The jars of the pinned Kafka version."""
+    return parse_jars((files("stream_dp.broker") / "jars.txt").read_text(encoding="utf-8"))
+
+
+def jars_dir() -> Path:
+    """The folder in the user's cache that holds the verified jars."""
+    return cache_dir() / f"kafka-{KAFKA_VERSION}"
+
+
+def resolve_jars(
+    progress: Progress | None = None,
+    *,
+    folder: Path | None = None,
+    jars: Iterable[Jar] | None = None,
+) -> list[Path]:
+    """Return verified paths of all jars, fetching those that are missing.
+
+    Raises:
+        WorldError: the jars cannot be fetched or written, or one has a wrong sha256.
+    """
+    folder = folder or jars_dir()
+    wanted = listed_jars() if jars is None else tuple(jars)
+    pool = ThreadPoolExecutor(_THREADS)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        missing = [
+            jar for jar, ok in pool.map(lambda j: (j, _is_held(j, folder)), wanted) if not ok
+        ]
+        _fetch_all(missing, folder, pool, progress)
+    except OSError as error:
+        raise WorldError(
+            f"cannot use the folder of Kafka's jars, {folder}: {_why(error)}"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return [folder / jar.file_name for jar in wanted]
+
+
+def _is_held(jar: Jar, folder: Path) -> bool:
+    path = folder / jar.file_name
+    if not path.exists():
+        return False
+    verify(jar, path)
+    return True
+
+
+def verify(jar: Jar, path: Path) -> None:
+    """Delete the file and raise if its sha256 is not the listed one."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != jar.sha256:
+        path.unlink()
+        raise WorldError(
+            f"{jar}: {path} had sha256 {found} instead of {jar.sha256} and was deleted; "
+            "start again to fetch it anew"
+        )
+
+
+def _fetch_all(
+    jars: list[Jar], folder: Path, pool: ThreadPoolExecutor, progress: Progress | None
+) -> None:
+    if not jars:
+        return
+    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as staging:
+        maven = _maven(Path(staging))
+        futures = [pool.submit(_fetch, jar, maven, folder) for jar in jars]
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                future.result()
+                if progress:
+                    progress(done, len(jars))
+        finally:
+            pool.shutdown(cancel_futures=True)  # before the staging folder goes
+
+
+def _fetch(jar: Jar, maven: "MavenContext", folder: Path) -> None:
+    try:
+        path = maven.project(jar.group, jar.artifact).at_version(jar.version).artifact().resolve()
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # requests' errors are OSErrors; jgo raises RuntimeError
+        raise WorldError(
+            f"cannot download Kafka's file {jar} ({_why(error)}); "
+            f"check the network and start again, or put {jar.file_name} into {folder}"
+        ) from error
+    verify(jar, path)
+    path.replace(folder / jar.file_name)
+
+
+def _why(error: Exception) -> str:
+    """One short word or phrase: requests' own messages run over several lines."""
+    if isinstance(error, RuntimeError):
+        return "not found in the repository"
+    return getattr(error, "strerror", None) or type(error).__name__
+
+
+def _maven(cache: Path) -> "MavenContext":
+    try:
+        from jgo.maven import MavenContext
+    except ImportError as error:
+        raise UsageError(
+            "fetching Kafka needs the package jgo: pip install 'stream_dp[broker]'"
+        ) from error
+    return MavenContext(repo_cache=cache, timeout=_TIMEOUT_SECONDS)

@@ -1,0 +1,135 @@
+"""One Java process of the broker and its folder.
+
+Rules: it runs in a session of its own (no Ctrl-C of the terminal), in its folder, and dies with its
+parent. Ready means that its log says so; an open port is too early. All methods return at once; who
+calls waits.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from stream_dp.broker import child
+from stream_dp.errors import WorldError
+
+_READY = "Kafka Server started"
+_PORT_TAKEN = "Address already in use"
+_LAST_LINES = 8
+_FORMATTED = "formatted"
+_FORMAT_SECONDS = 60
+
+
+class Node:
+    """A node of the cluster: its folder, and its process once started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "server.log"
+        self._console = folder / "console.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def ready(self) -> bool:
+        return self.running and _READY in _text(self.log)
+
+    @property
+    def lost_its_port(self) -> bool:
+        return not self.running and _PORT_TAKEN in _text(self.log)
+
+    def write_config(self, properties: str) -> None:
+        """Write the configuration and put the last run's log aside."""
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / "server.properties").write_text(properties, encoding="ascii")
+        log4j = (files("stream_dp.broker") / "log4j2.properties").read_text(encoding="ascii")
+        (self.folder / "log4j2.properties").write_text(log4j, encoding="ascii")
+        if self.log.exists():
+            self.log.replace(self.folder / "server.previous.log")
+
+    def format(self, java: Path, classpath: str, cluster_id: str) -> None:
+        """Prepare the data folder for its first start; a second call does nothing."""
+        mark = self.folder / _FORMATTED
+        if mark.exists():
+            return
+        tool = [str(java), "-XX:TieredStopAtLevel=1", *_jvm(classpath), "kafka.tools.StorageTool"]
+        arguments = ["format", "--ignore-formatted", "-t", cluster_id, "-c", "server.properties"]
+        try:
+            run = subprocess.run(
+                [*tool, *arguments],
+                cwd=self.folder,
+                capture_output=True,
+                text=True,
+                timeout=_FORMAT_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise WorldError(
+                f"{self.folder}: Kafka did not format its storage in {_FORMAT_SECONDS} s"
+            ) from error
+        if run.returncode:
+            lines = (run.stdout + run.stderr).splitlines()[-_LAST_LINES:]
+            raise WorldError(
+                "\n".join([f"{self.folder}: Kafka cannot format its storage:", *lines])
+            )
+        mark.touch()
+
+    def launch(self, java: Path, classpath: str, heap_mb: int, lock: int) -> None:
+        """Start the process; it inherits the file descriptor of the folder's lock."""
+        command = _tied([str(java), f"-Xmx{heap_mb}m", *_jvm(classpath)])
+        with self._console.open("wb") as console:
+            self._process = subprocess.Popen(
+                [*command, "kafka.Kafka", "server.properties"],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=[lock],
+            )
+
+    def terminate(self) -> None:
+        if self._process and self.running:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end (which then is immediate)."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+    def obituary(self, what: str) -> WorldError:
+        """The error that tells what happened, the last log lines and where the log is."""
+        code = self._process.poll() if self._process else None
+        lines = (_text(self._console) + _text(self.log)).splitlines()[-_LAST_LINES:]
+        head = f"Kafka ({self.folder.name}) {what}" + (
+            "" if code is None else f", exit code {code}"
+        )
+        return WorldError("\n".join([f"{head}; its log is {self.log}", *(f"  {x}" for x in lines)]))
+
+
+def _jvm(classpath: str) -> Sequence[str]:
+    return (
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Djava.awt.headless=true",
+        "-Dlog4j2.configurationFile=log4j2.properties",
+        "-cp",
+        classpath,
+    )
+
+
+def _tied(command: Sequence[str]) -> list[str]:
+    return [sys.executable, "-I", "-S", str(child.__file__), str(os.getpid()), *command]
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

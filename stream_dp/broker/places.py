@@ -1,0 +1,27 @@
+"""Where files of this package live on the user's machine.
+
+Downloads that can be fetched again go into the cache folder, data that must survive into the state
+folder. `STREAM_DP_HOME` overrides both. Nothing here creates a folder.
+"""
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+_APP = "stream-dp"
+
+
+def cache_dir() -> Path:
+    """The folder for what can be downloaded again."""
+    return _under_home("cache") or Path(platformdirs.user_cache_dir(_APP, appauthor=False))
+
+
+def state_dir() -> Path:
+    """The folder for broker and demo data."""
+    return _under_home("state") or Path(platformdirs.user_state_dir(_APP, appauthor=False))
+
+
+def _under_home(name: str) -> Path | None:
+    home = os.environ.get("STREAM_DP_HOME")
+    return Path(home).expanduser().absolute() / name if home else None

@@ -1,0 +1,73 @@
+"""Create topics, on any Kafka, through aiokafka.
+
+Rules: a topic that exists is left as it is, its partitions and settings untouched. Created means
+that a client may write to it: every partition has a leader.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from stream_dp.errors import UsageError, WorldError
+
+if TYPE_CHECKING:
+    from aiokafka.admin import AIOKafkaAdminClient
+
+_REPLICAS = 3
+_LEADER_SECONDS = 15.0
+_TOPIC_ALREADY_EXISTS = 36
+
+
+async def create_topic(
+    bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
+) -> bool:
+    """Create a topic, replicated up to three times; False if it existed already.
+
+    Raises:
+        WorldError: Kafka does not answer or refuses.
+        UsageError: aiokafka is not installed.
+    """
+    try:
+        from aiokafka.admin import AIOKafkaAdminClient
+        from aiokafka.errors import KafkaError
+    except ImportError as error:
+        raise UsageError("using Kafka needs aiokafka: pip install 'stream_dp[kafka]'") from error
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        await admin.start()
+        created = await _create(admin, name, partitions, dict(config or {}))
+        await _leaders(admin, name)
+    except KafkaError as error:
+        raise WorldError(
+            f"topic {name}: Kafka at {bootstrap} failed: {type(error).__name__}"
+        ) from error
+    finally:
+        await admin.close()
+    return created
+
+
+async def _create(
+    admin: "AIOKafkaAdminClient", name: str, partitions: int, config: dict[str, str]
+) -> bool:
+    from aiokafka.admin import NewTopic
+    from aiokafka.errors import for_code
+
+    replicas = min(_REPLICAS, len((await admin.describe_cluster())["brokers"]))
+    topic = NewTopic(name, partitions, replicas, topic_configs=config)
+    response = await admin.create_topics([topic])
+    (_, code, message), *_ = response.topic_errors
+    if code not in (0, _TOPIC_ALREADY_EXISTS):
+        raise WorldError(f"topic {name}: Kafka refused: {message or for_code(code).__name__}")
+    return bool(code == 0)
+
+
+async def _leaders(admin: "AIOKafkaAdminClient", name: str) -> None:
+    end = time.monotonic() + _LEADER_SECONDS
+    while True:
+        (topic,) = await admin.describe_topics([name])
+        if not topic["error_code"] and all(p["leader"] >= 0 for p in topic["partitions"]):
+            return
+        if time.monotonic() > end:
+            raise WorldError(f"topic {name}: no leader after {_LEADER_SECONDS:.0f} s")
+        await asyncio.sleep(0.05)

@@ -1,0 +1,88 @@
+"""`stream-dp broker`: a real, local Apache Kafka until Ctrl-C.
+
+Rules: the bootstrap address is the one line on stdout, everything else goes to stderr. The first
+Ctrl-C (or SIGTERM) stops cleanly and exits 0, a second one kills and exits 130. Errors are raised;
+`main` prints them.
+"""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stream_dp.broker.jars import resolve_jars
+from stream_dp.broker.places import state_dir
+from stream_dp.broker.process import LocalKafka
+from stream_dp.errors import UsageError
+
+_INTERRUPTED = 130
+_DEFAULT_FOLDERS = {1: "broker", 3: "broker-3"}
+
+
+def broker(
+    nodes: Annotated[int, typer.Option(help="Number of Kafka nodes: 1 or 3.")] = 1,
+    port: Annotated[
+        int | None, typer.Option(help="Port of the first node. Default: any free one.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of the data. Default: in your state folder.")
+    ] = None,
+) -> None:
+    """Start a real, local Apache Kafka; needs neither Docker nor an installed Java."""
+    if nodes not in _DEFAULT_FOLDERS:
+        raise UsageError(f"--nodes: a local Kafka has 1 or 3 nodes, not {nodes}")
+    kafka = LocalKafka(data_dir or state_dir() / _DEFAULT_FOLDERS[nodes], nodes=nodes, port=port)
+    try:
+        resolve_jars(fetch_progress)
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
+    if not asyncio.run(_serve(kafka)):
+        raise typer.Exit(_INTERRUPTED)
+
+
+def fetch_progress(done: int, total: int) -> None:
+    """Show on a terminal how many of Kafka's files were fetched."""
+    if sys.stderr.isatty():
+        typer.echo(f"\rFetching Apache Kafka: {done}/{total} files", err=True, nl=done == total)
+
+
+async def _serve(kafka: LocalKafka) -> bool:
+    """Run until a signal comes; False if a second one came before the clean end."""
+    first, second = asyncio.Event(), asyncio.Event()
+
+    def on_signal() -> None:
+        (second if first.is_set() else first).set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    await _unless(first, _run(kafka))
+    typer.echo("Stopping Kafka", err=True)
+    return await _unless(second, kafka.stop())
+
+
+async def _run(kafka: LocalKafka) -> None:
+    await kafka.start()
+    typer.echo(kafka.bootstrap)
+    typer.echo("Kafka is ready; Ctrl-C stops it", err=True)
+    try:
+        await kafka.watch()
+    except Exception:
+        await kafka.stop()
+        raise
+
+
+async def _unless(event: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
+    """Do the work, or cancel it when the event comes first; True if it was done."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work)
+        waiter = group.create_task(event.wait())
+        await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)
+        done = task.done()
+        task.cancel()
+        waiter.cancel()
+    return done

@@ -1,0 +1,195 @@
+"""`stream-dp demo`: a year of real flights through a local Kafka to a private live page.
+
+Rules: the data is public, so this command may show exact figures, and only because the pipeline file says so. It
+keeps its state in the user's state folder, goes on where it stopped, and `--fresh` deletes that state only.
+"""
+
+import asyncio
+import shutil
+import sys
+import time
+import webbrowser
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from stream_dp.adapters.records import load_records, ticked
+from stream_dp.broker.jars import resolve_jars
+from stream_dp.broker.places import state_dir
+from stream_dp.broker.process import LocalKafka
+from stream_dp.broker.topics import create_topic
+from stream_dp.cli.broker import fetch_progress
+from stream_dp.cli.example_files import DATA, flights_folder
+from stream_dp.cli.feeding import feed
+from stream_dp.cli.pacing import Paced
+from stream_dp.cli.results import print_results, results
+from stream_dp.cli.running import Run, served, signals
+from stream_dp.cli.wiring import fields_of, open_ports, sealer_for, settings_for
+from stream_dp.errors import UsageError, WorldError
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.spec import (
+    FileSource,
+    KafkaSource,
+    PipelineSpec,
+    ReleasesFile,
+    ReplayClock,
+    SqliteJournal,
+)
+from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.engine import Ports
+
+PARTITIONS = 2
+SECONDS_FOR_A_YEAR = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the flags say."""
+
+    embedded: bool
+    headless: bool
+    until_end: bool
+    fresh: bool
+    as_json: bool
+    compare_exact: bool
+    port: int
+
+
+def demo(
+    *,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="No broker: file source and SQLite journal.")
+    ] = False,
+    headless: Annotated[bool, typer.Option("--headless", help="No page, not paced.")] = False,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Stop at the end of the year with a table.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Delete the demo's state first.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="End with one JSON object on the last line of stdout.")
+    ] = False,
+    compare_exact: Annotated[
+        bool, typer.Option("--compare-exact", help="Show exact values beside the private ones.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port of the page; the next free one if taken.")] = 8765,
+) -> None:
+    """Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on."""
+    options = Options(embedded, headless, until_end, fresh, as_json, compare_exact, port)
+    asyncio.run(_demo(options))
+
+
+async def _demo(options: Options) -> None:
+    console = Console(stderr=True)
+    spec = load(flights_folder() / "pipeline.yaml")
+    if not spec.public_data:
+        raise UsageError(
+            "the demo shows exact figures: its pipeline must declare public_data: true"
+        )
+    embedded = options.embedded or not _kafka_can_be_had(console)
+    folder = state_dir() / "demo" / ("embedded" if embedded else "kafka")
+    if options.fresh:
+        _delete(folder, console)
+    folder.mkdir(parents=True, exist_ok=True)
+    if embedded:
+        await _run(_embedded(spec, folder), "embedded", options, console, None)
+        return
+    async with LocalKafka(folder / "broker") as kafka:
+        console.print(f"Kafka is ready at {kafka.bootstrap}")
+        local = spec.model_copy(
+            update={"source": KafkaSource(topic="flights", bootstrap=kafka.bootstrap)}
+        )
+        await create_topic(kafka.bootstrap, "flights", PARTITIONS)
+        await _run(local, "kafka", options, console, lambda: _feed(local, options))
+
+
+def _kafka_can_be_had(console: Console) -> bool:
+    """Fetch what a local Kafka needs; one line and False where that is impossible."""
+    try:
+        resolve_jars(fetch_progress)
+    except (WorldError, UsageError) as error:
+        console.print(f"No local Kafka here ({error}); going on with --embedded", soft_wrap=True)
+        return False
+    return True
+
+
+def _delete(folder: Path, console: Console) -> None:
+    """Delete the demo's state, naming every entry."""
+    if not folder.exists():
+        return
+    for entry in sorted(folder.iterdir()):
+        console.print(f"--fresh deletes {entry}", soft_wrap=True)
+    shutil.rmtree(folder)
+
+
+def _embedded(spec: PipelineSpec, folder: Path) -> PipelineSpec:
+    return spec.model_copy(
+        update={
+            "source": FileSource(path=flights_folder() / DATA),
+            "journal": SqliteJournal(kind="sqlite", path=folder / "flights.journal"),
+            "releases": ReleasesFile(path=folder / "flights.releases.jsonl"),
+        }
+    )
+
+
+async def _feed(spec: PipelineSpec, options: Options) -> None:
+    clock, source = spec.clock, spec.source
+    if not isinstance(clock, ReplayClock) or not isinstance(source, KafkaSource):
+        raise UsageError("the demo replays a file into a Kafka topic")
+    records = await asyncio.to_thread(
+        load_records, flights_folder() / DATA, fields_of(spec), clock.field
+    )
+    ticks = await asyncio.to_thread(ticked, records, clock.start, clock.step, clock.horizon)
+    speed = None if options.headless else clock.horizon / SECONDS_FOR_A_YEAR
+    await feed(settings_for(source), source.topic, ticks, speed)
+
+
+async def _run(
+    spec: PipelineSpec,
+    broker: str,
+    options: Options,
+    console: Console,
+    feeder: Callable[[], Awaitable[None]] | None,
+) -> None:
+    built, sealer = build(spec), sealer_for(spec, None)
+    ports = open_ports(spec, sealer)
+    if feeder is None and not options.headless:
+        ports = _paced(ports, spec)
+    this = Run(built, ports, keep=1 if options.headless else None)
+    started = time.monotonic()
+    port = None if options.headless else options.port
+    async with signals(this), _feeding(feeder), served(this, port, console) as url:
+        if url is not None and sys.stdout.isatty():
+            await asyncio.to_thread(webbrowser.open, url)
+        await this.until_end(console)
+        seconds = time.monotonic() - started
+        if not options.until_end and not this.stopped.is_set():
+            console.print("The year is over; Ctrl-C ends the demo")
+            await this.stopped.wait()
+    found = await results(built, sealer, broker, seconds, this.log)
+    print_results(built, found, options.as_json, options.compare_exact)
+
+
+@asynccontextmanager
+async def _feeding(feeder: Callable[[], Awaitable[None]] | None) -> AsyncIterator[None]:
+    """Feed the topic beside the engine; the feed ends with it."""
+    if feeder is None:
+        yield
+        return
+    task = asyncio.ensure_future(feeder())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+
+def _paced(ports: Ports, spec: PipelineSpec) -> Ports:
+    speed = (spec.clock.horizon or 1) / SECONDS_FOR_A_YEAR
+    return Ports(Paced(ports.source, speed), ports.journal, ports.sink, ports.clock, ports.sealer)

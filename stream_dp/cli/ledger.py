@@ -1,0 +1,97 @@
+"""`stream-dp ledger`: what was spent, and whether the journal is whole. Works while the engine runs."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from stream_dp.accounting.amounts import text
+from stream_dp.adapters.kafka_journal import KafkaJournal
+from stream_dp.adapters.kafka_shard import KafkaShard
+from stream_dp.adapters.sqlite import read_sealed
+from stream_dp.cli.run import KeyFile, PipelineFile
+from stream_dp.cli.wiring import sealer_for, settings_for
+from stream_dp.errors import FailClosed, UsageError
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.spec import KafkaSource, PipelineSpec, SqliteJournal, fingerprint
+from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.statement import Statement, read_statement
+
+
+def ledger(
+    pipeline: PipelineFile,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    key_file: KeyFile = None,
+) -> None:
+    """Show what was charged to PIPELINE.yaml's budget and check its journal from end to end."""
+    spec = load(pipeline)
+    sealer = sealer_for(spec, key_file)
+    statement = asyncio.run(read_statement(sealed_commits(spec), sealer, spec.name))
+    shown = ledger_json(build(spec), statement)
+    if as_json:
+        typer.echo(json.dumps(shown))
+    else:
+        _print(shown)
+
+
+async def sealed_commits(spec: PipelineSpec) -> AsyncIterator[bytes]:
+    """The sealed commits of the specification's journal, read only."""
+    if isinstance(spec.journal, SqliteJournal):
+        for sealed in await asyncio.to_thread(read_sealed, spec.journal.path):
+            yield sealed
+        return
+    if not isinstance(spec.source, KafkaSource):
+        raise UsageError("journal.kind: a kafka journal needs a kafka source")
+    shard = KafkaShard(settings_for(spec.source), spec.name)
+    async for sealed in KafkaJournal(shard, spec.source.topic).read():
+        yield sealed
+
+
+def ledger_json(built: Built, statement: Statement) -> dict[str, Any]:
+    """What the journal's ledger says, derived again and compared.
+
+    Raises:
+        FailClosed: it belongs to another pipeline, or does not add up.
+    """
+    if statement.header is None:
+        raise FailClosed("the journal is empty: nothing was ever charged; run the pipeline first")
+    if statement.header.fingerprint != fingerprint(built.spec):
+        raise FailClosed("the journal was written for another version of this pipeline file")
+    charged = [charge for _, charge in statement.charges]
+    expected = [(e.name, e.epsilon, e.delta) for e in built.ledger.entries]
+    if [(c.name, c.epsilon, c.delta) for c in charged] != expected:
+        raise FailClosed("the journal's charges differ from what the pipeline file derives")
+    spent = sum(c.epsilon for c in charged)
+    return {
+        "pipeline": built.spec.name,
+        "budget": text(built.ledger.epsilon),
+        "spent": text(spent),
+        "left": text(built.ledger.epsilon - spent),
+        "delta": "0",
+        "charges": [
+            {"commit": n, "name": c.name, "epsilon": text(c.epsilon), "rule": c.rule}
+            for n, c in statement.charges
+        ],
+        "ticks": statement.ticks,
+        "releases": statement.releases,
+        "journal": "whole",
+    }
+
+
+def _print(shown: dict[str, Any]) -> None:
+    console = Console(soft_wrap=True)
+    table = Table(title=f"{shown['pipeline']}: ledger")
+    for column in ("commit", "charge", "epsilon", "rule"):
+        table.add_column(column)
+    for charge in shown["charges"]:
+        table.add_row(str(charge["commit"]), charge["name"], charge["epsilon"], charge["rule"])
+    console.print(table)
+    console.print(
+        f"Budget {shown['budget']}: spent {shown['spent']}, left {shown['left']}; delta {shown['delta']}. "
+        f"{shown['ticks']} ticks, {shown['releases']} releases; the journal is whole and adds up."
+    )

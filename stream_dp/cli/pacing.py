@@ -1,0 +1,57 @@
+"""A source that hands out ticks at a chosen speed, for the demo without a broker."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from stream_dp.runtime.ports import Batch, Positions, Source
+
+PAUSE = 0.1
+
+
+class Paced:
+    """`source`, but at most `ticks_per_second` marks a second."""
+
+    def __init__(self, source: Source, ticks_per_second: float) -> None:
+        self._source = source
+        self._speed = ticks_per_second
+        self._waiting: deque[Batch] = deque()
+        self._started = time.monotonic()
+        self._marks = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the source."""
+        return self._source.name
+
+    async def open(self, origin: int) -> tuple[int, ...]:
+        """Open the source; the pace counts from here."""
+        self._started = time.monotonic()
+        return await self._source.open(origin)
+
+    async def seek(self, positions: Positions) -> None:
+        """Seek in the source."""
+        await self._source.seek(positions)
+
+    async def read(self) -> Sequence[Batch]:
+        """The batches that are due by now, at least one; empty at the end."""
+        if not self._waiting:
+            self._waiting.extend(await self._source.read())
+        if not self._waiting:
+            return []
+        await asyncio.sleep(PAUSE)
+        due = (time.monotonic() - self._started) * self._speed
+        taken = [self._take()]
+        while self._waiting and self._marks < due:
+            taken.append(self._take())
+        return taken
+
+    async def close(self) -> None:
+        """Close the source."""
+        await self._source.close()
+
+    def _take(self) -> Batch:
+        batch = self._waiting.popleft()
+        self._marks += batch.mark is not None
+        return batch

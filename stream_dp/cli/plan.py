@@ -1,0 +1,97 @@
+"""`stream-dp plan`: the guarantee as a tree, and the errors to expect. Touches no data."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.tree import Tree
+
+from stream_dp.accounting.amounts import text
+from stream_dp.cli.run import PipelineFile
+from stream_dp.core.derivation import Derivation
+from stream_dp.pipeline.builder import Built, Chosen, build
+from stream_dp.pipeline.planner import plan_json, predicted_errors
+from stream_dp.pipeline.yaml import load
+
+PIPED_WIDTH = 180
+
+
+def plan(
+    pipeline: PipelineFile,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Show what PIPELINE.yaml guarantees, why, and how large its errors will be."""
+    built = build(load(pipeline))
+    if as_json:
+        typer.echo(json.dumps(plan_json(built)))
+        return
+    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    console.print(_guarantee(built), highlight=False)
+    console.print(_tree(built.derivation))
+    console.print(_errors(built))
+    for chosen in built.chosen:
+        console.print(f"{chosen.spec.name}: {chosen.why}", highlight=False)
+    for warning in warnings(built):
+        console.print(f"[yellow]Note[/yellow]: {warning}")
+
+
+def warnings(built: Built) -> list[str]:
+    """What a reader of the guarantee must know beside it."""
+    notes = [
+        "this pipeline only: other pipelines on the same source have ledgers of their own and add up",
+        "the guarantee holds against computationally bounded adversaries (noise comes from ChaCha20)",
+    ]
+    people = [f for f in built.spec.fields if any(p in f.lower() for p in _PEOPLE)]
+    if people:
+        notes.append(
+            f"the unit is one event, but the schema has {', '.join(people)}: a person with many events is "
+            "protected for each of them, not for all together"
+        )
+    return notes
+
+
+_PEOPLE = ("user", "person", "customer", "patient", "member", "email", "account", "client")
+
+
+def _guarantee(built: Built) -> str:
+    measure, privacy = built.derivation.guarantee.measure, built.spec.privacy
+    left = text(built.ledger.left)
+    return (
+        f"[bold]{built.spec.name}[/bold] is ({text(measure.epsilon)}, {text(measure.delta)})-differentially "
+        f"private: unit one {privacy.unit}, neighbours {privacy.neighbors}, over all releases for ever.\n"
+        f"Budget {text(privacy.epsilon)}: spent {text(built.ledger.spent)}, left {left}.\n"
+    )
+
+
+def _tree(derivation: Derivation, parent: Tree | None = None) -> Tree:
+    guarantee = derivation.guarantee
+    label = (
+        f"[bold]{derivation.subject}[/bold]  eps {text(guarantee.measure.epsilon)}, "
+        f"delta {text(guarantee.measure.delta)}  by {derivation.rule}, {derivation.source}"
+    )
+    node = Tree(label, highlight=False) if parent is None else parent.add(label, highlight=False)
+    for condition in derivation.conditions:
+        node.add(f"[green]holds[/green] {condition.name}: {condition.why}", highlight=False)
+    for premise in derivation.premises:
+        _tree(premise, node)
+    return node
+
+
+def _errors(built: Built) -> Table:
+    confidence = float(built.spec.confidence)
+    table = Table(title=f"Predicted error: half-width at confidence {confidence:g}")
+    table.add_column("tick", justify="right")
+    columns = [dict(predicted_errors(built, chosen)) for chosen in built.chosen]
+    for chosen in built.chosen:
+        table.add_column(f"{chosen.spec.name}\n{_kind(chosen)}", justify="right")
+    for tick in columns[0]:
+        table.add_row(str(tick), *(f"{errors[tick]:,}" for errors in columns))
+    return table
+
+
+def _kind(chosen: Chosen) -> str:
+    return f"{type(chosen.mechanism).__name__}, eps {text(chosen.spec.epsilon)}"

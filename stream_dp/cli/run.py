@@ -1,0 +1,57 @@
+"""`stream-dp run`: run a pipeline until stopped."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from stream_dp.cli.running import Run, served, signals
+from stream_dp.cli.wiring import open_ports, sealer_for
+from stream_dp.noise import NoiseStream
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.recovery import NoiseMaker
+
+PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE.yaml", show_default=False)]
+KeyFile = Annotated[
+    Path | None, typer.Option("--key-file", help="The operator's 32-byte key (mode 0600).")
+]
+
+
+def run(
+    pipeline: PipelineFile,
+    *,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Stop at the horizon of a replay clock.")
+    ] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Serve the API and the page.")] = False,
+    port: Annotated[int, typer.Option(help="Port of the page; the next free one if taken.")] = 8765,
+    key_file: KeyFile = None,
+) -> None:
+    """Run PIPELINE.yaml until stopped; goes on where the journal ends."""
+    asyncio.run(run_pipeline(pipeline, until_end, port if serve else None, key_file))
+
+
+async def run_pipeline(
+    pipeline: Path,
+    until_end: bool,
+    port: int | None,
+    key_file: Path | None,
+    make_noise: NoiseMaker = NoiseStream,
+    *,
+    private: bool = True,
+) -> None:
+    """Load, build, run; the test kit calls it with other noise and `private=False`."""
+    spec = load(pipeline)
+    built = build(spec)
+    console = Console(stderr=True)
+    ports = open_ports(spec, sealer_for(spec, key_file))
+    keep = 1 if port is None else None
+    this = Run(built, ports, make_noise, private=private, keep=keep)
+    async with signals(this), served(this, port, console):
+        await this.until_end(console)
+        if not until_end:
+            await this.stopped.wait()
+    console.print(f"{spec.name}: {this.ticks} ticks, {this.releases} releases")

@@ -1,0 +1,175 @@
+"""One engine run on a terminal: signals, progress, the page.
+
+Rules: the first Ctrl-C (or SIGTERM) ends after the commit in flight, exit 0; the second one exits 130 at once.
+Progress shows ticks and releases, which are public, and nothing else.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.status import Status
+
+from stream_dp.accounting.amounts import text
+from stream_dp.noise import NoiseStream
+from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.planner import plan_json
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.series import AlertsSeries
+from stream_dp.pipeline.spec import fingerprint
+from stream_dp.runtime.engine import Engine, Ports
+from stream_dp.runtime.recovery import NoiseMaker
+from stream_dp.runtime.series import Grid
+from stream_dp.serve.server import PageServer
+from stream_dp.serve.view import PublicView, ReleaseLog
+
+INTERRUPTED = 130
+
+
+class Run:
+    """An engine and what it has published; `make_noise` and `private` differ in the test kit only.
+
+    `keep` releases of each series stay in memory (all: None, for the page).
+    """
+
+    def __init__(
+        self,
+        built: Built,
+        ports: Ports,
+        make_noise: NoiseMaker = NoiseStream,
+        *,
+        private: bool = True,
+        keep: int | None = None,
+    ) -> None:
+        self.built = built
+        self.log = ReleaseLog(keep)
+        plan = built.plan(ports.clock.now(), private=private)
+        router = Router(built.spec, plan.origin)
+        self.engine = Engine(plan, router, ports, make_noise, self.log.append)
+        self.stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """End after the commit in flight."""
+        self.stopped.set()
+        self.engine.stop()
+
+    async def until_end(self, console: Console) -> None:
+        """Run the engine; show progress on a terminal."""
+        horizon = self.built.spec.clock.horizon
+        if not console.is_terminal:
+            await self.engine.run()
+            return
+        with console.status("starting") as status:
+            showing = asyncio.create_task(self._show(status, horizon))
+            try:
+                await self.engine.run()
+            finally:
+                showing.cancel()
+
+    async def _show(self, status: Status, horizon: int | None) -> None:
+        of = f" of {horizon}" if horizon else ""
+        while True:
+            status.update(f"{self.ticks} ticks{of}, {self.releases} releases")
+            await asyncio.sleep(0.2)
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks are public."""
+        return max((r.tick + 1 for r in self.log.latest().values()), default=0)
+
+    @property
+    def releases(self) -> int:
+        """How many releases are public."""
+        return max(0, self.log.last_sequence)
+
+    def view(self) -> PublicView:
+        """The public face of this run, for the page."""
+        return PublicView(
+            pipeline=pipeline_json(self.built),
+            plan=plan_json(self.built),
+            budget=self._budget,
+            log=self.log,
+        )
+
+    def _budget(self) -> dict[str, Any]:
+        ledger = self.built.ledger
+        return {
+            "epsilon": {
+                "total": text(ledger.epsilon),
+                "spent": text(ledger.spent),
+                "left": text(ledger.left),
+            },
+            "delta": {"total": "0", "spent": "0", "left": "0"},
+            "series": [
+                {"name": c.spec.name, "epsilon": text(c.derivation.guarantee.measure.epsilon)}
+                for c in self.built.chosen
+            ],
+        }
+
+
+def pipeline_json(built: Built) -> dict[str, Any]:
+    """The public configuration, for `GET /api/pipeline`."""
+    spec = built.spec
+    return {
+        "name": spec.name,
+        "public_data": spec.public_data,
+        "unit": spec.privacy.unit,
+        "neighbors": str(spec.relation),
+        "fingerprint": fingerprint(spec),
+        "clock": {
+            "kind": spec.clock.kind,
+            "start": None
+            if spec.clock.start is None
+            else Grid(spec.clock.start, 0, None).end_text(0),
+            "step": spec.clock.step / 1000,
+            "horizon": spec.clock.horizon,
+        },
+        "series": [_series_json(built, c.spec) for c in built.chosen],
+    }
+
+
+def _series_json(built: Built, series: Any) -> dict[str, Any]:
+    known = {"name": series.name, "statistic": series.statistic, "by": getattr(series, "by", None)}
+    if known["by"] is not None:
+        known["domain"] = list(built.layout.keys(series.name))
+    if isinstance(series, AlertsSeries):
+        known["threshold"] = series.threshold
+    return known
+
+
+@asynccontextmanager
+async def served(run: Run, port: int | None, console: Console) -> AsyncIterator[str | None]:
+    """Serve the page on `port` (None: not at all) and yield its address."""
+    if port is None:
+        yield None
+        return
+    page = PageServer(run.view())
+    await page.start(port=port)
+    console.print(f"The page is at {page.url}")
+    try:
+        yield page.url
+    finally:
+        await page.stop()
+
+
+@asynccontextmanager
+async def signals(run: Run) -> AsyncIterator[None]:
+    """Hand the first Ctrl-C or SIGTERM to the run; leave at once with the second."""
+
+    def on_signal() -> None:
+        if run.stopped.is_set():
+            os._exit(INTERRUPTED)
+        run.stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

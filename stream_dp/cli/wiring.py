@@ -1,0 +1,98 @@
+"""Adapters for a specification: the one place where ports meet their implementations."""
+
+import os
+from pathlib import Path
+
+from stream_dp.adapters.clock import SystemClock
+from stream_dp.adapters.files import FileSink, FileSource
+from stream_dp.adapters.kafka_journal import KafkaJournal
+from stream_dp.adapters.kafka_shard import KafkaShard
+from stream_dp.adapters.kafka_sink import KafkaSink
+from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
+from stream_dp.adapters.kafka_topics import KafkaSettings
+from stream_dp.adapters.records import FieldType
+from stream_dp.adapters.sqlite import SqliteJournal
+from stream_dp.broker.places import state_dir
+from stream_dp.errors import UsageError
+from stream_dp.pipeline import spec as pipeline
+from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, WallClock
+from stream_dp.runtime.engine import Ports
+from stream_dp.runtime.keys import Sealer, make_key, read_key
+from stream_dp.runtime.ports import Journal, Sink, Source
+
+KEY_VARIABLE = "STREAM_DP_KEY_FILE"
+
+
+def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
+    """The operator's key: flag, then STREAM_DP_KEY_FILE; a public source may have one made for it.
+
+    Raises:
+        UsageError: no key, or one that others can read.
+    """
+    named = key_file or (Path(os.environ[KEY_VARIABLE]) if os.environ.get(KEY_VARIABLE) else None)
+    if named is not None:
+        return Sealer(read_key(named), spec.name)
+    if not spec.public_data:
+        raise UsageError(
+            "the journal needs an operator key: make one with `umask 077; head -c 32 /dev/urandom > stream-dp.key` "
+            f"and name it with --key-file or {KEY_VARIABLE}"
+        )
+    made = state_dir() / "keys" / f"{spec.name}.key"
+    return Sealer(read_key(made) if made.exists() else make_key(made), spec.name)
+
+
+def settings_for(source: pipeline.KafkaSource) -> KafkaSettings:
+    """How to reach the source's brokers."""
+    security = source.security
+    if security is None:
+        return KafkaSettings(source.bootstrap)
+    return KafkaSettings(
+        source.bootstrap,
+        security_protocol=security.protocol,
+        sasl_mechanism=security.mechanism or "PLAIN",
+        sasl_username=security.username,
+        sasl_password_file=security.password_file,
+        ssl_cafile=security.ca_file,
+    )
+
+
+def fields_of(spec: PipelineSpec) -> dict[str, FieldType]:
+    """The declared fields and their types, as the file readers want them."""
+    return {name: FieldType(field.type) for name, field in spec.fields.items()}
+
+
+def open_ports(spec: PipelineSpec, sealer: Sealer) -> Ports:
+    """The adapters this specification names; nothing is connected yet."""
+    clock = SystemClock()
+    source, shard = _source(spec, clock)
+    journal, sink = _durable(spec, shard)
+    return Ports(source, journal, sink, clock, sealer)
+
+
+def _source(spec: PipelineSpec, clock: SystemClock) -> tuple[Source, KafkaShard | None]:
+    source, ticking = spec.source, spec.clock
+    if isinstance(source, pipeline.KafkaSource):
+        settings = settings_for(source)
+        ticks = (
+            StampTicks(ticking.step, ticking.delay)
+            if isinstance(ticking, WallClock)
+            else ReplayTicks()
+        )
+        shard = KafkaShard(settings, spec.name)
+        return KafkaSource(settings, source.topic, clock, ticks), shard
+    if not isinstance(ticking, ReplayClock):
+        raise UsageError("clock.kind: a file has no append stamps: use replay")
+    file = FileSource(
+        source.path, fields_of(spec), ticking.field, ticking.start, ticking.step, ticking.horizon
+    )
+    return file, None
+
+
+def _durable(spec: PipelineSpec, shard: KafkaShard | None) -> tuple[Journal, Sink]:
+    if isinstance(spec.journal, pipeline.SqliteJournal):
+        if spec.releases is None:
+            raise UsageError("releases.path: where should releases go?")
+        return SqliteJournal(spec.journal.path), FileSink(spec.releases.path)
+    if shard is None or not isinstance(spec.source, pipeline.KafkaSource):
+        raise UsageError("journal.kind: a kafka journal needs a kafka source")
+    return KafkaJournal(shard, spec.source.topic), KafkaSink(shard)

@@ -1,0 +1,101 @@
+"""Concurrent composition of continual mechanisms ([HSV] Def 4.1, ExtConComp).
+
+Messages create mechanisms while others run, pass (index, message) to one of them, or halt one. Rules: the
+composition itself decides nothing; who may be created is the business of the ledger or, inside a composite
+mechanism, of the code whose derivation counts the creations. This file knows no noise, actor or budget.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from stream_dp.core.mechanism import Mechanism, Noise
+from stream_dp.core.messages import IntArray, Message
+from stream_dp.errors import RejectedMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create `mechanism`; the answer is nothing, its index is the number of creations before it."""
+
+    mechanism: Mechanism[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Pass `message` to the mechanism with this index."""
+
+    index: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """End the mechanism with this index; it takes no further message."""
+
+    index: int
+
+
+CompositionMessage: TypeAlias = Create | Ask | Halt
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A live mechanism and its state."""
+
+    mechanism: Mechanism[Any]
+    state: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CompositionState:
+    """`created` counts all creations so far; `live` holds the mechanisms that have not been halted."""
+
+    created: int
+    live: dict[int, Child]
+
+
+@dataclass(frozen=True, slots=True)
+class ConcurrentComposition:
+    """ExtConComp of [HSV] Def 4.1 as a state machine.
+
+    Privacy claim: none of its own; a rule of the accounting derives one from the mechanisms created.
+    """
+
+    def init(self) -> CompositionState:
+        """No mechanism yet."""
+        return CompositionState(0, {})
+
+    def step(
+        self, state: CompositionState, message: CompositionMessage, noise: Noise
+    ) -> tuple[CompositionState, IntArray | None]:
+        """Take one message and return the next state and the answer of the mechanism asked, if any.
+
+        Raises:
+            RejectedMessage: no live mechanism has that index, or the mechanism itself refuses.
+        """
+        match message:
+            case Create(mechanism):
+                child = Child(mechanism, mechanism.init(noise))
+                live = {**state.live, state.created: child}
+                return CompositionState(state.created + 1, live), None
+            case Ask(index, inner):
+                child = self._live(state, index)
+                after, answer = child.mechanism.step(child.state, self.enter(inner), noise)
+                return replace(
+                    state, live={**state.live, index: Child(child.mechanism, after)}
+                ), answer
+            case Halt(index):
+                self._live(state, index)
+                return replace(
+                    state, live={i: c for i, c in state.live.items() if i != index}
+                ), None
+
+    def enter(self, message: Message) -> Message:
+        """The message as the mechanism sees it; the taint check of the test kit unwraps it here."""
+        return message
+
+    @staticmethod
+    def _live(state: CompositionState, index: int) -> Child:
+        if index not in state.live:
+            raise RejectedMessage(f"no live mechanism has index {index}; create one first")
+        return state.live[index]

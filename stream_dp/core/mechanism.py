@@ -1,0 +1,51 @@
+"""The protocol of a continual mechanism ([HSV] Def 3.1) and of the noise it draws.
+
+Rules: state in, state out. `step` is synchronous, never mutates the state it was given, and a message it
+refuses raises `RejectedMessage` and changes nothing. This file knows no mechanism and no sampler.
+"""
+
+from fractions import Fraction
+from typing import Protocol, TypeVar
+
+from stream_dp.core.guarantee import Guarantee
+from stream_dp.core.messages import IntArray, Message
+
+S = TypeVar("S")
+
+
+class Noise(Protocol):
+    """Exact integer noise; every call draws fresh, independent samples of shape (size,)."""
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """Discrete Laplace: P[X = x] proportional to exp(-|x| / scale), x any integer."""
+        ...
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        """One-sided geometric: P[X = x] proportional to exp(-x / scale), x = 0, 1, 2, ..."""
+        ...
+
+
+class Mechanism(Protocol[S]):
+    """A continual mechanism: frozen parameters here, everything that changes in the state."""
+
+    @property
+    def width(self) -> int:
+        """Number of entries of the rows it takes."""
+        ...
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the mechanism promises, against which neighbours."""
+        ...
+
+    def init(self, noise: Noise) -> S:
+        """The state before the first message."""
+        ...
+
+    def step(self, state: S, message: Message, noise: Noise) -> tuple[S, IntArray | None]:
+        """Take one message; return the next state and, for a `Query`, the answer.
+
+        Raises:
+            RejectedMessage: wrong width, type or sign; the given state stays valid.
+        """
+        ...

@@ -1,0 +1,49 @@
+"""The one exception tree. Each class carries the exit code of the command line (README, "Exit codes").
+
+Rules: a message says what was wrong, where (file, line, key, topic, partition) and what to do. It never
+carries event content, an exact count or an offset. This file knows nothing of any other module.
+"""
+
+from typing import ClassVar
+
+
+class StreamDPError(Exception):
+    """Base of every error this package raises on purpose; exit code 1 (a bug of ours)."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(StreamDPError):
+    """Bad usage or a bad pipeline file; every problem is listed at once."""
+
+    exit_code = 2
+
+
+class BudgetRefused(StreamDPError):
+    """The privacy budget does not cover what was asked; nothing was changed."""
+
+    exit_code = 3
+
+
+class FailClosed(StreamDPError):
+    """The engine stops rather than risk a second version of a published fact or an unbooked cost."""
+
+    exit_code = 4
+
+
+class WorldError(StreamDPError):
+    """The broker, the network, credentials or the disk failed; nothing was released."""
+
+    exit_code = 5
+
+
+class NotDerivable(UsageError):
+    """A guarantee was asked for that no rule with satisfied side conditions derives."""
+
+
+class RejectedMessage(StreamDPError):
+    """A mechanism refused a message (wrong type, shape or sign); its state is unchanged."""
+
+
+class TaintError(StreamDPError):
+    """A composite mechanism let private data decide, leave or be formatted (THEORY: destination, response)."""

@@ -1,0 +1,47 @@
+"""Public tail bounds of the noise: what thresholds and error statements are made of.
+
+Everything here is a function of public parameters; floats are fine because nothing here is ever added to a
+count. This file knows no state and no data.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+_GRID = np.linspace(0.02, 0.98, 97)
+
+
+def index_probability(beta: float, index: int, horizon: int | None) -> float:
+    """A share of the failure probability `beta` for the index-th of `horizon` (or endlessly many) events.
+
+    The shares add up to at most `beta`: uniform where the number is known, else
+    beta / (2.10975 (t+1) ln^2(t+1)).
+    """
+    if horizon is not None:
+        return beta / horizon
+    return beta / (2.10975 * (index + 1) * math.log(index + 1) ** 2)
+
+
+def geometric_tail(scale: Fraction, probability: float) -> int:
+    """The least integer that a geometric of this scale exceeds with at most this probability."""
+    return max(0, math.ceil(-float(scale) * math.log(probability)))
+
+
+def laplace_sum_tail(terms: list[tuple[Fraction, int]], probability: float) -> int:
+    """An integer that |sum of independent DLap terms| exceeds with at most this probability (Chernoff).
+
+    `terms` are (scale, number of terms). The bound minimises over s on a grid, so it always holds:
+    E exp(s X) = (1-a)^2 / ((1 - a e^s)(1 - a e^-s)), a = exp(-1/scale), 0 < s < 1/scale.
+    """
+    present = [(float(scale), number) for scale, number in terms if number]
+    if not present:
+        return 0
+    s = _GRID / max(scale for scale, _ in present)
+    exponent = np.full_like(s, math.log(2 / probability))
+    for scale, number in present:
+        a = math.exp(-1 / scale)
+        exponent += number * (
+            2 * math.log1p(-a) - np.log1p(-a * np.exp(s)) - np.log1p(-a * np.exp(-s))
+        )
+    return math.ceil(float((exponent / s).min()))

@@ -1,0 +1,172 @@
+"""HSS: continual histogram statistics by sparse vector intervals ([HSV] Alg. 4, relative thresholds).
+
+The stream is cut into intervals. Within one, a sparse vector instance watches a statistic of the rows since
+the last crossing; only when it answers "above" does the interval's sum go, once, into a continual counter whose
+answer is released until the next crossing. `HISTOGRAM` watches the largest growth of a column against gamma;
+`MAXIMUM` watches the largest column, max(h + c) against max(h) + gamma. Rules: this is plain Python over a
+`ConcurrentComposition`: rows and `pending` are tainted and are only added and passed on; what is branched on
+(answers, h, indices) is an answer of a sub-mechanism or public. This file knows no samplers and no ticks.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from stream_dp.core.composition import (
+    Ask,
+    CompositionState,
+    ConcurrentComposition,
+    Create,
+    Halt,
+)
+from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.bounds import geometric_tail, index_probability, laplace_sum_tail
+from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.sparse_vector import SparseVector
+
+COUNTER = 0
+FAILURE = 0.05
+
+
+class Statistic(StrEnum):
+    """What is released: every column, or the largest one."""
+
+    HISTOGRAM = "histogram"
+    MAXIMUM = "maximum"
+
+
+@dataclass(frozen=True, slots=True)
+class HSSState:
+    """`queries` asked, `intervals` closed and `released` (shape (width,)) are public; `pending` is private.
+
+    `pending` is the sum of the rows since the last crossing; `watcher` the index of the live instance.
+    """
+
+    queries: int
+    intervals: int
+    released: IntArray
+    pending: IntArray
+    watcher: int
+    parts: CompositionState
+
+
+@dataclass(frozen=True, slots=True)
+class HSS:
+    """Histogram or maximum of `width` columns; `kappa` scales the public threshold gamma.
+
+    Answers: HISTOGRAM shape (width,), MAXIMUM shape (1,), never negative. `horizon` is the number of queries
+    where it is known.
+
+    Privacy claim: (threshold_epsilon + query_epsilon + counter_epsilon)-DP for one-hot event streams under
+    `neighbors`, adaptively: [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; counters: Cor 5.5,
+    k = L0}, joined by Thm 4.10. Boundaries are answers of sparse vectors, so equal in both runs.
+    """
+
+    width: int
+    statistic: Statistic
+    threshold_epsilon: Fraction
+    query_epsilon: Fraction
+    counter_epsilon: Fraction
+    neighbors: Neighbors
+    horizon: int | None
+    kappa: Fraction = Fraction(2, 5)
+    composition: ConcurrentComposition = field(default_factory=ConcurrentComposition)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure DP at the sum of the three shares."""
+        epsilon = self.threshold_epsilon + self.query_epsilon + self.counter_epsilon
+        return Guarantee(PureDP(epsilon), self.neighbors)
+
+    @property
+    def counter(self) -> HybridCounter:
+        """The counter the interval sums go into."""
+        return HybridCounter(self.width, self.counter_epsilon, self.neighbors)
+
+    def instance(self, released: IntArray | None = None) -> SparseVector:
+        """The sparse vector instance of the interval that begins with this public histogram (zeros)."""
+        offset = (0,) * self.width
+        if self.statistic is Statistic.MAXIMUM and released is not None:
+            offset = tuple(released.tolist())
+        return SparseVector(
+            self.width, self.threshold_epsilon, self.query_epsilon, self.neighbors, offset
+        )
+
+    def gamma(self, query: int, intervals: int) -> int:
+        """The public threshold at the query-th query after `intervals` closed intervals."""
+        scale = self.instance().query_scale
+        slack = geometric_tail(scale, index_probability(FAILURE / 3, query, self.horizon))
+        noise = counter_bound(self.counter, intervals)
+        return int(-(-self.kappa * (slack + 2 * noise + 1) // 1))
+
+    def init(self, noise: Noise) -> HSSState:
+        """The counter and the first instance created, nothing released but zeros."""
+        zeros = np.zeros(self.width, dtype=np.int64)
+        parts, _ = self.composition.step(self.composition.init(), Create(self.counter), noise)
+        parts, _ = self.composition.step(parts, Create(self.instance()), noise)
+        return HSSState(0, 0, zeros, zeros, COUNTER + 1, parts)
+
+    def step(
+        self, state: HSSState, message: Message, noise: Noise
+    ) -> tuple[HSSState, IntArray | None]:
+        """Take a row, or answer (which asks the live instance once).
+
+        Raises:
+            RejectedMessage: a bad row.
+        """
+        if isinstance(message, Query):
+            after = self._watch(state, noise)
+            return after, self._answer(after.released)
+        parts, _ = self.composition.step(state.parts, Ask(state.watcher, message), noise)
+        return replace(state, parts=parts, pending=state.pending + message.row), None
+
+    def _watch(self, state: HSSState, noise: Noise) -> HSSState:
+        """Ask the live instance; close the interval where it says so."""
+        query = state.queries + 1
+        threshold = self.gamma(query, state.intervals)
+        if self.statistic is Statistic.MAXIMUM:
+            threshold += int(state.released.max())
+        asked = Ask(state.watcher, Query(threshold))
+        parts, above = self.composition.step(state.parts, asked, noise)
+        after = replace(state, queries=query, parts=parts)
+        return self._close(after, noise) if above is not None and above[0] else after
+
+    def _close(self, state: HSSState, noise: Noise) -> HSSState:
+        """Send the interval's sum to the counter, release its answer (clipped at zero), arm a new instance."""
+        step, parts = self.composition.step, state.parts
+        parts, _ = step(parts, Halt(state.watcher), noise)
+        parts, _ = step(parts, Ask(COUNTER, Update(state.pending)), noise)
+        parts, released = step(parts, Ask(COUNTER, Query()), noise)
+        if released is None:
+            raise TypeError("a counter answers every query")
+        clipped = np.maximum(released, 0)
+        watcher = parts.created
+        parts, _ = step(parts, Create(self.instance(clipped)), noise)
+        zeros = np.zeros(self.width, dtype=np.int64)
+        return HSSState(state.queries, state.intervals + 1, clipped, zeros, watcher, parts)
+
+    def _answer(self, released: IntArray) -> IntArray:
+        if self.statistic is Statistic.MAXIMUM:
+            return np.array([int(released.max())], dtype=np.int64)
+        return released
+
+
+def counter_bound(counter: HybridCounter, updates: int) -> int:
+    """A bound on all columns' noise after each of the first `updates` updates, failing rarely (FAILURE/3)."""
+    known = _known_bounds(counter)
+    while len(known) <= updates:
+        share = index_probability(FAILURE / 3, len(known), None) / counter.width
+        known.append(max(known[-1], laplace_sum_tail(counter.noise_terms(len(known)), share)))
+    return known[updates]
+
+
+@lru_cache(maxsize=256)
+def _known_bounds(counter: HybridCounter) -> list[int]:
+    """The bounds computed so far, a running maximum; index 0 is the noiseless start."""
+    return [0]

@@ -1,0 +1,118 @@
+"""Continual counters for a number of updates nobody knows beforehand (Chan, Shi, Song 2011, hybrid mechanism).
+
+Epoch e covers 2^e updates and runs a tree of its own at (1-w) of the budget; the totals of the finished epochs
+go into one tree of at most 40 steps at w of the budget. An update lies in one epoch and in one total, so the
+two add up to the whole. This file knows no ticks and no names.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import RejectedMessage
+from stream_dp.mechanisms.rows import checked
+from stream_dp.mechanisms.tree import TreeNoise, TreeShape, TreeState
+
+TOTALS_SHARE = Fraction(1, 4)
+TOTALS_SHAPE = TreeShape(arity=9, height=2)
+
+
+@dataclass(frozen=True, slots=True)
+class HybridState:
+    """`total`: exact counts, private. `epoch`: its number; `inner`, `totals`: the two noises."""
+
+    total: IntArray
+    epoch: int
+    inner: TreeState
+    totals: TreeState
+
+
+@dataclass(frozen=True, slots=True)
+class HybridCounter:
+    """`width` continual counters for any number of updates (up to 2^40).
+
+    Privacy claim: `epsilon`-DP for one-hot event streams under `neighbors`, at every prefix, adaptively:
+    an event changes one update, which lies in one epoch tree ((1-w) epsilon, parallel over the epochs,
+    [HSV] Cor 5.5 with k = 1) and in one step of the tree of totals (w epsilon); columns by Cor 5.5, k = L0.
+    """
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure DP at `epsilon`."""
+        return Guarantee(PureDP(self.epsilon), self.neighbors)
+
+    @property
+    def column_epsilon(self) -> Fraction:
+        """What one column may spend: epsilon / L0."""
+        return self.epsilon / self.neighbors.l0(self.width)
+
+    @property
+    def totals(self) -> TreeNoise:
+        """The tree over finished epochs."""
+        scale = TOTALS_SHAPE.height / (TOTALS_SHARE * self.column_epsilon)
+        return TreeNoise(TOTALS_SHAPE, scale, self.width)
+
+    def inner(self, epoch: int) -> TreeNoise:
+        """The tree inside this epoch."""
+        shape = _epoch_shape(epoch)
+        scale = shape.height / ((1 - TOTALS_SHARE) * self.column_epsilon)
+        return TreeNoise(shape, scale, self.width)
+
+    def noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
+        """(scale, number) of the independent DLap terms in the answer after `updates` updates."""
+        epoch, inside = _place(updates)
+        inner = self.inner(epoch)
+        return [
+            (inner.scale, inner.shape.terms(inside)),
+            (self.totals.scale, TOTALS_SHAPE.terms(epoch)),
+        ]
+
+    def init(self, noise: Noise) -> HybridState:
+        """All counts zero, epoch 0."""
+        zeros = np.zeros(self.width, dtype=np.int64)
+        return HybridState(zeros, 0, self.inner(0).init(noise), self.totals.init(noise))
+
+    def step(
+        self, state: HybridState, message: Message, noise: Noise
+    ) -> tuple[HybridState, IntArray | None]:
+        """Add a row, or answer the noisy counts, shape (width,).
+
+        Raises:
+            RejectedMessage: a bad row, or more than 2^40 updates.
+        """
+        if isinstance(message, Query):
+            value = self.inner(state.epoch).value(state.inner) + self.totals.value(state.totals)
+            return state, state.total + value
+        row = checked(message.row, self.width)
+        epoch, inner, totals = state.epoch, state.inner, state.totals
+        if inner.prefix == 1 << epoch:
+            if epoch + 1 > TOTALS_SHAPE.capacity:
+                raise RejectedMessage("this counter has had 2^40 updates; create a new one")
+            totals = self.totals.advance(totals, noise)
+            epoch, inner = epoch + 1, self.inner(epoch + 1).init(noise)
+        inner = self.inner(epoch).advance(inner, noise)
+        return HybridState(state.total + row, epoch, inner, totals), None
+
+
+@lru_cache(maxsize=64)
+def _epoch_shape(epoch: int) -> TreeShape:
+    return TreeShape.best(1 << epoch)
+
+
+def _place(updates: int) -> tuple[int, int]:
+    """(epoch, updates inside it) after `updates` updates; an epoch ends with its own last update."""
+    if updates == 0:
+        return 0, 0
+    epoch = updates.bit_length() - 1
+    inside = updates - (1 << epoch) + 1
+    return epoch, inside

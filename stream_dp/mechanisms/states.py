@@ -1,0 +1,27 @@
+"""The one list of types a snapshot may hold."""
+
+from stream_dp.core.composition import Child, CompositionState
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.serial import Codec
+from stream_dp.mechanisms.alerts import AlertsState
+from stream_dp.mechanisms.counter import CounterState
+from stream_dp.mechanisms.hss import HSSState
+from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
+from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
+from stream_dp.mechanisms.tree import TreeState
+
+STATES = Codec(
+    [
+        AlertsState,
+        Child,
+        CompositionState,
+        CounterState,
+        HSSState,
+        HybridCounter,
+        HybridState,
+        Neighbors,
+        SparseVector,
+        SparseVectorState,
+        TreeState,
+    ]
+)

@@ -1,0 +1,117 @@
+"""The noise of one step: exact samples from the ChaCha20 stream of a recorded seed.
+
+Rules: the same (seed, stream) and the same calls give the same samples on every machine and
+version, for recovery replays them. Streams of one seed are independent. A stream may not be
+doubled: a forked process refuses to draw, copying and pickling are refused, `repr` shows no seed.
+No float, no global generator. Exactness is that of the words: the key stream is indistinguishable
+from uniform bits for computationally bounded adversaries only. Drawing time depends on the samples
+(rare further words): publish on a clock.
+"""
+
+import os
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NoReturn
+
+import numpy as np
+
+from stream_dp.errors import FailClosed
+from stream_dp.noise.bits import BitStream, IntArray
+from stream_dp.noise.digits import MAX_SCALE, Sampler
+from stream_dp.noise.geometric import geometric_sampler
+from stream_dp.noise.laplace import laplace_sampler
+
+_FEW = 32  # samples drawn one by one; more go through arrays
+_CHUNK = 1 << 13  # samples per array pass: they stay in the processor's cache
+
+
+class NoiseStream:
+    """Exact integer noise (`stream_dp.core.mechanism.Noise`) under one seed; for one thread.
+
+    For one distribution and scale, drawing 5 and then 7 samples gives the same 12 as drawing 12
+    at once, always. Other calls in between shift what follows.
+
+    Args:
+        seed: 32 secret bytes, from `fresh_seed` or from a recorded commit.
+        stream: which of the independent streams of this seed, 0 <= stream < 2^64.
+
+    Raises:
+        ValueError: a seed of another length or a stream number out of range.
+
+    Example:
+        >>> noise = NoiseStream(bytes(32), stream=0)  # a known seed: for this example only
+        >>> noise.laplace(Fraction(5, 2), 4).shape
+        (4,)
+    """
+
+    __slots__ = ("_main", "_process", "_spare", "_stream")
+
+    def __init__(self, seed: bytes, stream: int) -> None:
+        self._main = BitStream(seed, stream, lane=0)
+        self._spare = BitStream(seed, stream, lane=1)
+        self._stream = stream
+        self._process = os.getpid()
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """Draw discrete Laplace noise, P[X = x] proportional to exp(-|x| / scale), x any integer.
+
+        Args:
+            scale: b > 0, exact, at most 2^40 (L1 sensitivity over epsilon).
+            size: number of samples, 0 or more.
+
+        Returns:
+            int64 array of shape (size,).
+
+        Raises:
+            ValueError: a scale that is not in (0, 2^40], or a negative size.
+            TypeError: a scale that is not exact (a float).
+            FailClosed: drawn in a forked process, or the stream is used up.
+        """
+        return self._draw(laplace_sampler, scale, size)
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        """Draw geometric noise, P[X = x] proportional to exp(-x / scale), x = 0, 1, 2, ...
+
+        Arguments, result and errors are those of `laplace`.
+        """
+        return self._draw(geometric_sampler, scale, size)
+
+    def _draw(
+        self, sampler_of: Callable[[int, int], Sampler], scale: Fraction, size: int
+    ) -> IntArray:
+        if os.getpid() != self._process:
+            raise FailClosed(
+                "a noise stream was inherited by a forked process: open a new one there"
+            )
+        if size < 0:
+            raise ValueError(f"the number of samples is 0 or more, not {size}")
+        sampler = sampler_of(*_checked(scale))
+        if size > _FEW:
+            return self._many(sampler, size)
+        digits, spare = sampler.digits, self._spare
+        take, one = self._main.take, sampler.one
+        return np.array([one(take(digits), spare) for _ in range(size)], dtype=np.int64)
+
+    def _many(self, sampler: Sampler, size: int) -> IntArray:
+        result: IntArray = np.empty(size, dtype=np.int64)
+        for start in range(0, size, _CHUNK):
+            part = result[start : start + _CHUNK]
+            words = self._main.array(len(part) * sampler.digits)
+            part[:] = sampler.many(words.reshape(len(part), sampler.digits), self._spare)
+        return result
+
+    def __repr__(self) -> str:
+        return f"<NoiseStream {self._stream}>"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise FailClosed("a noise stream is not copied or pickled: its samples would be used twice")
+
+
+def _checked(scale: Fraction) -> tuple[int, int]:
+    """Return (numerator, denominator) of a scale in range."""
+    if not isinstance(scale, (Fraction, int)):
+        raise TypeError(f"a noise scale is an exact Fraction, not {type(scale).__name__}")
+    numerator, denominator = scale.numerator, scale.denominator
+    if not 0 < numerator <= MAX_SCALE * denominator:
+        raise ValueError(f"a noise scale is positive and at most 2^40, not {scale}")
+    return numerator, denominator

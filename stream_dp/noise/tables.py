@@ -1,0 +1,131 @@
+"""Exact inversion: which cell of a partition of [0, 1) does a uniform real number fall into?
+
+Rules: the cuts c_0 < c_1 < ... are real numbers known to any precision; a table keeps floor(2^64 *
+c_i), exactly. A 64-bit word w stands for all reals in [w, w + 1) / 2^64: it decides against c_i
+unless it equals that floor, and then further words are drawn and compared with further bits of the
+cut. So the law of the cell is exactly the lengths of the partition, not within 2^-64 of them.
+Deciding ends: a cut is a non-constant rational function of exp(rational), hence transcendental and
+never a dyadic number. This file knows no distribution, no seed and no cipher.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_dp.noise.bits import IntArray, Words
+from stream_dp.noise.exact import Interval
+
+WORD_BITS = 64
+
+_GUARD = 96  # bits beyond the wanted ones in the first attempt
+_SPREAD = 4  # log2 of buckets per cut in the guide
+
+
+class Cuts(Protocol):
+    """The cuts of one partition of [0, 1), increasing, each strictly between 0 and 1."""
+
+    @property
+    def size(self) -> int:
+        """Number of cuts; there is one cell more."""
+        ...
+
+    def cut(self, index: int, width: int) -> Interval:
+        """Enclose one cut at `width`; as narrow as wanted for large widths."""
+        ...
+
+    def all_cuts(self, width: int) -> Sequence[Interval]:
+        """Enclose all cuts at `width`, cheaper than one by one."""
+        ...
+
+
+def decided_floor(interval: Interval, width: int, bits: int) -> int | None:
+    """Return floor(2^bits * c) for the c in (0, 1) inside `interval`; None if it does not tell."""
+    low = max(0, interval[0] >> (width - bits))
+    high = min((1 << bits) - 1, interval[1] >> (width - bits))
+    return low if low == high else None
+
+
+def exact_floor(cuts: Cuts, index: int, bits: int) -> int:
+    """Return floor(2^bits * c_index), widening the enclosure until it tells."""
+    guard = _GUARD
+    while True:
+        found = decided_floor(cuts.cut(index, bits + guard), bits + guard, bits)
+        if found is not None:
+            return found
+        guard *= 2
+
+
+class Table:
+    """The cuts of a partition with their first 64 bits worked out.
+
+    Args:
+        cuts: the partition; at most 2^15 - 1 cuts.
+    """
+
+    __slots__ = ("_cuts", "_floors", "_guide", "_shift", "_sorted")
+
+    def __init__(self, cuts: Cuts) -> None:
+        if not 0 < cuts.size < 1 << 15:
+            raise ValueError(f"a table has 1 to {(1 << 15) - 1} cuts, not {cuts.size}")
+        width = WORD_BITS + _GUARD
+        floors = array("Q")
+        for index, interval in enumerate(cuts.all_cuts(width)):
+            found = decided_floor(interval, width, WORD_BITS)
+            floors.append(exact_floor(cuts, index, WORD_BITS) if found is None else found)
+        self._cuts = cuts
+        self._floors = floors
+        self._sorted: NDArray[np.uint64] = np.frombuffer(floors, dtype=np.uint64)
+        buckets = len(floors).bit_length() + _SPREAD
+        self._shift = np.uint64(WORD_BITS - buckets)
+        self._guide: NDArray[np.int16] | None = None
+
+    def cell(self, word: int, more: Words) -> int:
+        """Return the number of cuts at or below the uniform number that starts with `word`.
+
+        Args:
+            word: its first 64 bits.
+            more: where its further bits come from, asked only if the first do not decide.
+        """
+        low = bisect_right(self._floors, word)
+        if low == 0 or self._floors[low - 1] != word:
+            return low
+        return self._refine(bisect_left(self._floors, word), low, word, more)
+
+    def cells(self, words: NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
+        """Return the cells of words of shape (n,), and the positions of words that do not decide.
+
+        What the first result holds at such a position is meaningless: ask `cell` there.
+        """
+        guide = self._guide_table()
+        found = guide[(words >> self._shift).view(np.int64)].astype(np.int64)
+        shared = np.flatnonzero(found < 0)
+        if not shared.size:
+            return found, shared
+        own = words[shared]
+        exact = np.searchsorted(self._sorted, own, side="right").astype(np.int64)
+        found[shared] = exact
+        return found, shared[self._sorted[np.maximum(exact, 1) - 1] == own]
+
+    def _refine(self, low: int, high: int, number: int, more: Words) -> int:
+        """Draw words until no cut in low..high-1 shares all bits of the number."""
+        bits = WORD_BITS
+        while low < high:
+            number = number << WORD_BITS | more.word()
+            bits += WORD_BITS
+            floors = [exact_floor(self._cuts, index, bits) for index in range(low, high)]
+            low, high = low + bisect_left(floors, number), low + bisect_right(floors, number)
+        return low
+
+    def _guide_table(self) -> NDArray[np.int16]:
+        """The cell by the leading bits of the word; -1 where a bucket holds a cut."""
+        if self._guide is None:
+            buckets = 1 << (WORD_BITS - int(self._shift))
+            own = np.bincount((self._sorted >> self._shift).view(np.int64), minlength=buckets)
+            guide = (np.cumsum(own) - own).astype(np.int16)
+            guide[own > 0] = -1
+            self._guide = guide
+        return self._guide

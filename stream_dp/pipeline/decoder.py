@@ -1,0 +1,124 @@
+"""From a JSON payload to the few fields that the series need, or to the reason why not.
+
+Rules: one record is decoded at a time, so none can influence another; a bad one never drops its batch. Types are
+strict: 60.0 is no integer, "60" is no number, integers have 64 bits. A nullable field may be null or absent.
+Other fields are skipped. A refusal keeps a reason code and a field name of the schema, never the decoder's
+message, which may carry content. Nothing a payload holds raises out of here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+
+from stream_dp.pipeline.series import TimeField
+
+NOT_JSON: Final = "not_json"
+MISSING_FIELD: Final = "missing_field"
+WRONG_TYPE: Final = "wrong_type"
+TIME_OUT_OF_RANGE: Final = "time_out_of_range"
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_TYPES: Mapping[str, Any] = {
+    "category": str,
+    "text": str,
+    "integer": Int64,
+    "number": float,
+    "boolean": bool,
+}
+_TIMES: Mapping[str, Any] = {"iso": str, "epoch_ms": Int64}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+# TypeError: a payload that is None (a Kafka tombstone); RecursionError: nested without end.
+_REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
+
+
+class Refusal(NamedTuple):
+    """Why a record cannot be used; `position` counts within the batch."""
+
+    position: int
+    reason: str
+    field: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The records of a batch that could be read, where they stood, and the refusals."""
+
+    records: list[Any]
+    positions: Sequence[int]
+    refused: list[Refusal]
+
+
+class RecordDecoder:
+    """Decodes records of the given fields; field `fields[i]` becomes the attribute `attribute(name)`."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        """`fields` are the used fields of the schema."""
+        self._attributes = {name: f"f{i}" for i, name in enumerate(fields)}
+        struct = msgspec.defstruct(
+            "Record",
+            [_member(self._attributes[name], field) for name, field in fields.items()],
+            rename={attribute: name for name, attribute in self._attributes.items()},
+            kw_only=True,
+            gc=False,
+        )
+        self._decode = msgspec.json.Decoder(struct).decode
+        self._missing = {f"Object missing required field `{name}`": name for name in fields}
+        self._wrong = {f"`$.{name}`": name for name in fields}
+
+    def attribute(self, field: str) -> str:
+        """The attribute of decoded records that holds this field."""
+        return self._attributes[field]
+
+    def decode(self, payloads: Sequence[bytes]) -> Decoded:
+        """Decode each payload on its own."""
+        decode = self._decode
+        try:
+            records = [decode(payload) for payload in payloads]
+        except _REFUSALS:
+            return self._one_by_one(payloads)
+        return Decoded(records, range(len(records)), [])
+
+    def _one_by_one(self, payloads: Sequence[bytes]) -> Decoded:
+        records: list[Any] = []
+        positions: list[int] = []
+        refused: list[Refusal] = []
+        for position, payload in enumerate(payloads):
+            try:
+                records.append(self._decode(payload))
+            except _REFUSALS as error:
+                refused.append(Refusal(position, *self._reason(error)))
+            else:
+                positions.append(position)
+        return Decoded(records, positions, refused)
+
+    def _reason(self, error: Exception) -> tuple[str, str | None]:
+        if not isinstance(error, msgspec.ValidationError):
+            return NOT_JSON, None
+        message = str(error)
+        if message in self._missing:
+            return MISSING_FIELD, self._missing[message]
+        return WRONG_TYPE, self._wrong.get(message.partition(" - at ")[2])
+
+
+def _member(attribute: str, field: Any) -> tuple[str, Any] | tuple[str, Any, None]:
+    if isinstance(field, TimeField):
+        return attribute, _TIMES[field.format]
+    kind = _TYPES[field.type]
+    return (attribute, kind | None, None) if field.nullable else (attribute, kind)
+
+
+def milliseconds(time: str) -> int | None:
+    """An RFC 3339 time with an offset as whole milliseconds since 1970 (floor), None where it is none.
+
+    >>> milliseconds("1970-01-01T00:00:01.5Z"), milliseconds("1970-01-01T00:00:01")
+    (1500, None)
+    """
+    try:
+        moment = msgspec.convert(time, datetime)
+    except msgspec.ValidationError:
+        return None
+    return None if moment.tzinfo is None else (moment - _EPOCH) // _MILLISECOND

@@ -1,0 +1,99 @@
+"""Which entries of a tick's row belong to which series.
+
+Rules: a tick's row is one int64 vector; each distinct feature (by, where) owns one slice of it, and series that
+ask for the same feature share the slice. The layout depends on the specification alone.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stream_dp.pipeline.series import Where, typed
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.values import OTHER
+
+SCALAR = ("",)
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A condition with its values in the field's type."""
+
+    __test__ = False
+
+    field: str
+    operator: str
+    values: frozenset[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """Count the records that pass all `where`, by the category `by` (a scalar where it is None)."""
+
+    by: str | None
+    where: frozenset[Test]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The slice of the row that a feature owns, and the name of each of its entries."""
+
+    start: int
+    keys: tuple[str, ...]
+
+    @property
+    def stop(self) -> int:
+        """One past the last entry."""
+        return self.start + len(self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class RowLayout:
+    """The row vector of shape (width,) and who owns which part."""
+
+    width: int
+    features: dict[Feature, Slot]
+    series: dict[str, Feature]
+
+    @classmethod
+    def of(cls, spec: PipelineSpec) -> "RowLayout":
+        """The layout of a pipeline; slices follow the order in which series first need them."""
+        width = 0
+        features: dict[Feature, Slot] = {}
+        series: dict[str, Feature] = {}
+        for item in spec.series:
+            feature = Feature(getattr(item, "by", None), _tests(spec, item.where))
+            series[item.name] = feature
+            if feature not in features:
+                features[feature] = Slot(width, _keys(spec, feature.by))
+                width = features[feature].stop
+        return cls(width, features, series)
+
+    def slice(self, series: str) -> slice:
+        """Where the rows of this series lie."""
+        slot = self.features[self.series[series]]
+        return slice(slot.start, slot.stop)
+
+    def keys(self, series: str) -> tuple[str, ...]:
+        """The names of the slice's entries: the domain and `other`, or ("",) for a scalar."""
+        return self.features[self.series[series]].keys
+
+
+def _keys(spec: PipelineSpec, by: str | None) -> tuple[str, ...]:
+    if by is None:
+        return SCALAR
+    domain: tuple[str, ...] = getattr(spec.fields[by], "domain")  # noqa: B009  # checked by the spec
+    return (*domain, OTHER)
+
+
+def _tests(spec: PipelineSpec, where: Where) -> frozenset[Test]:
+    return frozenset(
+        Test(
+            condition.field,
+            condition.operator,
+            frozenset(
+                typed(spec.fields[condition.field], condition.operator, text)
+                for text in condition.texts
+            ),
+        )
+        for condition in where
+    )

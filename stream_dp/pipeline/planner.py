@@ -1,0 +1,86 @@
+"""What `plan` shows: the derivation tree, the price of each part, the error to expect. Touches no data."""
+
+from typing import Any
+
+from stream_dp.accounting.amounts import text
+from stream_dp.core.derivation import Derivation
+from stream_dp.mechanisms.hss import HSS
+from stream_dp.pipeline.bands import band
+from stream_dp.pipeline.builder import Built, Chosen
+from stream_dp.pipeline.methods import ENDLESS, Demand, predicted_hss_error
+
+POINTS = 12
+
+
+def plan_json(built: Built) -> dict[str, Any]:
+    """The plan as `stream-dp plan --json` prints it; amounts are decimal strings, rounded up."""
+    spec, measure = built.spec, built.derivation.guarantee.measure
+    return {
+        "epsilon": text(measure.epsilon),
+        "delta": text(measure.delta),
+        "unit": spec.privacy.unit,
+        "neighbors": str(spec.relation),
+        "horizon": spec.clock.horizon,
+        "series": [_series_json(built, chosen) for chosen in built.chosen],
+        "derivation": derivation_json(built.derivation),
+    }
+
+
+def _series_json(built: Built, chosen: Chosen) -> dict[str, Any]:
+    measure = chosen.derivation.guarantee.measure
+    return {
+        "name": chosen.spec.name,
+        "mechanism": type(chosen.mechanism).__name__,
+        "why": chosen.why,
+        "epsilon": text(measure.epsilon),
+        "delta": text(measure.delta),
+        "predicted_error": [
+            {"tick": tick, "error": error, "confidence": float(built.spec.confidence)}
+            for tick, error in predicted_errors(built, chosen)
+        ],
+    }
+
+
+def predicted_errors(built: Built, chosen: Chosen) -> list[tuple[int, int]]:
+    """(tick, half-width) of the series' releases at a dozen ticks over the horizon."""
+    spec, mechanism = built.spec, chosen.mechanism
+    confidence = float(spec.confidence)
+    ticks = _ticks(spec.clock.horizon or ENDLESS)
+    if not isinstance(mechanism, HSS):
+        return [(tick, band(mechanism, tick, None, confidence)) for tick in ticks]
+    expected = getattr(chosen.spec, "expected_events", None) or 1
+    demand = Demand(
+        mechanism.width,
+        mechanism.statistic,
+        chosen.spec.epsilon,
+        spec.relation,
+        spec.clock.horizon,
+        expected,
+        confidence,
+    )
+    return [(tick, predicted_hss_error(mechanism, demand, tick)) for tick in ticks]
+
+
+def _ticks(horizon: int) -> list[int]:
+    """A dozen ticks from the first to the last, denser at the start."""
+    spread = {round(horizon ** (i / (POINTS - 1))) - 1 for i in range(POINTS)}
+    return sorted(spread | {0, horizon - 1})
+
+
+def derivation_json(derivation: Derivation) -> dict[str, Any]:
+    """The tree as plain values."""
+    guarantee = derivation.guarantee
+    return {
+        "subject": derivation.subject,
+        "rule": derivation.rule,
+        "source": derivation.source,
+        "guarantee": {
+            "epsilon": text(guarantee.measure.epsilon),
+            "delta": text(guarantee.measure.delta),
+            "neighbors": str(guarantee.neighbors),
+        },
+        "conditions": [
+            {"name": c.name, "holds": c.holds, "why": c.why} for c in derivation.conditions
+        ],
+        "premises": [derivation_json(premise) for premise in derivation.premises],
+    }

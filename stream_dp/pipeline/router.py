@@ -1,0 +1,243 @@
+"""From a batch of records to tick rows: which entries of which tick's row each record counts in.
+
+Rules: a record adds exactly its own one-hot contribution, decided by that record alone; the clock's tick or the
+record's own time says where. A time outside the grid is a dead letter, an unknown category counts in
+`other`, null matches no condition. No await, no queue and no Python call per record beyond the decoder's own.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from stream_dp.core.messages import IntArray
+from stream_dp.pipeline.decoder import (
+    TIME_OUT_OF_RANGE,
+    WRONG_TYPE,
+    Decoded,
+    RecordDecoder,
+    Refusal,
+    milliseconds,
+)
+from stream_dp.pipeline.layout import Feature, RowLayout, Slot, Test
+from stream_dp.pipeline.series import TimeField
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.world import ReplayClock
+from stream_dp.runtime.commit import DeadLetter
+from stream_dp.runtime.ports import Batch
+from stream_dp.runtime.ticks import Routed
+
+__all__ = ["Routed", "Router", "RowLayout"]
+
+_OUTSIDE, _NO_TIME = -1, -2
+_REASONS = {_OUTSIDE: TIME_OUT_OF_RANGE, _NO_TIME: WRONG_TYPE}
+_CACHED_TIMES = 1 << 14
+_LONGEST_TIME = 40
+
+_Select: TypeAlias = Callable[[list[Any]], IntArray | None]
+_Filter: TypeAlias = Callable[[list[Any], Sequence[int]], list[int]]
+
+
+class Router:
+    """Decodes the batches of one pipeline and adds them up into tick rows."""
+
+    def __init__(self, spec: PipelineSpec, origin_ms: int) -> None:
+        """`origin_ms` is the start of tick 0 in milliseconds since 1970."""
+        self.layout = RowLayout.of(spec)
+        self.width = self.layout.width
+        self._horizon = spec.clock.horizon
+        self._time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
+        names = _used(self.layout, self._time)
+        self._decoder = RecordDecoder({name: spec.fields[name] for name in names})
+        # Features without a condition first: others reuse their columns.
+        features = sorted(self.layout.features.items(), key=lambda item: len(item[0].where))
+        self._features = [_Counted(feature, slot, self._decoder) for feature, slot in features]
+        self._selects = {f.where: _select(f.where, self._decoder) for f, _ in features}
+        if isinstance(spec.clock, ReplayClock):
+            self._time_of = attrgetter(self._decoder.attribute(spec.clock.field))
+            iso = spec.fields[spec.clock.field] == TimeField()
+            ticks = _Ticks if iso else _EpochTicks
+            self._tick_of = ticks(origin_ms, spec.clock.step, spec.clock.horizon)
+
+    def route(self, batch: Batch) -> Routed:
+        """Decode and add up a batch; nothing that a payload holds raises.
+
+        Raises:
+            ValueError: the batch has no tick although the clock is a wall clock.
+        """
+        decoded = self._decoder.decode(batch.payloads)
+        if batch.tick is None:
+            decoded, ticks = self._own_ticks(decoded)
+            return self._routed(batch, decoded, ticks)
+        return self._routed(batch, self._given_tick(decoded, batch.tick), batch.tick)
+
+    def _routed(self, batch: Batch, decoded: Decoded, ticks: IntArray | int) -> Routed:
+        if not decoded.records:
+            return Routed({}, _dead(batch, decoded.refused), {})
+        rows = self._rows(decoded.records, ticks)
+        return Routed(rows, _dead(batch, decoded.refused), _per_tick(ticks, len(decoded.records)))
+
+    def _given_tick(self, decoded: Decoded, tick: int) -> Decoded:
+        if tick >= 0 and (self._horizon is None or tick < self._horizon):
+            return decoded
+        outside = [Refusal(at, TIME_OUT_OF_RANGE, self._time) for at in decoded.positions]
+        return Decoded([], [], decoded.refused + outside)
+
+    def _own_ticks(self, decoded: Decoded) -> tuple[Decoded, IntArray]:
+        if self._time is None:
+            raise ValueError("a wall clock needs batches that carry their tick")
+        times = map(self._time_of, decoded.records)
+        ticks = np.fromiter(map(self._tick_of.__getitem__, times), np.int64, len(decoded.records))
+        inside = ticks >= 0
+        if inside.all():
+            return decoded, ticks
+        records, positions, refused = [], [], list(decoded.refused)
+        for record, position, tick in zip(
+            decoded.records, decoded.positions, ticks.tolist(), strict=True
+        ):
+            if tick >= 0:
+                records.append(record)
+                positions.append(position)
+            else:
+                refused.append(Refusal(position, _REASONS[tick], self._time))
+        return Decoded(records, positions, refused), ticks[inside]
+
+    def _rows(self, records: list[Any], ticks: IntArray | int) -> dict[int, IntArray]:
+        """Count (tick, entry) pairs in one sweep over the entries that all features hit."""
+        names, base = ([ticks], None) if isinstance(ticks, int) else _group(ticks, self.width)
+        picked = {where: select(records) for where, select in self._selects.items()}
+        columns: dict[str, IntArray] = {}
+        hits = []
+        for feature in self._features:
+            chosen = picked[feature.where]
+            entries = feature.entries(records, chosen, columns)
+            if base is not None:
+                entries = entries + (base if chosen is None else base[chosen])
+            hits.append(entries)
+        counts = np.bincount(np.concatenate(hits), minlength=len(names) * self.width)
+        rows = counts.astype(np.int64, copy=False).reshape(len(names), self.width)
+        return dict(zip(names, rows, strict=True))
+
+
+class _Counted:
+    """A feature made ready: where its entries start, and how to find a record's among them."""
+
+    def __init__(self, feature: Feature, slot: Slot, decoder: RecordDecoder) -> None:
+        self.where = feature.where
+        self._by = feature.by
+        self._start = slot.start
+        if feature.by is not None:
+            self._index = {key: i for i, key in enumerate(slot.keys[:-1])}.get
+            self._other = len(slot.keys) - 1
+            self._category = attrgetter(decoder.attribute(feature.by))
+
+    def entries(
+        self, records: list[Any], picked: IntArray | None, columns: dict[str, IntArray]
+    ) -> IntArray:
+        """The entry of the row that each picked record counts in; `columns` is shared by a batch."""
+        if self._by is None:
+            return np.full(len(records) if picked is None else len(picked), self._start, np.int64)
+        if self._by in columns:
+            codes = columns[self._by] if picked is None else columns[self._by][picked]
+        elif picked is None:
+            codes = columns[self._by] = self._codes(records)
+        else:
+            codes = self._codes([records[i] for i in picked.tolist()])
+        return codes + self._start
+
+    def _codes(self, records: list[Any]) -> IntArray:
+        found = map(self._index, map(self._category, records), repeat(self._other))
+        return np.fromiter(found, np.int64, len(records))
+
+
+class _Ticks(dict[str, int]):
+    """From the text of a time to its tick; remembers short texts, and no more than it has room for."""
+
+    def __init__(self, origin: int, step: int, horizon: int) -> None:
+        super().__init__()
+        self._origin, self._step, self._horizon = origin, step, horizon
+
+    def __missing__(self, time: str) -> int:
+        if len(time) > _LONGEST_TIME:
+            return _NO_TIME
+        moment = milliseconds(time)
+        tick = _NO_TIME if moment is None else self.tick(moment)
+        if len(self) >= _CACHED_TIMES:
+            self.clear()
+        self[time] = tick
+        return tick
+
+    def tick(self, moment: int) -> int:
+        """The tick of a moment, or that it lies outside the grid."""
+        tick = (moment - self._origin) // self._step
+        return tick if 0 <= tick < self._horizon else _OUTSIDE
+
+
+class _EpochTicks(_Ticks):
+    """The same for integer milliseconds; nothing to remember."""
+
+    def __missing__(self, time: Any) -> int:
+        return self.tick(time)
+
+
+def _used(layout: RowLayout, time: str | None) -> list[str]:
+    names = {} if time is None else {time: None}
+    for feature in layout.features:
+        names |= {} if feature.by is None else {feature.by: None}
+        names |= dict.fromkeys(sorted(test.field for test in feature.where))
+    return list(names)
+
+
+def _select(where: frozenset[Test], decoder: RecordDecoder) -> _Select:
+    """A function from records to the positions of those that pass all tests (None: all do)."""
+    filters = [_filter(decoder.attribute(test.field), test) for test in where]
+
+    def select(records: list[Any]) -> IntArray | None:
+        picked: Sequence[int] = range(len(records))
+        for passes in filters:
+            picked = passes(records, picked)
+        return np.array(picked, np.int64) if filters else None
+
+    return select
+
+
+def _filter(attribute: str, test: Test) -> _Filter:
+    """A function that keeps, of the picked records, those whose field passes the test."""
+    value_of, values = attrgetter(attribute), test.values
+    bound = next(iter(values))
+
+    def at_least(records: list[Any], picked: Sequence[int]) -> list[int]:
+        return [i for i in picked if (v := value_of(records[i])) is not None and v >= bound]
+
+    def at_most(records: list[Any], picked: Sequence[int]) -> list[int]:
+        return [i for i in picked if (v := value_of(records[i])) is not None and v <= bound]
+
+    def among(records: list[Any], picked: Sequence[int]) -> list[int]:
+        return [i for i in picked if value_of(records[i]) in values]
+
+    return {"at_least": at_least, "at_most": at_most}.get(test.operator, among)
+
+
+def _group(ticks: IntArray, width: int) -> tuple[list[int], IntArray | None]:
+    """The distinct ticks, and for each record where its tick's row starts (None: all at 0)."""
+    if int(ticks.min()) == int(ticks.max()):
+        return [int(ticks[0])], None
+    distinct, base = np.unique(ticks, return_inverse=True)
+    return distinct.tolist(), base * width
+
+
+def _per_tick(ticks: IntArray | int, records: int) -> dict[int, int]:
+    """How many records each tick got."""
+    if isinstance(ticks, int):
+        return {ticks: records}
+    distinct, numbers = np.unique(ticks, return_counts=True)
+    return dict(zip(distinct.tolist(), numbers.tolist(), strict=True))
+
+
+def _dead(batch: Batch, refused: list[Refusal]) -> list[DeadLetter]:
+    return [
+        DeadLetter(batch.partition, batch.labels[r.position], r.reason, r.field)
+        for r in sorted(refused, key=lambda r: r.position)
+    ]

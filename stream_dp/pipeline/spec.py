@@ -1,0 +1,156 @@
+"""A pipeline as a value: what is read, who is protected, and which series are released.
+
+Rules: everything is public and declared, nothing comes from data. `diagnose` collects the problems of every
+part and of the parts together. `fingerprint` covers what touches data or guarantee and nothing else. Whether
+the series fit the budget is the ledger's business. This file opens no file.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.pipeline.checks import Parts, cross_problems
+from stream_dp.pipeline.series import Condition, FieldSpec, Series, typed
+from stream_dp.pipeline.values import Confidence, Epsilon, FieldName, Frozen, Name, refuse
+from stream_dp.pipeline.world import (
+    Clock,
+    FileSource,
+    Journal,
+    KafkaJournal,
+    KafkaSource,
+    ReleasesFile,
+    ReplayClock,
+    Security,
+    Source,
+    SqliteJournal,
+    WallClock,
+)
+
+__all__ = [
+    "FileSource",
+    "KafkaJournal",
+    "KafkaSource",
+    "PipelineSpec",
+    "Privacy",
+    "ReleasesFile",
+    "ReplayClock",
+    "Security",
+    "SqliteJournal",
+    "WallClock",
+    "diagnose",
+    "fingerprint",
+]
+
+
+def _version(value: object) -> object:
+    return 1 if value == "1" else value
+
+
+def _event_only(value: object) -> object:
+    if value == "user":
+        raise ValueError("'user' is not available yet; this version protects single events: event")
+    return value
+
+
+class Privacy(Frozen):
+    """Who is protected, and how much may be spent on all series together."""
+
+    unit: Annotated[Literal["event"], BeforeValidator(_event_only)] = "event"
+    neighbors: Neighbors = Neighbors.ADD_REMOVE
+    epsilon: Epsilon
+
+
+class PipelineSpec(Frozen):
+    """The whole pipeline file. `fields` is its `schema:`."""
+
+    version: Annotated[Literal[1], BeforeValidator(_version)]
+    name: Name
+    public_data: bool = False
+    source: Source
+    fields: Annotated[dict[FieldName, FieldSpec], Field(alias="schema", min_length=1)]
+    privacy: Privacy
+    clock: Clock
+    journal: Journal
+    releases: ReleasesFile | None = None
+    series: Annotated[tuple[Series, ...], Field(min_length=1, max_length=1000)]
+    confidence: Confidence = Fraction(19, 20)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, data: Any) -> Any:
+        return with_defaults(data)
+
+    @model_validator(mode="after")
+    def _together(self) -> "PipelineSpec":
+        parts = Parts(
+            self.fields,
+            self.source,
+            self.clock,
+            self.journal,
+            self.releases,
+            tuple(enumerate(self.series)),
+        )
+        refuse(cross_problems(parts))
+        return self
+
+    @property
+    def relation(self) -> Neighbors:
+        """Which streams are neighbours."""
+        return self.privacy.neighbors
+
+
+def with_defaults(data: Any) -> Any:
+    """Fill in `journal` and `releases`, which depend on the source and the name."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
+        return data
+    source, name = data.get("source"), data["name"]
+    kind = source.get("kind") if isinstance(source, Mapping) else getattr(source, "kind", None)
+    usual = {"kafka": {"kind": "kafka"}, "file": {"kind": "sqlite", "path": f"{name}.journal"}}
+    filled = dict(data)
+    if kind in usual:
+        filled.setdefault("journal", usual[kind])
+    journal = filled.get("journal")
+    local = journal.get("kind") if isinstance(journal, Mapping) else getattr(journal, "kind", None)
+    if local == "sqlite":
+        filled.setdefault("releases", {"path": f"{name}.releases.jsonl"})
+    return filled
+
+
+def diagnose(data: Any, context: Any = None) -> PipelineSpec | list[ErrorDetails]:
+    """Validate `data`; where it is broken, return every problem of every part at once."""
+    try:
+        return PipelineSpec.model_validate(data, context=context)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+    if isinstance(data, Mapping):
+        try:
+            refuse(cross_problems(Parts.salvage(with_defaults(data))))
+        except ValidationError as error:
+            found += error.errors(include_url=False, include_input=False)
+    return found
+
+
+def fingerprint(spec: PipelineSpec) -> str:
+    """SHA-256 over the meaning of everything that touches data or guarantee.
+
+    Addresses, paths and the order of schema keys do not count; `0.2` and `1/5` are the same.
+    """
+    meaning = spec.model_dump(
+        mode="json", exclude={"version", "source", "journal", "releases"}, by_alias=True
+    )
+    for series, dumped in zip(spec.series, meaning["series"], strict=True):
+        dumped["where"] = [_meaning(spec, condition) for condition in series.where]
+    text = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(b"stream_dp pipeline 1\n" + text.encode()).hexdigest()
+
+
+def _meaning(spec: PipelineSpec, condition: Condition) -> list[Any]:
+    field, operator = spec.fields[condition.field], condition.operator
+    values = sorted({typed(field, operator, text) for text in condition.texts})
+    return [condition.field, operator, values]

@@ -1,0 +1,149 @@
+"""The values of a pipeline file: exact numbers, durations, times, names, and how a problem is told.
+
+Rules: numbers that touch the guarantee are exact (`Fraction`, integers); a float is refused. Every value is
+accepted as text, because YAML hands over text only. This file knows no part of the pipeline.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Annotated, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    ValidationError,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+OTHER = "other"
+SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**6), Fraction(100)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER = re.compile(
+    r"[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?|[+-]?\d{1,30}/\d{1,30}", re.ASCII
+)
+_DURATION = re.compile(r"(\d{1,15})(ms|s|m|h|d)", re.ASCII)
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Frozen(BaseModel):
+    """Base of every model of the file: frozen, no unknown keys, defaults checked as well."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True
+    )
+
+
+def problem(loc: tuple[str | int, ...], message: str) -> InitErrorDetails:
+    """One error at a place of the file; hand a list of them to `refuse`."""
+    kind = PydanticCustomError("pipeline", "{message}", {"message": message})
+    return InitErrorDetails(type=kind, loc=loc, input=None)
+
+
+def refuse(problems: list[InitErrorDetails]) -> None:
+    """Raise all `problems` at once, if there are any."""
+    if problems:
+        raise ValidationError.from_exception_data("pipeline", problems)
+
+
+def exact(value: object) -> Fraction:
+    """Read a decimal ("0.2", "1e-6") or a fraction ("1/3") without ever making a float.
+
+    >>> exact("0.2"), exact("1/3")
+    (Fraction(1, 5), Fraction(1, 3))
+    """
+    if isinstance(value, Fraction | int) and not isinstance(value, bool):
+        return Fraction(value)
+    if not isinstance(value, str) or _NUMBER.fullmatch(value) is None:
+        raise ValueError('must be a decimal such as 0.2 or a fraction such as "1/3"')
+    try:
+        return Fraction(value)
+    except ZeroDivisionError:
+        raise ValueError("must not divide by zero") from None
+
+
+def milliseconds(value: object) -> int:
+    """Read a duration such as "500ms" or "1h"; an `int` already counts milliseconds.
+
+    >>> milliseconds("2m")
+    120000
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("must be a whole number with a unit: 500ms, 1s, 5m, 1h or 1d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def moment(value: object) -> int:
+    """Read a time with its offset as milliseconds since 1970; an `int` is already that.
+
+    >>> moment("1970-01-01T01:00:00Z")
+    3600000
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise ValueError("must be a time with its offset, such as 2013-01-01T10:00:00Z")
+    whole, rest = divmod(time - _EPOCH, timedelta(milliseconds=1))
+    if rest:
+        raise ValueError("must not be finer than a millisecond")
+    return whole
+
+
+def _absurd(epsilon: Fraction) -> Fraction:
+    if epsilon <= 0:
+        raise ValueError("must be greater than 0")
+    if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
+        raise ValueError("must lie between 0.000001 (no use) and 100 (no privacy)")
+    return epsilon
+
+
+def _probability(value: Fraction) -> Fraction:
+    if not 0 < value < 1:
+        raise ValueError("must lie strictly between 0 and 1")
+    return value
+
+
+def _distinct(domain: tuple[str, ...]) -> tuple[str, ...]:
+    first: dict[str, int] = {}
+    problems = []
+    for position, value in enumerate(domain):
+        if value == OTHER:
+            problems.append(problem((position,), f"'{OTHER}' is reserved for all other values"))
+        elif first.setdefault(value, position) != position:
+            problems.append(problem((position,), f"'{value}' is listed twice"))
+    refuse(problems)
+    return domain
+
+
+def _text(value: object) -> object:
+    """Conditions hold text until the schema says what it means."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | Fraction) else value
+
+
+_Exact: TypeAlias = Annotated[InstanceOf[Fraction], BeforeValidator(exact), PlainSerializer(str)]
+Epsilon: TypeAlias = Annotated[_Exact, AfterValidator(_absurd)]
+Confidence: TypeAlias = Annotated[_Exact, AfterValidator(_probability)]
+Duration: TypeAlias = Annotated[int, Field(gt=0, le=10**12), BeforeValidator(milliseconds)]
+Moment: TypeAlias = Annotated[int, BeforeValidator(moment)]
+Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$")]
+FieldName: TypeAlias = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
+Value: TypeAlias = Annotated[str, Field(max_length=1000), BeforeValidator(_text)]
+Domain: TypeAlias = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],
+    Field(min_length=1, max_length=10**6),
+    AfterValidator(_distinct),
+]

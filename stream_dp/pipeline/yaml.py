@@ -1,0 +1,216 @@
+"""Reading a pipeline file: YAML whose scalars stay text, and every error at once with its place.
+
+Rules: YAML decides on nothing but structure, so NO stays "NO" and 1e-6 stays exact; the models decide what a
+text means. One `UsageError` lists all problems, each as `file:line:column: key.path: message`. Anchors are
+fine; tags, duplicate keys and empty values are refused. This file knows no particular key.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from pydantic_core import ErrorDetails
+
+from stream_dp.errors import UsageError
+from stream_dp.pipeline.spec import PipelineSpec, diagnose
+
+_STANDARD = "tag:yaml.org,2002:"
+_DISCRIMINATORS = ("kind", "type", "statistic")
+_MESSAGES = {
+    "missing": "is missing",
+    "extra_forbidden": "is not a known key",
+    "union_tag_not_found": "is missing",
+    "model_type": "must be a mapping (key: value)",
+    "model_attributes_type": "must be a mapping (key: value)",
+    "dict_type": "must be a mapping (key: value)",
+    "tuple_type": "must be a list",
+    "string_type": "must be text",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a smaller number",
+    "bool_parsing": "must be true or false",
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Problem:
+    line: int
+    column: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.line}:{self.column}: "
+        return where + (f"{self.path}: " if self.path else "") + self.message
+
+
+def load(path: str | Path) -> PipelineSpec:
+    """Read and check a pipeline file; its relative paths become relative to its folder.
+
+    Raises:
+        UsageError: the file cannot be read or is not a valid pipeline; the message lists every problem.
+    """
+    path = Path(path)
+    root = _compose(path)
+    reader = _Reader()
+    data = reader.value(root, "")
+    result = diagnose(data, {"folder": path.parent})
+    problems = list(reader.problems)
+    if not isinstance(result, PipelineSpec):
+        told = {problem.path for problem in problems}
+        found = {_place(root, error) for error in result}
+        problems += [problem for problem in found if problem.path not in told]
+    if problems:
+        _refuse(path, problems)
+    assert isinstance(result, PipelineSpec)  # noqa: S101  # no problems means it is one
+    return result
+
+
+def _compose(path: Path) -> yaml.Node:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(f"{path}: there is no such file") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not a text file in UTF-8") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        message = f"not valid YAML: {error.problem or error.context}"
+        _refuse(path, [_at(mark, "", message)])
+    except yaml.YAMLError:
+        raise UsageError(f"{path}: not valid YAML: holds a control character") from None
+    except RecursionError:
+        raise UsageError(f"{path}: not valid YAML: nested too deeply") from None
+    if root is None:
+        _refuse(path, [_Problem(1, 1, "", "the file is empty; it must hold a pipeline")])
+    if not isinstance(root, yaml.MappingNode):
+        _refuse(path, [_at(root.start_mark, "", "must be a mapping (key: value)")])
+    return root
+
+
+def _refuse(path: Path, problems: Sequence[_Problem]) -> NoReturn:
+    raise UsageError("\n".join(f"{path}:{problem}" for problem in sorted(problems)))
+
+
+def _at(mark: Any, path: str, message: str) -> _Problem:
+    line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
+    return _Problem(line, column, path, message)
+
+
+def _join(path: str, key: str | int) -> str:
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Turns nodes into dicts, lists and text, and notes what YAML allows but a pipeline does not."""
+
+    problems: list[_Problem] = field(default_factory=list)
+    _done: dict[int, Any] = field(default_factory=dict)
+    _open: set[int] = field(default_factory=set)
+
+    def value(self, node: yaml.Node, path: str) -> Any:
+        """What the node says; a node that several aliases name is read once."""
+        if id(node) in self._done:
+            return self._done[id(node)]
+        if id(node) in self._open:
+            return self._note(node, path, "an anchor must not contain itself")
+        self._open.add(id(node))
+        value = self._fresh(node, path)
+        self._open.discard(id(node))
+        self._done[id(node)] = value
+        return value
+
+    def _note(self, node: yaml.Node, path: str, message: str) -> None:
+        self.problems.append(_at(node.start_mark, path, message))
+
+    def _fresh(self, node: yaml.Node, path: str) -> Any:
+        if not node.tag.startswith(_STANDARD):
+            return self._note(node, path, f"the tag {node.tag} is not supported")
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, _join(path, i)) for i, item in enumerate(node.value)]
+        if isinstance(node, yaml.ScalarNode) and not node.value and node.style is None:
+            return self._note(node, path, "has no value")
+        return node.value
+
+    def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Any]:
+        entries: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._note(key, path, "a key must be text")
+            elif key.value in entries:
+                self._note(key, _join(path, key.value), "this key is already there")
+            else:
+                entries[key.value] = self.value(value, _join(path, key.value))
+        return entries
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Follows an error's location through the file; a union's tag in the location has no place there."""
+
+    node: yaml.Node
+    mark: Any
+    key_mark: Any
+    path: str = ""
+    tagged: bool = False
+
+    def step(self, part: str | int) -> None:
+        """Go to the entry `part` of the current node, or stay where there is none."""
+        if isinstance(self.node, yaml.SequenceNode) and isinstance(part, int):
+            self._enter(self.node.value[part], None, part)
+        elif isinstance(self.node, yaml.MappingNode):
+            if part == "[key]":
+                self.mark = self.key_mark
+            elif part == self._tag() and not self.tagged:
+                self.tagged = True
+            else:
+                self._key(self.node, part)
+
+    def _key(self, node: yaml.MappingNode, part: str | int) -> None:
+        for key, value in node.value:
+            if key.value == part:
+                return self._enter(value, key, part)
+        self.path = _join(self.path, part)
+        return None
+
+    def _enter(self, node: yaml.Node, key: yaml.Node | None, part: str | int) -> None:
+        self.node, self.mark, self.tagged = node, node.start_mark, False
+        self.key_mark = (key or node).start_mark
+        self.path = _join(self.path, part)
+
+    def _tag(self) -> str | None:
+        for key, value in self.node.value:
+            if key.value in _DISCRIMINATORS and isinstance(value, yaml.ScalarNode):
+                return str(value.value)
+        return None
+
+
+def _place(root: yaml.Node, error: ErrorDetails) -> _Problem:
+    """Where and how to tell one of pydantic's errors."""
+    walk = _Walk(root, root.start_mark, root.start_mark)
+    loc = error["loc"]
+    if error["type"].startswith("union_tag"):
+        loc = (*loc, error["ctx"]["discriminator"].strip("'"))
+    for part in loc:
+        walk.step(part)
+    at_key = error["type"] == "extra_forbidden"
+    return _at(walk.key_mark if at_key else walk.mark, walk.path, _message(error))
+
+
+def _message(error: ErrorDetails) -> str:
+    if error["type"] == "union_tag_invalid":
+        return f"'{error['ctx']['tag']}' is none of {error['ctx']['expected_tags']}"
+    message = error["msg"].removeprefix("Value error, ")
+    for subject in ("Input", "String", "Value", "Tuple", "Dictionary"):
+        message = message.replace(f"{subject} should", "must")
+    return _MESSAGES.get(error["type"], message)

@@ -1,0 +1,87 @@
+"""One actor per mechanism: a task that owns the state and takes messages from a bounded mailbox.
+
+Rules: nobody else touches the state. A tick message is one row, never single events; it updates, asks once and
+answers with the release. `Snapshot` and `Halt` are commands of the runtime, not messages of the mechanism.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.runtime.series import Grid, Series
+
+MAILBOX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Update with `row` (the whole tick row), ask, and answer the body of release number `sequence`."""
+
+    tick: int
+    sequence: int
+    row: IntArray
+    noise: Noise
+    reply: "asyncio.Future[bytes]"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Answer `read(state)` between two messages."""
+
+    read: Callable[[Any], bytes]
+    reply: "asyncio.Future[bytes]"
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """End the actor after the messages before this one."""
+
+
+Command: TypeAlias = Tick | Snapshot | Halt
+
+
+class Actor:
+    """Runs `series.mechanism` from `state`; start `run()` in a task group."""
+
+    def __init__(self, series: Series, grid: Grid, state: Any) -> None:
+        self._series = series
+        self._grid = grid
+        self._state = state
+        self._mailbox: asyncio.Queue[Command] = asyncio.Queue(MAILBOX)
+
+    async def send(self, command: Command) -> None:
+        """Put a command into the mailbox; waits while it is full."""
+        await self._mailbox.put(command)
+
+    async def run(self) -> None:
+        """Take commands one by one until `Halt`; an exception ends the engine."""
+        while True:
+            match await self._mailbox.get():
+                case Tick() as command:
+                    command.reply.set_result(self._tick(command))
+                case Snapshot(read, reply):
+                    reply.set_result(read(self._state))
+                case Halt():
+                    return
+
+    def _tick(self, command: Tick) -> bytes:
+        self._state, body = step(
+            self._series, self._grid, self._state, command.tick, command.sequence,
+            command.row, command.noise,
+        )  # fmt: skip
+        return body
+
+
+def step(
+    series: Series, grid: Grid, state: Any, tick: int, sequence: int, row: IntArray, noise: Noise
+) -> tuple[Any, bytes]:
+    """One tick of one series: update, query, release body. Recovery replays commits through it too."""
+    mechanism = series.mechanism
+    state, _ = mechanism.step(state, Update(row[series.rows]), noise)
+    state, answer = mechanism.step(state, Query(), noise)
+    if answer is None:
+        raise TypeError(f"the mechanism of {series.name} did not answer a query")
+    return state, series.body(grid, sequence, tick, state, answer)

@@ -1,0 +1,99 @@
+"""The commit and the release: what becomes durable together, and the exact bytes that leave.
+
+Rules: a `Release` is the only form in which private data leaves, and its `body` is written once. A `Commit`
+is private: it holds exact rows and the seeds of the noise. Both are values with a stable binary form; the
+meaning of an existing field never changes. This file knows no file, topic or key.
+"""
+
+import hashlib
+
+import msgspec
+
+FORMAT = 1
+
+
+class Release(msgspec.Struct, frozen=True, array_like=True):
+    """One published fact: `body` is the exact public line (JSON, UTF-8, no newline)."""
+
+    sequence: int
+    series: str
+    tick: int
+    body: bytes
+
+
+class DeadLetter(msgspec.Struct, frozen=True, array_like=True):
+    """A record that could not be used: where it lies and why, never what it holds."""
+
+    partition: int
+    offset: int
+    reason: str
+    field: str | None
+
+
+class Charge(msgspec.Struct, frozen=True):
+    """An entry of the ledger; amounts are integers in units of 10^-12, rounded up."""
+
+    name: str
+    epsilon: int
+    delta: int
+    rule: str
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The journal's first commit says what it belongs to; anything else is refused at start."""
+
+    pipeline: str
+    fingerprint: str
+    source: str
+    partitions: tuple[int, ...]
+    origin: int
+    private: bool
+    key_id: str
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """What one durable step holds; `positions` is where reading continues after it.
+
+    `ticks` are the closed ticks, with one row and one 32-byte seed each; `pending` holds rows of ticks
+    still open at the cut; `records` counts the events read up to it; `previous` is the SHA-256 of the
+    sealed commit before this one.
+    """
+
+    sequence: int
+    previous: bytes
+    header: Header | None = None
+    charges: tuple[Charge, ...] = ()
+    ticks: tuple[int, ...] = ()
+    rows: tuple[tuple[int, ...], ...] = ()
+    seeds: tuple[bytes, ...] = ()
+    releases: tuple[Release, ...] = ()
+    positions: dict[int, int] = {}
+    pending: dict[int, tuple[int, ...]] = {}
+    dead_letters: tuple[DeadLetter, ...] = ()
+    late: int = 0
+    records: int = 0
+    snapshot: bytes | None = None
+    version: int = FORMAT
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Commit)
+
+
+def encode(commit: Commit) -> bytes:
+    """The commit's plain bytes (still to be sealed)."""
+    return _ENCODER.encode(commit)
+
+
+def decode(plain: bytes) -> Commit:
+    """Read `encode`'s bytes.
+
+    Raises:
+        msgspec.ValidationError, msgspec.DecodeError: not a commit of this format.
+    """
+    return _DECODER.decode(plain)
+
+
+def digest(sealed: bytes) -> bytes:
+    """SHA-256 of a sealed commit: the link of the journal's chain."""
+    return hashlib.sha256(sealed).digest()

@@ -1,0 +1,65 @@
+"""The gate: a private commit first, then the outbox. The only way out for private data.
+
+Rules: a release becomes visible only after the commit that holds its bytes is durable, and then as those bytes.
+Public blocks are cut by tick numbers, never by load: a block of the declared number of ticks is published at once,
+not before its hold is over. One commit is in flight at a time and is never cancelled.
+"""
+
+from collections.abc import Sequence
+
+from stream_dp.runtime.commit import Commit, Release, digest, encode
+from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.ports import Clock, Journal, Published, Sink
+from stream_dp.runtime.series import Grid
+
+
+class Gate:
+    """Seals, commits and publishes; `block` ticks go into one public block, `hold` ms after a tick's end."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        sink: Sink,
+        sealer: Sealer,
+        clock: Clock,
+        grid: Grid,
+        block: int = 1,
+        hold: int | None = None,
+        published: Published = lambda body: None,
+    ) -> None:
+        self._journal = journal
+        self._sink = sink
+        self._sealer = sealer
+        self._clock = clock
+        self._grid = grid
+        self._block = block
+        self._hold = hold
+        self._published = published
+        self._waiting: list[Release] = []
+
+    def seal(self, commit: Commit) -> tuple[bytes, bytes]:
+        """The sealed bytes of a commit and their digest, the `previous` of the next one."""
+        sealed = self._sealer.seal(commit.sequence, encode(commit))
+        return sealed, digest(sealed)
+
+    async def commit(self, commit: Commit, sealed: bytes) -> None:
+        """Make the commit durable, then publish the blocks it completes."""
+        await self._journal.append(commit, sealed)
+        await self.publish(commit.releases)
+
+    async def publish(self, durable: Sequence[Release]) -> None:
+        """Queue releases that are durable already and publish every complete block."""
+        self._waiting.extend(durable)
+        while self._waiting and self._waiting[-1].tick >= self._end_of_block(self._waiting[0].tick):
+            last = self._end_of_block(self._waiting[0].tick)
+            block = [r for r in self._waiting if r.tick <= last]
+            if self._hold is not None:
+                await self._clock.sleep_until(self._grid.end(last) + self._hold)
+            await self._sink.publish(block)
+            self._waiting = self._waiting[len(block) :]
+            for release in block:
+                self._published(release.body)
+
+    def _end_of_block(self, tick: int) -> int:
+        end = (tick // self._block + 1) * self._block - 1
+        return end if self._grid.horizon is None else min(end, self._grid.horizon - 1)

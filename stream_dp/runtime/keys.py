@@ -1,0 +1,105 @@
+"""The operator's key and the sealing of commits (AES-256-GCM).
+
+Rules: one 32-byte key in a file of mode 0600, never a value in the environment, in YAML or on the broker. A
+sealed commit binds the key, the pipeline and its sequence number; a wrong key, another pipeline's record or a
+flipped byte does not open. Nonces are random: an aborted attempt and its retry never share one.
+"""
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from stream_dp.errors import FailClosed, UsageError
+
+KEY_BYTES = 32
+_NONCE_BYTES = 12
+
+
+class Sealed(msgspec.Struct, frozen=True, array_like=True):
+    """A commit as the journal holds it: readable are its number and the id of its key."""
+
+    sequence: int
+    key_id: str
+    nonce: bytes
+    ciphertext: bytes
+
+
+def read_key(path: Path) -> bytes:
+    """The key in this file.
+
+    Raises:
+        UsageError: no such file, another length, or readable by others.
+    """
+    if not path.is_file():
+        raise UsageError(
+            f"no operator key at {path}; make one with `umask 077; head -c 32 /dev/urandom > {path}`, "
+            "keep a copy of it, and name it in STREAM_DP_KEY_FILE"
+        )
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise UsageError(f"the operator key {path} can be read by others; run `chmod 600 {path}`")
+    key = path.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise UsageError(f"the operator key {path} must hold exactly {KEY_BYTES} bytes")
+    return key
+
+
+def make_key(path: Path) -> bytes:
+    """A new key in a new file of mode 0600 (for sources declared public, such as the demo's)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(os.urandom(KEY_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+    return read_key(path)
+
+
+class Sealer:
+    """Seals and opens the commits of one pipeline."""
+
+    def __init__(self, key: bytes, pipeline: str) -> None:
+        self._cipher = AESGCM(key)
+        self._pipeline = pipeline
+        self.key_id = hashlib.sha256(b"stream-dp key id\0" + key).hexdigest()[:16]
+
+    def seal(self, sequence: int, plain: bytes) -> bytes:
+        """The sealed form of commit `sequence`."""
+        nonce = os.urandom(_NONCE_BYTES)
+        ciphertext = self._cipher.encrypt(nonce, plain, self._bound(sequence))
+        return msgspec.msgpack.encode(Sealed(sequence, self.key_id, nonce, ciphertext))
+
+    def open(self, sequence: int, sealed: bytes) -> bytes:
+        """The plain bytes of commit `sequence`.
+
+        Raises:
+            FailClosed: wrong key, wrong pipeline, wrong place in the journal, or changed bytes.
+        """
+        try:
+            record = msgspec.msgpack.decode(sealed, type=Sealed)
+        except msgspec.MsgspecError:
+            raise FailClosed(self._damaged(sequence)) from None
+        if record.key_id != self.key_id:
+            raise FailClosed(
+                f"the journal of {self._pipeline} was written with key {record.key_id}, the key given is "
+                f"{self.key_id}; name the right file in STREAM_DP_KEY_FILE"
+            )
+        if record.sequence != sequence:
+            raise FailClosed(self._damaged(sequence))
+        try:
+            return self._cipher.decrypt(record.nonce, record.ciphertext, self._bound(sequence))
+        except InvalidTag:
+            raise FailClosed(self._damaged(sequence)) from None
+
+    def _bound(self, sequence: int) -> bytes:
+        return f"stream-dp/{self._pipeline}/{sequence}".encode()
+
+    def _damaged(self, sequence: int) -> str:
+        return (
+            f"commit {sequence} of the journal of {self._pipeline} is damaged or belongs elsewhere; restore the "
+            "whole journal from a copy that is not older than what was published"
+        )

@@ -1,0 +1,121 @@
+"""The ports of the engine: where records come from, what makes a commit durable, where releases go.
+
+Rules: adapters implement these and nothing else. Offsets, positions and payloads are private. Failures of
+the world are `WorldError`, anything that endangers the guarantee is `FailClosed`.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from stream_dp.runtime.commit import Commit, Release
+
+Positions: TypeAlias = Mapping[int, int]
+Published: TypeAlias = Callable[[bytes], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Consecutive records of one partition, then perhaps a tick mark.
+
+    `tick` is the tick of all `payloads` where the source's clock assigns it (append stamps), None where each
+    record's own time does (replay). `mark` = k says: after these payloads the partition has passed the
+    end of tick k (marks may skip ahead: k closes every tick up to k). `position` is where reading
+    continues after the batch, its mark included. `labels` tell people where a payload lies (offset or line).
+    """
+
+    partition: int
+    payloads: Sequence[bytes]
+    labels: Sequence[int]
+    position: int
+    tick: int | None = None
+    mark: int | None = None
+
+
+class Source(Protocol):
+    """Replayable records of a fixed set of partitions."""
+
+    @property
+    def name(self) -> str:
+        """What the journal's header calls this source (topic or file name)."""
+        ...
+
+    async def open(self, origin: int) -> tuple[int, ...]:
+        """Connect; `origin` (ms since 1970) is the start of tick 0. Return the partitions."""
+        ...
+
+    async def seek(self, positions: Positions) -> None:
+        """Continue at these positions; a partition that is not named starts at the origin."""
+        ...
+
+    async def read(self) -> Sequence[Batch]:
+        """Wait for what comes next; an empty answer only at the end of a finite source."""
+        ...
+
+    async def close(self) -> None:
+        """Give connections and files back."""
+        ...
+
+
+class Journal(Protocol):
+    """The private, durable sequence of sealed commits of one pipeline, with one writer."""
+
+    async def open(self) -> None:
+        """Fence every other writer first, then make ready; creates an empty journal where none is."""
+        ...
+
+    def read(self) -> AsyncIterator[bytes]:
+        """All durable sealed commits, oldest first; checks that none is missing or half written."""
+        ...
+
+    async def verify(self, positions: Positions) -> None:
+        """After `read`: what else the world knows of this journal must agree with its last commit's positions.
+
+        `positions` is empty for an empty journal. Raises:
+            FailClosed: the journal was wiped or set back.
+        """
+        ...
+
+    async def append(self, commit: Commit, sealed: bytes) -> None:
+        """Make `sealed` durable together with `commit.positions` and `commit.dead_letters`, atomically."""
+        ...
+
+    async def close(self) -> None:
+        """Give the lease back."""
+        ...
+
+
+class Sink(Protocol):
+    """The public, ordered sequence of releases."""
+
+    async def open(self) -> None:
+        """Connect; creates an empty sink where none is."""
+        ...
+
+    async def last(self) -> bytes | None:
+        """The body of the last visible release, or None."""
+        ...
+
+    def read(self) -> AsyncIterator[bytes]:
+        """The bodies of all visible releases, oldest first."""
+        ...
+
+    async def publish(self, releases: Sequence[Release]) -> None:
+        """Make these durable releases visible, in order and all at once; they follow `last`."""
+        ...
+
+    async def close(self) -> None:
+        """Give connections and files back."""
+        ...
+
+
+class Clock(Protocol):
+    """The public wall clock."""
+
+    def now(self) -> int:
+        """Milliseconds since 1970-01-01T00:00Z."""
+        ...
+
+    async def sleep_until(self, moment: int) -> None:
+        """Return once `now() >= moment`."""
+        ...

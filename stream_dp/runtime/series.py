@@ -1,0 +1,71 @@
+"""A series: a mechanism, the part of the row it sees, and how its answers become releases.
+
+Rules: the body of a release is written here, once, from the answer and from public values. This file knows no
+actor, journal or file format of the pipeline.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from stream_dp.core.mechanism import Mechanism
+from stream_dp.core.messages import IntArray
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The public tick grid: tick k is [origin + k*step, origin + (k+1)*step), in ms; `horizon` ticks or endless."""
+
+    origin: int
+    step: int
+    horizon: int | None
+
+    def end(self, tick: int) -> int:
+        """The end of a tick, ms since 1970."""
+        return self.origin + (tick + 1) * self.step
+
+    def end_text(self, tick: int) -> str:
+        """The end of a tick as an ISO 8601 time in UTC."""
+        moment = _EPOCH + timedelta(milliseconds=self.end(tick))
+        whole = moment.strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{whole}.{moment.microsecond // 1000:03d}Z" if moment.microsecond else f"{whole}Z"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """`rows` is the slice of the tick row that the mechanism sees; `keys` names its answer's entries.
+
+    `keys` is None for a scalar. `band(tick, state)` is the half-width that holds with `confidence`; it may
+    look at the public part of the state only. `flags` says that entries are alerts (true/false).
+    """
+
+    name: str
+    mechanism: Mechanism[Any]
+    rows: slice
+    keys: tuple[str, ...] | None
+    flags: bool
+    band: Callable[[int, Any], int]
+    confidence: float
+
+    def body(self, grid: Grid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
+        """The exact public bytes of one release."""
+        values: list[Any] = [bool(v) for v in answer] if self.flags else answer.tolist()
+        content: dict[str, Any] = {
+            "v": 1,
+            "sequence": sequence,
+            "series": self.name,
+            "tick": tick,
+            "end": grid.end_text(tick),
+        }
+        if self.keys is None:
+            content["value"] = values[0]
+        else:
+            content["values"] = dict(zip(self.keys, values, strict=True))
+        content["band"] = self.band(tick, state)
+        content["confidence"] = self.confidence
+        return msgspec.json.encode(content)

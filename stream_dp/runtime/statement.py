@@ -1,0 +1,52 @@
+"""What a journal says when read on its own: charges, and exact totals for the operator.
+
+Rules: totals are exact and private; only the operator's commands and sources declared public may show them. This
+file runs nothing and changes nothing.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stream_dp.core.messages import IntArray
+from stream_dp.runtime.commit import Charge, Header
+from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.recovery import unsealed
+
+
+@dataclass(slots=True)
+class Statement:
+    """The journal's header and charges (with the commit each came with), and its exact totals (private)."""
+
+    header: Header | None = None
+    charges: list[tuple[int, Charge]] = field(default_factory=list)
+    commits: int = 0
+    ticks: int = 0
+    releases: int = 0
+    events: int = 0
+    dead_letters: int = 0
+    late: int = 0
+    rows: IntArray | None = field(default=None, repr=False)
+
+
+async def read_statement(journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str) -> Statement:
+    """Read and check a whole journal.
+
+    Raises:
+        FailClosed: it is damaged, of another pipeline, or written with another key.
+    """
+    statement = Statement()
+    async for commit, _ in unsealed(journal, sealer, pipeline):
+        statement.header = statement.header or commit.header
+        statement.charges += [(commit.sequence, charge) for charge in commit.charges]
+        statement.commits += 1
+        statement.ticks += len(commit.ticks)
+        statement.releases += len(commit.releases)
+        statement.events += commit.records
+        statement.dead_letters += len(commit.dead_letters)
+        statement.late += commit.late
+        if commit.rows:
+            rows = np.array(commit.rows, dtype=np.int64).sum(axis=0)
+            statement.rows = rows if statement.rows is None else statement.rows + rows
+    return statement

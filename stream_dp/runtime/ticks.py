@@ -1,0 +1,155 @@
+"""From batches to closed ticks: which rows a tick holds and where its cut lies.
+
+A tick closes in a partition at that partition's mark, and closes when it has closed in all of them. What a record
+adds, and to which tick, depends on that record and on the marks before it in its own partition, never on when
+it was read. The cut carries everything read before it: the closed row, rows of ticks still open, dead letters
+and late records. Sans I/O: this file knows no source, clock or journal.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from stream_dp.core.messages import IntArray
+from stream_dp.runtime.commit import DeadLetter
+from stream_dp.runtime.ports import Batch
+
+
+@dataclass(slots=True)
+class Routed:
+    """What a batch adds: rows of shape (width,) and their number of records by tick, and dead letters."""
+
+    rows: dict[int, IntArray]
+    dead: list[DeadLetter]
+    records: dict[int, int]
+
+
+class Router(Protocol):
+    """Turns payloads into rows; never raises for anything a payload holds."""
+
+    @property
+    def width(self) -> int:
+        """Entries of a row."""
+        ...
+
+    def route(self, batch: Batch) -> Routed:
+        """Decode and route one batch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedTick:
+    """A tick at its cut: `positions` continue behind it, `pending` holds rows of later ticks before the cut."""
+
+    tick: int
+    row: IntArray
+    positions: dict[int, int]
+    pending: dict[int, IntArray]
+    dead_letters: tuple[DeadLetter, ...]
+    late: int
+    records: int
+
+
+@dataclass(slots=True)
+class _Segment:
+    """What a partition holds between two of its marks."""
+
+    rows: dict[int, IntArray] = field(default_factory=dict)
+    dead: list[DeadLetter] = field(default_factory=list)
+    late: int = 0
+    records: int = 0
+    mark: int = -1
+    position: int = 0
+
+
+@dataclass(slots=True)
+class _Partition:
+    marked: int
+    position: int | None
+    current: _Segment = field(default_factory=_Segment)
+    closed: deque[_Segment] = field(default_factory=deque)
+    cut: int = -1
+
+
+class TickAssembler:
+    """Collects routed batches and hands out ticks in order, each at its cut.
+
+    `next_tick` is the first tick not yet closed, `pending` and `positions` are those of the last commit.
+    """
+
+    def __init__(
+        self,
+        partitions: Sequence[int],
+        width: int,
+        next_tick: int = 0,
+        pending: Mapping[int, IntArray] | None = None,
+        positions: Mapping[int, int] | None = None,
+    ) -> None:
+        known = positions or {}
+        self._partitions = {
+            p: _Partition(next_tick - 1, known.get(p), cut=next_tick - 1) for p in partitions
+        }
+        self._width = width
+        self._next = next_tick
+        self._merged: dict[int, IntArray] = dict(pending or {})
+        self._dead: list[DeadLetter] = []
+        self._late = 0
+        self._records = 0
+
+    def add(self, batch: Batch, routed: Routed) -> None:
+        """Take what `batch` adds, and its mark."""
+        partition = self._partitions[batch.partition]
+        segment = partition.current
+        for tick, row in routed.rows.items():
+            if tick <= partition.marked:
+                segment.late += routed.records.get(tick, 0)
+            else:
+                _accumulate(segment.rows, tick, row)
+        segment.records += sum(routed.records.values())
+        segment.dead.extend(routed.dead)
+        if batch.mark is not None and batch.mark > partition.marked:
+            segment.mark, segment.position = batch.mark, batch.position
+            partition.closed.append(segment)
+            partition.current, partition.marked = _Segment(), batch.mark
+
+    def closed(self, limit: int) -> list[ClosedTick]:
+        """Up to `limit` further ticks that have closed in every partition, in order."""
+        ready: list[ClosedTick] = []
+        last = min(p.marked for p in self._partitions.values())
+        while self._next <= last and len(ready) < limit:
+            ready.append(self._close(self._next))
+            self._next += 1
+        return ready
+
+    def _close(self, tick: int) -> ClosedTick:
+        for partition in self._partitions.values():
+            while partition.cut < tick:
+                self._take(partition, partition.closed.popleft())
+        row = self._merged.pop(tick, None)
+        dead, late, records = tuple(self._dead), self._late, self._records
+        self._dead, self._late, self._records = [], 0, 0
+        return ClosedTick(
+            tick,
+            np.zeros(self._width, dtype=np.int64) if row is None else row,
+            {n: p.position for n, p in self._partitions.items() if p.position is not None},
+            {t: r.copy() for t, r in self._merged.items()},
+            dead,
+            late,
+            records,
+        )
+
+    def _take(self, partition: _Partition, segment: _Segment) -> None:
+        partition.cut, partition.position = segment.mark, segment.position
+        for tick, row in segment.rows.items():
+            _accumulate(self._merged, tick, row)
+        self._dead.extend(segment.dead)
+        self._late += segment.late
+        self._records += segment.records
+
+
+def _accumulate(rows: dict[int, IntArray], tick: int, row: IntArray) -> None:
+    present = rows.get(tick)
+    rows[tick] = row.copy() if present is None else present + row

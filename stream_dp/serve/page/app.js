@@ -1,0 +1,196 @@
+// The page: a client of the HTTP API. It loads what was published, then follows the stream.
+// Rules: the stream resumes after the last sequence taken, so nothing is missed or taken twice; another
+// fingerprint, a log that starts again, or a gap loads everything anew. Drawing happens at most ten times
+// a second, whatever arrives.
+
+import { kindOf, makeCard } from "./cards.js";
+import { count, duration, el, seconds, setText, time, words } from "./format.js";
+import { showBudget, showPromise, showProof } from "./promise.js";
+
+const FRAME_MILLISECONDS = 100;
+const BUDGET_MILLISECONDS = 10_000;
+const RETRY_MILLISECONDS = 1000;
+const WINDOWS = [48, 336, Infinity];
+const LARGE_DOMAIN = 200;
+const RECENT_TICKS = 2000;
+
+const byId = (id) => document.getElementById(id);
+const state = { pipeline: null, plan: null, cards: new Map(), sequence: -1, head: -1, latest: null, window: WINDOWS[0], connection: "connecting" };
+let stream = null;
+let generation = 0;
+let dirty = false;
+let drawn = 0;
+
+async function get(path) {
+  const answer = await fetch(path, { cache: "no-store" });
+  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  return answer.json();
+}
+
+/** Load everything, then follow; a newer call makes this one give up. */
+async function load() {
+  const mine = ++generation;
+  stream?.close();
+  stream = null;
+  const loaded = await fetchAll().catch(() => null);
+  if (mine !== generation) return;
+  if (loaded === null) {
+    connection("reconnecting");
+    setTimeout(() => mine === generation && load(), RETRY_MILLISECONDS);
+    return;
+  }
+  build(loaded);
+  loaded.releases.sort((one, two) => one.sequence - two.sequence).forEach(take);
+  state.sequence = loaded.series.sequence;
+  follow();
+}
+
+async function fetchAll() {
+  const names = ["pipeline", "plan", "budget", "series"];
+  const [pipeline, plan, budget, series] = await Promise.all(names.map((name) => get(`/api/${name}`)));
+  const histories = await Promise.all(series.series.map(({ name, latest }) => history(pipeline, name, latest)));
+  return { pipeline, plan, budget, series, releases: histories.flat() };
+}
+
+/** The releases a card starts from: all of a scalar, only the newest of a histogram. */
+async function history(pipeline, name, latest) {
+  if (latest === null) return [];
+  const series = describe(pipeline, name);
+  const kind = kindOf(series, latest);
+  if (kind === "histogram") return [latest];
+  const large = kind === "alerts" && (series.domain?.length ?? 0) > LARGE_DOMAIN;
+  const from = large ? Math.max(0, latest.tick - RECENT_TICKS) : 0;
+  return (await get(`/api/series/${encodeURIComponent(name)}?from=${from}&to=${latest.tick}`)).releases;
+}
+
+const describe = (pipeline, name) => pipeline.series.find((series) => series.name === name) ?? { name };
+
+function build({ pipeline, plan, budget, series }) {
+  Object.assign(state, { pipeline, plan, sequence: -1, head: series.sequence, latest: null });
+  state.cards.clear();
+  byId("cards").replaceChildren();
+  const latest = new Map(series.series.map((entry) => [entry.name, entry.latest]));
+  const names = [...new Set([...pipeline.series.map(({ name }) => name), ...latest.keys()])];
+  for (const name of names) addCard(name, latest.get(name) ?? null);
+  document.title = `${words(pipeline.name)} · stream_dp`;
+  setText(byId("name"), words(pipeline.name));
+  const step = Number(pipeline.clock?.step ?? 0);
+  setText(byId("subtitle"), `live, differentially private${step > 0 ? `, one release per ${duration(step).replace(/^1 /, "")}` : ""}`);
+  showPromise(byId("promise"), pipeline, plan);
+  showBudget(budget);
+  showProof(byId("proof"), plan);
+  showWindows(step);
+}
+
+function addCard(name, release) {
+  const series = describe(state.pipeline, name);
+  const planned = state.plan.series?.find((entry) => entry.name === name);
+  const card = makeCard(series, planned, kindOf(series, release));
+  state.cards.get(name)?.element.remove();
+  state.cards.set(name, card);
+  byId("cards").append(card.element);
+  return card;
+}
+
+function take(release) {
+  let card = state.cards.get(release.series) ?? addCard(release.series, release);
+  if (card.latest === null && !card.element.classList.contains(kindOf(card.series, release))) card = addCard(release.series, release);
+  card.push(release);
+  if (state.latest === null || release.tick >= state.latest.tick) state.latest = release;
+  wish();
+}
+
+function follow() {
+  const source = new EventSource(`/api/stream?after=${state.sequence}`);
+  stream = source;
+  source.addEventListener("head", (event) => {
+    if (source !== stream) return;
+    const head = JSON.parse(event.data);
+    if (head.fingerprint !== (state.pipeline.fingerprint ?? null) || head.sequence < state.sequence) return void load();
+    state.head = head.sequence;
+    connection("open");
+    refreshBudget();
+  });
+  source.addEventListener("gap", () => load());
+  source.addEventListener("message", (event) => {
+    if (source !== stream) return;
+    const release = JSON.parse(event.data);
+    if (release.sequence <= state.sequence) return;
+    state.sequence = release.sequence;
+    take(release);
+  });
+  source.addEventListener("error", () => {
+    if (source !== stream) return;
+    connection("reconnecting");
+    if (source.readyState !== EventSource.CLOSED) return; // the browser reconnects by itself
+    stream = null;
+    setTimeout(() => stream === null && state.connection === "reconnecting" && follow(), RETRY_MILLISECONDS);
+  });
+}
+
+function connection(now) {
+  state.connection = now;
+  wish();
+}
+
+async function refreshBudget() {
+  if (state.connection !== "open" || document.hidden) return;
+  try {
+    showBudget(await get("/api/budget"));
+  } catch {
+    // the stream's own error event says that the connection is gone
+  }
+}
+
+function stateName() {
+  if (state.connection !== "open") return state.connection;
+  if (state.sequence < state.head) return "catching up";
+  const clock = state.pipeline.clock ?? {};
+  const end = seconds(clock.start) + Number(clock.horizon) * Number(clock.step);
+  return state.latest !== null && seconds(state.latest.end) >= end ? "ended" : "live";
+}
+
+function showWindows(step) {
+  const label = (ticks) => (ticks === Infinity ? "all" : step > 0 ? duration(ticks * step) : `${count(ticks)} ticks`);
+  byId("windows").replaceChildren(...WINDOWS.map((ticks) => {
+    const button = el("button", { type: "button", "aria-pressed": String(ticks === state.window) }, label(ticks));
+    button.addEventListener("click", () => {
+      state.window = ticks;
+      showWindows(step);
+      byId("windows").querySelector("[aria-pressed=true]").focus();
+      wish();
+    });
+    return button;
+  }));
+  state.range = { first: (tick) => tick - state.window + 1, text: state.window === Infinity ? "all" : `last ${label(state.window)}` };
+}
+
+function wish() {
+  if (dirty) return;
+  dirty = true;
+  requestAnimationFrame(frame);
+}
+
+function frame(now) {
+  if (now - drawn < FRAME_MILLISECONDS) return void requestAnimationFrame(frame);
+  drawn = now;
+  dirty = false;
+  const name = stateName();
+  byId("state").dataset.state = name.replace(" ", "-");
+  setText(byId("state"), name);
+  if (state.latest !== null) {
+    setText(byId("clock"), time(seconds(state.latest.end)));
+    setText(byId("tick"), ` · tick ${count(state.latest.tick)}`);
+  }
+  document.documentElement.dataset.sequence = state.sequence;
+  for (const card of state.cards.values()) card.draw(state.range);
+}
+
+new ResizeObserver(() => wish()).observe(byId("cards"));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const card of state.cards.values()) card.recolour();
+  wish();
+});
+document.addEventListener("visibilitychange", () => refreshBudget());
+setInterval(refreshBudget, BUDGET_MILLISECONDS);
+load();

@@ -1,0 +1,255 @@
+// One card for each series: what its releases say, in words, numbers and pictures.
+// Rules: a card takes releases in order (each sequence once) and draws when asked, so that many releases
+// cost one drawing. A value within its band is called noise. Cards know no network.
+
+import { BandChart, drawStrip, thin } from "./charts.js";
+import { amount, band, count, el, percent, seconds, setText, shortTime, words } from "./format.js";
+
+const TOP = 15;
+const MOST_ROWS = 300;
+const MOST_STRIPS = 40;
+
+/** What kind of card a series needs: seen from its releases, before the first from its description. */
+export function kindOf(series, release) {
+  if (release && "value" in release) return "scalar";
+  if (series.threshold !== undefined && series.threshold !== null) return "alerts";
+  if (/alert/i.test(series.statistic ?? "")) return "alerts";
+  if (release) return "histogram";
+  if (/max/i.test(series.statistic ?? "")) return "scalar";
+  return series.by ? "histogram" : "scalar";
+}
+
+export function makeCard(series, planned, kind) {
+  return new { scalar: ScalarCard, histogram: HistogramCard, alerts: AlertsCard }[kind](series, planned);
+}
+
+class Card {
+  constructor(series, planned, kind) {
+    this.series = series;
+    this.sequence = -1;
+    this.received = 0;
+    this.latest = null;
+    this.note = el("p", { class: "note" }, "Waiting for the first release.");
+    this.body = el("div", { class: "card-body" });
+    const about = [words(series.statistic), series.by ? `by ${words(series.by)}` : "", kind === "alerts" ? "" : "so far"].filter(Boolean).join(" ");
+    const title = el("h3", { id: `card-${series.name}` }, words(series.name));
+    this.element = el(
+      "article",
+      { class: `card ${kind}`, "data-series": series.name, "aria-labelledby": `card-${series.name}` },
+      el("header", { class: "card-head" }, title, el("span", { class: "tag" }, about || kind)),
+      this.body,
+      this.note,
+      el("footer", { class: "card-foot" }, mechanismText(planned)),
+    );
+  }
+
+  /** Take a release; false when it was known. */
+  push(release) {
+    if (release.sequence <= this.sequence) return false;
+    this.sequence = release.sequence;
+    this.received += 1;
+    this.latest = release;
+    this.take(release);
+    return true;
+  }
+
+  draw(range) {
+    if (this.latest === null) return;
+    Object.assign(this.element.dataset, { tick: this.latest.tick, received: this.received });
+    this.show(range);
+  }
+
+  recolour() {}
+
+  confidence() {
+    return percent(this.latest.confidence ?? 0.95);
+  }
+}
+
+function mechanismText(planned) {
+  if (!planned) return "";
+  const delta = String(planned.delta ?? "0") === "0" ? "" : `, δ ${amount(planned.delta)}`;
+  return `${planned.mechanism} · ε ${amount(planned.epsilon)}${delta}`;
+}
+
+class ScalarCard extends Card {
+  constructor(series, planned) {
+    super(series, planned, "scalar");
+    this.points = { tick: [], x: [], value: [], band: [] };
+    this.value = el("span", { class: "value" }, "–");
+    this.band = el("span", { class: "band" });
+    this.holder = el("div", { class: "chart", tabindex: "0", role: "img" });
+    this.readout = el("p", { class: "readout", "aria-live": "polite" });
+    this.body.append(el("p", { class: "figure" }, this.value, " ", this.band), this.holder, this.readout);
+    this.chart = new BandChart(this.holder, (text) => setText(this.readout, text || " "), (x) => this.#bandAt(x));
+    this.readout.textContent = " ";
+  }
+
+  take(release) {
+    const { tick, x, value, band } = this.points;
+    tick.push(release.tick);
+    x.push(seconds(release.end));
+    value.push(release.value);
+    band.push(release.band);
+  }
+
+  show(range) {
+    const { value, band: width, confidence } = this.latest;
+    setText(this.value, count(value));
+    setText(this.band, band(width));
+    this.value.classList.toggle("noise", Math.abs(value) <= width);
+    setText(this.note, Math.abs(value) <= width
+      ? "Within its band: not distinguishable from zero (noise)."
+      : `The exact figure lies between ${count(value - width)} and ${count(value + width)} with ${percent(confidence ?? 0.95)} confidence.`);
+    const start = Math.max(0, lowerBound(this.points.tick, range.first(this.latest.tick)));
+    this.chart.draw(thin(this.points, start));
+    this.holder.setAttribute("aria-label", `Line chart of ${words(this.series.name)} with its error band, ` +
+      `now ${count(value)} ${band(width)}. Arrow keys read single points.`);
+  }
+
+  recolour() {
+    this.chart.forget();
+  }
+
+  #bandAt(x) {
+    return this.points.band[lowerBound(this.points.x, x)];
+  }
+}
+
+class HistogramCard extends Card {
+  constructor(series, planned) {
+    super(series, planned, "histogram");
+    this.rows = [];
+    this.list = el("ol", { class: "bars", "aria-label": `Largest values of ${words(series.name)}` });
+    this.filter = el("input", { type: "search", placeholder: "filter", "aria-label": "Filter the keys", autocomplete: "off" });
+    this.table = el("tbody");
+    this.summary = el("summary", {}, "Show all");
+    this.details = el("details", { class: "all" }, this.summary, this.filter,
+      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "All values" }, el("table", {},
+        el("thead", {}, el("tr", {}, ...["Key", "Value", "Band"].map((name) => el("th", { scope: "col" }, name)))), this.table)));
+    this.body.append(this.list, this.details);
+    this.shown = 0;
+    this.filter.addEventListener("input", () => this.#fillTable());
+    this.details.addEventListener("toggle", () => this.#fillTable());
+  }
+
+  take() {}
+
+  show() {
+    const width = this.latest.band;
+    this.sorted = Object.entries(this.latest.values).sort(([, one], [, two]) => two - one);
+    const top = this.sorted.slice(0, TOP);
+    const scale = Math.max(1, ...top.map(([, value]) => value + width));
+    while (this.rows.length < top.length) this.#addRow();
+    this.rows.forEach((row, index) => fillRow(row, top[index], width, scale));
+    setText(this.summary, `Show all ${count(this.sorted.length)}`);
+    const faint = this.sorted.filter(([, value]) => Math.abs(value) <= width).length;
+    setText(this.note, `Each value ${band(width)} with ${this.confidence()} confidence.` +
+      (faint === 0 ? "" : ` Within the band, so not distinguishable from noise: ${count(faint)} of ${count(this.sorted.length)} keys.`));
+    if (this.details.open && performance.now() - this.shown > 1000) this.#fillTable();
+  }
+
+  #addRow() {
+    const parts = { key: el("span", { class: "key" }), bar: el("span", { class: "bar" }), whisker: el("span", { class: "whisker" }), value: el("span", { class: "amount" }) };
+    parts.row = el("li", {}, parts.key, el("span", { class: "track", "aria-hidden": "true" }, parts.bar, parts.whisker), parts.value);
+    this.rows.push(parts);
+    this.list.append(parts.row);
+  }
+
+  #fillTable() {
+    if (!this.details.open || this.latest === null) return;
+    this.shown = performance.now();
+    const wanted = this.filter.value.trim().toLowerCase();
+    const found = this.sorted.filter(([key]) => key.toLowerCase().includes(wanted)).slice(0, MOST_ROWS);
+    this.table.replaceChildren(...found.map(([key, value]) => {
+      const noise = Math.abs(value) <= this.latest.band;
+      return el("tr", { class: noise ? "noise" : null }, el("th", { scope: "row" }, key), el("td", {}, count(value)),
+        el("td", {}, band(this.latest.band), noise ? " · noise" : null));
+    }));
+  }
+}
+
+function fillRow(parts, entry, width, scale) {
+  parts.row.hidden = entry === undefined;
+  if (entry === undefined) return;
+  const [key, value] = entry;
+  const at = (number) => Math.min(100, Math.max(0, (number / scale) * 100));
+  const noise = Math.abs(value) <= width;
+  setText(parts.key, key);
+  setText(parts.value, count(value));
+  parts.row.classList.toggle("noise", noise);
+  parts.row.title = `${key}: ${count(value)} ${band(width)}${noise ? " (within its band: noise)" : ""}`;
+  parts.bar.style.width = `${at(value)}%`;
+  parts.whisker.style.left = `${at(value - width)}%`;
+  parts.whisker.style.width = `${at(value + width) - at(value - width)}%`;
+}
+
+class AlertsCard extends Card {
+  constructor(series, planned) {
+    super(series, planned, "alerts");
+    this.keys = new Map();
+    this.table = el("tbody");
+    this.span = el("th", { scope: "col", class: "strip-head" }, "recent");
+    this.body.append(el("p", { class: "figure" }, this.total = el("span", { class: "value" }, "0"), " ",
+      el("span", { class: "band" }, "alerts so far")),
+    el("table", { class: "alert-table" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, words(series.by) || "Key"),
+      this.span, el("th", { scope: "col", class: "number" }, "Alerts"), el("th", { scope: "col", class: "number" }, "Last"))), this.table));
+    for (const key of Array.isArray(series.domain) ? series.domain.slice(0, MOST_STRIPS) : []) this.#key(String(key));
+  }
+
+  take(release) {
+    for (const [key, alarmed] of Object.entries(release.values)) {
+      const state = this.#key(key);
+      if (alarmed !== true && !(alarmed > 0)) continue;
+      state.ticks.push(release.tick);
+      state.last = seconds(release.end);
+    }
+  }
+
+  show(range) {
+    const now = this.latest.tick;
+    const first = Math.max(range.first(now), 0);
+    let total = 0;
+    for (const state of this.keys.values()) {
+      total += state.ticks.length;
+      setText(state.number, count(state.ticks.length));
+      setText(state.time, state.last === null ? "–" : shortTime(state.last));
+      state.row.classList.toggle("fresh", state.ticks.length > 0 && now - state.ticks.at(-1) <= 2);
+      if (state.canvas !== null) this.#strip(state, first, now);
+    }
+    setText(this.total, count(total));
+    setText(this.span, range.text);
+    const size = this.series.threshold === undefined ? "the threshold was passed" : `about ${count(this.series.threshold)}`;
+    const about = this.latest.band === undefined || this.latest.band === null ? "" : ` ${band(this.latest.band)} events`;
+    setText(this.note, `An alert means: ${size}${about} since the one before, with ${this.confidence()} confidence.`);
+  }
+
+  #strip(state, first, now) {
+    drawStrip(state.canvas, state.ticks, first, now);
+    const recent = state.ticks.length - lowerBound(state.ticks, first);
+    state.canvas.setAttribute("aria-label", `${recent} alerts in the time shown`);
+  }
+
+  #key(key) {
+    if (!this.keys.has(key)) {
+      const canvas = this.keys.size < MOST_STRIPS ? el("canvas", { class: "strip", role: "img" }) : null;
+      const state = { ticks: [], last: null, canvas, number: el("td", { class: "number" }), time: el("td", { class: "number when" }) };
+      state.row = el("tr", {}, el("th", { scope: "row" }, key), el("td", { class: "strip-cell" }, canvas), state.number, state.time);
+      this.keys.set(key, state);
+      this.table.append(state.row);
+    }
+    return this.keys.get(key);
+  }
+}
+
+/** The first index whose entry is at least `wanted`. */
+function lowerBound(sorted, wanted) {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

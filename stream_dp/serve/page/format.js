@@ -1,0 +1,64 @@
+// Numbers, times and DOM elements as text. Rules: Intl formats, UTC, never innerHTML.
+
+const integer = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 3 });
+const decimal = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+const utc = (options) => new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...options });
+const moment = utc({ weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
+const shortMoment = utc({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const day = utc({ day: "numeric", month: "short" });
+const hour = utc({ hour: "2-digit", minute: "2-digit" });
+const month = utc({ month: "short" });
+
+export const count = (value) => integer.format(value).replace("-", "−");
+export const axisCount = (value) => (Math.abs(value) < 1e6 ? count(value) : compact.format(value).replace("-", "−"));
+export const band = (value) => `± ${integer.format(value)}`;
+export const percent = (value) => new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 }).format(value);
+export const time = (seconds) => `${moment.format(seconds * 1000)} UTC`;
+export const shortTime = (seconds) => shortMoment.format(seconds * 1000);
+export const seconds = (iso) => Date.parse(iso) / 1000;
+export const words = (name) => String(name ?? "").replaceAll("_", " ");
+
+const DAY = 86400;
+
+export function axisTimes(splits, increment) {
+  if (increment >= 27 * DAY) return splits.map((split) => month.format(split * 1000));
+  if (increment >= DAY) return splits.map((split) => day.format(split * 1000));
+  return splits.map((split) => (split % DAY === 0 ? day : hour).format(split * 1000));
+}
+
+/** "1", 0.5 and "1/3" as a number; amounts are shown as they came, this is for lengths only. */
+export function toNumber(amount) {
+  const [top, bottom] = String(amount ?? 0).split("/");
+  return bottom === undefined ? Number(top) : Number(top) / Number(bottom);
+}
+
+/** An amount of epsilon or delta as short text: decimals as they came unless very long. */
+export function amount(value) {
+  const text = String(value ?? "0");
+  if (text.length <= 7 || text.includes("/")) return text;
+  const number = Number(text);
+  return number !== 0 && Math.abs(number) < 1e-4 ? number.toExponential(1) : decimal.format(number);
+}
+
+export function duration(seconds) {
+  const units = [[DAY, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
+  const [size, unit] = units.find(([size]) => seconds >= size) ?? [1, "second"];
+  const many = Math.round((seconds / size) * 10) / 10;
+  return `${many} ${unit}${many === 1 ? "" : "s"}`;
+}
+
+/** An element: el("p", {class: "muted", "aria-label": "..."}, "text", child, ...). */
+export function el(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== undefined && value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Change a text only when it differs, so that screen readers and layout stay quiet. */
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}

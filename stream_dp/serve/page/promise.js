@@ -1,0 +1,95 @@
+// The guarantee, the budget, and the proof behind them, as the plan derives them.
+// Rules: nothing is claimed here that the plan does not say; a condition that fails is shown as failing.
+
+import { amount, count, el, percent, toNumber, words } from "./format.js";
+
+const NEIGHBOURS = { add_remove: ["add or remove one", "Adding or removing one"], replace: ["replace one", "Replacing one"] };
+const COLOURS = 6;
+
+export function showPromise(holder, pipeline, plan) {
+  const unit = words(plan.unit ?? pipeline.unit ?? "event");
+  const relation = plan.neighbors ?? pipeline.neighbors;
+  const [change, changing] = NEIGHBOURS[relation] ?? [words(relation), `A change (${words(relation)}) of one`];
+  const factor = Math.exp(toNumber(plan.epsilon));
+  const slack = toNumber(plan.delta) === 0 ? "" : `, apart from a probability of ${amount(plan.delta)}`;
+  const facts = [["Unit", `one ${unit}`], ["Neighbours", `${change} ${unit}`]];
+  if (plan.horizon) facts.push(["Horizon", `${count(plan.horizon)} ticks`]);
+  holder.replaceChildren(
+    el("div", { class: "guarantee" },
+      el("p", { class: "eyebrow" }, "Guarantee of this page"),
+      el("p", { class: "dp" }, `(ε = ${amount(plan.epsilon)}, δ = ${amount(plan.delta)})`, el("span", {}, "-DP")),
+      el("dl", { class: "facts" }, ...facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)))),
+      el("p", { class: "plain" }, `${changing} ${unit} changes the probability of anything shown here, now or later, ` +
+        `by a factor of at most ${factor < 1000 ? factor.toFixed(2) : factor.toExponential(1)}${slack}.`),
+      pipeline.public_data ? el("p", { class: "badge" }, "This source is declared public data (a demonstration).") : null,
+      el("p", {}, el("a", { href: "#proof" }, "How is this private?"))),
+    el("div", { class: "budget", id: "budget" }),
+  );
+}
+
+export function showBudget(budget) {
+  const holder = document.getElementById("budget");
+  const { total, spent, left } = budget.epsilon;
+  const whole = toNumber(total) || 1;
+  const parts = budget.series.map((series, index) => ({ ...series, share: toNumber(series.epsilon) / whole, colour: `part-${index % COLOURS}` }));
+  const bar = el("div", { class: "budget-bar", role: "img",
+    "aria-label": `Privacy budget: epsilon ${amount(spent)} of ${amount(total)} spent, ${amount(left)} left` });
+  for (const part of parts) {
+    const piece = el("span", { class: `piece ${part.colour}`, title: `${words(part.name)}: ε ${amount(part.epsilon)}` });
+    piece.style.width = `${Math.min(100, part.share * 100)}%`;
+    bar.append(piece);
+  }
+  holder.replaceChildren(el("p", { class: "eyebrow" }, "Privacy budget"),
+    el("p", { class: "spent" }, el("strong", { "data-budget": "spent" }, `ε ${amount(spent)}`), ` of ${amount(total)} spent`,
+      el("span", { class: "left", "data-budget": "left" }, `${amount(left)} left`)),
+    bar,
+    el("ul", { class: "legend" }, ...parts.map((part) => el("li", {}, el("span", { class: `dot ${part.colour}`, "aria-hidden": "true" }),
+      el("span", { class: "legend-name" }, words(part.name)), el("span", { class: "legend-amount" }, `ε ${amount(part.epsilon)}`, el("small", {}, ` ${percent(part.share)}`))))),
+    toNumber(budget.delta?.total) === 0 ? "" : el("p", { class: "muted" }, `δ ${amount(budget.delta.spent)} of ${amount(budget.delta.total)} spent, ${amount(budget.delta.left)} left`),
+  );
+}
+
+export function showProof(holder, plan) {
+  const open = holder.querySelector("details")?.open ?? false;
+  const details = el("details", {}, el("summary", {}, el("h2", {}, "How is this private?")),
+    el("p", {}, "The guarantee is derived, not typed in: each step below is a theorem whose conditions were checked, down to " +
+      "mechanisms with a proof of their own."),
+    el("ul", { class: "tree" }, step(plan.derivation ?? {})),
+    errorTable(plan));
+  details.open = open;
+  holder.replaceChildren(details);
+}
+
+function step(node) {
+  const conditions = node.conditions ?? [];
+  const premises = node.premises ?? [];
+  return el("li", {},
+    el("div", { class: "step" },
+      el("p", { class: "rule" }, el("strong", {}, words(node.rule)), node.source ? el("cite", {}, node.source) : null),
+      el("p", { class: "result" }, guaranteeText(node.guarantee)),
+      conditions.length === 0 ? null : el("ul", { class: "conditions" }, ...conditions.map(condition))),
+    premises.length === 0 ? null : el("ul", {}, ...premises.map(step)));
+}
+
+function condition({ name, holds, why }) {
+  return el("li", { class: holds ? "ok" : "not-ok" }, el("span", { class: "mark", role: "img", "aria-label": holds ? "holds" : "does not hold" }, holds ? "✓" : "✗"),
+    el("span", {}, el("b", {}, words(name)), why ? ` – ${why}` : ""));
+}
+
+function guaranteeText(guarantee) {
+  if (guarantee === null || guarantee === undefined) return "";
+  if (typeof guarantee !== "object") return String(guarantee);
+  const relation = guarantee.neighbors ? `, ${words(guarantee.neighbors?.kind ?? guarantee.neighbors)}` : "";
+  if (guarantee.epsilon === undefined) return Object.entries(guarantee).map(([name, value]) => `${words(name)} ${value}`).join(", ");
+  return `ε = ${amount(guarantee.epsilon)}, δ = ${amount(guarantee.delta ?? "0")}${relation}`;
+}
+
+function errorTable(plan) {
+  const rows = (plan.series ?? []).filter((series) => series.predicted_error?.length).map((series) => {
+    const last = series.predicted_error.at(-1);
+    return el("tr", {}, el("th", { scope: "row" }, words(series.name)), el("td", { class: "wide" }, series.mechanism), el("td", {}, `± ${count(last.error)}`),
+      el("td", {}, `tick ${count(last.tick)}, ${percent(last.confidence)}`));
+  });
+  return rows.length === 0 ? null : el("div", { class: "scroll" }, el("table", { class: "errors" }, el("caption", {}, "Error predicted before any data was read"),
+    el("thead", {}, el("tr", {}, ...["Series", "Mechanism", "Error", "At"].map((name) => el("th", { scope: "col", class: name === "Mechanism" ? "wide" : null }, name)))), el("tbody", {}, ...rows)));
+}

@@ -1,0 +1,162 @@
+"""The page's HTTP server inside the caller's event loop.
+
+Rules: the port is bound before anything else and the socket handed over, so no other process can
+take it in between; a taken port means the next one. Signals stay the caller's. `stop` is quick,
+also with open streams and with clients that do not read. No access log. FastAPI and uvicorn are
+imported when a server is built, and their absence is a usage error that names the extra.
+"""
+
+import asyncio
+import errno
+import importlib
+import socket
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from stream_dp.errors import UsageError, WorldError
+from stream_dp.serve.stream import Broadcast
+from stream_dp.serve.view import PublicView
+
+if TYPE_CHECKING:
+    import uvicorn
+    from fastapi import FastAPI
+
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_PORTS_TO_TRY = 100
+_GRACE_SECONDS = 0.6
+_BACKLOG = 128
+
+
+class PageServer:
+    """Serves one `PublicView`.
+
+    `allowed_hosts` are further names (without a port) by which clients may call this server.
+    """
+
+    def __init__(self, view: PublicView, allowed_hosts: frozenset[str] = frozenset()) -> None:
+        """Build the server; it listens after `start`."""
+        _require_extra()
+        self._view = view
+        self._extra_hosts = allowed_hosts
+        self._running: _Running | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        if self._running is None:
+            raise UsageError("the page server was not started")
+        return self._running.url
+
+    async def start(self, host: str = "127.0.0.1", port: int = 8765) -> None:
+        """Listen on `port` or the next free one (0: any), and answer from now on."""
+        if self._running is not None:
+            raise UsageError("the page server was started before")
+        listener = await _listen(host, port)
+        self._running = _Running(
+            self._view, listener, host, _LOOPBACK | {_bracketed(host)} | self._extra_hosts
+        )
+
+    async def stop(self) -> None:
+        """End all streams and connections and free the port; a second call does nothing."""
+        if self._running is not None:
+            running, self._running = self._running, None
+            await running.stop()
+
+
+class _Running:
+    """A server from its listening socket to its end."""
+
+    def __init__(
+        self, view: PublicView, listener: socket.socket, host: str, allowed_hosts: frozenset[str]
+    ) -> None:
+        from stream_dp.serve.api import create_app
+
+        self.url = f"http://{_reachable(host)}:{listener.getsockname()[1]}/"
+        self._broadcast = Broadcast(view)
+        self._server = _uvicorn(create_app(view, allowed_hosts, self._broadcast))
+        self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name="page server")
+
+    async def stop(self) -> None:
+        self._broadcast.close()
+        self._server.should_exit = True
+        done, _ = await asyncio.wait({self._task}, timeout=_GRACE_SECONDS)
+        if not done:  # clients that stopped reading hold the rest open
+            for connection in list(self._server.server_state.connections):
+                if connection.transport is not None:
+                    connection.transport.abort()
+        await self._task
+
+
+def _require_extra() -> None:
+    try:
+        importlib.import_module("uvicorn")
+        importlib.import_module("fastapi.sse")
+    except ImportError:
+        raise UsageError(
+            "the page needs FastAPI and uvicorn: pip install 'stream_dp[serve]'"
+        ) from None
+
+
+def _uvicorn(app: "FastAPI") -> "uvicorn.Server":
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # theirs is a generator
+            return nullcontext()
+
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        backlog=_BACKLOG,
+    )
+    config.load()  # here, so that a failure is the caller's
+    return Server(config)
+
+
+async def _listen(host: str, port: int) -> socket.socket:
+    """Listen on the first free port from `port` on."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        raise WorldError(
+            f"the page cannot be served: no address for host {host!r}; try 127.0.0.1"
+        ) from None
+    family, _, _, _, address = found[0]
+    last = port if port == 0 else min(port + _PORTS_TO_TRY - 1, 65535)
+    for candidate in range(port, last + 1):
+        try:
+            return _bound(family, (address[0], candidate, *address[2:]))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise WorldError(
+                    f"the page cannot be served on {host}:{candidate}: {error.strerror}"
+                ) from None
+    raise WorldError(
+        f"the page cannot be served: ports {port} to {last} of {host} are taken; choose another"
+    )
+
+
+def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _reachable(host: str) -> str:
+    """A name for a browser on this machine."""
+    return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "[::1]"}.get(host, _bracketed(host))  # noqa: S104 - a lookup

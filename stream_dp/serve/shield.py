@@ -1,0 +1,71 @@
+"""What surrounds every answer: the check of the Host header and the security headers.
+
+Rules: a request for a host that is not ours gets 421 and nothing else (a page of another site
+whose name was rebound to this address must not read along). No answer repeats any part of the
+request. This file knows ASGI and no route.
+"""
+
+from collections.abc import Iterable
+
+from starlette.datastructures import MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+class Shield:
+    """ASGI middleware; `allowed_hosts` are names or addresses without a port (`[::1]` so)."""
+
+    def __init__(self, app: ASGIApp, allowed_hosts: frozenset[str]) -> None:
+        """Guard `app`."""
+        self._app = app
+        self._allowed = frozenset(host.lower() for host in allowed_hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass the request on and complete the answer's headers."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _complete(MutableHeaders(scope=message))
+            await send(message)
+
+        app: ASGIApp = self._app if self._is_ours(scope["headers"]) else _MISDIRECTED
+        await app(scope, receive, send_guarded)
+
+    def _is_ours(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        hosts = [value for name, value in headers if name == b"host"]
+        return len(hosts) == 1 and _without_port(hosts[0].decode("latin-1")) in self._allowed
+
+
+_MISDIRECTED = JSONResponse({"error": "this server does not answer for that host"}, status_code=421)
+
+
+def _complete(headers: MutableHeaders) -> None:
+    for name, value in _HEADERS.items():
+        headers[name] = value
+    headers.setdefault("cache-control", "no-store")
+
+
+def _without_port(host: str) -> str:
+    """Drop the port.
+
+    >>> _without_port("LocalHost:8765"), _without_port("[::1]:8765"), _without_port("[::1]")
+    ('localhost', '[::1]', '[::1]')
+    """
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdecimal() and not name.endswith(":") else host).lower()

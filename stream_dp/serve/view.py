@@ -1,0 +1,174 @@
+"""All that the HTTP server may know: published releases, byte for byte, and public configuration.
+
+Rules: nothing enters a `ReleaseLog` that is not already published, and its bytes leave unchanged;
+a body is parsed only to be found again (sequence, series, tick). Sequences grow; the same release
+twice is one release, another body under a published sequence is a fail-closed stop. Readers own
+their position in the log, so a slow reader costs nothing and misses nothing. One event loop; not
+for threads. This file must not know HTTP, events, counts, rates or lag.
+"""
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from stream_dp.errors import FailClosed, UsageError
+
+NOTHING = -1
+"""The position before the first release."""
+
+
+class _Head(msgspec.Struct):
+    """The fields of a release by which it is found again; the others stay bytes."""
+
+    sequence: int
+    series: str
+    tick: int
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One release: where it belongs and the exact bytes that were published."""
+
+    sequence: int
+    series: str
+    tick: int
+    body: bytes
+
+
+_by_sequence = attrgetter("sequence")
+_by_tick = attrgetter("tick")
+
+
+class ReleaseLog:
+    """Every published release in memory, or the newest `keep` of each series.
+
+    >>> log = ReleaseLog()
+    >>> log.append(b'{"v":1,"sequence":0,"series":"total","tick":7,"value":12,"band":3}')
+    >>> log.append(b'{"v":1,"sequence":1,"series":"total","tick":8,"value":15,"band":3}')
+    >>> [release.tick for release in log.series_between("total", 8, 100)]
+    [8]
+    >>> [release.sequence for release in log.since(0)]
+    [1]
+    """
+
+    def __init__(self, keep: int | None = None) -> None:
+        """Keep everything, or only the newest `keep` releases of each series."""
+        if keep is not None and keep < 1:
+            raise UsageError(f"keep must be at least 1 release per series or None, got {keep}")
+        self._keep = keep
+        self._series: dict[str, list[Published]] = {}
+        self._last = NOTHING
+        self._forgotten = NOTHING
+        self._changed = asyncio.Event()
+
+    @property
+    def last_sequence(self) -> int:
+        """The newest sequence, -1 before the first release."""
+        return self._last
+
+    @property
+    def forgotten(self) -> int:
+        """The newest sequence that `keep` has dropped, -1 if none: earlier positions have a gap."""
+        return self._forgotten
+
+    def append(self, body: bytes) -> None:
+        """Take one published release; once more the same one changes nothing."""
+        release = _parse(body)
+        if release.sequence <= self._last:
+            self._check_same(release)
+            return
+        releases = self._series.setdefault(release.series, [])
+        if releases and release.tick < releases[-1].tick:
+            raise FailClosed(f"series {release.series!r} went back in time: tick {release.tick}")
+        releases.append(release)
+        self._last = release.sequence
+        self._trim(release.series)
+        self.wake()
+
+    def names(self) -> tuple[str, ...]:
+        """The series that have a release."""
+        return tuple(self._series)
+
+    def latest(self) -> Mapping[str, Published]:
+        """The newest release of each series."""
+        return {name: releases[-1] for name, releases in self._series.items()}
+
+    def series_between(self, name: str, from_tick: int, to_tick: int) -> Sequence[Published]:
+        """The releases of one series with `from_tick <= tick <= to_tick`, in order."""
+        releases = self._series.get(name, [])
+        start = bisect_left(releases, from_tick, key=_by_tick)
+        return releases[start : bisect_right(releases, to_tick, key=_by_tick)]
+
+    def since(self, sequence: int, limit: int | None = None) -> Sequence[Published]:
+        """The first `limit` releases after `sequence`, over all series, in order of publication."""
+        found: list[Published] = []
+        for releases in self._series.values():
+            start = bisect_right(releases, sequence, key=_by_sequence)
+            found += releases[start:] if limit is None else releases[start : start + limit]
+        found.sort(key=_by_sequence)
+        return found if limit is None else found[:limit]
+
+    async def wait_beyond(self, sequence: int, seconds: float) -> None:
+        """Return when there is a release after `sequence`, on `wake`, or after `seconds`."""
+        if self._last > sequence:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def wake(self) -> None:
+        """Let every waiting reader look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _trim(self, name: str) -> None:
+        releases = self._series[name]
+        if self._keep is not None and len(releases) > self._keep:
+            self._forgotten = max(self._forgotten, releases.pop(0).sequence)
+
+    def _check_same(self, release: Published) -> None:
+        for known in self.since(release.sequence - 1, limit=1):
+            if known.sequence == release.sequence and known.body == release.body:
+                return
+        if release.sequence > self._forgotten:
+            raise FailClosed(
+                f"release {release.sequence} of series {release.series!r} came out of order or a"
+                " second time with other bytes: published releases are immutable; check who"
+                " writes to this sink"
+            )
+
+
+def _parse(body: bytes) -> Published:
+    try:
+        head = msgspec.json.decode(body, type=_Head)
+    except msgspec.MsgspecError:
+        raise FailClosed(
+            "a published release is not a JSON object with sequence, series and tick"
+        ) from None
+    if head.sequence < 0 or b"\n" in body or b"\r" in body:
+        raise FailClosed(
+            "a published release must be one line of JSON with a sequence of 0 or more"
+        )
+    return Published(head.sequence, head.series, head.tick, body)
+
+
+@dataclass(frozen=True)
+class PublicView:
+    """Everything the server can answer with. What is not here cannot leak.
+
+    `pipeline`: name, public_data, unit, neighbors, clock {start, step (seconds), horizon}, series
+    [{name, statistic, by, domain, threshold, ...}] and `fingerprint`. `plan`: the JSON of
+    `stream-dp plan --json`. `budget`: called for each answer; amounts are decimal strings.
+    """
+
+    pipeline: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    budget: Callable[[], Mapping[str, Any]]
+    log: ReleaseLog

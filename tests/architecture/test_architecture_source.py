@@ -1,0 +1,180 @@
+"""Rules that a module's syntax shows: no event loop low down, no stray randomness, docstrings, size.
+
+Each rule is a function from a module to what is wrong with it, tried on a snippet that breaks it.
+"""
+
+import ast
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+Syntax = Mapping[Path, ast.Module]
+Rule = Callable[[ast.Module], Iterator[str]]
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+SYNCHRONOUS = ("core", "noise", "mechanisms", "accounting")
+MAX_LINES = 400
+MEDIAN_LINES = 150
+RANDOMNESS = ("random", "secrets", "numpy.random")
+
+
+def under(path: Path, *packages: str) -> bool:
+    """Say whether the module lies in one of these packages of stream_dp."""
+    return len(path.parts) > 2 and path.parts[1] in packages
+
+
+def findings(rule: Rule, syntax: Syntax, chosen: Callable[[Path], bool]) -> list[str]:
+    """Return what the rule finds wrong in the chosen modules."""
+    modules = ((path, tree) for path, tree in syntax.items() if chosen(path))
+    return [f"{path}: {finding}" for path, tree in modules for finding in rule(tree)]
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and full name of all that is imported, at any depth."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def is_within(name: str, package: str) -> bool:
+    """Say whether a dotted name is the package or lies in it."""
+    return name == package or name.startswith(f"{package}.")
+
+
+def event_loop(tree: ast.Module) -> Iterator[str]:
+    """Find anything asynchronous."""
+    asynchronous = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
+    for node in ast.walk(tree):
+        if isinstance(node, asynchronous) or (
+            isinstance(node, ast.comprehension) and node.is_async
+        ):
+            yield f"line {getattr(node, 'lineno', '?')}: asynchronous code"
+    for line, name in imported(tree):
+        if is_within(name, "asyncio"):
+            yield f"line {line}: imports asyncio"
+
+
+def randomness(tree: ast.Module) -> Iterator[str]:
+    """Find imports of random generators, and `numpy.random` reached as an attribute."""
+    numpy_names = {"numpy"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            numpy_names |= {a.asname for a in node.names if a.name == "numpy" and a.asname}
+    for line, name in imported(tree):
+        if any(is_within(name, package) for package in RANDOMNESS):
+            yield f"line {line}: imports {name}"
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=owner), attr="random") if owner in numpy_names:
+                yield f"line {node.lineno}: uses {owner}.random"
+
+
+def printing(tree: ast.Module) -> Iterator[str]:
+    """Find calls of print."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="print")):
+                yield f"line {node.lineno}: print("
+
+
+def undocumented(tree: ast.Module) -> Iterator[str]:
+    """Find the module, public classes, functions and methods without a docstring."""
+    if ast.get_docstring(tree) is None:
+        yield "the module has no docstring"
+    for definition in public_definitions(tree):
+        if ast.get_docstring(definition) is None:
+            yield f"line {definition.lineno}: {definition.name} has no docstring"
+
+
+def public_definitions(scope: ast.Module | ast.ClassDef) -> Iterator[Definition]:
+    """Yield the public definitions of a module, and those of its public classes."""
+    for node in scope.body:
+        if not isinstance(node, Definition) or node.name.startswith("_") or is_overload(node):
+            continue
+        yield node
+        if isinstance(node, ast.ClassDef):
+            yield from public_definitions(node)
+
+
+def is_overload(node: Definition) -> bool:
+    """Say whether this is a signature of an overloaded function only."""
+    names = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
+    return "overload" in names
+
+
+def oversized(lines: Mapping[Path, int]) -> list[str]:
+    """Return which files are too long, and whether the median is."""
+    wrong = [f"{path}: {count} lines" for path, count in lines.items() if count > MAX_LINES]
+    median = statistics.median(lines.values())
+    return [*wrong, f"median {median:g} lines"] if median >= MEDIAN_LINES else wrong
+
+
+def test_lower_layers_are_synchronous(syntax: Syntax) -> None:
+    assert findings(event_loop, syntax, lambda path: under(path, *SYNCHRONOUS)) == []
+
+
+def test_randomness_comes_from_noise_only(syntax: Syntax) -> None:
+    assert findings(randomness, syntax, lambda path: not under(path, "noise", "testing")) == []
+
+
+def test_only_the_command_line_prints(syntax: Syntax) -> None:
+    assert findings(printing, syntax, lambda path: not under(path, "cli")) == []
+
+
+def test_all_that_is_public_is_documented(syntax: Syntax) -> None:
+    assert findings(undocumented, syntax, lambda _: True) == []
+
+
+def test_files_are_small(modules: Mapping[Path, str]) -> None:
+    lines = {path: len(source.splitlines()) for path, source in modules.items()}
+    assert oversized({path: count for path, count in lines.items() if count > 4}) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "bad"),
+    [
+        (event_loop, "async def f(): ..."),
+        (event_loop, "def f():\n    import asyncio.queues"),
+        (event_loop, "from asyncio import Queue"),
+        (randomness, "import random"),
+        (randomness, "from secrets import token_bytes"),
+        (randomness, "from numpy import random"),
+        (randomness, "from numpy.random import default_rng"),
+        (randomness, "import numpy as np\nx = np.random.default_rng()"),
+        (printing, "def f():\n    print(1)"),
+        (undocumented, ""),
+        (undocumented, '"""M."""\ndef f(): ...'),
+        (undocumented, '"""M."""\nclass A:\n    """A."""\n    def f(self): ...'),
+    ],
+)
+def test_rules_can_fail(rule: Rule, bad: str) -> None:
+    assert len(list(rule(ast.parse(bad)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "good"),
+    [
+        (event_loop, "def f(): return 'await'"),
+        (randomness, "from stream_dp.noise import random\nx.random"),
+        (printing, "console.print(1)"),
+        (undocumented, '"""M."""\ndef _f(): ...\nclass _A:\n    def f(self): ...'),
+    ],
+)
+def test_rules_leave_good_code_alone(rule: Rule, good: str) -> None:
+    assert list(rule(ast.parse(good))) == []
+
+
+def test_packages_are_told_apart() -> None:
+    bad = {Path("stream_dp/core/x.py"): ast.parse("import asyncio")}
+    assert findings(event_loop, bad, lambda path: under(path, "core")) != []
+    assert findings(event_loop, bad, lambda path: under(path, "runtime")) == []
+    assert not under(Path("stream_dp/core.py"), "core.py")
+
+
+def test_sizes_can_fail() -> None:
+    assert oversized({Path("a"): 10, Path("b"): 401, Path("c"): 10}) == ["b: 401 lines"]
+    assert oversized({Path("a"): 150}) == ["median 150 lines"]

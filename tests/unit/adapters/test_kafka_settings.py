@@ -1,0 +1,114 @@
+"""Kafka settings and error texts, without a broker."""
+
+import asyncio
+import builtins
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_dp.adapters.kafka_shard import KafkaShard
+from stream_dp.adapters.kafka_topics import KafkaSettings, library, speaking
+from stream_dp.errors import FailClosed, UsageError, WorldError
+
+NOWHERE = KafkaSettings("127.0.0.1:1", patience_s=3)
+SECRET = "swordfish"  # noqa: S105 - of this test only
+
+
+def test_passwords_come_from_files_and_show_in_no_repr(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text(f"{SECRET}\n")
+    settings = KafkaSettings(
+        "k:9092",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_username="engine",
+        sasl_password_file=secret,
+    )
+    assert settings.client()["sasl_plain_password"] == SECRET
+    assert SECRET not in repr(settings)
+
+
+def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
+    settings = KafkaSettings(
+        "k:9092",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_username="engine",
+        sasl_password_file=tmp_path / "gone",
+    )
+    with pytest.raises(WorldError, match="gone"):
+        settings.client()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"security_protocol": "TLS"},
+        {"sasl_mechanism": "GSSAPI"},
+        {"security_protocol": "SASL_SSL", "sasl_username": "engine"},
+    ],
+)
+def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        KafkaSettings("k:9092", **wrong)
+
+
+def test_without_the_extra_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [one for one in sys.modules if one.split(".")[0] == "aiokafka"]:
+        monkeypatch.delitem(sys.modules, name)
+    found = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.split(".")[0] == "aiokafka":
+            raise ModuleNotFoundError(name)
+        return found(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "aiokafka", None)
+    with pytest.raises(UsageError, match=r"stream_dp\[kafka\]"):
+        library()
+
+
+def test_the_library_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    library()
+    with caplog.at_level(logging.DEBUG):
+        logging.getLogger("aiokafka.consumer.fetcher").critical("offset 12345")
+    assert "12345" not in caplog.text
+
+
+def test_offsets_in_the_librarys_errors_do_not_come_through() -> None:
+    error = library(".errors").OffsetOutOfRangeError({"place": 12345})
+    with pytest.raises(FailClosed) as caught, speaking(NOWHERE, "topic 't'"):
+        raise error
+    assert "12345" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+async def test_an_unreachable_broker_is_one_line_in_time() -> None:
+    began = time.monotonic()
+    with pytest.raises(WorldError, match=r"127\.0\.0\.1:1") as caught:
+        await KafkaShard(NOWHERE, "p").start()
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - began < 10
+
+
+async def test_a_server_that_is_no_broker_is_noticed_in_time() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        left.set()
+
+    left = asyncio.Event()
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        settings = KafkaSettings(f"127.0.0.1:{port}", patience_s=1)
+        began = time.monotonic()
+        with pytest.raises(WorldError):
+            await KafkaShard(settings, "p").start()
+        assert time.monotonic() - began < 10
+        await left.wait()

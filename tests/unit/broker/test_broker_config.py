@@ -1,0 +1,63 @@
+"""The text of server.properties, and the ports that go into it."""
+
+import socket
+
+import pytest
+
+from stream_dp.broker.config import NodePorts, bootstrap, server_properties
+from stream_dp.broker.ports import choose
+from stream_dp.errors import WorldError
+
+CLUSTER = tuple(NodePorts(n, 9090 + n, 9190 + n) for n in (1, 2, 3))
+
+
+def settings(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def test_one_node() -> None:
+    found = settings(server_properties(CLUSTER[0], CLUSTER[:1]))
+    assert found["process.roles"] == "broker,controller"
+    assert found["controller.quorum.voters"] == "1@127.0.0.1:9191"
+    assert found["listeners"] == "PLAINTEXT://127.0.0.1:9091,CONTROLLER://127.0.0.1:9191"
+    assert found["advertised.listeners"] == "PLAINTEXT://127.0.0.1:9091"
+    assert {v for k, v in found.items() if "replication.factor" in k or "min.isr" in k} == {"1"}
+    assert found["min.insync.replicas"] == "1"
+
+
+def test_three_nodes() -> None:
+    texts = [settings(server_properties(own, CLUSTER)) for own in CLUSTER]
+    assert [t["node.id"] for t in texts] == ["1", "2", "3"]
+    voters = "1@127.0.0.1:9191,2@127.0.0.1:9192,3@127.0.0.1:9193"
+    assert {t["controller.quorum.voters"] for t in texts} == {voters}
+    assert {v for k, v in texts[1].items() if "replication.factor" in k} == {"3"}
+    assert {texts[1]["min.insync.replicas"], texts[1]["transaction.state.log.min.isr"]} == {"2"}
+    assert bootstrap(CLUSTER) == "127.0.0.1:9091,127.0.0.1:9092,127.0.0.1:9093"
+
+
+def test_nothing_expires_and_nothing_is_created_by_itself() -> None:
+    found = settings(server_properties(CLUSTER[0], CLUSTER[:1]))
+    assert found["log.retention.ms"] == "-1"
+    assert int(found["offsets.retention.minutes"]) > 60 * 24 * 365
+    assert found["auto.create.topics.enable"] == "false"
+    assert found["log.message.timestamp.type"] == "CreateTime"
+    assert int(found["message.max.bytes"]) > 1024 * 1024 + 4096
+
+
+def test_no_path_is_absolute() -> None:
+    assert settings(server_properties(CLUSTER[0], CLUSTER))["log.dirs"] == "data"
+
+
+def test_free_ports_are_distinct() -> None:
+    chosen = choose(3, None)
+    assert len({p for n in chosen for p in (n.broker, n.controller)}) == 6
+    assert [n.node for n in chosen] == [1, 2, 3]
+
+
+def test_a_port_that_is_in_use_is_refused() -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        port = sock.getsockname()[1]
+        with pytest.raises(WorldError, match=str(port)):
+            choose(1, port)

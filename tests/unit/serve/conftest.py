@@ -1,0 +1,63 @@
+"""A small public view and a client that talks to it without a socket."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from stream_dp.serve.api import create_app
+from stream_dp.serve.view import PublicView, ReleaseLog
+
+MakeRelease = Callable[..., bytes]
+
+
+def _release(sequence: int, series: str = "total", tick: int | None = None, **more: Any) -> bytes:
+    content = more or {"value": 10 * sequence, "band": 37}
+    body = {
+        "v": 1,
+        "sequence": sequence,
+        "series": series,
+        "tick": sequence if tick is None else tick,
+    }
+    return json.dumps(
+        {**body, "end": "2013-01-18T06:00:00Z", **content, "confidence": 0.95}
+    ).encode()
+
+
+@pytest.fixture
+def release() -> MakeRelease:
+    """Make the bytes of a release; its tick is its sequence unless given."""
+    return _release
+
+
+@pytest.fixture
+def log() -> ReleaseLog:
+    """A log with five releases of `total` and one of `by_key`."""
+    made = ReleaseLog()
+    for sequence in range(5):
+        made.append(_release(sequence))
+    made.append(_release(5, "by_key", 4, values={"ATL": 1203}, band=37))
+    return made
+
+
+@pytest.fixture
+def view(log: ReleaseLog) -> PublicView:
+    """A view of that log."""
+    pipeline = {
+        "name": "flights",
+        "public_data": False,
+        "fingerprint": "f1",
+        "series": [{"name": "total"}, {"name": "by_key"}, {"name": "silent"}],
+    }
+    budget = {"epsilon": {"total": "1", "spent": "0.5", "left": "0.5"}, "series": []}
+    return PublicView(pipeline, {"epsilon": "1", "delta": "0"}, lambda: budget, log)
+
+
+@pytest.fixture
+async def client(view: PublicView) -> AsyncIterator[httpx.AsyncClient]:
+    """A client that calls the server `localhost`."""
+    transport = httpx.ASGITransport(create_app(view, frozenset({"localhost"})))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8765") as made:
+        yield made

@@ -1,0 +1,100 @@
+"""The release log: exact bytes, order, positions, waiting readers."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from stream_dp.errors import FailClosed, UsageError
+from stream_dp.serve.view import ReleaseLog
+
+MakeRelease = Callable[..., bytes]
+
+
+def test_bytes_leave_as_they_came(log: ReleaseLog) -> None:
+    odd = b'{"sequence":6 ,"series":"odd","tick":0,"value":1e0,"unknown":[1,  2]}'
+    log.append(odd)
+    assert log.latest()["odd"].body == odd
+    assert log.since(5)[0].body == odd
+
+
+def test_series_between_is_inclusive_and_empty_for_the_unknown(log: ReleaseLog) -> None:
+    assert [release.tick for release in log.series_between("total", 1, 3)] == [1, 2, 3]
+    assert log.series_between("total", 9, 12) == []
+    assert log.series_between("nobody", 0, 99) == []
+
+
+def test_since_merges_series_in_order_of_publication(log: ReleaseLog) -> None:
+    assert [release.sequence for release in log.since(2)] == [3, 4, 5]
+    assert [release.sequence for release in log.since(-1, limit=4)] == [0, 1, 2, 3]
+    assert log.since(5) == []
+
+
+def test_the_same_release_again_changes_nothing(log: ReleaseLog, release: MakeRelease) -> None:
+    log.append(release(3))
+    assert [one.sequence for one in log.since(-1)] == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"sequence":3,"series":"total","tick":3,"value":31}',
+        b'{"sequence":7,"series":"total","tick":1,"value":31}',
+        b'{"sequence":8,"series":"total","tick":8,\n"value":31}',
+        b'{"sequence":-1,"series":"total","tick":8}',
+        b'{"sequence":"9","series":"total","tick":8}',
+        b"not JSON 31",
+    ],
+    ids=["other bytes", "back in time", "two lines", "negative", "a text", "junk"],
+)
+def test_a_bad_release_is_refused_without_echo(log: ReleaseLog, body: bytes) -> None:
+    before = log.since(-1)
+    with pytest.raises(FailClosed) as refused:
+        log.append(body)
+    assert "31" not in str(refused.value)
+    assert log.since(-1) == before
+
+
+def test_keep_forgets_the_oldest_of_each_series(release: MakeRelease) -> None:
+    log = ReleaseLog(keep=3)
+    log.append(release(0, "rare"))
+    for sequence in range(1, 10):
+        log.append(release(sequence))
+    assert [one.sequence for one in log.since(-1)] == [0, 7, 8, 9]
+    assert log.forgotten == 6
+    log.append(release(2))  # long forgotten, published before: still no news
+    assert log.last_sequence == 9
+
+
+def test_keep_must_keep_something() -> None:
+    with pytest.raises(UsageError, match="at least 1"):
+        ReleaseLog(keep=0)
+
+
+async def test_a_waiting_reader_is_woken_by_the_next_release(
+    log: ReleaseLog, release: MakeRelease
+) -> None:
+    waiting = [asyncio.create_task(log.wait_beyond(5, 60)) for _ in range(50)]
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in waiting)
+    log.append(release(6))
+    async with asyncio.timeout(5):
+        await asyncio.gather(*waiting)
+
+
+async def test_waiting_ends_at_once_behind_and_in_time_at_the_head(log: ReleaseLog) -> None:
+    async with asyncio.timeout(5):
+        await log.wait_beyond(4, 60)
+        await log.wait_beyond(5, 0.001)
+
+
+def test_ten_thousand_releases_are_found_quickly(release: MakeRelease) -> None:
+    log = ReleaseLog()
+    bodies = [release(sequence, f"s{sequence % 4}", sequence // 4) for sequence in range(10_000)]
+    for body in bodies:
+        log.append(body)
+    position, seen = -1, []
+    while part := log.since(position, limit=64):
+        seen += [one.body for one in part]
+        position = part[-1].sequence
+    assert seen == bodies
