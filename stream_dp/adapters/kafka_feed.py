@@ -2,7 +2,7 @@
 
 Rules: a chunk of whole ticks is one transaction, so a feed that is killed goes on after its last complete tick and
 never sends a record twice. A record's partition is a function of the record alone. Marks carry the header
-`stream-dp-tick` and no value. This file knows no mechanism and no release.
+`stream-dp-tick` and an empty value. This file knows no mechanism and no release.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class KafkaFeed:
 
     async def _mark(self, partition: int, tick: int) -> Any:
         header = [(MARK, str(tick).encode())]
-        return await self._producer.send(self._topic, None, partition=partition, headers=header)
+        return await self._producer.send(self._topic, b"", partition=partition, headers=header)
 
     async def _last_mark(self) -> int:
         """The last tick whose marks are in the topic; -1 where there is none (partition 0 tells for all)."""

@@ -184,9 +184,12 @@ async def _abandon(producer: Any) -> None:
         if task is not None and not task.done():
             task.cancel()
             await asyncio.wait({task}, timeout=1)
-    outcome = producer._txn_manager.wait_for_transaction_end()  # noqa: SLF001 - marks it as seen
-    if outcome is not None and outcome.done() and not outcome.cancelled():
-        outcome.exception()
+    queued = producer._message_accumulator._batches.values()  # noqa: SLF001 - see below
+    outcomes = [batch._drain_waiter for batches in queued for batch in batches]  # noqa: SLF001
+    outcomes.append(producer._txn_manager.wait_for_transaction_end())  # noqa: SLF001
+    for outcome in outcomes:  # nobody waits for them, and the event loop would log their errors
+        if outcome is not None and outcome.done() and not outcome.cancelled():
+            outcome.exception()
     with suppress(Exception):
         async with asyncio.timeout(5):
             await producer.client.close()

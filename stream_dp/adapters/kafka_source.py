@@ -275,7 +275,7 @@ class KafkaSource:
     async def _caught_up(self, at: Any) -> bool:
         """Whether the reader knows of nothing that it has not given; needs no request."""
         known = self._reader.highwater(at)
-        return True
+        return known is not None and await self._reader.position(at) >= known
 
     async def _cuts(self, places: Sequence[Any], moment: int) -> dict[Any, int]:
         """The first position with a stamp at or beyond `moment`, or the end as it is after that look."""

@@ -40,6 +40,17 @@ def server_properties(own: NodePorts, cluster: Sequence[NodePorts]) -> str:
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
+def controller_properties(own: NodePorts, cluster: Sequence[NodePorts]) -> str:
+    """The configuration of one node without its broker, for recovery.py; it is quick to fence."""
+    settings = _identity(own, cluster)
+    settings["process.roles"] = "controller"
+    settings["listeners"] = f"CONTROLLER://{HOST}:{own.controller}"
+    settings["broker.session.timeout.ms"] = 500
+    settings["broker.heartbeat.interval.ms"] = 100
+    del settings["advertised.listeners"]
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
 def _identity(own: NodePorts, cluster: Sequence[NodePorts]) -> dict[str, object]:
     return {
         "process.roles": "broker,controller",

@@ -6,9 +6,11 @@ calls waits.
 """
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,10 +18,22 @@ from stream_dp.broker import child
 from stream_dp.errors import WorldError
 
 _READY = "Kafka Server started"
+_FENCED = r"Fencing broker (\d+)"
 _PORT_TAKEN = "Address already in use"
 _LAST_LINES = 8
 _FORMATTED = "formatted"
 _FORMAT_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What every node of a cluster runs on."""
+
+    java: Path
+    classpath: str
+    heap_mb: int
+    lock: int
+    """File descriptor of the lock of the data folder, which the processes inherit."""
 
 
 class Node:
@@ -44,6 +58,18 @@ class Node:
         return self.running and _READY in _text(self.log)
 
     @property
+    def died_uncleanly(self) -> bool:
+        """Whether it ran before and its last run did not end by a clean stop."""
+        data = self.folder / "data"
+        ran = (data / "__cluster_metadata-0").exists()
+        return ran and not (data / ".kafka_cleanshutdown").exists()
+
+    @property
+    def fenced(self) -> set[int]:
+        """The nodes that this one, as active controller, fenced since it was launched."""
+        return {int(n) for n in re.findall(_FENCED, _text(self.log))}
+
+    @property
     def lost_its_port(self) -> bool:
         return not self.running and _PORT_TAKEN in _text(self.log)
 
@@ -56,12 +82,12 @@ class Node:
         if self.log.exists():
             self.log.replace(self.folder / "server.previous.log")
 
-    def format(self, java: Path, classpath: str, cluster_id: str) -> None:
+    def format(self, machine: Machine, cluster_id: str) -> None:
         """Prepare the data folder for its first start; a second call does nothing."""
         mark = self.folder / _FORMATTED
         if mark.exists():
             return
-        tool = [str(java), "-XX:TieredStopAtLevel=1", *_jvm(classpath), "kafka.tools.StorageTool"]
+        tool = [*_jvm(machine), "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool"]
         arguments = ["format", "--ignore-formatted", "-t", cluster_id, "-c", "server.properties"]
         try:
             run = subprocess.run(
@@ -83,9 +109,9 @@ class Node:
             )
         mark.touch()
 
-    def launch(self, java: Path, classpath: str, heap_mb: int, lock: int) -> None:
-        """Start the process; it inherits the file descriptor of the folder's lock."""
-        command = _tied([str(java), f"-Xmx{heap_mb}m", *_jvm(classpath)])
+    def launch(self, machine: Machine) -> None:
+        """Start the process."""
+        command = _tied([*_jvm(machine), f"-Xmx{machine.heap_mb}m"])
         with self._console.open("wb") as console:
             self._process = subprocess.Popen(
                 [*command, "kafka.Kafka", "server.properties"],
@@ -94,7 +120,7 @@ class Node:
                 stdout=console,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                pass_fds=[lock],
+                pass_fds=[machine.lock],
             )
 
     def terminate(self) -> None:
@@ -117,13 +143,14 @@ class Node:
         return WorldError("\n".join([f"{head}; its log is {self.log}", *(f"  {x}" for x in lines)]))
 
 
-def _jvm(classpath: str) -> Sequence[str]:
+def _jvm(machine: Machine) -> Sequence[str]:
     return (
+        str(machine.java),
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
         "-Dlog4j2.configurationFile=log4j2.properties",
         "-cp",
-        classpath,
+        machine.classpath,
     )
 
 

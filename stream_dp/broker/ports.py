@@ -1,9 +1,9 @@
 """Ports of 127.0.0.1 for the nodes of a cluster.
 
 Rules: a port that the user named is never replaced by another. Otherwise the ports of the last run
-are taken again where they are free: a broker that died in the middle of a commit finishes it through
-the address it had, and readers of committed records wait for that. A free port is only likely to be
-free a moment later; who uses it must be ready to ask for others.
+are taken again where they are free: a broker that died in the middle of a commit finishes it
+through the address it had, and readers of committed records wait for that. A free port is only
+likely to be free a moment later; who uses it must be ready to ask for others.
 """
 
 import json

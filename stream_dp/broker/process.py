@@ -9,27 +9,23 @@ kills the broker when that thread ends.
 """
 
 import asyncio
-import base64
-import json
 import os
-import time
-import uuid
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
-from stream_dp.broker import config, ports
+from stream_dp.broker import config, lifecycle, ports
+from stream_dp.broker.identity import read_or_decide
 from stream_dp.broker.jars import Progress, resolve_jars
 from stream_dp.broker.java import find_java
+from stream_dp.broker.lifecycle import PortLost
 from stream_dp.broker.lock import FolderLock, take
-from stream_dp.broker.node import Node
+from stream_dp.broker.node import Machine, Node
+from stream_dp.broker.recovery import fence_former_life
 from stream_dp.errors import UsageError, WorldError
 
 _HEAP_MB = {1: 512, 3: 384}
-_READY_SECONDS = 90.0
 _GRACE_SECONDS = 15.0
-_POLL_SECONDS = 0.05
 _WATCH_SECONDS = 0.5
 _PORT_ATTEMPTS = 3
 
@@ -124,79 +120,39 @@ class LocalKafka:
         await self.stop()
 
     async def _start(self, lock: FolderLock) -> None:
-        cluster_id = _cluster_id(self._data_dir, self._size)
+        cluster_id = read_or_decide(self._data_dir, self._size)
         java = await asyncio.to_thread(find_java)
         jars = await asyncio.to_thread(resolve_jars, self._progress)
         classpath = os.pathsep.join(map(str, jars))
+        machine = Machine(java, classpath, _HEAP_MB[self._size], lock.fileno())
         last = ports.recall(self._data_dir / "ports.json")
         for attempt in range(1, _PORT_ATTEMPTS + 1):
-            self._configure(last if attempt == 1 else ())
-            for node in self._nodes:
-                await asyncio.to_thread(node.format, java, classpath, cluster_id)
-            for node in self._nodes:
-                node.launch(java, classpath, _HEAP_MB[self._size], lock.fileno())
-            if await self._until_ready(may_retry=self._port is None and attempt < _PORT_ATTEMPTS):
+            self._cluster = ports.choose(self._size, self._port, last if attempt == 1 else ())
+            ports.remember(self._data_dir / "ports.json", self._cluster)
+            try:
+                await self._launch(machine, cluster_id)
+            except PortLost:
+                await lifecycle.stop(self._nodes, grace=0)
+                if self._port is not None or attempt == _PORT_ATTEMPTS:
+                    raise
+            else:
                 return
 
-    def _configure(self, last: Sequence[config.NodePorts]) -> None:
-        self._cluster = ports.choose(self._size, self._port, last)
-        ports.remember(self._data_dir / "ports.json", self._cluster)
+    async def _launch(self, machine: Machine, cluster_id: str) -> None:
+        if any(node.died_uncleanly for node in self._nodes):
+            await fence_former_life(self._nodes, self._cluster, machine)
         for node, own in zip(self._nodes, self._cluster, strict=True):
             node.write_config(config.server_properties(own, self._cluster))
-
-    async def _until_ready(self, *, may_retry: bool) -> bool:
-        end = time.monotonic() + _READY_SECONDS
-        while not all(node.ready for node in self._nodes):
-            for node in self._nodes:
-                if may_retry and node.lost_its_port:
-                    await self._stop_nodes(grace=0)
-                    return False
-                if not node.running:
-                    raise node.obituary("died while starting")
-                if time.monotonic() > end and not node.ready:
-                    raise node.obituary(f"was not ready after {_READY_SECONDS:.0f} s")
-            await asyncio.sleep(_POLL_SECONDS)
-        return True
+            await asyncio.to_thread(node.format, machine, cluster_id)
+        for node in self._nodes:
+            node.launch(machine)
+        await lifecycle.until_ready(self._nodes)
 
     async def _end(self, grace: float) -> None:
         try:
-            await self._stop_nodes(grace)
+            await lifecycle.stop(self._nodes, grace)
         finally:
             self._cluster = ()
             if self._lock is not None:
                 self._lock.release()
                 self._lock = None
-
-    async def _stop_nodes(self, grace: float) -> None:
-        end = time.monotonic() + grace
-        try:
-            for node in self._nodes:
-                node.terminate()
-            while time.monotonic() < end:
-                if not any(node.running for node in self._nodes):
-                    break
-                await asyncio.sleep(_POLL_SECONDS)
-        finally:
-            for node in self._nodes:
-                node.kill()
-
-
-def _cluster_id(data_dir: Path, nodes: int) -> str:
-    """Read what the folder holds, or decide it on the first start."""
-    path = data_dir / "cluster.json"
-    if not path.exists():
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps({"id": cluster_id, "nodes": nodes}), encoding="ascii")
-        fresh.replace(path)
-    try:
-        held = json.loads(path.read_text(encoding="ascii"))
-        cluster_id, held_nodes = str(held["id"]), int(held["nodes"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise WorldError(f"{path}: unreadable; restore it or take another folder") from error
-    if held_nodes != nodes:
-        raise UsageError(
-            f"{data_dir}: holds a Kafka of {held_nodes} node(s), not {nodes}; "
-            f"use --nodes {held_nodes} or another folder"
-        )
-    return cluster_id

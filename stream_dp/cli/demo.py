@@ -162,7 +162,7 @@ async def _run(
     this = Run(built, ports, keep=1 if options.headless else None)
     started = time.monotonic()
     port = None if options.headless else options.port
-    async with signals(this), _feeding(feeder), served(this, port, console) as url:
+    async with signals(this), _feeding(feeder, this), served(this, port, console) as url:
         if url is not None and sys.stdout.isatty():
             await asyncio.to_thread(webbrowser.open, url)
         await this.until_end(console)
@@ -175,19 +175,27 @@ async def _run(
 
 
 @asynccontextmanager
-async def _feeding(feeder: Callable[[], Awaitable[None]] | None) -> AsyncIterator[None]:
-    """Feed the topic beside the engine; the feed ends with it."""
+async def _feeding(feeder: Callable[[], Awaitable[None]] | None, this: Run) -> AsyncIterator[None]:
+    """Feed the topic beside the engine; the feed ends with it, and a failed feed ends the engine."""
     if feeder is None:
         yield
         return
-    task = asyncio.ensure_future(feeder())
+
+    async def work() -> None:
+        try:
+            await feeder()
+        except Exception:
+            this.stop()
+            raise
+
+    task = asyncio.create_task(work())
     try:
         yield
     finally:
         task.cancel()
         await asyncio.wait({task})
-        if not task.cancelled() and (error := task.exception()) is not None:
-            raise error
+    if not task.cancelled():
+        task.result()
 
 
 def _paced(ports: Ports, spec: PipelineSpec) -> Ports:

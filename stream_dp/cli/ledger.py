@@ -17,7 +17,7 @@ from stream_dp.cli.run import KeyFile, PipelineFile
 from stream_dp.cli.wiring import sealer_for, settings_for
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.spec import KafkaSource, PipelineSpec, SqliteJournal, fingerprint
+from stream_dp.pipeline.spec import KafkaSource, PipelineSpec, SqliteJournal
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.statement import Statement, read_statement
 
@@ -60,7 +60,7 @@ def ledger_json(built: Built, statement: Statement) -> dict[str, Any]:
     """
     if statement.header is None:
         raise FailClosed("the journal is empty: nothing was ever charged; run the pipeline first")
-    if statement.header.fingerprint != fingerprint(built.spec):
+    if statement.header.fingerprint != built.fingerprint:
         raise FailClosed("the journal was written for another version of this pipeline file")
     charged = [charge for _, charge in statement.charges]
     expected = [(e.name, e.epsilon, e.delta) for e in built.ledger.entries]

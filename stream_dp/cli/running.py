@@ -20,7 +20,6 @@ from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.planner import plan_json
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.series import AlertsSeries
-from stream_dp.pipeline.spec import fingerprint
 from stream_dp.runtime.engine import Engine, Ports
 from stream_dp.runtime.recovery import NoiseMaker
 from stream_dp.runtime.series import Grid
@@ -119,7 +118,7 @@ def pipeline_json(built: Built) -> dict[str, Any]:
         "public_data": spec.public_data,
         "unit": spec.privacy.unit,
         "neighbors": str(spec.relation),
-        "fingerprint": fingerprint(spec),
+        "fingerprint": built.fingerprint,
         "clock": {
             "kind": spec.clock.kind,
             "start": None

@@ -19,6 +19,7 @@ from stream_dp.mechanisms.hss import HSS, HSSState, Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 
 Terms = tuple[tuple[Fraction, int], ...]
+SURVIVAL = 0.5  # what the survival of large thresholds may add to the failure probability, as a share
 
 
 @singledispatch
@@ -58,35 +59,74 @@ def hss_band(mechanism: HSS, query: int, intervals: int, confidence: float) -> i
 
     Unseen is at most gamma + (threshold noise) - (query noise). A histogram entry is too high by its own noise
     only; a maximum may be too high by the largest noise of any column.
+
+    It holds at every query for all data chosen without looking at the noise. A threshold with large noise lives
+    longest, so the noise of the instance alive now is not geometric any more: on quiet data it is almost uniform.
+    What is known is that the j-th instance drew it once. With N = J the number of closed intervals and G the
+    tail of (threshold noise) - (query noise), P(J = j and it exceeds z) <= min(P(J = j), G(z))
+    <= (P(J = j) + w_j) min(1, G(z) / w_j); summed over j that is 1 + sum w_j times the law with tail min(1, G / w_j),
+    a geometric moved up. A histogram's crossings never look at the counter's noise; those of a maximum do (its
+    threshold moves with the released values), so there the failures of all j are added: sum of w_j * failure.
     """
-    columns = mechanism.width if mechanism.statistic is Statistic.MAXIMUM else 1
     instance = mechanism.instance()
-    return _hss_band(
-        mechanism.gamma(query, intervals),
-        tuple(mechanism.counter.noise_terms(intervals)),
-        (instance.lift_scale, instance.query_scale),
-        columns,
-        1 - confidence,
-    )
+    scales = (instance.lift_scale, instance.query_scale)
+    gamma = mechanism.gamma(query, intervals)
+    terms = tuple(mechanism.counter.noise_terms(intervals))
+    share = interval_share(intervals, query, mechanism.horizon)
+    if mechanism.statistic is Statistic.MAXIMUM:
+        return _maximum_band(gamma, terms, scales, mechanism.width, (1 - confidence) * share)
+    behind = gamma + _moved_up(scales, SURVIVAL * share)
+    return _histogram_band(behind, terms, instance.lift_scale, 1 - confidence)
+
+
+def interval_share(intervals: int, query: int, horizon: int | None) -> float:
+    """w_j = 1 / (2 sqrt((j + 1) n)): at most 1 in sum over the j < n that are possible at this query.
+
+    n is public and changes seldom, so that bands can be looked up.
+    """
+    possible = horizon + 1 if horizon is not None and query <= horizon else 1 << query.bit_length()
+    return 1 / (2 * math.sqrt((intervals + 1) * possible))
+
+
+def _moved_up(scales: tuple[Fraction, Fraction], share: float) -> int:
+    """The least z0 such that z0 + geometric dominates the law with tail min(1, P(lift - query > z) / share)."""
+    a, b = (math.exp(-1 / float(scale)) for scale in scales)
+    return max(0, math.ceil(float(scales[0]) * math.log((1 - b) / (1 - a * b) / share)))
 
 
 @lru_cache(maxsize=1 << 16)
-def _hss_band(
+def _histogram_band(behind: int, terms: Terms, lift: Fraction, failure: float) -> int:
+    size = _ring(terms, (lift,)) + 2 * _power_above(behind)
+    theta = 2 * np.pi * np.arange(size // 2 + 1) / size
+    noise = laplace_transform(terms, theta)
+    too_high = _upper_tail(noise, size)
+    too_low = (1 + SURVIVAL) * _upper_tail(noise * _geometric_transform(lift, theta), size)
+    return _least_width(too_high, too_low, behind, failure)
+
+
+@lru_cache(maxsize=1 << 16)
+def _maximum_band(
     gamma: int, terms: Terms, scales: tuple[Fraction, Fraction], columns: int, failure: float
 ) -> int:
     size = _ring(terms, scales) + 2 * _power_above(gamma)
     theta = 2 * np.pi * np.arange(size // 2 + 1) / size
     noise = laplace_transform(terms, theta)
     lift, query = (_geometric_transform(scale, theta) for scale in scales)
-    unseen = noise * lift * np.conj(query)
-    own = _upper_tail(noise, size)
-    too_high = 1 - (1 - np.clip(own, 0, 1)) ** columns
-    too_low = _upper_tail(unseen, size)
-    for width in range(size // 2):
-        behind = too_low[width - gamma] if width >= gamma else 1.0
-        if too_high[width] + behind <= failure:
-            return width
-    raise ArithmeticError("the ring is too short for this confidence")
+    too_high = columns * _upper_tail(noise, size)
+    return _least_width(too_high, _upper_tail(noise * lift * np.conj(query), size), gamma, failure)
+
+
+def _least_width(
+    too_high: NDArray[np.float64], too_low: NDArray[np.float64], behind: int, failure: float
+) -> int:
+    """The least B with too_high[B] + too_low[B - behind] <= failure."""
+    both = too_high.copy()
+    both[:behind] = np.inf
+    both[behind:] += too_low[: len(both) - behind]
+    enough = both <= failure
+    if not enough.any():
+        raise ArithmeticError("the ring is too short for this confidence")
+    return int(np.argmax(enough))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -4,6 +4,7 @@ Rules: everything here is a function of the specification; a guarantee comes fro
 the ledger, before anything runs. This file opens nothing.
 """
 
+import hashlib
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -48,6 +49,12 @@ class Built:
     derivation: Derivation
     ledger: Ledger
 
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over the specification's meaning and the mechanisms chosen for it."""
+        text = "\n".join([fingerprint(self.spec), *(repr(c.mechanism) for c in self.chosen)])
+        return hashlib.sha256(text.encode()).hexdigest()
+
     def plan(self, now: int, *, private: bool = True) -> Plan:
         """What the engine runs; `now` (ms) becomes the origin of a wall clock that declares none."""
         spec, clock = self.spec, self.spec.clock
@@ -55,7 +62,7 @@ class Built:
         start = clock.start
         return Plan(
             spec.name,
-            fingerprint(spec),
+            self.fingerprint,
             now - now % clock.step if start is None else start,
             clock.step,
             clock.horizon,

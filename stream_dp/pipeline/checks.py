@@ -1,64 +1,84 @@
 """What two parts of a pipeline file say together and must not: found all at once.
 
-Rules: each check takes the parts that are valid on their own and skips what is not, so that one mistake hides
-no other. Places are those of the file, without the tags of unions. The budget is not checked here.
+Rules: a part that is broken is replaced by a sketch of what can be read of it, so that one mistake hides no
+other. Places are those of the file, without the tags of unions. The budget is not checked here.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails
 
-from stream_dp.pipeline.series import CategoryField, FieldSpec, Series, TimeField, typed
+from stream_dp.pipeline.series import Condition, FieldSpec, Series, typed
 from stream_dp.pipeline.values import problem
-from stream_dp.pipeline.world import (
-    Clock,
-    FileSource,
-    Journal,
-    KafkaJournal,
-    ReleasesFile,
-    ReplayClock,
-    Source,
-    WallClock,
-)
+from stream_dp.pipeline.world import Clock, Journal, Source
+
+_FIELD: TypeAdapter[Any] = TypeAdapter(FieldSpec)
+_SERIES: TypeAdapter[Any] = TypeAdapter(Series)
+_CONDITION: TypeAdapter[Any] = TypeAdapter(Condition)
+_SOURCE: TypeAdapter[Any] = TypeAdapter(Source)
+_CLOCK: TypeAdapter[Any] = TypeAdapter(Clock)
+_JOURNAL: TypeAdapter[Any] = TypeAdapter(Journal)
+_PREDICTED = ("hss", "auto")
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts that are valid on their own; a field that is declared but broken is None."""
+    """The parts, or sketches of them; a field that is declared but broken is None."""
 
     fields: Mapping[str, Any] | None
-    source: Any = None
-    clock: Any = None
-    journal: Any = None
-    releases: Any = None
-    series: Sequence[tuple[int, Any]] = ()
+    source: Any
+    clock: Any
+    journal: Any
+    releases: Any
+    series: Sequence[tuple[int, Any]]
 
     @classmethod
     def salvage(cls, data: Mapping[str, Any]) -> "Parts":
-        """What of broken `data` is valid on its own."""
+        """What can be read of broken `data`."""
         schema, series = data.get("schema"), data.get("series")
         fields = None
         if isinstance(schema, Mapping):
-            fields = {name: _part(FieldSpec, value) for name, value in schema.items()}
+            fields = {name: _valid(_FIELD, value) for name, value in schema.items()}
         items = enumerate(series if isinstance(series, list) else ())
         return cls(
             fields,
-            _part(Source, data.get("source")),
-            _part(Clock, data.get("clock")),
-            _part(Journal, data.get("journal")),
-            _part(ReleasesFile, data.get("releases")),
-            [(i, part) for i, item in items if (part := _part(Series, item)) is not None],
+            _part(_SOURCE, data.get("source")),
+            _part(_CLOCK, data.get("clock")),
+            _part(_JOURNAL, data.get("journal")),
+            data.get("releases"),
+            [(i, _series(item)) for i, item in items if isinstance(item, Mapping)],
         )
 
 
-def _part(kind: Any, value: Any) -> Any:
+def _valid(kind: TypeAdapter[Any], value: Any) -> Any:
     try:
-        return TypeAdapter(kind).validate_python(value)
+        return kind.validate_python(value)
     except ValidationError:
         return None
+
+
+def _part(kind: TypeAdapter[Any], value: Any) -> Any:
+    return _valid(kind, value) or _sketch(value)
+
+
+def _sketch(value: Any) -> SimpleNamespace:
+    texts = value.items() if isinstance(value, Mapping) else ()
+    return SimpleNamespace(**{name: text for name, text in texts if isinstance(text, str)})
+
+
+def _series(value: Mapping[str, Any]) -> Any:
+    if (series := _valid(_SERIES, value)) is not None:
+        return series
+    sketch = _sketch(value)
+    where = value.get("where")
+    conditions = where if isinstance(where, list) else ()
+    sketch.where = [_valid(_CONDITION, condition) for condition in conditions]
+    sketch.expected_events = value.get("expected_events")
+    return sketch
 
 
 def cross_problems(parts: Parts) -> list[InitErrorDetails]:
@@ -66,34 +86,37 @@ def cross_problems(parts: Parts) -> list[InitErrorDetails]:
     problems = [*_world_problems(parts), *_clock_problems(parts)]
     seen: set[str] = set()
     for index, series in parts.series:
-        at = ("series", index)
-        if series.name in seen:
-            problems.append(problem((*at, "name"), f"a series '{series.name}' is already there"))
-        seen.add(series.name)
+        at, name = ("series", index), getattr(series, "name", None)
+        if name in seen:
+            problems.append(problem((*at, "name"), f"a series '{name}' is already there"))
+        if name is not None:
+            seen.add(name)
         problems += _series_problems(at, series, parts.fields)
     return problems
 
 
 def _world_problems(parts: Parts) -> list[InitErrorDetails]:
     found = []
-    if isinstance(parts.source, FileSource):
-        if isinstance(parts.clock, WallClock):
-            found.append(problem(("clock", "kind"), "a file has no append stamps: use replay"))
-        if isinstance(parts.journal, KafkaJournal):
-            found.append(problem(("journal", "kind"), "needs a kafka source: use sqlite"))
-    if isinstance(parts.journal, KafkaJournal) and parts.releases is not None:
+    source, clock, journal = (
+        getattr(part, "kind", None) for part in (parts.source, parts.clock, parts.journal)
+    )
+    if source == "file" and clock == "wall":
+        found.append(problem(("clock", "kind"), "a file has no append stamps: use replay"))
+    if source == "file" and journal == "kafka":
+        found.append(problem(("journal", "kind"), "needs a kafka source: use sqlite"))
+    if journal == "kafka" and parts.releases is not None:
         found.append(problem(("releases",), "a kafka journal releases to its topic: remove this"))
     return found
 
 
 def _clock_problems(parts: Parts) -> list[InitErrorDetails]:
-    if not isinstance(parts.clock, ReplayClock) or parts.fields is None:
+    name = getattr(parts.clock, "field", None)
+    if name is None or parts.fields is None:
         return []
-    name = parts.clock.field
     if name not in parts.fields:
         return [problem(("clock", "field"), f"'{name}' is not in the schema")]
     field = parts.fields[name]
-    if field is not None and not isinstance(field, TimeField):
+    if field is not None and field.type != "time":
         return [problem(("clock", "field"), f"'{name}' is a {field.type}, not a time")]
     return []
 
@@ -102,18 +125,20 @@ def _series_problems(
     at: tuple[str | int, ...], series: Any, fields: Mapping[str, Any] | None
 ) -> list[InitErrorDetails]:
     found = []
-    if getattr(series, "method", "tree") != "tree" and series.expected_events is None:
-        message = f"method {series.method} needs expected_events, a public guess"
+    method = getattr(series, "method", None)
+    if method in _PREDICTED and series.expected_events is None:
+        message = f"method {method} needs expected_events, a public guess"
         found.append(problem((*at, "expected_events"), message))
     if fields is None:
         return found
     if (by := getattr(series, "by", None)) is not None:
         if by not in fields:
             found.append(problem((*at, "by"), f"'{by}' is not in the schema"))
-        elif fields[by] is not None and not isinstance(fields[by], CategoryField):
+        elif fields[by] is not None and fields[by].type != "category":
             found.append(problem((*at, "by"), f"'{by}' is a {fields[by].type}, not a category"))
     for place, condition in enumerate(series.where):
-        found += _condition_problems((*at, "where", place), condition, fields)
+        if condition is not None:
+            found += _condition_problems((*at, "where", place), condition, fields)
     return found
 
 

@@ -107,19 +107,19 @@ class PipelineSpec(Frozen):
 
 def with_defaults(data: Any) -> Any:
     """Fill in `journal` and `releases`, which depend on the source and the name."""
-    if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
+    if not isinstance(data, Mapping):
         return data
-    source, name = data.get("source"), data["name"]
-    kind = source.get("kind") if isinstance(source, Mapping) else getattr(source, "kind", None)
-    usual = {"kafka": {"kind": "kafka"}, "file": {"kind": "sqlite", "path": f"{name}.journal"}}
-    filled = dict(data)
-    if kind in usual:
-        filled.setdefault("journal", usual[kind])
-    journal = filled.get("journal")
-    local = journal.get("kind") if isinstance(journal, Mapping) else getattr(journal, "kind", None)
-    if local == "sqlite":
+    filled, name = dict(data), data.get("name")
+    sqlite = {"kind": "sqlite", "path": f"{name}.journal"}
+    kafka = _kind(data.get("source")) == "kafka"
+    filled.setdefault("journal", {"kind": "kafka"} if kafka else sqlite)
+    if _kind(filled["journal"]) == "sqlite":
         filled.setdefault("releases", {"path": f"{name}.releases.jsonl"})
     return filled
+
+
+def _kind(part: Any) -> Any:
+    return part.get("kind") if isinstance(part, Mapping) else getattr(part, "kind", None)
 
 
 def diagnose(data: Any, context: Any = None) -> PipelineSpec | list[ErrorDetails]:

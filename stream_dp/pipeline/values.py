@@ -140,7 +140,7 @@ Confidence: TypeAlias = Annotated[_Exact, AfterValidator(_probability)]
 Duration: TypeAlias = Annotated[int, Field(gt=0, le=10**12), BeforeValidator(milliseconds)]
 Moment: TypeAlias = Annotated[int, BeforeValidator(moment)]
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$")]
-FieldName: TypeAlias = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
+FieldName: TypeAlias = Annotated[str, Field(pattern=r'^[^\x00-\x1f\x7f"\\]{1,200}$')]
 Value: TypeAlias = Annotated[str, Field(max_length=1000), BeforeValidator(_text)]
 Domain: TypeAlias = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],

@@ -1,6 +1,7 @@
 """How fast a batch becomes tick rows: µs per record, and against bare msgspec decoding.
 
-Run: python tests/benchmarks/bench_router.py [ROUNDS]. Prints medians of CPU time over interleaved rounds of 200 batches.
+Run: python tests/benchmarks/bench_router.py [ROUNDS]. Prints medians of CPU time
+over interleaved rounds of 200 batches.
 """
 
 import random

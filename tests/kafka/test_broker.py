@@ -51,15 +51,18 @@ async def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
         await consumer.stop()
 
 
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"  # dead, but its parent has not asked yet
+
+
 async def gone(pid: int, seconds: float = 10) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        try:
-            os.kill(pid, 0)
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except (ProcessLookupError, FileNotFoundError):
-            return True
-        if state == "Z":  # dead; its parent has not asked yet
+        if not alive(pid):
             return True
         await asyncio.sleep(0.05)
     return False
@@ -93,12 +96,12 @@ async def test_a_transaction_is_read_when_committed(kafka: str) -> None:
 
 
 async def test_a_refused_topic_says_why(kafka: str) -> None:
-    with pytest.raises(WorldError, match="no.such.setting"):
+    with pytest.raises(WorldError, match=r"no\.such\.setting"):
         await create_topic(kafka, fresh_topic_name(), config={"no.such.setting": "1"})
 
 
 async def test_no_kafka_is_a_world_error() -> None:
-    with pytest.raises(WorldError, match="127.0.0.1:1"):
+    with pytest.raises(WorldError, match=r"127\.0\.0\.1:1"):
         await create_topic("127.0.0.1:1", "topic")
 
 
@@ -134,7 +137,7 @@ async def test_a_failed_start_leaves_nothing(
 ) -> None:
     kafka = LocalKafka(tmp_path)
     monkeypatch.setattr("stream_dp.broker.config._behaviour", lambda: {"num.partitions": "many"})
-    with pytest.raises(WorldError, match=r"num\.partitions"):
+    with pytest.raises(WorldError, match="ConfigException"):
         await kafka.start()
     assert kafka.pids == ()
     monkeypatch.undo()
@@ -145,14 +148,14 @@ async def test_a_failed_start_leaves_nothing(
 async def test_a_killed_parent_takes_its_broker_along(tmp_path: Path) -> None:
     async with command("--data-dir", str(tmp_path)) as (process, address):
         assert address.startswith("127.0.0.1:")
-        java = await child_of(process.pid)
+        java = child_of(process.pid)
         process.kill()
         assert await gone(java)
     async with LocalKafka(tmp_path) as kafka:
         assert kafka.pids != (java,)
 
 
-async def child_of(pid: int) -> int:
+def child_of(pid: int) -> int:
     (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return int(child)
 
@@ -160,7 +163,7 @@ async def child_of(pid: int) -> int:
 @pytest.mark.slow
 async def test_the_command_stops_on_ctrl_c(tmp_path: Path) -> None:
     async with command("--data-dir", str(tmp_path)) as (process, _):
-        java = await child_of(process.pid)
+        java = child_of(process.pid)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
         assert await asyncio.wait_for(process.wait(), 20) == 0
         assert await gone(java, 0.1)

@@ -1,6 +1,7 @@
 """Journal, sink and source against a real Kafka: atomicity, fencing, wiped journals, ticks."""
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -52,12 +53,16 @@ def name() -> str:
 
 
 @pytest.fixture
-async def closing() -> AsyncIterator[list[Close]]:
+async def closing(caplog: pytest.LogCaptureFixture) -> AsyncIterator[list[Close]]:
+    """Closed twice at the end; nothing may be left that the event loop complains about."""
     calls: list[Close] = []
     yield calls
     for close in reversed(calls):
         await close()
         await close()
+    calls.clear()
+    gc.collect()
+    assert [one.getMessage() for one in caplog.records if one.name == "asyncio"] == []
 
 
 @asynccontextmanager
@@ -565,6 +570,25 @@ async def test_a_throttled_reader_and_a_late_one_cut_alike(
     await late.open(origin)
     second = await until(late, lambda seen: min(marks(seen).get(at, -1) for at in (0, 1)) >= last)
     assert rows(second) == rows(first)
+
+
+async def test_no_tick_passes_while_a_record_of_it_is_unread(
+    kafka: str, settings: KafkaSettings, closing: list[Close], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where what the reader knows of the end is out of date."""
+    topic = await stamped_topic(kafka, 2)
+    source = live(settings, topic, closing)
+    await source.open(WallClock().now())
+    async with writing(kafka) as producer:
+        await producer.send_and_wait(topic, b"unread", partition=1)
+    await asyncio.sleep((2 * STEP + DELAY) / 1000)
+
+    async def outdated(_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(source, "_caught_up", outdated)
+    await source._pass_silent(set())
+    assert set(marks(source._ready)) == {0}
 
 
 async def test_reading_goes_on_where_a_commit_stopped(

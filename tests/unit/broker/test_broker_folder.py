@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from stream_dp.broker import LocalKafka, cache_dir, state_dir
+from stream_dp.broker.identity import read_or_decide
 from stream_dp.broker.lock import take
-from stream_dp.broker.process import _cluster_id
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.testing.kafka import fresh_topic_name, missing
 
@@ -28,18 +28,18 @@ async def test_a_folder_has_one_holder(tmp_path: Path) -> None:
 
 
 def test_the_number_of_nodes_stays(tmp_path: Path) -> None:
-    first = _cluster_id(tmp_path, 1)
+    first = read_or_decide(tmp_path, 1)
     assert len(first) == 22
-    assert _cluster_id(tmp_path, 1) == first
+    assert read_or_decide(tmp_path, 1) == first
     with pytest.raises(UsageError, match="--nodes 1"):
-        _cluster_id(tmp_path, 3)
+        read_or_decide(tmp_path, 3)
 
 
 @pytest.mark.parametrize("text", ["", "[]", json.dumps({"id": "x"})])
 def test_a_broken_cluster_file_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "cluster.json").write_text(text)
-    with pytest.raises(WorldError, match="cluster.json"):
-        _cluster_id(tmp_path, 1)
+    with pytest.raises(WorldError, match=r"cluster\.json"):
+        read_or_decide(tmp_path, 1)
 
 
 @pytest.mark.parametrize(("nodes", "port"), [(2, None), (0, None), (1, 0), (1, 65536), (3, 65534)])

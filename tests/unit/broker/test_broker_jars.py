@@ -67,7 +67,7 @@ def test_fetches_once_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_wrong_download_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repository(monkeypatch, b"something else")
-    with pytest.raises(WorldError, match="org.example:thing:1.0"):
+    with pytest.raises(WorldError, match=r"org\.example:thing:1\.0"):
         resolve_jars(folder=tmp_path, jars=[JAR])
     assert list(tmp_path.iterdir()) == []
 
@@ -87,7 +87,7 @@ def test_offline_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     repository(monkeypatch, error)
-    with pytest.raises(WorldError, match="org.example:thing:1.0") as caught:
+    with pytest.raises(WorldError, match=r"org\.example:thing:1\.0") as caught:
         resolve_jars(folder=tmp_path, jars=[JAR])
     assert "\n" not in str(caught.value)
     assert str(error) not in str(caught.value)

@@ -76,7 +76,7 @@ def test_the_last_of_duplicate_keys_counts(decoder: RecordDecoder) -> None:
 
 def test_field_names_are_only_those_of_the_schema(data: Data) -> None:
     odd = {
-        'a` - at `$.b"': {"type": "integer"},
+        "a` - at `$.b": {"type": "integer"},
         "b": {"type": "integer"},
         "class": {"type": "text"},
     }
@@ -84,7 +84,7 @@ def test_field_names_are_only_those_of_the_schema(data: Data) -> None:
     fields = PipelineSpec.model_validate(data).fields
     decoder = RecordDecoder({name: fields[name] for name in odd})
     refused = decoder.decode([b'{"b":"secret","class":"x"}', b'{"b":1,"secret":1}']).refused
-    assert [r.field for r in refused] == ["b", 'a` - at `$.b"']
+    assert [r.field for r in refused] == ["b", "a` - at `$.b"]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ clock:
 series:
   - name: departures
     statistic: count
-    epsilon: 1/3000000
+    epsilon: 1/3
   - name: late
     statistic: alerts
     by: airline
@@ -52,7 +52,7 @@ def errors(tmp_path: Path, text: str | bytes) -> list[str]:
 
 def test_scalars_stay_text(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
-    path.write_text(GOOD.replace("1/3000000", "1/3"))
+    path.write_text(GOOD)
     spec = load(str(path))
     assert spec.fields["airline"].domain == ("9E", "NO", "1e-6", "null", "010")  # type: ignore[union-attr]
     assert str(spec.privacy.epsilon) == "1/1000000"
@@ -68,7 +68,6 @@ def test_every_error_at_once(tmp_path: Path) -> None:
         .replace("replace, epsilon: 1e-6", "replace, epsilon: 0")
         .replace("horizon: 8760", "horizon: 0x10")
         .replace("  field: time\n", "  field: tme\n")
-        .replace("1/3000000", "1/3")
         .replace("by: airline", "by: carrier")
         .replace("at_least: 60", "at_least: soon")
         .replace("threshold: 100", "threshold:")
@@ -76,11 +75,13 @@ def test_every_error_at_once(tmp_path: Path) -> None:
     assert errors(tmp_path, text) == [
         "1:1: name: is missing",
         "2:1: nmae: is not a known key",
-        "6:64: schema.airline.domain[5]: 'NO' is listed twice",
+        "6:65: schema.airline.domain[5]: 'NO' is listed twice",
         "7:36: schema.delay.nullable: must be true or false",
         "8:53: privacy.epsilon: must be greater than 0",
+        "11:10: clock.field: 'tme' is not in the schema",
         "14:12: clock.horizon: must be a whole number",
-        "23:14: series[1].threshold: has no value",
+        "21:9: series[1].by: 'carrier' is not in the schema",
+        "23:15: series[1].threshold: has no value",
     ]
 
 
@@ -88,7 +89,6 @@ def test_cross_errors_beside_field_errors(tmp_path: Path) -> None:
     text = (
         GOOD.replace("replace, epsilon: 1e-6", "replace, epsilon: 0")
         .replace("  field: time\n", "  field: tme\n")
-        .replace("1/3000000", "1/3")
         .replace("by: airline", "by: carrier")
         .replace("at_least: 60", "at_least: soon")
         .replace("name: late", "name: departures")
@@ -123,7 +123,7 @@ def test_wrong_shapes(tmp_path: Path) -> None:
     text = text.replace("{type: time}", "time").replace("[9E, ", "[[x], ")
     assert errors(tmp_path, text) == [
         "5:9: schema.time: must be a mapping (key: value)",
-        "6:39: schema.airline.domain[0]: must be text",
+        "6:38: schema.airline.domain[0]: must be text",
         "22:12: series[1].where: must be a list",
     ]
 
@@ -144,7 +144,7 @@ def test_anchors_are_fine(tmp_path: Path) -> None:
     text = GOOD.replace("[{field: delay, at_least: 60}]", "&late [{field: delay, at_least: 60}]")
     text += "  - {name: n, statistic: count, epsilon: 1, where: *late}\n"
     path = tmp_path / "pipeline.yaml"
-    path.write_text(text.replace("1/3000000", "1/3"))
+    path.write_text(text)
     spec = load(path)
     assert spec.series[1].where == spec.series[2].where
 
@@ -196,7 +196,9 @@ def test_missing_files(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.one_of(
         st.text(),
