@@ -7,8 +7,8 @@ never sends a record twice. A record's partition is a function of the record alo
 
 import asyncio
 import zlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 from stream_dp.adapters.kafka_shard import reading
 from stream_dp.adapters.kafka_topics import KafkaSettings, library, speaking
@@ -16,6 +16,7 @@ from stream_dp.adapters.records import Record
 
 MARK = "stream-dp-tick"
 _SCAN = 64
+_Item: TypeAlias = tuple[bytes, list[tuple[str, bytes]]]
 
 
 class KafkaFeed:
@@ -43,12 +44,18 @@ class KafkaFeed:
 
     async def send(self, first: int, ticks: Sequence[Sequence[Record]]) -> None:
         """Write the records of ticks first, first+1, ... and their marks, all or nothing."""
+        lanes: dict[int, list[_Item]] = {partition: [] for partition in self._partitions}
+        for tick, records in enumerate(ticks, first):
+            for record in records:
+                placed = self._partitions[zlib.crc32(record.payload) % len(self._partitions)]
+                lanes[placed].append((record.payload, []))
+            for lane in lanes.values():
+                lane.append((b"", [(MARK, str(tick).encode())]))
         with speaking(self._settings, f"topic {self._topic}"):
             async with self._producer.transaction():
                 sent: list[Any] = []
-                for tick, records in enumerate(ticks, first):
-                    sent += [await self._record(record.payload) for record in records]
-                    sent += [await self._mark(partition, tick) for partition in self._partitions]
+                for partition, lane in lanes.items():
+                    sent += [await self._send(partition, batch) for batch in self._batches(lane)]
                 await asyncio.gather(*sent)
 
     async def close(self) -> None:
@@ -57,13 +64,20 @@ class KafkaFeed:
         if producer is not None:
             await producer.stop()
 
-    async def _record(self, payload: bytes) -> Any:
-        partition = self._partitions[zlib.crc32(payload) % len(self._partitions)]
-        return await self._producer.send(self._topic, payload, partition=partition)
+    async def _send(self, partition: int, batch: Any) -> Any:
+        return await self._producer.send_batch(batch, self._topic, partition=partition)
 
-    async def _mark(self, partition: int, tick: int) -> Any:
-        header = [(MARK, str(tick).encode())]
-        return await self._producer.send(self._topic, b"", partition=partition, headers=header)
+    def _batches(self, lane: Sequence[_Item]) -> Iterator[Any]:
+        """The lane's items in full record batches."""
+        batch = self._producer.create_batch()
+        for value, headers in lane:
+            if batch.append(key=None, value=value, timestamp=None, headers=headers) is None:
+                batch.close()
+                yield batch
+                batch = self._producer.create_batch()
+                batch.append(key=None, value=value, timestamp=None, headers=headers)
+        batch.close()
+        yield batch
 
     async def _last_mark(self) -> int:
         """The last tick whose marks are in the topic; -1 where there is none (partition 0 tells for all)."""

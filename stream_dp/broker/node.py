@@ -21,6 +21,7 @@ _READY = "Kafka Server started"
 _FENCED = r"Fencing broker (\d+)"
 _PORT_TAKEN = "Address already in use"
 _LAST_LINES = 8
+_LINE_WIDTH = 300
 _FORMATTED = "formatted"
 _FORMAT_SECONDS = 60
 
@@ -103,7 +104,7 @@ class Node:
                 f"{self.folder}: Kafka did not format its storage in {_FORMAT_SECONDS} s"
             ) from error
         if run.returncode:
-            lines = (run.stdout + run.stderr).splitlines()[-_LAST_LINES:]
+            lines = _last_lines(run.stdout + run.stderr)
             raise WorldError(
                 "\n".join([f"{self.folder}: Kafka cannot format its storage:", *lines])
             )
@@ -136,7 +137,7 @@ class Node:
     def obituary(self, what: str) -> WorldError:
         """The error that tells what happened, the last log lines and where the log is."""
         code = self._process.poll() if self._process else None
-        lines = (_text(self._console) + _text(self.log)).splitlines()[-_LAST_LINES:]
+        lines = _last_lines(_text(self._console) + _text(self.log))
         head = f"Kafka ({self.folder.name}) {what}" + (
             "" if code is None else f", exit code {code}"
         )
@@ -156,6 +157,12 @@ def _jvm(machine: Machine) -> Sequence[str]:
 
 def _tied(command: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", str(child.__file__), str(os.getpid()), *command]
+
+
+def _last_lines(text: str) -> list[str]:
+    """The last lines that say something: no stack frames, nothing endless."""
+    lines = [line[:_LINE_WIDTH] for line in text.splitlines() if not line.startswith("\tat ")]
+    return lines[-_LAST_LINES:]
 
 
 def _text(path: Path) -> str:

@@ -78,11 +78,14 @@ async def _run(kafka: LocalKafka) -> None:
 
 async def _unless(event: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
     """Do the work, or cancel it when the event comes first; True if it was done."""
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(work)
-        waiter = group.create_task(event.wait())
-        await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)
-        done = task.done()
-        task.cancel()
-        waiter.cancel()
+    try:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(work)
+            waiter = group.create_task(event.wait())
+            await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)
+            done = task.done()
+            task.cancel()
+            waiter.cancel()
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None  # only the work can fail
     return done

@@ -1,6 +1,7 @@
 """`stream-dp run`: run a pipeline until stopped."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,10 @@ from stream_dp.cli.running import Run, served, signals
 from stream_dp.cli.wiring import open_ports, sealer_for
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.engine import Ports
+from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.recovery import NoiseMaker
 
 PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE.yaml", show_default=False)]
@@ -42,12 +46,13 @@ async def run_pipeline(
     make_noise: NoiseMaker = NoiseStream,
     *,
     private: bool = True,
+    adapters: Callable[[PipelineSpec, Sealer], Ports] = open_ports,
 ) -> None:
-    """Load, build, run; the test kit calls it with other noise and `private=False`."""
+    """Load, build, run; the test kit calls it with other noise, `private=False` and watched adapters."""
     spec = load(pipeline)
     built = build(spec)
     console = Console(stderr=True)
-    ports = open_ports(spec, sealer_for(spec, key_file))
+    ports = adapters(spec, sealer_for(spec, key_file))
     keep = 1 if port is None else None
     this = Run(built, ports, make_noise, private=private, keep=keep)
     async with signals(this), served(this, port, console):

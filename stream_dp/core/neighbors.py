@@ -45,11 +45,13 @@ class OneHotPair:
 
     def accept(self, left: IntArray, right: IntArray) -> "OneHotPair | None":
         """Take the next pair of rows, each of shape (width,)."""
+        if left.shape != right.shape or np.any(left < 0) or np.any(right < 0):
+            return None
         difference = left - right
         changed = difference[difference != 0]
         if changed.size == 0:
             return self
-        if self.used or np.any(np.abs(changed) > 1) or np.any(left < 0) or np.any(right < 0):
+        if self.used or np.any(np.abs(changed) > 1):
             return None
         if changed.size > self.neighbors.l0(left.size) or (
             changed.size == 2 and changed.sum() != 0

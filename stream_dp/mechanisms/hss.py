@@ -8,10 +8,11 @@ answer is released until the next crossing. `HISTOGRAM` watches the largest grow
 (answers, h, indices) is an answer of a sub-mechanism or public. This file knows no samplers and no ticks.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property
 
 import numpy as np
 
@@ -56,7 +57,7 @@ class HSSState:
     parts: CompositionState
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HSS:
     """Histogram or maximum of `width` columns; `kappa` scales the public threshold gamma.
 
@@ -84,7 +85,7 @@ class HSS:
         epsilon = self.threshold_epsilon + self.query_epsilon + self.counter_epsilon
         return Guarantee(PureDP(epsilon), self.neighbors)
 
-    @property
+    @cached_property
     def counter(self) -> HybridCounter:
         """The counter the interval sums go into."""
         return HybridCounter(self.width, self.counter_epsilon, self.neighbors)
@@ -99,11 +100,23 @@ class HSS:
         )
 
     def gamma(self, query: int, intervals: int) -> int:
-        """The public threshold at the query-th query after `intervals` closed intervals."""
-        scale = self.instance().query_scale
-        slack = geometric_tail(scale, index_probability(FAILURE / 3, query, self.horizon))
-        noise = counter_bound(self.counter, intervals)
-        return int(-(-self.kappa * (slack + 2 * noise + 1) // 1))
+        """The public threshold at the query-th query after `intervals` closed intervals.
+
+        kappa * (tail of the query noise + 2 * bound on the counter's noise + 1), rounded up; it depends on
+        `query` only where the horizon is not known, and grows with the counter's epoch.
+        """
+        key = (0 if self.horizon else query, intervals.bit_length())
+        if self.horizon is None or key not in self._gammas:
+            share = index_probability(FAILURE / 3, query, self.horizon)
+            slack = geometric_tail(self.instance().query_scale, share)
+            exact = self.kappa * (slack + 2 * counter_bound(self.counter, intervals) + 1)
+            self._gammas[key] = math.ceil(exact)
+        return self._gammas[key]
+
+    @cached_property
+    def _gammas(self) -> dict[tuple[int, int], int]:
+        """The thresholds computed so far."""
+        return {}
 
     def init(self, noise: Noise) -> HSSState:
         """The counter and the first instance created, nothing released but zeros."""
@@ -154,19 +167,18 @@ class HSS:
     def _answer(self, released: IntArray) -> IntArray:
         if self.statistic is Statistic.MAXIMUM:
             return np.array([int(released.max())], dtype=np.int64)
-        return released
+        return released.copy()
 
 
 def counter_bound(counter: HybridCounter, updates: int) -> int:
-    """A bound on all columns' noise after each of the first `updates` updates, failing rarely (FAILURE/3)."""
-    known = _known_bounds(counter)
-    while len(known) <= updates:
-        share = index_probability(FAILURE / 3, len(known), None) / counter.width
-        known.append(max(known[-1], laplace_sum_tail(counter.noise_terms(len(known)), share)))
-    return known[updates]
+    """A bound on all columns' noise after each of the first `updates` updates, failing rarely (FAILURE/3).
 
-
-@lru_cache(maxsize=256)
-def _known_bounds(counter: HybridCounter) -> list[int]:
-    """The bounds computed so far, a running maximum; index 0 is the noiseless start."""
-    return [0]
+    It is one number for a whole epoch of the counter: from the most terms an answer has there, at the
+    failure probability of the epoch's last update.
+    """
+    if updates == 0:
+        return 0
+    last = (1 << updates.bit_length()) - 1
+    share = index_probability(FAILURE / 3, last, None) / counter.width
+    here = laplace_sum_tail(counter.most_noise_terms(updates), share)
+    return max(here, counter_bound(counter, (last >> 1)))

@@ -7,7 +7,7 @@ two add up to the whole. This file knows no ticks and no names.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class HybridState:
     totals: TreeState
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HybridCounter:
     """`width` continual counters for any number of updates (up to 2^40).
 
@@ -56,7 +56,7 @@ class HybridCounter:
         """What one column may spend: epsilon / L0."""
         return self.epsilon / self.neighbors.l0(self.width)
 
-    @property
+    @cached_property
     def totals(self) -> TreeNoise:
         """The tree over finished epochs."""
         scale = TOTALS_SHAPE.height / (TOTALS_SHARE * self.column_epsilon)
@@ -64,9 +64,16 @@ class HybridCounter:
 
     def inner(self, epoch: int) -> TreeNoise:
         """The tree inside this epoch."""
-        shape = _epoch_shape(epoch)
-        scale = shape.height / ((1 - TOTALS_SHARE) * self.column_epsilon)
-        return TreeNoise(shape, scale, self.width)
+        while epoch >= len(self._inners):
+            shape = TreeShape.best(1 << len(self._inners))
+            scale = shape.height / ((1 - TOTALS_SHARE) * self.column_epsilon)
+            self._inners.append(TreeNoise(shape, scale, self.width))
+        return self._inners[epoch]
+
+    @cached_property
+    def _inners(self) -> list[TreeNoise]:
+        """The trees of the epochs needed so far."""
+        return []
 
     def noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
         """(scale, number) of the independent DLap terms in the answer after `updates` updates."""
@@ -75,6 +82,15 @@ class HybridCounter:
         return [
             (inner.scale, inner.shape.terms(inside)),
             (self.totals.scale, TOTALS_SHAPE.terms(epoch)),
+        ]
+
+    def most_noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
+        """At least as many terms as any answer has up to the end of the epoch that `updates` lies in."""
+        epoch, _ = _place(updates)
+        inner = self.inner(epoch)
+        return [
+            (inner.scale, inner.shape.most_terms(1 << epoch)),
+            (self.totals.scale, TOTALS_SHAPE.most_terms(epoch)),
         ]
 
     def init(self, noise: Noise) -> HybridState:
@@ -102,11 +118,6 @@ class HybridCounter:
             epoch, inner = epoch + 1, self.inner(epoch + 1).init(noise)
         inner = self.inner(epoch).advance(inner, noise)
         return HybridState(state.total + row, epoch, inner, totals), None
-
-
-@lru_cache(maxsize=64)
-def _epoch_shape(epoch: int) -> TreeShape:
-    return TreeShape.best(1 << epoch)
 
 
 def _place(updates: int) -> tuple[int, int]:

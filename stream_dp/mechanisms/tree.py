@@ -47,6 +47,10 @@ class TreeShape:
         """How many independent node noises the value at `prefix` sums up."""
         return sum(abs(digit) for digit in self.digits(prefix))
 
+    def most_terms(self, horizon: int) -> int:
+        """An upper bound on `terms` over prefixes 0..horizon."""
+        return min(horizon, self.height * (self.arity // 2))
+
     def total_terms(self, horizon: int) -> int:
         """Sum of `terms` over prefixes 0..horizon, in O(height)."""
         if horizon <= 0:

@@ -19,39 +19,72 @@ from stream_dp.mechanisms.hss import HSS, HSSState, Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 
 Terms = tuple[tuple[Fraction, int], ...]
-SURVIVAL = 0.5  # what the survival of large thresholds may add to the failure probability, as a share
+SURVIVAL = (
+    0.5  # what the survival of large thresholds may add to the failure probability, as a share
+)
 
 
-@singledispatch
-def band(mechanism: Any, tick: int, state: Any, confidence: float) -> int:
-    """The half-width that holds with `confidence` for one value released at `tick`.
+class Bands:
+    """The bands of one mechanism: `bands(tick, state)` holds with `confidence` for one value released then.
 
     Raises:
         TypeError: no band is known for this mechanism.
     """
+
+    def __init__(self, mechanism: Any, confidence: float) -> None:
+        self._mechanism = mechanism
+        self._confidence = confidence
+        self._known: dict[Any, int] = {}
+
+    def __call__(self, tick: int, state: Any) -> int:
+        """The half-width; looks at public parts of `state` only (none but HSS needs them)."""
+        key = _public(self._mechanism, tick, state)
+        if key not in self._known:
+            self._known[key] = _band(self._mechanism, key, self._confidence)
+        return self._known[key]
+
+
+@singledispatch
+def _public(mechanism: Any, tick: int, state: Any) -> Any:
+    """The public values that the band depends on."""
     raise TypeError(f"no error band is known for {type(mechanism).__name__}")
 
 
-@band.register
-def _(mechanism: Counter, tick: int, state: Any, confidence: float) -> int:
-    return laplace_quantile(tuple(mechanism.noise_terms(tick + 1)), 1 - confidence)
+@singledispatch
+def _band(mechanism: Any, key: Any, confidence: float) -> int:
+    raise TypeError(f"no error band is known for {type(mechanism).__name__}")
 
 
-@band.register
-def _(mechanism: HybridCounter, tick: int, state: Any, confidence: float) -> int:
-    return laplace_quantile(tuple(mechanism.noise_terms(tick + 1)), 1 - confidence)
+@_public.register
+def _(mechanism: Counter | HybridCounter, tick: int, state: Any) -> int:
+    return tick + 1
 
 
-@band.register
-def _(mechanism: HSS, tick: int, state: HSSState, confidence: float) -> int:
-    return hss_band(mechanism, max(1, state.queries), state.intervals, confidence)
+@_band.register
+def _(mechanism: Counter | HybridCounter, key: int, confidence: float) -> int:
+    return laplace_quantile(tuple(mechanism.noise_terms(key)), 1 - confidence)
 
 
-@band.register
-def _(mechanism: Alerts, tick: int, state: Any, confidence: float) -> int:
+@_public.register
+def _(mechanism: HSS, tick: int, state: HSSState) -> tuple[int, int]:
+    """Where the horizon is known, gamma is the same at every query."""
+    return mechanism.horizon or max(1, state.queries), state.intervals
+
+
+@_band.register
+def _(mechanism: HSS, key: tuple[int, int], confidence: float) -> int:
+    return hss_band(mechanism, *key, confidence)
+
+
+@_public.register
+def _(mechanism: Alerts, tick: int, state: Any) -> int:
+    return tick
+
+
+@_band.register
+def _(mechanism: Alerts, key: int, confidence: float) -> int:
     """Too early needs one of at most tick+1 draws to exceed the threshold's, too late a large one on it."""
-    scale = float(mechanism.scale)
-    return math.ceil(scale * math.log((tick + 2) / (1 - confidence)))
+    return math.ceil(float(mechanism.scale) * math.log((key + 2) / (1 - confidence)))
 
 
 def hss_band(mechanism: HSS, query: int, intervals: int, confidence: float) -> int:
@@ -62,11 +95,12 @@ def hss_band(mechanism: HSS, query: int, intervals: int, confidence: float) -> i
 
     It holds at every query for all data chosen without looking at the noise. A threshold with large noise lives
     longest, so the noise of the instance alive now is not geometric any more: on quiet data it is almost uniform.
-    What is known is that the j-th instance drew it once. With N = J the number of closed intervals and G the
+    What is known is that the j-th instance drew it once. With J the number of closed intervals and G the
     tail of (threshold noise) - (query noise), P(J = j and it exceeds z) <= min(P(J = j), G(z))
-    <= (P(J = j) + w_j) min(1, G(z) / w_j); summed over j that is 1 + sum w_j times the law with tail min(1, G / w_j),
-    a geometric moved up. A histogram's crossings never look at the counter's noise; those of a maximum do (its
-    threshold moves with the released values), so there the failures of all j are added: sum of w_j * failure.
+    <= (P(J = j) + w_j) min(1, G(z) / w_j), w_j = SURVIVAL * share: summed over j, (1 + SURVIVAL) times the law with
+    tail min(1, G / w_j), a geometric moved up. A histogram's crossings never look at the counter's noise, which is
+    therefore independent of J; those of a maximum do (its threshold moves with the released values), so there the
+    failures of all j are added up: share * failure each.
     """
     instance = mechanism.instance()
     scales = (instance.lift_scale, instance.query_scale)
@@ -80,12 +114,12 @@ def hss_band(mechanism: HSS, query: int, intervals: int, confidence: float) -> i
 
 
 def interval_share(intervals: int, query: int, horizon: int | None) -> float:
-    """w_j = 1 / (2 sqrt((j + 1) n)): at most 1 in sum over the j < n that are possible at this query.
+    """w_j = 1 / ((j + 1) (1 + ln n)): at most 1 in sum over the j < n that are possible at this query.
 
     n is public and changes seldom, so that bands can be looked up.
     """
     possible = horizon + 1 if horizon is not None and query <= horizon else 1 << query.bit_length()
-    return 1 / (2 * math.sqrt((intervals + 1) * possible))
+    return 1 / ((intervals + 1) * (1 + math.log(possible)))
 
 
 def _moved_up(scales: tuple[Fraction, Fraction], share: float) -> int:

@@ -6,7 +6,6 @@ the ledger, before anything runs. This file opens nothing.
 
 import hashlib
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from stream_dp.accounting.ledger import Ledger
@@ -16,7 +15,7 @@ from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.pipeline.bands import band
+from stream_dp.pipeline.bands import Bands
 from stream_dp.pipeline.derivations import derive, fixed_block
 from stream_dp.pipeline.methods import ENDLESS, Demand, best_hss, predicted_hss_error
 from stream_dp.pipeline.router import RowLayout
@@ -82,13 +81,9 @@ class Built:
             self.layout.slice(chosen.spec.name),
             self.layout.keys(chosen.spec.name) if keyed else None,
             isinstance(chosen.spec, AlertsSeries),
-            partial(_band, chosen.mechanism, confidence),
+            Bands(chosen.mechanism, confidence),
             confidence,
         )
-
-
-def _band(mechanism: Mechanism[Any], confidence: float, tick: int, state: Any) -> int:
-    return band(mechanism, tick, state, confidence)
 
 
 def build(spec: PipelineSpec) -> Built:
@@ -129,7 +124,7 @@ def choose(spec: PipelineSpec, series: AnySeries, width: int) -> tuple[Mechanism
     if series.method == "hss":
         return hss, "method: hss"
     tree, last = _tree(spec, series, width), (horizon or ENDLESS) - 1
-    by_tree = band(tree, last, None, demand.confidence)
+    by_tree = Bands(tree, demand.confidence)(last, None)
     by_hss = predicted_hss_error(hss, demand, last)
     why = f"predicted error at the end: tree {by_tree}, hss {by_hss}"
     return (tree if by_tree <= by_hss else hss), f"method: auto, {why}"

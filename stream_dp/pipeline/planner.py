@@ -5,7 +5,7 @@ from typing import Any
 from stream_dp.accounting.amounts import text
 from stream_dp.core.derivation import Derivation
 from stream_dp.mechanisms.hss import HSS
-from stream_dp.pipeline.bands import band
+from stream_dp.pipeline.bands import Bands
 from stream_dp.pipeline.builder import Built, Chosen
 from stream_dp.pipeline.methods import ENDLESS, Demand, predicted_hss_error
 
@@ -47,7 +47,8 @@ def predicted_errors(built: Built, chosen: Chosen) -> list[tuple[int, int]]:
     confidence = float(spec.confidence)
     ticks = _ticks(spec.clock.horizon or ENDLESS)
     if not isinstance(mechanism, HSS):
-        return [(tick, band(mechanism, tick, None, confidence)) for tick in ticks]
+        bands = Bands(mechanism, confidence)
+        return [(tick, bands(tick, None)) for tick in ticks]
     expected = getattr(chosen.spec, "expected_events", None) or 1
     demand = Demand(
         mechanism.width,

@@ -67,6 +67,8 @@ class Router:
         Raises:
             ValueError: the batch has no tick although the clock is a wall clock.
         """
+        if not batch.payloads:
+            return Routed({}, [], {})
         decoded = self._decoder.decode(batch.payloads)
         if batch.tick is None:
             decoded, ticks = self._own_ticks(decoded)

@@ -6,8 +6,8 @@ anywhere ends the run; nothing is retried in place. This file knows no file, top
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -52,13 +52,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The adapters the engine runs on."""
+    """The adapters the engine runs on; `seeds` gives fresh 32 bytes (the test kit has others)."""
 
     source: Source
     journal: Journal
     sink: Sink
     clock: Clock
     sealer: Sealer
+    seeds: Callable[[], bytes] = fresh_seed
 
 
 class Engine:
@@ -72,7 +73,7 @@ class Engine:
         make_noise: NoiseMaker,
         published: Published = lambda body: None,
     ) -> None:
-        self._plan = plan
+        self._plan = plan if plan.private else _marked(plan)
         self._router = router
         self._ports = ports
         self._make_noise = make_noise
@@ -106,7 +107,7 @@ class Engine:
         plan, ports = self._plan, self._ports
         recovered = await recover(
             ports.journal, ports.sink, ports.sealer, plan.pipeline, plan.series,
-            lambda header: plan.grid(header.origin), self._make_noise,
+            self._grid_of, self._make_noise,
         )  # fmt: skip
         origin = plan.origin if recovered is None else recovered.header.origin
         partitions = await ports.source.open(origin)
@@ -128,9 +129,19 @@ class Engine:
         await ports.source.seek(recovered.positions)
         return recovered
 
+    def _grid_of(self, header: Header) -> Grid:
+        """The journal's grid, once it is sure that its steps are those of this plan."""
+        plan = self._plan
+        mine = Header(
+            plan.pipeline, plan.fingerprint, header.source, header.partitions, header.origin,
+            plan.private, header.key_id,
+        )  # fmt: skip
+        _require_same(header, mine)
+        return plan.grid(header.origin)
+
     async def _first_commit(self, header: Header) -> Recovered:
         """Charge before anything exists: the header, the ledger and the first seed become durable."""
-        seed = fresh_seed()
+        seed = self._ports.seeds()
         commit = Commit(0, GENESIS, header, self._plan.charges, seeds=(seed,))
         sealed, link = self._gate.seal(commit)
         await self._gate.commit(commit, sealed)
@@ -194,7 +205,7 @@ class Engine:
     async def _step(self, ticks: Sequence[ClosedTick]) -> tuple[Commit, bytes]:
         """Step all actors over these ticks and seal the commit that records them."""
         now = self._recovered
-        seeds = [fresh_seed() for _ in ticks]
+        seeds = [self._ports.seeds() for _ in ticks]
         releases = await self._releases(ticks, seeds)
         last = ticks[-1]
         commit = Commit(
@@ -255,6 +266,11 @@ async def _to_its_end(commit: Coroutine[Any, Any, None]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait({task})
         raise
+
+
+def _marked(plan: Plan) -> Plan:
+    """The plan with series whose releases say that they are not private."""
+    return replace(plan, series=tuple(replace(series, private=False) for series in plan.series))
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -6,7 +6,7 @@ actor, journal or file format of the pipeline.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - UTC without saying so, to write a plain Z
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,7 @@ class Grid:
     def end_text(self, tick: int) -> str:
         """The end of a tick as an ISO 8601 time in UTC."""
         moment = _EPOCH + timedelta(milliseconds=self.end(tick))
-        whole = moment.strftime("%Y-%m-%dT%H:%M:%S")
-        return f"{whole}.{moment.microsecond // 1000:03d}Z" if moment.microsecond else f"{whole}Z"
+        return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds") + "Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,8 @@ class Series:
     """`rows` is the slice of the tick row that the mechanism sees; `keys` names its answer's entries.
 
     `keys` is None for a scalar. `band(tick, state)` is the half-width that holds with `confidence`; it may
-    look at the public part of the state only. `flags` says that entries are alerts (true/false).
+    look at the public part of the state only. `flags` says that entries are alerts (true/false). Where `private`
+    is False (the noise of the test kit), every body says so.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Series:
     flags: bool
     band: Callable[[int, Any], int]
     confidence: float
+    private: bool = True
 
     def body(self, grid: Grid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
         """The exact public bytes of one release."""
@@ -68,4 +69,6 @@ class Series:
             content["values"] = dict(zip(self.keys, values, strict=True))
         content["band"] = self.band(tick, state)
         content["confidence"] = self.confidence
+        if not self.private:
+            content["not_private"] = True
         return msgspec.json.encode(content)

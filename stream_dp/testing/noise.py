@@ -1,14 +1,20 @@
-"""Noise that is not private, for tests: none at all, or from a seed.
+"""Noise that is not private, for tests: none at all, from a known seed, or from a script.
 
 Rules: reachable only through the test kit; a journal written with it is marked not-private and the product
 refuses it.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from stream_dp.core.messages import IntArray
+from stream_dp.noise import NoiseStream
+
+Kind: TypeAlias = Literal["laplace", "geometric"]
 
 
 class ZeroNoise:
@@ -21,3 +27,71 @@ class ZeroNoise:
     def geometric(self, scale: Fraction, size: int) -> IntArray:
         """Zeros of shape (size,)."""
         return np.zeros(size, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One call of a noise source."""
+
+    kind: Kind
+    scale: Fraction
+    size: int
+
+
+class SeededNoise:
+    """The product's exact samplers under a known seed; remembers what was asked for.
+
+    >>> noise = SeededNoise(1)
+    >>> noise.laplace(Fraction(2), 3).size, noise.drawn
+    (3, 3)
+    """
+
+    def __init__(self, seed: int, stream: int = 0) -> None:
+        self._stream = NoiseStream(seed.to_bytes(32, "big"), stream)
+        self.calls: list[Draw] = []
+
+    @property
+    def drawn(self) -> int:
+        """Number of samples handed out."""
+        return sum(call.size for call in self.calls)
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """Discrete Laplace samples of shape (size,)."""
+        self.calls.append(Draw("laplace", scale, size))
+        return self._stream.laplace(scale, size)
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        """Geometric samples of shape (size,)."""
+        self.calls.append(Draw("geometric", scale, size))
+        return self._stream.geometric(scale, size)
+
+
+@dataclass(slots=True)
+class ScriptedNoise:
+    """Hands out the given values in order, whatever is asked for, and remembers the calls.
+
+    Raises:
+        IndexError: the script is over.  ValueError: a geometric value below 0.
+    """
+
+    values: Sequence[int]
+    calls: list[Draw] = field(default_factory=list)
+    used: int = 0
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """The next values, shape (size,)."""
+        return self._take(Draw("laplace", scale, size))
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        """The next values, shape (size,)."""
+        taken = self._take(Draw("geometric", scale, size))
+        if np.any(taken < 0):
+            raise ValueError("a geometric sample is never negative")
+        return taken
+
+    def _take(self, draw: Draw) -> IntArray:
+        if self.used + draw.size > len(self.values):
+            raise IndexError("the mechanism asks for more noise than the script has")
+        self.calls.append(draw)
+        self.used += draw.size
+        return np.array(self.values[self.used - draw.size : self.used], dtype=np.int64)

@@ -6,6 +6,7 @@ Processes are looked up by the pids the broker gave, never by name.
 import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -120,16 +121,30 @@ async def test_a_restart_keeps_the_data(tmp_path: Path) -> None:
 
 async def test_a_death_is_noticed_and_survived(tmp_path: Path) -> None:
     kafka = LocalKafka(tmp_path)
-    await kafka.start()
-    await create_topic(kafka.bootstrap, "kept")
-    await write(kafka.bootstrap, "kept", [b"one"])
-    os.kill(kafka.pids[0], signal.SIGKILL)
-    with pytest.raises(WorldError, match=r"died.*-9(.|\n)*Kafka Server started"):
-        await asyncio.wait_for(kafka.watch(), 5)
-    await kafka.stop()
-    await kafka.start()
-    assert await read(kafka.bootstrap, "kept", 1) == [b"one"]
-    await kafka.stop()
+    async with kafka:
+        await create_topic(kafka.bootstrap, "kept")
+        address = kafka.bootstrap
+        await write(address, "kept", [b"one"])
+        os.kill(kafka.pids[0], signal.SIGKILL)  # the commit's marker may not be written yet
+        with pytest.raises(WorldError, match=r"died.*-9(.|\n)*Kafka Server started"):
+            await asyncio.wait_for(kafka.watch(), 5)
+    async with kafka:
+        assert kafka.bootstrap == address
+        assert await read(address, "kept", 1) == [b"one"]
+
+
+async def test_a_restart_on_another_port(tmp_path: Path) -> None:
+    async with LocalKafka(tmp_path) as kafka:
+        await create_topic(kafka.bootstrap, "kept")
+        await write(kafka.bootstrap, "kept", [b"one"])
+        old = kafka.bootstrap
+    with socket.socket() as sock:  # somebody else took it
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("127.0.0.1", int(old.split(":")[1])))
+        sock.listen()
+        async with LocalKafka(tmp_path) as kafka:
+            assert kafka.bootstrap != old
+            assert await read(kafka.bootstrap, "kept", 1) == [b"one"]
 
 
 async def test_a_failed_start_leaves_nothing(
@@ -137,7 +152,7 @@ async def test_a_failed_start_leaves_nothing(
 ) -> None:
     kafka = LocalKafka(tmp_path)
     monkeypatch.setattr("stream_dp.broker.config._behaviour", lambda: {"num.partitions": "many"})
-    with pytest.raises(WorldError, match="ConfigException"):
+    with pytest.raises(WorldError, match=r"num\.partitions"):
         await kafka.start()
     assert kafka.pids == ()
     monkeypatch.undo()
@@ -170,6 +185,7 @@ async def test_the_command_stops_on_ctrl_c(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # 40 s alone; eight Java processes on a busy machine
 async def test_three_nodes_survive_one_death(tmp_path: Path) -> None:
     async with LocalKafka(tmp_path, nodes=3) as kafka:
         await create_topic(kafka.bootstrap, "replicated")

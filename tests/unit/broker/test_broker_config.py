@@ -1,11 +1,17 @@
 """The text of server.properties, and the ports that go into it."""
 
 import socket
+from pathlib import Path
 
 import pytest
 
-from stream_dp.broker.config import NodePorts, bootstrap, server_properties
-from stream_dp.broker.ports import choose
+from stream_dp.broker.config import (
+    NodePorts,
+    bootstrap,
+    controller_properties,
+    server_properties,
+)
+from stream_dp.broker.ports import choose, recall, remember
 from stream_dp.errors import WorldError
 
 CLUSTER = tuple(NodePorts(n, 9090 + n, 9190 + n) for n in (1, 2, 3))
@@ -46,6 +52,26 @@ def test_nothing_expires_and_nothing_is_created_by_itself() -> None:
 
 def test_no_path_is_absolute() -> None:
     assert settings(server_properties(CLUSTER[0], CLUSTER))["log.dirs"] == "data"
+
+
+def test_the_last_ports_are_taken_again_if_free(tmp_path: Path) -> None:
+    first = choose(3, None)
+    remember(tmp_path / "ports.json", first)
+    assert recall(tmp_path / "ports.json") == first
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", first[1].broker))
+        again = choose(3, None, first)
+    assert again[1].broker != first[1].broker
+    assert (again[0], again[2]) == (first[0], first[2])
+    assert recall(tmp_path / "nothing.json") == ()
+
+
+def test_the_controllers_of_a_recovery_have_no_broker() -> None:
+    found = settings(controller_properties(CLUSTER[1], CLUSTER))
+    assert found["process.roles"] == "controller"
+    assert found["listeners"] == "CONTROLLER://127.0.0.1:9192"
+    assert found["node.id"] == "2"
+    assert "advertised.listeners" not in found
 
 
 def test_free_ports_are_distinct() -> None:

@@ -1,0 +1,388 @@
+"""The conformance suite: what every mechanism must do, whatever it computes.
+
+A mechanism is one `Case`, a line in a list; `checks_of(case)` are the checks that apply to it, each raises
+`NotConforming`. Rules: a check looks at states only through their bytes and at noise only through a counting source;
+it never looks into a mechanism. Each check fails on a mechanism broken on purpose (tests/conformance).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, cycle, islice
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from stream_dp.core.composition import (
+    Ask,
+    CompositionMessage,
+    CompositionState,
+    ConcurrentComposition,
+    Create,
+)
+from stream_dp.core.mechanism import Mechanism, Noise
+from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.neighbors import Neighbors, OneHotPair
+from stream_dp.core.serial import Codec
+from stream_dp.errors import RejectedMessage
+from stream_dp.mechanisms.states import STATES
+from stream_dp.testing.noise import SeededNoise, ZeroNoise
+from stream_dp.testing.taint import TaintedComposition, tainted_step
+
+TICKS = 14
+SEED = 20_130_101
+Answer: TypeAlias = tuple[int, ...] | str | None
+
+
+class NotConforming(AssertionError):
+    """A mechanism broke a rule of the suite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A mechanism under test.
+
+    `threshold`: what its queries carry, for those that need one and halt. `horizon`: the updates it was made for.
+    `counts`: it answers running counts, exact without noise. `column`: makes the same mechanism of width 1.
+    `composite`: makes it over another composition; `touches`: how many sub-mechanisms of each type one event may reach.
+    """
+
+    name: str
+    make: Callable[[], Mechanism[Any]]
+    threshold: int | None = None
+    horizon: int | None = None
+    counts: bool = False
+    column: Callable[[], Mechanism[Any]] | None = None
+    composite: Callable[[ConcurrentComposition], Mechanism[Any]] | None = None
+    touches: tuple[tuple[type, int], ...] = ()
+    codec: Codec = STATES
+
+    @property
+    def query(self) -> Query:
+        """A query as this mechanism wants it."""
+        return Query(self.threshold)
+
+
+Check: TypeAlias = Callable[[Case], None]
+
+
+def checks_of(case: Case) -> list[Check]:
+    """The checks that apply to a case."""
+    checks: list[Check] = [restores, refuses, keeps_nothing, silence_is_zeros]
+    if case.counts:
+        checks += [counts_exactly, queries_change_nothing, draws_ignore_the_data]
+    if case.column is not None:
+        checks.append(block_is_columns)
+    return checks if case.composite is None else [*checks, taint, neighbours_stay_neighbours]
+
+
+def rows(width: int, ticks: int = TICKS) -> Iterator[IntArray]:
+    """Some rows: with zeros, repetitions and a burst."""
+    for t in range(ticks):
+        burst = 60 if t % 5 == 3 else 1
+        yield np.array([(t * (i + 2) + i) % 3 * burst for i in range(width)], dtype=np.int64)
+
+
+def drive(
+    mechanism: Mechanism[Any], state: Any, messages: Sequence[Message], noise: Noise
+) -> tuple[Any, list[Answer]]:
+    """The last state and all answers; a refusal is an answer too."""
+    answers: list[Answer] = []
+    for message in messages:
+        try:
+            state, answer = mechanism.step(state, message, noise)
+        except RejectedMessage:
+            answers.append("refused")
+            continue
+        answers.append(None if answer is None else tuple(int(v) for v in answer))
+    return state, answers
+
+
+def restores(case: Case) -> None:
+    """A state written, read and continued by a fresh mechanism goes on exactly like the original."""
+    messages = _messages(case)
+    for cut in range(0, len(messages) + 1, 3):
+        mechanism = case.make()
+        state, _ = drive(mechanism, mechanism.init(SeededNoise(SEED)), messages[:cut], _later(1))
+        data = case.codec.encode(state)
+        again, restored = case.make(), case.codec.decode(data)
+        _require(case.codec.encode(restored) == data, "a state read back has other bytes")
+        went = drive(mechanism, state, messages[cut:], _later(2))
+        goes = drive(again, restored, messages[cut:], _later(2))
+        _require(went[1] == goes[1], "the restored copy answers differently")
+        same = case.codec.encode(went[0]) == case.codec.encode(goes[0])
+        _require(same, "the restored copy ends in another state")
+
+
+def refuses(case: Case) -> None:
+    """A bad message raises `RejectedMessage`, draws no noise and changes nothing."""
+    mechanism = case.make()
+    state, _ = drive(mechanism, mechanism.init(_later(1)), _messages(case)[:3], _later(2))
+    for message in _bad(case, mechanism.width):
+        _refused(case, mechanism, state, message)
+    if case.threshold is not None:
+        always = Update(np.full(mechanism.width, 1 << 30, dtype=np.int64))
+        halted, answers = drive(
+            mechanism, mechanism.init(_later(1)), [always, case.query], _later(2)
+        )
+        _require(answers[-1] == (1,), "a far exceeded threshold is not above")
+        for message in (always, case.query):
+            _refused(case, mechanism, halted, message)
+    if case.horizon is not None:
+        updates = [Update(row) for row in rows(mechanism.width, case.horizon)]
+        full, answers = drive(mechanism, mechanism.init(_later(1)), updates, _later(2))
+        _require("refused" not in answers, "an update within the horizon is refused")
+        _refused(case, mechanism, full, updates[0])
+
+
+def keeps_nothing(case: Case) -> None:
+    """`step` mutates neither state nor row, keeps no alias of the row, and hands out no alias of the state."""
+    mechanism = case.make()
+    state = mechanism.init(_later(1))
+    for number, message in enumerate(_messages(case)):
+        before = case.codec.encode(state)
+        row = message.row.copy() if isinstance(message, Update) else np.zeros(0, dtype=np.int64)
+        try:
+            after, answer = mechanism.step(state, message, _later(number))
+            twin, _ = mechanism.step(state, message, _later(number))
+        except RejectedMessage:
+            continue
+        _require(case.codec.encode(state) == before, "step mutated the state it was given")
+        data = case.codec.encode(after)
+        _require(case.codec.encode(twin) == data, "the same step twice gives two states")
+        if isinstance(message, Update):
+            _require(np.array_equal(message.row, row), "step mutated the row")
+            np.add(message.row, 17, out=message.row)
+        if answer is not None:
+            answer += 17
+        _require(case.codec.encode(after) == data, "the state is an alias of the row or the answer")
+        _require(case.codec.encode(state) == before, "the answer is an alias of the given state")
+        state = after
+
+
+def silence_is_zeros(case: Case) -> None:
+    """Without noise a silent stream is answered with int64 zeros, at every query."""
+    mechanism = case.make()
+    state = mechanism.init(ZeroNoise())
+    for _ in range(TICKS):
+        silent = Update(np.zeros(mechanism.width, dtype=np.int64))
+        state, nothing = mechanism.step(state, silent, ZeroNoise())
+        _require(nothing is None, "an update was answered")
+        state, answer = mechanism.step(state, case.query, ZeroNoise())
+        if answer is None or answer.dtype != np.int64 or answer.any():
+            raise NotConforming("silence is not answered with zeros")
+
+
+def counts_exactly(case: Case) -> None:
+    """Without noise the answers are the running counts."""
+    mechanism, noise = case.make(), ZeroNoise()
+    state, total = mechanism.init(noise), np.zeros(case.make().width, dtype=np.int64)
+    for row in rows(mechanism.width):
+        total += row
+        state, answers = drive(mechanism, state, [Update(row), case.query], noise)
+        _require(answers[-1] == tuple(total.tolist()), "a count without noise is not exact")
+
+
+def queries_change_nothing(case: Case) -> None:
+    """Asking a counter twice gives one answer, no new noise and one state."""
+    mechanism, noise = case.make(), SeededNoise(SEED)
+    state = mechanism.init(noise)
+    for row in rows(mechanism.width):
+        state, _ = mechanism.step(state, Update(row), noise)
+        before, drawn = case.codec.encode(state), noise.drawn
+        state, answers = drive(mechanism, state, [case.query] * 3, noise)
+        _require(len(set(answers)) == 1, "a counter answers the same question differently")
+        _require(noise.drawn == drawn, "a counter draws noise for a query")
+        _require(case.codec.encode(state) == before, "a query changed a counter's state")
+
+
+def draws_ignore_the_data(case: Case) -> None:
+    """A counter asks for the same noise whatever the rows say."""
+    calls = []
+    for factor in (0, 1):
+        mechanism, noise = case.make(), SeededNoise(SEED)
+        updates = [Update(row * factor) for row in rows(mechanism.width)]
+        drive(mechanism, mechanism.init(noise), updates, noise)
+        calls.append(noise.calls)
+    _require(calls[0] == calls[1], "how much noise a counter draws depends on the data")
+
+
+def block_is_columns(case: Case) -> None:
+    """Without noise a mechanism of width d answers like d mechanisms of width 1."""
+    block = case.make()
+    found = drive(block, block.init(ZeroNoise()), _messages(case), ZeroNoise())[1]
+    columns = []
+    for i in range(block.width):
+        one = (case.column or case.make)()
+        messages = [
+            Update(m.row[i : i + 1]) if isinstance(m, Update) else m for m in _messages(case)
+        ]
+        columns.append(drive(one, one.init(ZeroNoise()), messages, ZeroNoise())[1])
+    for answer, parts in zip(found, zip(*columns, strict=True), strict=True):
+        joined = tuple(value for part in parts if isinstance(part, tuple) for value in part)
+        _require((answer or ()) == joined, "a block answers unlike its columns")
+
+
+def taint(case: Case) -> None:
+    """A composite on tainted rows raises no `TaintError` and answers as it does on bare ones."""
+    answers = []
+    for composition, step in (
+        (ConcurrentComposition(), _plain_step),
+        (TaintedComposition(), tainted_step),
+    ):
+        mechanism = _composite(case, composition)
+        noise = SeededNoise(SEED)
+        state, found = mechanism.init(noise), []
+        for message in _messages(case):
+            state, answer = step(mechanism, state, message, noise)
+            found.append(None if answer is None else answer.tolist())
+        answers.append(found)
+    _require(answers[0] == answers[1], "taint changed what the composite answers")
+
+
+def neighbours_stay_neighbours(case: Case) -> None:
+    """f to f' ([HSV] Def 6.2): neighbouring inputs, equal answers, neighbouring inputs of the sub-mechanisms.
+
+    Two copies run with the same answers forced on all their sub-mechanisms. They must send the same messages to the
+    same places, up to the rows, which must pass `OneHotPair`, for as many sub-mechanisms as `touches` says.
+    """
+    relation = case.make().guarantee.neighbors
+    base = list(islice(rows(case.make().width), 6))
+    for bits in ((0,), (1,), (0, 1), (0, 0, 1), (1, 1, 0)):
+        for tick, (left, right) in _one_event(relation, base[0].size, len(base)):
+            traces = []
+            for event in (left, right):
+                composition = Forced(bits)
+                mechanism = _composite(case, composition)
+                state, noise = mechanism.init(ZeroNoise()), ZeroNoise()
+                for t, row in enumerate(base):
+                    changed = Update(row + event if t == tick else row)
+                    state, _ = mechanism.step(state, changed, noise)
+                    state, _ = mechanism.step(state, case.query, noise)
+                traces.append(composition.trace)
+            _compare(case, relation, *traces)
+
+
+class Forced(ConcurrentComposition):
+    """A composition that remembers its messages and answers every query itself.
+
+    One-entry answers follow `bits` over and over; longer ones are made-up counts. Where the sub-mechanism asked is
+    1-wide by nature, that is the answer it needs.
+    """
+
+    def __init__(self, bits: Sequence[int]) -> None:
+        super().__init__()
+        self.trace: list[CompositionMessage] = []
+        self._bits = cycle(bits)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """An instrument, not a value: it may change."""
+        object.__setattr__(self, name, value)
+
+    def step(
+        self, state: CompositionState, message: CompositionMessage, noise: Noise
+    ) -> tuple[CompositionState, IntArray | None]:
+        """Record, pass on, and replace the answer."""
+        self.trace.append(message)
+        after, answer = ConcurrentComposition.step(self, state, message, noise)
+        if not isinstance(message, Ask) or answer is None:
+            return after, answer
+        if message.message == Query():
+            return after, np.arange(answer.size, dtype=np.int64) + len(self.trace)
+        live = {**after.live, message.index: state.live[message.index]}  # it did not halt by itself
+        return CompositionState(after.created, live), np.array([next(self._bits)], dtype=np.int64)
+
+
+def _compare(
+    case: Case, relation: Neighbors, a: list[CompositionMessage], b: list[CompositionMessage]
+) -> None:
+    """The two copies' messages to their sub-mechanisms, pair by pair."""
+    _require(len(a) == len(b), "private data decides how many messages are sent")
+    made: list[type] = []
+    checks: list[OneHotPair] = []
+    for left, right in zip(a, b, strict=True):
+        if isinstance(left, Ask) and isinstance(left.message, Update):
+            if not isinstance(right, Ask) or not isinstance(right.message, Update):
+                raise NotConforming("private data decides what is sent")
+            _require(left.index == right.index, "private data decides where a row goes")
+            pair = checks[left.index].accept(left.message.row, right.message.row)
+            if pair is None:
+                raise NotConforming("a sub-mechanism's inputs are not neighbours")
+            checks[left.index] = pair
+            continue
+        _require(left == right, "private data decides what is sent")
+        if isinstance(left, Create):
+            made.append(type(left.mechanism))
+            checks.append(OneHotPair(relation))
+    for kind, number in case.touches:
+        reached = sum(c.used for c, made_as in zip(checks, made, strict=True) if made_as is kind)
+        _require(reached <= number, f"one event reaches {reached} sub-mechanisms of one kind")
+
+
+def _one_event(
+    relation: Neighbors, width: int, ticks: int
+) -> Iterator[tuple[int, tuple[IntArray, IntArray]]]:
+    """Where and how two neighbouring streams differ."""
+    hots = list(np.eye(width, dtype=np.int64))
+    pairs = [(hot, np.zeros(width, dtype=np.int64)) for hot in hots]
+    if relation is Neighbors.REPLACE:
+        pairs += list(combinations(hots, 2))
+    return ((tick, pair) for tick in range(ticks) for pair in pairs)
+
+
+def _composite(case: Case, composition: ConcurrentComposition) -> Mechanism[Any]:
+    if case.composite is None:
+        raise TypeError(f"{case.name} is not a composite")
+    return case.composite(composition)
+
+
+def _plain_step(
+    mechanism: Mechanism[Any], state: Any, message: Message, noise: Noise
+) -> tuple[Any, IntArray | None]:
+    return mechanism.step(state, message, noise)
+
+
+def _messages(case: Case) -> list[Message]:
+    width = case.make().width
+    return [m for row in rows(width) for m in (Update(row), case.query)]
+
+
+def _bad(case: Case, width: int) -> Iterator[Message]:
+    fine = np.ones(width, dtype=np.int64)
+    for row in (
+        np.ones(width + 1, dtype=np.int64),
+        np.ones(0, dtype=np.int64),
+        fine.reshape(1, width),
+        fine.astype(np.float64),
+        fine.astype(np.int32),
+        fine.astype(np.uint64),
+        fine.astype(bool),
+        -fine,
+        np.where(np.arange(width) == width - 1, -1, fine),
+        fine << 41,
+        fine.tolist(),
+        None,
+    ):
+        yield Update(row)  # type: ignore[arg-type]
+    if case.threshold is not None:
+        yield Query()
+
+
+def _refused(case: Case, mechanism: Mechanism[Any], state: Any, message: Message) -> None:
+    before, noise = case.codec.encode(state), SeededNoise(SEED)
+    try:
+        mechanism.step(state, message, noise)
+    except RejectedMessage:
+        pass
+    else:
+        raise NotConforming(f"a bad message was not refused: {message}")
+    _require(not noise.calls, "noise was drawn for a message that was then refused")
+    _require(case.codec.encode(state) == before, "a refused message changed the state")
+
+
+def _later(number: int) -> SeededNoise:
+    return SeededNoise(SEED, number + 1)
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise NotConforming(otherwise)

@@ -1,0 +1,159 @@
+"""Taint: private values that a composite mechanism may add and pass on, and nothing else.
+
+A composite mechanism that runs on tainted rows through a `TaintedComposition` shows, while it runs, the destination
+and response properties of [HSV] 6.3: no message is chosen, addressed or answered by private data. Rules: adding,
+slicing and handing a row to a sub-mechanism are allowed; whatever lets a value decide, leave or be formatted raises
+`TaintError`, whose text never holds the value. A test-time instrument: production runs the same code on bare arrays.
+"""
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, NoReturn, TypeAlias, TypeVar
+
+import numpy as np
+
+from stream_dp.core.composition import (
+    Ask,
+    CompositionMessage,
+    CompositionState,
+    ConcurrentComposition,
+    Create,
+)
+from stream_dp.core.mechanism import Mechanism, Noise
+from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.errors import TaintError
+
+Plain: TypeAlias = "IntArray | np.int64 | int"
+S = TypeVar("S")
+
+
+def _refused(what: str) -> Any:
+    def method(self: "Tainted", *_args: Any, **_kwargs: Any) -> NoReturn:
+        raise TaintError(f"{what} a tainted value: private data may only be added and passed on")
+
+    return method
+
+
+class Tainted:
+    """A private int64 array or integer.
+
+    >>> row = Tainted(np.array([1, 2])) + 1
+    >>> bool(row[0])
+    Traceback (most recent call last):
+    stream_dp.errors.TaintError: branching on a tainted value: private data may only be added and passed on
+    """
+
+    __slots__ = ("_value",)
+    __array_priority__ = 1_000.0
+
+    def __init__(self, value: Plain) -> None:
+        object.__setattr__(self, "_value", value)
+
+    def __add__(self, other: "Tainted | Plain") -> "Tainted":
+        """The sum, tainted."""
+        return Tainted(reveal(self) + (reveal(other) if isinstance(other, Tainted) else other))
+
+    __radd__ = __add__
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
+    ) -> "Tainted":
+        """Plain array + tainted value comes here; every other numpy function is refused."""
+        if ufunc is not np.add or method != "__call__" or options:
+            raise TaintError("numpy work on a tainted value other than a fresh sum")
+        left, right = (reveal(x) if isinstance(x, Tainted) else x for x in inputs)
+        return Tainted(left + right)
+
+    def __getitem__(self, place: int | slice) -> "Tainted":
+        """A public part of it, tainted."""
+        parts = (place.start, place.stop, place.step) if isinstance(place, slice) else (place,)
+        if any(isinstance(part, Tainted) for part in parts):
+            raise TaintError("the place taken from a row depends on private data")
+        value = reveal(self)
+        if not isinstance(value, np.ndarray):
+            raise TypeError("a tainted integer has no parts")
+        return Tainted(value[place])
+
+    __bool__ = _refused("branching on")
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refused("comparing")
+    __hash__ = _refused("hashing")
+    __len__ = _refused("measuring")
+    __iter__ = __contains__ = __reversed__ = _refused("looking into")
+    __int__ = __float__ = __complex__ = __round__ = _refused("converting")
+    __trunc__ = __floor__ = __ceil__ = __index__ = _refused("converting")
+    __repr__ = __str__ = __format__ = __bytes__ = _refused("formatting")
+    __array__ = __array_function__ = _refused("numpy work on")
+    __reduce_ex__ = __copy__ = __deepcopy__ = _refused("copying out")
+    __setattr__ = __delattr__ = __setitem__ = __delitem__ = _refused("changing")
+    __getattr__ = _refused("reading an attribute of")
+    __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = __abs__ = _refused("calculating with")
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = _refused("calculating with")
+    __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _refused("calculating with")
+    __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _refused("calculating with")
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _refused("calculating with")
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __invert__ = _refused("calculating with")
+    __iadd__ = _refused("changing")  # it would write into the sender's row
+
+
+def reveal(value: Tainted) -> Any:
+    """What is inside, for tests and for `TaintedComposition`; a mechanism that calls this is broken."""
+    return object.__getattribute__(value, "_value")
+
+
+@dataclass(frozen=True, slots=True)
+class TaintedComposition(ConcurrentComposition):
+    """The composition in which private data reaches the sub-mechanisms, and no other part of a composite."""
+
+    def step(
+        self, state: CompositionState, message: CompositionMessage, noise: Noise
+    ) -> tuple[CompositionState, IntArray | None]:
+        """As ever, but nothing except an update's row may be private.
+
+        Raises:
+            TaintError: a destination, a created mechanism's parameter or a threshold is tainted.
+        """
+        if isinstance(message, Create) and _holds_taint(message.mechanism):
+            raise TaintError(
+                "a mechanism was created with a parameter that depends on private data"
+            )
+        if not isinstance(message, Create) and isinstance(message.index, Tainted):
+            raise TaintError("the destination of a message depends on private data")
+        if isinstance(message, Ask):
+            message = Ask(message.index, self.enter(message.message))
+        return ConcurrentComposition.step(self, state, message, noise)
+
+    def enter(self, message: Message) -> Message:
+        """The message with its row unwrapped.
+
+        Raises:
+            TaintError: a query's threshold is tainted.
+        """
+        match message:
+            case Update(row) if isinstance(row, Tainted):
+                return Update(reveal(row))
+            case Query(threshold) if isinstance(threshold, Tainted):
+                raise TaintError("a threshold depends on private data")
+        return message
+
+
+def _holds_taint(value: object) -> bool:
+    if isinstance(value, tuple | list):
+        return any(_holds_taint(item) for item in value)
+    if is_dataclass(value):
+        return any(_holds_taint(getattr(value, f.name)) for f in fields(value))
+    return isinstance(value, Tainted)
+
+
+def tainted_step(
+    mechanism: Mechanism[S], state: S, message: Message, noise: Noise
+) -> tuple[S, IntArray | None]:
+    """One step of a composite whose input row is tainted.
+
+    Raises:
+        TaintError: the mechanism decided by, or answered with, private data.
+    """
+    if isinstance(message, Update):
+        message = Update(Tainted(message.row))  # type: ignore[arg-type]  # stands in for a row
+    state, answer = mechanism.step(state, message, noise)
+    if _holds_taint(answer) or (isinstance(answer, np.ndarray) and answer.dtype == object):
+        raise TaintError("the answer is private data")
+    return state, answer

@@ -1,0 +1,208 @@
+"""The whole engine against a bare consumer on one topic: events per second and their ratio, pair by pair.
+
+Flight-like records, broker append stamps, 1 s wall ticks, the Kafka journal and sink. The bare consumer does
+`getmany` and msgspec decoding and nothing else. Both are timed from their first read to their last record (the
+engine: to the durable, published commit of the last tick). Run: python tests/benchmarks/bench_engine.py [--records N]
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from stream_dp.broker import LocalKafka, create_topic
+from stream_dp.cli.wiring import open_ports
+from stream_dp.noise import NoiseStream
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.commit import Commit
+from stream_dp.runtime.engine import Engine, Ports
+from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.ports import Batch, Source
+
+TOPIC = "flights"
+PARTITIONS = 4
+DESTINATIONS = [f"D{i:02d}" for i in range(100)]
+AIRLINES = [f"A{i}" for i in range(16)]
+
+
+class Flight(msgspec.Struct):
+    """What the bare consumer decodes."""
+
+    time: str
+    airline: str
+    destination: str
+    delay: int | None
+
+
+async def produce(bootstrap: str, records: int) -> tuple[int, int]:
+    """Fill the topic; return the first and last second of its append stamps (ms)."""
+    choose = random.Random(1)  # noqa: S311 - test data
+    weights = [1 / (i + 1) for i in range(len(DESTINATIONS))]
+    pool = [
+        json.dumps(
+            {
+                "time": "2013-01-01T10:00:00Z",
+                "airline": choose.choice(AIRLINES),
+                "destination": choose.choices(DESTINATIONS, weights)[0],
+                "delay": choose.randint(-10, 180),
+            }
+        ).encode()
+        for _ in range(10_000)
+    ]
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=512 * 1024, acks=1)
+    await producer.start()
+    begin = int(time.time() * 1000)
+    for start in range(0, records, 4000):
+        batch = producer.create_batch()
+        for i in range(start, min(records, start + 4000)):
+            batch.append(key=None, value=pool[i % len(pool)], timestamp=None)
+        batch.close()
+        await producer.send_batch(batch, TOPIC, partition=(start // 4000) % PARTITIONS)
+    await producer.stop()
+    return begin - begin % 1000, int(time.time() * 1000)
+
+
+async def bare(bootstrap: str, records: int) -> float:
+    """Events per second of `getmany` and msgspec."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    await consumer.start()
+    consumer.assign([TopicPartition(TOPIC, p) for p in range(PARTITIONS)])
+    await consumer.seek_to_beginning()
+    decode = msgspec.json.Decoder(Flight).decode
+    seen, started = 0, time.perf_counter()
+    while seen < records:
+        for fetched in (await consumer.getmany(timeout_ms=200, max_records=500)).values():
+            seen += len([decode(record.value) for record in fetched])
+    rate = seen / (time.perf_counter() - started)
+    await consumer.stop()
+    return rate
+
+
+class Timed:
+    """A source that notes when it is first read."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.started = 0.0
+
+    async def read(self) -> Sequence[Batch]:
+        """Read, and note the first time."""
+        self.started = self.started or time.perf_counter()
+        return await self._source.read()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+async def engine(bootstrap: str, records: int, stamps: tuple[int, int], name: str) -> float:
+    """Events per second of the whole engine over the same topic."""
+    spec = specification(bootstrap, stamps[0], name)
+    ports = open_ports(spec, Sealer(os.urandom(32), spec.name))
+    timed: Any = Timed(ports.source)
+    last = (stamps[1] - stamps[0]) // 1000
+    seen, ended = 0, 0.0
+    append = ports.journal.append
+
+    async def noted(commit: Commit, sealed: bytes) -> None:
+        nonlocal seen
+        await append(commit, sealed)
+        seen += commit.records
+        if commit.ticks and commit.ticks[-1] >= last:
+            this.stop()
+
+    ports.journal.append = noted  # type: ignore[method-assign]
+    built = build(spec)
+    plan = built.plan(stamps[0])
+    this = Engine(
+        plan,
+        Router(spec, plan.origin),
+        Ports(timed, ports.journal, ports.sink, ports.clock, ports.sealer),
+        NoiseStream,
+    )
+    await this.run()
+    ended = time.perf_counter()
+    if seen != records:
+        raise SystemExit(f"the engine counted {seen} of {records} records")
+    return records / (ended - timed.started)
+
+
+def specification(bootstrap: str, start: int, name: str) -> PipelineSpec:
+    """The flights series on a wall clock of 1 s."""
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start // 1000))
+    series: list[dict[str, Any]] = [
+        {"name": "total", "statistic": "count", "epsilon": "0.2"},
+        {
+            "name": "by_destination",
+            "statistic": "histogram",
+            "by": "destination",
+            "method": "hss",
+            "expected_events": 3_000_000,
+            "epsilon": "1",
+        },
+        {
+            "name": "late",
+            "statistic": "alerts",
+            "by": "airline",
+            "where": [{"field": "delay", "at_least": "60"}],
+            "threshold": 100,
+            "epsilon": "0.3",
+        },
+    ]
+    return PipelineSpec.model_validate(
+        {
+            "version": 1,
+            "name": name,
+            "source": {"kind": "kafka", "topic": TOPIC, "bootstrap": bootstrap},
+            "schema": {
+                "airline": {"type": "category", "domain": AIRLINES},
+                "destination": {"type": "category", "domain": DESTINATIONS},
+                "delay": {"type": "integer", "nullable": True},
+            },
+            "privacy": {"epsilon": "2"},
+            "clock": {"kind": "wall", "step": "1s", "delay": "500ms", "start": moment},
+            "series": series,
+        }
+    )
+
+
+async def compare(records: int, pairs: int) -> None:
+    """Print each pair and the median ratio."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with LocalKafka(Path(folder)) as kafka:
+            stamping = {"message.timestamp.type": "LogAppendTime"}
+            await create_topic(kafka.bootstrap, TOPIC, PARTITIONS, stamping)
+            stamps = await produce(kafka.bootstrap, records)
+            ratios = []
+            for pair in range(pairs):
+                alone = await bare(kafka.bootstrap, records)
+                whole = await engine(kafka.bootstrap, records, stamps, f"bench{pair}")
+                ratios.append(whole / alone)
+                print(f"bare {alone:,.0f}/s  engine {whole:,.0f}/s  ratio {ratios[-1]:.2f}")
+            print(f"median ratio of {pairs}: {statistics.median(ratios):.2f}")
+
+
+def main() -> None:
+    """Parse arguments and run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=3_000_000)
+    parser.add_argument("--pairs", type=int, default=7)
+    arguments = parser.parse_args()
+    asyncio.run(compare(arguments.records, arguments.pairs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""The suite can fail: each check catches mechanisms that break its rule, and passes a right one."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from conformance import broken_composites as composites
+from conformance import broken_counters as counters
+
+from stream_dp.core.composition import ConcurrentComposition
+from stream_dp.core.mechanism import Mechanism
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import TaintError
+from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.sparse_vector import SparseVector
+from stream_dp.testing import conformance as suite
+from stream_dp.testing.conformance import Case, Check, NotConforming, checks_of
+
+
+def counting(make: Callable[..., Mechanism[Any]], **more: Any) -> Case:
+    """The case of a counter among `broken_counters`."""
+    return Case(
+        name=str(make), make=make, counts=True, codec=counters.COUNT, column=lambda: make(1), **more
+    )
+
+
+@pytest.mark.parametrize("check", checks_of(counting(counters.Right)), ids=lambda c: c.__name__)
+def test_a_right_counter_passes(check: Check) -> None:
+    check(counting(counters.Right))
+
+
+@pytest.mark.parametrize(
+    ("make", "check"),
+    [
+        (counters.MutatesTheState, suite.keeps_nothing),
+        (counters.MutatesTheRow, suite.keeps_nothing),
+        (counters.KeepsTheRow, suite.keeps_nothing),
+        (counters.HandsOutItsState, suite.keeps_nothing),
+        (counters.ForgetsOnRestore, suite.restores),
+        (counters.SwallowsBadRows, suite.refuses),
+        (counters.DrawsBeforeItRefuses, suite.refuses),
+        (counters.TakesNegatives, suite.refuses),
+        (counters.CountsSilence, suite.silence_is_zeros),
+        (counters.CapsBursts, suite.counts_exactly),
+        (counters.DrawsPerEvent, suite.draws_ignore_the_data),
+        (counters.NoiseOnEachQuestion, suite.queries_change_nothing),
+        (counters.MixesColumns, suite.block_is_columns),
+    ],
+    ids=lambda x: x.__name__,
+)
+def test_a_broken_counter_is_caught(make: Callable[..., Mechanism[Any]], check: Check) -> None:
+    with pytest.raises(NotConforming):
+        check(counting(make))
+
+
+def test_a_horizon_that_is_not_kept_is_caught() -> None:
+    with pytest.raises(NotConforming, match="not refused"):
+        suite.refuses(counting(counters.Right, horizon=20))
+    with pytest.raises(NotConforming, match="within the horizon"):
+        suite.refuses(counting(counters.EndsEarly, horizon=20))
+
+
+class NeverHalts(SparseVector):
+    """Goes on after a crossing."""
+
+    def step(self, state: Any, message: Any, noise: Any) -> Any:
+        """Answers for ever."""
+        after, answer = super().step(state, message, noise)
+        return type(after)(after.count, after.lift, halted=False), answer
+
+
+def test_continuing_after_the_crossing_is_caught() -> None:
+    one = Fraction(1)
+    case = Case(
+        name="never halts",
+        make=lambda: NeverHalts(2, one, one, Neighbors.ADD_REMOVE, (0, 0)),
+        threshold=100,
+    )
+    with pytest.raises(NotConforming, match="not refused"):
+        suite.refuses(case)
+
+
+def over(kind: type[HSS]) -> Case:
+    """The case of a composite among `broken_composites`."""
+
+    def make(composition: ConcurrentComposition) -> HSS:
+        shares = (Fraction(2),) * 3
+        made = kind(
+            3, Statistic.HISTOGRAM, *shares, Neighbors.ADD_REMOVE, 14, composition=composition
+        )
+        if isinstance(made, composites.FeedsTheCrossingTickTwice):
+            object.__setattr__(made, "last", composites.Last())
+        return made
+
+    return Case(
+        name=kind.__name__,
+        make=lambda: make(ConcurrentComposition()),
+        composite=make,
+        touches=((SparseVector, 1), (HybridCounter, 1)),
+    )
+
+
+@pytest.mark.parametrize("check", checks_of(over(HSS)), ids=lambda c: c.__name__)
+def test_a_right_composite_passes(check: Check) -> None:
+    check(over(HSS))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        composites.PeeksAtPending,
+        composites.SkipsEmptyRows,
+        composites.AnswersWithPending,
+        composites.FormatsARow,
+        composites.PrivateThreshold,
+        composites.PrivateDestination,
+        composites.PrivateOffset,
+        composites.HaltsByContent,
+    ],
+)
+def test_private_control_flow_is_caught_by_taint(kind: type[HSS]) -> None:
+    with pytest.raises(TaintError):
+        suite.taint(over(kind))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        composites.FeedsTheCrossingTickTwice,
+        composites.KeepsPending,
+        composites.DoublesARow,
+        composites.CountsEveryTick,
+        composites.ContinuesAfterCrossing,
+        composites.HaltsByContent,
+        composites.PrivateThreshold,
+    ],
+)
+def test_inputs_that_are_no_neighbours_are_caught(kind: type[HSS]) -> None:
+    with pytest.raises(NotConforming):
+        suite.neighbours_stay_neighbours(over(kind))
+
+
+def test_an_alias_of_the_release_is_caught() -> None:
+    with pytest.raises(NotConforming, match="alias"):
+        suite.keeps_nothing(over(composites.AliasesTheRelease))
