@@ -2,7 +2,7 @@
 
 Why: a node that starts again is, for its controller, still the old one until that times out. In
 that time it leads its partitions without taking connections; when the time-out takes the leadership
-away, Kafka 4.3.1 (seen in 3 of 6 kills right after a commit) takes a partition without a leader for
+away, Kafka 4.3.1 (seen in 4 of 9 kills right after a commit) takes a partition without a leader for
 a deleted one and books the pending commit as complete without writing its marker. The commit was
 acknowledged, and readers of committed records then wait for ever. So the controllers run alone
 first, without a broker that could do this, until they have fenced all of them.

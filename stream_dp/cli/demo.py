@@ -11,7 +11,7 @@ import time
 import webbrowser
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -200,4 +200,4 @@ async def _feeding(feeder: Callable[[], Awaitable[None]] | None, this: Run) -> A
 
 def _paced(ports: Ports, spec: PipelineSpec) -> Ports:
     speed = (spec.clock.horizon or 1) / SECONDS_FOR_A_YEAR
-    return Ports(Paced(ports.source, speed), ports.journal, ports.sink, ports.clock, ports.sealer)
+    return replace(ports, source=Paced(ports.source, speed))

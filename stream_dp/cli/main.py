@@ -52,10 +52,10 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code_of(arguments))
 
 
-def code_of(arguments: list[str] | None = None) -> int:
+def code_of(arguments: list[str] | None = None, commands: typer.Typer = app) -> int:
     """Run the command line and return its exit code."""
     try:
-        result = app(arguments, standalone_mode=False)
+        result = commands(arguments, standalone_mode=False)
     except StreamDPError as error:
         typer.echo(f"stream-dp: {error}", err=True)
         return error.exit_code

@@ -63,7 +63,7 @@ def _guarantee(built: Built) -> str:
     return (
         f"[bold]{built.spec.name}[/bold] is ({text(measure.epsilon)}, {text(measure.delta)})-differentially "
         f"private: unit one {privacy.unit}, neighbours {privacy.neighbors}, over all releases for ever.\n"
-        f"Budget {text(privacy.epsilon)}: spent {text(built.ledger.spent)}, left {left}.\n"
+        f"Budget {text(built.ledger.epsilon)}: spent {text(built.ledger.spent)}, left {left}.\n"
     )
 
 

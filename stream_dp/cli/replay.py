@@ -1,6 +1,7 @@
 """`stream-dp replay`: feed a file into a topic, with tick marks."""
 
 import asyncio
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -27,15 +28,15 @@ def replay(
         float | None, typer.Option(help="Ticks per second; as fast as it goes if not given.")
     ] = None,
     create: Annotated[
-        int, typer.Option(help="Create the topic with so many partitions if it is missing.")
+        int, typer.Option(min=0, help="Create the topic with so many partitions if it is missing.")
     ] = 0,
 ) -> None:
     """Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.
 
     A topic that was fed before is continued after its last complete tick; no record is sent twice.
     """
-    if speed is not None and speed <= 0:
-        raise UsageError("--speed: must be more than 0 ticks per second")
+    if speed is not None and not 0 < speed < math.inf:
+        raise UsageError("--speed: must be more than 0 ticks per second, and finite")
     asyncio.run(_replay(load(pipeline), file, topic, speed, create))
     Console(stderr=True).print(f"{topic}: fed up to the end of the declared range")
 

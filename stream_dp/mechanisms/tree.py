@@ -1,9 +1,11 @@
 """Correlated noise of the odd k-ary tree with subtraction: the noise inside every counter.
 
 A prefix of length t is written in balanced base k, digits d_0, d_1, ... in [-m, m], m = (k-1)/2. Level l adds
-the first d_l node noises right of the parent's left end, or subtracts the |d_l| ones left of it. Every step lies in
-one node per level, so the l1 sensitivity is the height. Nodes may cover steps still to come; the noise is
-nevertheless adaptively private (Fichtenberger, Henzinger, Upadhyay style bijection; docs/counter.md).
+the first d_l node noises right of the parent's left end, or subtracts the |d_l| ones left of it (arXiv 2408.07021).
+Every step lies in one node per level, so the l1 sensitivity is the height. Nodes may cover steps still to come;
+it is adaptively private all the same: for streams that differ at step i, shift the noise of the nodes that contain i
+(l1 norm: the height). Answers before i do not move, because those nodes' coefficients add up to 0 there, so the
+shift may depend on them, and it is a bijection of the noise with density ratio at most e^(norm / scale).
 This file knows no counts and no budget: scales come from outside, values leave as integers.
 """
 

@@ -57,7 +57,7 @@ class Built:
     def plan(self, now: int, *, private: bool = True) -> Plan:
         """What the engine runs; `now` (ms) becomes the origin of a wall clock that declares none."""
         spec, clock = self.spec, self.spec.clock
-        replay = isinstance(clock, ReplayClock)
+        block, hold = (clock.block, None) if isinstance(clock, ReplayClock) else (1, clock.delay)
         start = clock.start
         return Plan(
             spec.name,
@@ -65,8 +65,8 @@ class Built:
             now - now % clock.step if start is None else start,
             clock.step,
             clock.horizon,
-            clock.block if isinstance(clock, ReplayClock) else 1,
-            None if replay else clock.delay,  # type: ignore[union-attr]
+            block,
+            hold,
             private,
             tuple(self._series(chosen) for chosen in self.chosen),
             tuple(Charge(e.name, e.epsilon, e.delta, e.rule) for e in self.ledger.entries),

@@ -16,7 +16,7 @@ from stream_dp.runtime.series import Grid, Series
 MAILBOX = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Tick:
     """Update with `row` (the whole tick row), ask, and answer the body of release number `sequence`."""
 
@@ -61,9 +61,9 @@ class Actor:
         while True:
             match await self._mailbox.get():
                 case Tick() as command:
-                    command.reply.set_result(self._tick(command))
+                    _answer(command.reply, self._tick(command))
                 case Snapshot(read, reply):
-                    reply.set_result(read(self._state))
+                    _answer(reply, read(self._state))
                 case Halt():
                     return
 
@@ -73,6 +73,12 @@ class Actor:
             command.row, command.noise,
         )  # fmt: skip
         return body
+
+
+def _answer(reply: "asyncio.Future[bytes]", answer: bytes) -> None:
+    """Answer, unless the engine was cancelled while it waited."""
+    if not reply.cancelled():
+        reply.set_result(answer)
 
 
 def step(

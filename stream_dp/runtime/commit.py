@@ -6,10 +6,22 @@ meaning of an existing field never changes. This file knows no file, topic or ke
 """
 
 import hashlib
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 FORMAT = 1
+
+
+class _Private(msgspec.Struct, frozen=True):
+    """Shows nothing of what it holds, wherever it is printed."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> Iterator[Any]:
+        return iter(())
 
 
 class Release(msgspec.Struct, frozen=True, array_like=True):
@@ -21,7 +33,7 @@ class Release(msgspec.Struct, frozen=True, array_like=True):
     body: bytes
 
 
-class DeadLetter(msgspec.Struct, frozen=True, array_like=True):
+class DeadLetter(_Private, frozen=True, array_like=True):
     """A record that could not be used: where it lies and why, never what it holds."""
 
     partition: int
@@ -51,8 +63,9 @@ class Header(msgspec.Struct, frozen=True):
     key_id: str
 
 
-class Commit(msgspec.Struct, frozen=True):
-    """What one durable step holds; `positions` is where reading continues after it.
+class Commit(_Private, frozen=True):
+    """What one durable step holds; `positions` is where reading continues after it, `marks` the last tick
+    mark of each partition before that.
 
     `ticks` are the closed ticks, with one row and one 32-byte seed each; `pending` holds rows of ticks
     still open at the cut; `records` counts the events read up to it; `previous` is the SHA-256 of the
@@ -68,6 +81,7 @@ class Commit(msgspec.Struct, frozen=True):
     seeds: tuple[bytes, ...] = ()
     releases: tuple[Release, ...] = ()
     positions: dict[int, int] = {}
+    marks: dict[int, int] = {}
     pending: dict[int, tuple[int, ...]] = {}
     dead_letters: tuple[DeadLetter, ...] = ()
     late: int = 0

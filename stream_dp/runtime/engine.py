@@ -1,12 +1,13 @@
 """The engine: source -> guard -> ticks -> actors -> gate, on one event loop, failing closed.
 
 Rules: the order is charge, step, private commit, publish. One commit is in flight while the next rows are gathered;
-when the engine is behind, up to `GROUP` ticks share a private commit. State is taken at a tick's cut. An error
+when the engine is behind, some `GROUP` ticks share a private commit. State is taken at a tick's cut. An error
 anywhere ends the run; nothing is retried in place. This file knows no file, topic or HTTP.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from stream_dp.runtime.actor import Actor, Halt, Snapshot, Tick
 from stream_dp.runtime.commit import Charge, Commit, Header, Release
 from stream_dp.runtime.gate import Gate
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Clock, Journal, Published, Sink, Source
+from stream_dp.runtime.ports import Batch, Clock, Journal, Published, Sink, Source
 from stream_dp.runtime.recovery import GENESIS, NoiseMaker, Recovered, initial_states, recover
 from stream_dp.runtime.series import Grid, Series
 from stream_dp.runtime.ticks import ClosedTick, Router, TickAssembler
@@ -100,8 +101,9 @@ class Engine:
         except BaseExceptionGroup as group:
             raise _first(group) from None
         finally:
-            for port in (ports.source, ports.sink, ports.journal):
-                await port.close()
+            async with AsyncExitStack() as closing:  # one that fails leaves no other open
+                for port in (ports.journal, ports.sink, ports.source):
+                    closing.push_async_callback(port.close)
 
     async def _start(self) -> Recovered:
         plan, ports = self._plan, self._ports
@@ -152,7 +154,7 @@ class Engine:
         self._recovered = recovered
         self._ticks = TickAssembler(
             recovered.header.partitions, self._router.width, recovered.next_tick,
-            recovered.pending, recovered.positions,
+            recovered.pending, recovered.positions, recovered.marks,
         )  # fmt: skip
         self._actors = [
             Actor(series, self._grid, state)
@@ -169,11 +171,14 @@ class Engine:
 
     async def _gather(self) -> None:
         """Read, route and close ticks while commits are in flight; the bounded queue holds the reader back."""
-        while batches := await self._ports.source.read():
+        batches: Sequence[Batch] = ()
+        while True:
             for batch in batches:
                 self._ticks.add(batch, self._router.route(batch))
             while closed := self._ticks.closed(GROUP):
                 await self._closed.put(closed)
+            if not (batches := await self._ports.source.read()):
+                break
         await self._closed.put([])
 
     async def _commit_all(self) -> None:
@@ -186,12 +191,14 @@ class Engine:
             await _to_its_end(self._gate.commit(commit, sealed))
 
     async def _next_ticks(self) -> list[ClosedTick]:
-        """What has closed since the last commit, up to `GROUP` ticks; empty at the end or after `stop()`."""
+        """What has closed since the last commit, `GROUP` ticks or so; empty at the end or after `stop()`."""
         got = asyncio.create_task(self._closed.get())
         stop = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait({got, stop}, return_when=asyncio.FIRST_COMPLETED)
-        got.cancel()
-        stop.cancel()
+        try:
+            await asyncio.wait({got, stop}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            got.cancel()
+            stop.cancel()
         if self._stopping.is_set():
             return []
         ticks = got.result()
@@ -216,6 +223,7 @@ class Engine:
             seeds=tuple(seeds),
             releases=releases,
             positions=last.positions,
+            marks=last.marks,
             pending={t: tuple(row.tolist()) for t, row in last.pending.items()},
             dead_letters=tuple(d for t in ticks for d in t.dead_letters),
             late=sum(t.late for t in ticks),
@@ -302,5 +310,4 @@ _HEADER_FIELDS = {
     "fingerprint": "the pipeline's fingerprint (schema, privacy, clock, series)",
     "source": "the source",
     "partitions": "the source's partitions",
-    "origin": "the start of tick 0",
 }

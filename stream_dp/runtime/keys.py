@@ -14,7 +14,7 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from stream_dp.errors import FailClosed, UsageError
+from stream_dp.errors import FailClosed, UsageError, WorldError
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -42,7 +42,12 @@ def read_key(path: Path) -> bytes:
         )
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise UsageError(f"the operator key {path} can be read by others; run `chmod 600 {path}`")
-    key = path.read_bytes()
+    try:
+        key = path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"the operator key {path} cannot be read: {error.strerror}; run as its owner"
+        ) from None
     if len(key) != KEY_BYTES:
         raise UsageError(f"the operator key {path} must hold exactly {KEY_BYTES} bytes")
     return key
@@ -50,12 +55,15 @@ def read_key(path: Path) -> bytes:
 
 def make_key(path: Path) -> bytes:
     """A new key in a new file of mode 0600 (for sources declared public, such as the demo's)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(os.urandom(KEY_BYTES))
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(os.urandom(KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise WorldError(f"{path}: no key could be made there: {error.strerror}") from None
     return read_key(path)
 
 

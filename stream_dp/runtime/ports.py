@@ -5,7 +5,7 @@ the world are `WorldError`, anything that endangers the guarantee is `FailClosed
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from stream_dp.runtime.commit import Commit, Release
@@ -25,9 +25,9 @@ class Batch:
     """
 
     partition: int
-    payloads: Sequence[bytes]
-    labels: Sequence[int]
-    position: int
+    payloads: Sequence[bytes] = field(repr=False)
+    labels: Sequence[int] = field(repr=False)
+    position: int = field(repr=False)
     tick: int | None = None
     mark: int | None = None
 

@@ -26,7 +26,11 @@ NoiseMaker: TypeAlias = Callable[[bytes, int], Noise]
 GENESIS = b""
 
 
-@dataclass(slots=True)
+class _Head(msgspec.Struct):
+    sequence: int
+
+
+@dataclass(slots=True, repr=False)
 class Recovered:
     """Where the engine stands after the last durable commit."""
 
@@ -38,11 +42,12 @@ class Recovered:
     next_tick: int = 0
     next_release: int = 1
     positions: dict[int, int] = field(default_factory=dict)
+    marks: dict[int, int] = field(default_factory=dict)
     pending: dict[int, IntArray] = field(default_factory=dict)
     unpublished: list[Release] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class History:
     """The journal as read: the first commit, those since the last snapshot, and the links of the chain."""
 
@@ -126,8 +131,19 @@ def header_of(history: History) -> Header:
 
 
 def head_sequence(head: bytes | None) -> int:
-    """The sequence number of a release body; 0 where nothing is public yet."""
-    return 0 if head is None else int(msgspec.json.decode(head)["sequence"])
+    """The sequence number of a release body; 0 where nothing is public yet.
+
+    Raises:
+        FailClosed: `head` is not a release.
+    """
+    if head is None:
+        return 0
+    try:
+        return msgspec.json.decode(head, type=_Head).sequence
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise FailClosed(
+            "what comes last in the release topic or file is no release; bring it back as it was"
+        ) from None
 
 
 def rebuild(
@@ -152,6 +168,7 @@ def rebuild(
     recovered = Recovered(
         header_of(history), history.charges, states, history.previous, last.sequence + 1,
         positions=dict(last.positions),
+        marks=dict(last.marks),
         pending={t: np.array(r, dtype=np.int64) for t, r in last.pending.items()},
         unpublished=history.after_head,
     )  # fmt: skip

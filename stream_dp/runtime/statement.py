@@ -15,7 +15,7 @@ from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.recovery import unsealed
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Statement:
     """The journal's header and charges (with the commit each came with), and its exact totals (private)."""
 
@@ -27,7 +27,7 @@ class Statement:
     events: int = 0
     dead_letters: int = 0
     late: int = 0
-    rows: IntArray | None = field(default=None, repr=False)
+    rows: IntArray | None = None
 
 
 async def read_statement(journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str) -> Statement:

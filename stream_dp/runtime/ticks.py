@@ -18,7 +18,7 @@ from stream_dp.runtime.commit import DeadLetter
 from stream_dp.runtime.ports import Batch
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Routed:
     """What a batch adds: rows of shape (width,) and their number of records by tick, and dead letters."""
 
@@ -40,20 +40,24 @@ class Router(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ClosedTick:
-    """A tick at its cut: `positions` continue behind it, `pending` holds rows of later ticks before the cut."""
+    """A tick at its cut: `positions` continue behind it, `pending` holds rows of later ticks before the cut.
+
+    `marks` are the last marks before `positions`; one that skipped ahead is beyond `tick`.
+    """
 
     tick: int
     row: IntArray
     positions: dict[int, int]
+    marks: dict[int, int]
     pending: dict[int, IntArray]
     dead_letters: tuple[DeadLetter, ...]
     late: int
     records: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class _Segment:
     """What a partition holds between two of its marks."""
 
@@ -65,19 +69,21 @@ class _Segment:
     position: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class _Partition:
+    """`marked` is the last mark read, `cut` the last one taken into a closed tick, at `position`."""
+
     marked: int
+    cut: int
     position: int | None
     current: _Segment = field(default_factory=_Segment)
     closed: deque[_Segment] = field(default_factory=deque)
-    cut: int = -1
 
 
 class TickAssembler:
     """Collects routed batches and hands out ticks in order, each at its cut.
 
-    `next_tick` is the first tick not yet closed, `pending` and `positions` are those of the last commit.
+    `next_tick` is the first tick not yet closed, `pending`, `positions` and `marks` are those of the last commit.
     """
 
     def __init__(
@@ -87,11 +93,13 @@ class TickAssembler:
         next_tick: int = 0,
         pending: Mapping[int, IntArray] | None = None,
         positions: Mapping[int, int] | None = None,
+        marks: Mapping[int, int] | None = None,
     ) -> None:
-        known = positions or {}
-        self._partitions = {
-            p: _Partition(next_tick - 1, known.get(p), cut=next_tick - 1) for p in partitions
-        }
+        known, passed = positions or {}, marks or {}
+        self._partitions: dict[int, _Partition] = {}
+        for number in partitions:
+            mark = passed.get(number, next_tick - 1)
+            self._partitions[number] = _Partition(mark, mark, known.get(number))
         self._width = width
         self._next = next_tick
         self._merged: dict[int, IntArray] = dict(pending or {})
@@ -135,6 +143,7 @@ class TickAssembler:
             tick,
             np.zeros(self._width, dtype=np.int64) if row is None else row,
             {n: p.position for n, p in self._partitions.items() if p.position is not None},
+            {n: p.cut for n, p in self._partitions.items()},
             {t: r.copy() for t, r in self._merged.items()},
             dead,
             late,

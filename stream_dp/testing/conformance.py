@@ -225,10 +225,8 @@ def block_is_columns(case: Case) -> None:
 def taint(case: Case) -> None:
     """A composite on tainted rows raises no `TaintError` and answers as it does on bare ones."""
     answers = []
-    for composition, step in (
-        (ConcurrentComposition(), _plain_step),
-        (TaintedComposition(), tainted_step),
-    ):
+    runs = ((TaintedComposition(), tainted_step), (ConcurrentComposition(), _plain_step))
+    for composition, step in runs:
         mechanism = _composite(case, composition)
         noise = SeededNoise(SEED)
         state, found = mechanism.init(noise), []

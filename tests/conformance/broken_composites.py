@@ -58,7 +58,7 @@ class PrivateThreshold(HSS):
 
     def _watch(self, state: HSSState, noise: Noise) -> HSSState:
         limit = self.gamma(state.queries + 1, state.intervals) + state.pending[0]
-        asked = Ask(state.watcher, Query(limit))  # type: ignore[arg-type]
+        asked = Ask(state.watcher, Query(limit))
         parts, above = self.composition.step(state.parts, asked, noise)
         after = replace(state, queries=state.queries + 1, parts=parts)
         return self._close(after, noise) if above is not None and above[0] else after
@@ -82,7 +82,7 @@ class PrivateOffset(HSS):
 
     def _close(self, state: HSSState, noise: Noise) -> HSSState:
         offset = (state.pending[0], 0, 0)
-        made = Create(replace(self.instance(), offset=offset))  # type: ignore[arg-type]
+        made = Create(replace(self.instance(), offset=offset))
         parts, _ = self.composition.step(state.parts, made, noise)
         return super()._close(replace(state, parts=parts), noise)
 

@@ -54,7 +54,7 @@ class Right:
         row = checked(message.row, self.width)
         return Count(state.total + row + noise.laplace(Fraction(1), self.width))
 
-    def ask(self, state: Count, noise: Noise) -> tuple[Count, IntArray]:  # noqa: ARG002 - for twins
+    def ask(self, state: Count, noise: Noise) -> tuple[Count, IntArray]:
         """A copy of the totals."""
         return state, state.total.copy()
 

@@ -1,0 +1,98 @@
+"""`python -m stream_dp.testing run PIPELINE.yaml`: the product's run with noise that protects nobody.
+
+Rules: for tests only. Its journal and every release are marked not private, whatever the noise; the product
+refuses such a journal, and this command refuses the product's. Messages and exit codes are the product's.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from itertools import count
+from typing import Annotated
+
+import typer
+
+from stream_dp.cli.main import code_of
+from stream_dp.cli.run import KeyFile, PipelineFile, run_pipeline
+from stream_dp.cli.wiring import open_ports
+from stream_dp.errors import UsageError
+from stream_dp.noise import NoiseStream
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.engine import Ports
+from stream_dp.runtime.keys import Sealer
+from stream_dp.testing.faults import Dawdling, Watch, WatchedJournal, WatchedSink
+from stream_dp.testing.noise import ZeroNoise
+
+app = typer.Typer(
+    help="The test kit's commands. Nothing they release is private.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def kit() -> None:
+    """The test kit's commands. Nothing they release is private."""
+
+
+@app.command()
+def run(
+    pipeline: PipelineFile,
+    *,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Stop at the horizon of a replay clock.")
+    ] = False,
+    zero_noise: Annotated[bool, typer.Option("--zero-noise", help="No noise at all.")] = False,
+    seed: Annotated[
+        int | None, typer.Option(help="Noise from this number, the same in every fresh run.")
+    ] = None,
+    key_file: KeyFile = None,
+    crash: Annotated[
+        str | None, typer.Option(metavar="POINT:NUMBER", help="Where to be killed.")
+    ] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Say on stdout which points are reached.")
+    ] = False,
+    dawdle: Annotated[
+        int | None, typer.Option(metavar="MS", help="Read one batch at a time, with pauses.")
+    ] = None,
+) -> None:
+    """Run PIPELINE.yaml with zero, seeded or real noise, marked not private."""
+    if zero_noise and seed is not None:
+        raise UsageError("--zero-noise and --seed exclude each other; name one")
+    make_noise = (lambda _seed, _index: ZeroNoise()) if zero_noise else NoiseStream
+    watch = Watch.of(crash, trace)
+    adapters = partial(_adapters, watch=watch, seed=seed, dawdle=dawdle)
+    asyncio.run(
+        run_pipeline(
+            pipeline, until_end, None, key_file, make_noise, private=False, adapters=adapters
+        )
+    )
+
+
+def _adapters(
+    spec: PipelineSpec, sealer: Sealer, *, watch: Watch, seed: int | None, dawdle: int | None
+) -> Ports:
+    """The product's adapters, watched, perhaps slowed down, perhaps with seeds that are known."""
+    ports = open_ports(spec, sealer)
+    source = ports.source if dawdle is None else Dawdling(ports.source, dawdle)
+    ports = replace(
+        ports,
+        source=source,
+        journal=WatchedJournal(ports.journal, watch),
+        sink=WatchedSink(ports.sink, watch),
+    )
+    return ports if seed is None else replace(ports, seeds=_known_seeds(seed))
+
+
+def _known_seeds(seed: int) -> Callable[[], bytes]:
+    numbers = count()
+    return lambda: sha256(f"{seed}/{next(numbers)}".encode()).digest()
+
+
+if __name__ == "__main__":
+    sys.exit(code_of(commands=app))

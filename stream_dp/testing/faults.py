@@ -1,0 +1,236 @@
+"""Crashes at chosen points of a run, and a reader that dawdles: adapters around adapters, for tests of recovery.
+
+Rules: a crash is SIGKILL to this process, so nothing is tidied up. `mid-commit` and `mid-publish` leave what a
+kill in the middle leaves: an open transaction, some lines and a torn one. Only `python -m stream_dp.testing`
+uses this file; it reaches into the adapters, which know nothing of it.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from stream_dp.adapters.files import FileSink
+from stream_dp.adapters.kafka_journal import KafkaJournal
+from stream_dp.adapters.kafka_shard import KafkaShard, Outgoing
+from stream_dp.adapters.kafka_sink import KafkaSink
+from stream_dp.adapters.sqlite import SqliteJournal
+from stream_dp.errors import UsageError
+from stream_dp.runtime.commit import Commit, Release
+from stream_dp.runtime.ports import Batch, Journal, Positions, Sink, Source
+
+POINTS = (
+    "before-commit",
+    "mid-commit",
+    "after-commit",
+    "before-publish",
+    "mid-publish",
+    "after-publish",
+)
+Die: TypeAlias = Callable[[], Any]
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(slots=True)
+class Watch:
+    """Counts how often each point was reached; crashes at the `number`-th time of `point`."""
+
+    point: str | None = None
+    number: int = 1
+    trace: bool = False
+    die: Die = _kill
+    reached: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, crash: str | None, trace: bool) -> "Watch":
+        """From "POINT:NUMBER".
+
+        Raises:
+            UsageError: no such point, or no number.
+        """
+        point, _, number = (crash or f"{POINTS[0]}:0").partition(":")
+        if point not in POINTS or not number.isdigit():
+            raise UsageError(f"--crash wants POINT:NUMBER, with a point of {', '.join(POINTS)}")
+        return cls(point if crash else None, int(number), trace)
+
+    def due(self, point: str) -> bool:
+        """Note that `point` is reached; whether this is where to crash."""
+        self.reached[point] += 1
+        if self.trace:
+            sys.stdout.write(f"{point}\n")
+            sys.stdout.flush()
+        return point == self.point and self.reached[point] == self.number
+
+    def at(self, point: str) -> None:
+        """Note that `point` is reached, and crash if it is the one."""
+        if self.due(point):
+            self.die()
+
+
+class WatchedJournal:
+    """The `Journal` port, watched."""
+
+    def __init__(self, journal: Journal, watch: Watch) -> None:
+        self._journal = journal
+        self._watch = watch
+
+    async def open(self) -> None:
+        """Open the journal."""
+        await self._journal.open()
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """Read the journal."""
+        async for sealed in self._journal.read():
+            yield sealed
+
+    async def verify(self, positions: Positions) -> None:
+        """Verify the journal."""
+        await self._journal.verify(positions)
+
+    async def append(self, commit: Commit, sealed: bytes) -> None:
+        """Append, with the three points of a commit."""
+        self._watch.at("before-commit")
+        if self._watch.due("mid-commit"):
+            await half_a_commit(self._journal, commit, sealed)
+            self._watch.die()
+        await self._journal.append(commit, sealed)
+        self._watch.at("after-commit")
+
+    async def close(self) -> None:
+        """Close the journal."""
+        await self._journal.close()
+
+
+class WatchedSink:
+    """The `Sink` port, watched."""
+
+    def __init__(self, sink: Sink, watch: Watch) -> None:
+        self._sink = sink
+        self._watch = watch
+
+    async def open(self) -> None:
+        """Open the sink."""
+        await self._sink.open()
+
+    async def last(self) -> bytes | None:
+        """The sink's last release."""
+        return await self._sink.last()
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """Read the sink."""
+        async for body in self._sink.read():
+            yield body
+
+    async def publish(self, releases: Sequence[Release]) -> None:
+        """Publish, with the three points of a publication."""
+        self._watch.at("before-publish")
+        if self._watch.due("mid-publish"):
+            await half_a_publication(self._sink, releases)
+            self._watch.die()
+        await self._sink.publish(releases)
+        self._watch.at("after-publish")
+
+    async def close(self) -> None:
+        """Close the sink."""
+        await self._sink.close()
+
+
+class Dawdling:
+    """The `Source` port, one batch per read and a pause before each: a reader that lags behind."""
+
+    def __init__(self, source: Source, pause_ms: int) -> None:
+        self._source = source
+        self._pause = pause_ms / 1000
+        self._waiting: deque[Batch] = deque()
+
+    @property
+    def name(self) -> str:
+        """The name of the source."""
+        return self._source.name
+
+    async def open(self, origin: int) -> tuple[int, ...]:
+        """Open the source."""
+        return await self._source.open(origin)
+
+    async def seek(self, positions: Positions) -> None:
+        """Seek in the source."""
+        self._waiting.clear()
+        await self._source.seek(positions)
+
+    async def read(self) -> Sequence[Batch]:
+        """The next batch."""
+        await asyncio.sleep(self._pause)
+        if not self._waiting:
+            self._waiting.extend(await self._source.read())
+        return [self._waiting.popleft()] if self._waiting else []
+
+    async def close(self) -> None:
+        """Close the source."""
+        await self._source.close()
+
+
+async def half_a_commit(journal: Journal, commit: Commit, sealed: bytes) -> None:
+    """Write `sealed` without making it durable.
+
+    Raises:
+        UsageError: not known for this journal.
+    """
+    match journal:
+        case SqliteJournal():
+            await asyncio.to_thread(_torn_row, journal, commit, sealed)
+        case KafkaJournal():
+            parts = list(journal._parts(commit.sequence, sealed))  # noqa: SLF001 - as it writes them
+            await _open_transaction(journal._shard, parts)  # noqa: SLF001
+        case _:
+            raise UsageError("--crash mid-commit knows the sqlite and the kafka journal")
+
+
+async def half_a_publication(sink: Sink, releases: Sequence[Release]) -> None:
+    """Write the first half of `releases` as far as a kill would have let it come.
+
+    Raises:
+        UsageError: not known for this sink.
+    """
+    half = releases[: max(1, len(releases) // 2)]
+    match sink:
+        case FileSink():
+            await sink.publish(half)
+            torn = releases[len(half) :][:1]
+            with sink._path.open("ab") as file:  # noqa: SLF001, ASYNC230 - the last thing this process does
+                file.write(b"".join(release.body[: len(release.body) // 2] for release in torn))
+        case KafkaSink():
+            records = [sink._record(release) for release in half]  # noqa: SLF001 - as it writes them
+            await _open_transaction(sink._shard, records)  # noqa: SLF001
+        case _:
+            raise UsageError("--crash mid-publish knows the file and the kafka sink")
+
+
+def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
+    """A row in an open transaction, forced out to the log by its size."""
+    import sqlite3
+
+    with closing(sqlite3.connect(journal._path, isolation_level=None)) as database:  # noqa: SLF001
+        database.execute("PRAGMA cache_size = 1")
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("INSERT INTO commits VALUES (?, ?)", (commit.sequence, sealed))
+        database.execute("INSERT INTO commits VALUES (-1, zeroblob(1000000))")
+        _kill()
+
+
+async def _open_transaction(shard: KafkaShard, records: Sequence[Outgoing]) -> None:
+    """Records that are in the log, in a transaction that nobody ends."""
+    producer = shard._producer  # noqa: SLF001 - what `transact` does before it commits
+    await producer.begin_transaction()
+    sent = [
+        await producer.send(r.topic, r.value, r.key, 0, r.timestamp_ms, list(r.headers))
+        for r in records
+    ]
+    await asyncio.gather(*sent)

@@ -1,0 +1,188 @@
+"""Mechanisms whose privacy is broken in one known way each: the attacks of tests/statistical must catch them."""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.mechanisms.alerts import Alerts, AlertsState
+from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.hss import HSS, HSSState
+from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
+from stream_dp.mechanisms.tree import TreeNoise, TreeShape
+
+
+class HeightForgotten(Counter):
+    """Node scale 1 / epsilon, as if an event lay in one node."""
+
+    @cached_property
+    def tree(self) -> TreeNoise:
+        """The tree with too little noise."""
+        return TreeNoise(TreeShape.best(self.horizon), 1 / self.column_epsilon, self.width)
+
+
+class WidthForgotten(Counter):
+    """Every column at the full epsilon, also under replace (L0 forgotten)."""
+
+    @property
+    def column_epsilon(self) -> Fraction:
+        """Too much."""
+        return self.epsilon
+
+
+class WidthForgottenHybrid(HybridCounter):
+    """The same for the hybrid counter."""
+
+    @property
+    def column_epsilon(self) -> Fraction:
+        """Too much."""
+        return self.epsilon
+
+
+class TotalsFree(HybridCounter):
+    """Epochs get the whole epsilon, and so do the totals."""
+
+    def inner(self, epoch: int) -> TreeNoise:
+        """Too little noise inside the epochs."""
+        tree = super().inner(epoch)
+        return replace(tree, scale=Fraction(tree.shape.height) / self.column_epsilon)
+
+
+class CheapQueryNoise(SparseVector):
+    """s = 1 whatever the relation."""
+
+    @property
+    def query_scale(self) -> Fraction:
+        """Right under add_remove only."""
+        return 1 / self.query_epsilon
+
+
+class ReusedThreshold(Alerts):
+    """The noisy threshold survives the alert."""
+
+    def step(
+        self, state: AlertsState, message: Message, noise: Noise
+    ) -> tuple[AlertsState, IntArray | None]:
+        """Keeps `lift`."""
+        after, answer = super().step(state, message, _Counting(noise))
+        return replace(after, lift=state.lift), answer
+
+
+class CarriesOvershoot(Alerts):
+    """What lay above the threshold starts the next count."""
+
+    def step(
+        self, state: AlertsState, message: Message, noise: Noise
+    ) -> tuple[AlertsState, IntArray | None]:
+        """Subtracts instead of starting from zero."""
+        after, answer = super().step(state, message, noise)
+        if answer is None:
+            return after, None
+        return replace(after, count=state.count - answer * self.threshold), answer
+
+
+class OneKeyForgotten(Alerts):
+    """Full epsilon per key under replace."""
+
+    @property
+    def scale(self) -> Fraction:
+        """As if one event touched one key."""
+        return 1 / self.epsilon
+
+
+@dataclass(frozen=True, slots=True)
+class TwiceState:
+    """The state of `FeedsTwice`: the alerts' and the row of the tick."""
+
+    inner: AlertsState
+    row: IntArray
+
+
+class FeedsTwice(Alerts):
+    """The crossing tick's events count again for the next alert."""
+
+    def init(self, noise: Noise) -> Any:
+        """Nothing yet."""
+        return TwiceState(super().init(noise), np.zeros(self.width, dtype=np.int64))
+
+    def step(self, state: Any, message: Message, noise: Noise) -> tuple[Any, IntArray | None]:
+        """Adds the last row to the new instances."""
+        inner, answer = super().step(state.inner, message, noise)
+        if isinstance(message, Update):
+            return TwiceState(inner, message.row), None
+        if answer is None:
+            return TwiceState(inner, state.row), None
+        return TwiceState(replace(inner, count=inner.count + answer * state.row), state.row), answer
+
+
+class GoesOn(SparseVector):
+    """Answers after its first "above" with the same noisy threshold."""
+
+    def step(
+        self, state: SparseVectorState, message: Message, noise: Noise
+    ) -> tuple[SparseVectorState, IntArray | None]:
+        """Never halts."""
+        after, answer = super().step(state, message, noise)
+        return replace(after, halted=False), answer
+
+
+class AliasedHistogram(HSS):
+    """The exact interval sums run on in the released histogram ([HSV] erratum: it must be copied)."""
+
+    def step(
+        self, state: HSSState, message: Message, noise: Noise
+    ) -> tuple[HSSState, IntArray | None]:
+        """A row is written into what is released next."""
+        after, answer = super().step(state, message, noise)
+        if isinstance(message, Query):
+            return after, answer
+        return replace(after, released=after.released + message.row), answer
+
+
+class CheapHSS(HSS):
+    """Its instances have s = 1 under replace."""
+
+    def instance(self, released: IntArray | None = None) -> SparseVector:
+        """The twin of the right instance."""
+        right = super().instance(released)
+        return CheapQueryNoise(
+            right.width, right.threshold_epsilon, right.query_epsilon, right.neighbors, right.offset
+        )
+
+
+class L0FreeHSS(HSS):
+    """Its counter forgets L0."""
+
+    @property
+    def counter(self) -> HybridCounter:
+        """The twin of the right counter."""
+        return WidthForgottenHybrid(self.width, self.counter_epsilon, self.neighbors)
+
+
+class KeepsItsSum(HSS):
+    """The interval's sum is not cleared: an event enters the counter again at each crossing."""
+
+    def _close(self, state: HSSState, noise: Noise) -> HSSState:
+        return replace(super()._close(state, noise), pending=state.pending)
+
+
+@dataclass(slots=True)
+class _Counting:
+    """Noise that draws nothing for re-armed thresholds, which this twin does not use."""
+
+    noise: Noise
+    asked: int = 0
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        """Real noise for the comparison, zeros for what is thrown away."""
+        self.asked += 1
+        return self.noise.geometric(scale, size) if self.asked == 1 else np.zeros(size, np.int64)
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """As given."""
+        return self.noise.laplace(scale, size)
