@@ -23,6 +23,8 @@ KeyFile = Annotated[
     Path | None, typer.Option("--key-file", help="The operator's 32-byte key (mode 0600).")
 ]
 
+KEPT_RELEASES = 10_000  # of each series, in memory, for the page
+
 
 def run(
     pipeline: PipelineFile,
@@ -53,7 +55,7 @@ async def run_pipeline(
     built = build(spec)
     console = Console(stderr=True)
     ports = adapters(spec, sealer_for(spec, key_file))
-    keep = 1 if port is None else None
+    keep = 1 if port is None else KEPT_RELEASES
     this = Run(built, ports, make_noise, private=private, keep=keep)
     async with signals(this), served(this, port, console):
         await this.until_end(console)

@@ -1,0 +1,114 @@
+"""The real demo and its page in a real Chromium: values move, and go on after the engine was killed.
+
+Nothing here is synthetic: a `stream-dp demo --embedded` process on its own port and state folder. Waits are
+for conditions in the page, never for a time.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.async_api import ConsoleMessage, Page, async_playwright
+
+from stream_dp.testing.kafka import missing
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SEQUENCE = "() => Number(document.documentElement.dataset.sequence)"
+BEYOND = "(least) => Number(document.documentElement.dataset.sequence) > least"
+
+
+def free_port() -> int:
+    """A port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def demo(home: Path, port: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running demo and the address of its page."""
+    command = [sys.executable, "-c", "from stream_dp.cli.main import main; main()"]
+    command += ["demo", "--embedded", "--port", str(port)]
+    environment = {**os.environ, "STREAM_DP_HOME": str(home)}
+    process = subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, f"the demo printed no address: {line}"
+        yield process, found[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[tuple[Page, list[str]]]:
+    """A tab and what it writes to its console."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        missing("browser", "no Chromium is installed (apt install chromium)")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=path, args=FLAGS)
+        tab = await browser.new_page()
+        said: list[str] = []
+
+        def note(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                said.append(message.text)
+
+        tab.on("console", note)
+        yield tab, said
+        await browser.close()
+
+
+async def moves_on(tab: Page, beyond: float) -> float:
+    """Wait until the page shows a later release; return its sequence."""
+    await tab.wait_for_function(BEYOND, arg=beyond + 8, timeout=60_000)
+    return float(await tab.evaluate(SEQUENCE))
+
+
+async def test_the_page_moves_survives_a_kill_and_ends_cleanly(
+    tmp_path: Path, page: tuple[Page, list[str]]
+) -> None:
+    tab, said = page
+    port = free_port()
+    with demo(tmp_path, port) as (process, url):
+        await tab.goto(url)
+        first = await moves_on(tab, 0)
+        seen = await moves_on(tab, first)
+        assert "0.95" in await tab.content() or "95%" in await tab.content()
+        assert said == []
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with demo(tmp_path, port) as (process, _):
+        await moves_on(tab, seen)
+        unexpected = [
+            text for text in said if "net::ERR" not in text and "Failed to load" not in text
+        ]
+        assert unexpected == []
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert "Private values" in out
