@@ -1,0 +1,1 @@
+"""What a composition costs: rules, amounts and the ledger. Sees guarantees, never mechanisms."""

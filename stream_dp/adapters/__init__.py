@@ -1,0 +1,1 @@
+"""Sources, journals and sinks: the implementations of the runtime's ports."""

@@ -217,7 +217,7 @@ def _parquet(file: _Bytes, fields: _Fields, time_field: str) -> Iterator[Record]
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
-        raise _BadFileError("reading Parquet needs pyarrow: pip install pyarrow") from None
+        raise _BadFileError("reading Parquet needs pyarrow: pip install 'stream_dp[parquet]'") from None
     try:
         table = parquet.ParquetFile(io.BytesIO(file.read()))
         header = table.schema_arrow.names

@@ -1,6 +1,6 @@
 """The embedded journal: one SQLite file (WAL, synchronous=FULL), one writer, one thread.
 
-Rules: a commit, its positions and its dead letters are one transaction, durable when `append`
+Rules: a commit and its dead letters are one transaction, durable when `append`
 returns. A lock on `FILE.lock` (`flock`) excludes a second engine while the first one lives; the
 system gives it back however the process ends, and the lock file stays. Should somebody remove it,
 the sequence is the second fence: a commit that is not the next one is refused. What is not a sound

@@ -40,6 +40,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
+        """The name of the file, as Maven names it."""
         return f"{self.artifact}-{self.version}.jar"
 
     def __str__(self) -> str:

@@ -24,9 +24,11 @@ class FolderLock:
         self._file = file
 
     def fileno(self) -> int:
+        """The descriptor that holds the lock."""
         return self._file.fileno()
 
     def release(self) -> None:
+        """Give the lock back."""
         self._file.close()
 
 

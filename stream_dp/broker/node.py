@@ -48,14 +48,17 @@ class Node:
 
     @property
     def pid(self) -> int | None:
+        """The process id; None before the first start."""
         return self._process.pid if self._process else None
 
     @property
     def running(self) -> bool:
+        """Whether the process lives."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def ready(self) -> bool:
+        """Whether it says that it serves."""
         return self.running and _READY in _text(self.log)
 
     @property
@@ -72,6 +75,7 @@ class Node:
 
     @property
     def lost_its_port(self) -> bool:
+        """Whether it ended because somebody else took its port."""
         return not self.running and _PORT_TAKEN in _text(self.log)
 
     def write_config(self, properties: str) -> None:
@@ -125,6 +129,7 @@ class Node:
             )
 
     def terminate(self) -> None:
+        """Ask the process to end."""
         if self._process and self.running:
             self._process.terminate()
 

@@ -1,0 +1,1 @@
+"""Messages, mechanisms, neighbours, guarantees, composition: no event loop, clock, file or socket."""

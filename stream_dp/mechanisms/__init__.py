@@ -1,0 +1,1 @@
+"""Continual mechanisms, one file each: synchronous, state in, state out."""

@@ -1,0 +1,1 @@
+"""From a pipeline file to mechanisms, derivation, error bands and a router for its records."""

@@ -1,0 +1,1 @@
+"""The engine: ticks, actors, gate, journal and recovery on one event loop."""

@@ -6,7 +6,6 @@ meaning of an existing field never changes. This file knows no file, topic or ke
 """
 
 import hashlib
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -20,12 +19,12 @@ class _Private(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
-    def __rich_repr__(self) -> Iterator[Any]:
-        return iter(())
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
 
 
-class Release(msgspec.Struct, frozen=True, array_like=True):
-    """One published fact: `body` is the exact public line (JSON, UTF-8, no newline)."""
+class Release(_Private, frozen=True, array_like=True):
+    """One published fact: `body` is the exact public line (JSON, UTF-8, no newline); private until durable."""
 
     sequence: int
     series: str

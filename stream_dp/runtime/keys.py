@@ -89,7 +89,7 @@ class Sealer:
         """
         try:
             record = msgspec.msgpack.decode(sealed, type=Sealed)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             raise FailClosed(self._damaged(sequence)) from None
         if record.key_id != self.key_id:
             raise FailClosed(
@@ -100,7 +100,7 @@ class Sealer:
             raise FailClosed(self._damaged(sequence))
         try:
             return self._cipher.decrypt(record.nonce, record.ciphertext, self._bound(sequence))
-        except InvalidTag:
+        except (InvalidTag, ValueError):  # the latter: a nonce of another length
             raise FailClosed(self._damaged(sequence)) from None
 
     def _bound(self, sequence: int) -> bytes:

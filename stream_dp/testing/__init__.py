@@ -1,0 +1,1 @@
+"""The public test kit: conformance suites, taint, clocks, noise that is not private, a Kafka fixture."""

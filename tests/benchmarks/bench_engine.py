@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -112,9 +112,9 @@ async def engine(bootstrap: str, records: int, stamps: tuple[int, int], name: st
     """Events per second of the whole engine over the same topic."""
     spec = specification(bootstrap, stamps[0], name)
     ports = open_ports(spec, Sealer(os.urandom(32), spec.name))
-    timed: Any = Timed(ports.source)
+    timed = Timed(ports.source)
     last = (stamps[1] - stamps[0]) // 1000
-    seen, ended = 0, 0.0
+    seen = 0
     append = ports.journal.append
 
     async def noted(commit: Commit, sealed: bytes) -> None:
@@ -130,7 +130,7 @@ async def engine(bootstrap: str, records: int, stamps: tuple[int, int], name: st
     this = Engine(
         plan,
         Router(spec, plan.origin),
-        Ports(timed, ports.journal, ports.sink, ports.clock, ports.sealer),
+        Ports(cast(Source, timed), ports.journal, ports.sink, ports.clock, ports.sealer),
         NoiseStream,
     )
     await this.run()

@@ -22,7 +22,7 @@ def parallel_pure(subject: str, premise: Derivation, k: int, why: str) -> Deriva
         ),
         Condition(f"{k}-sparse", k >= 1, why),
     )
-    epsilon = premise.guarantee.measure.epsilon * k
+    epsilon = premise.guarantee.measure.epsilon * max(k, 0)
     guarantee = Guarantee(PureDP(epsilon), premise.guarantee.neighbors)
     return Derivation(
         subject,

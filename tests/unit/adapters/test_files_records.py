@@ -1,6 +1,7 @@
 """Data files as records: conversion, bad rows, times, ticks."""
 
 import gzip
+import importlib
 import json
 import sys
 from datetime import datetime, timedelta, timezone
@@ -188,13 +189,13 @@ def test_parquet_without_pyarrow_names_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UsageError, match="pip install pyarrow"):
+    with pytest.raises(UsageError, match=r"pip install 'stream_dp\[parquet\]'"):
         _load(tmp_path, b"PAR1", "data.parquet")
 
 
 def test_parquet(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not a dependency")
-    parquet = pytest.importorskip("pyarrow.parquet")
+    arrow = importlib.import_module("pyarrow")
+    parquet = importlib.import_module("pyarrow.parquet")
     moments = arrow.array([NOON * 10**6 + 1_999_999, None], arrow.timestamp("ns", "Europe/Paris"))
     table = arrow.table({"shop": ["a", None], "time": moments, "count": [1, 2], "extra": [0, 0]})
     parquet.write_table(table, tmp_path / "data.parquet")

@@ -88,13 +88,11 @@ async def test_contract(
 
 async def test_a_commit_is_one_transaction(path: Path) -> None:
     await _write(path, 2)
-    assert _sql(path, "SELECT * FROM positions ORDER BY partition") == [(0, 2), (1, 3)]
     assert [letter.offset for letter in dead_letters(path)] == [0, 1]
     _sql(path, "DROP TABLE dead_letters")
     async with _opened(path) as journal:
         with pytest.raises(FailClosed):
             await journal.append(*sample_commit(2))
-    assert _sql(path, "SELECT * FROM positions ORDER BY partition") == [(0, 2), (1, 3)]
     assert len(read_sealed(path)) == 2
 
 
