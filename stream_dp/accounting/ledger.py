@@ -13,6 +13,8 @@ from stream_dp.accounting.amounts import budget_units, cost_units, text
 from stream_dp.core.derivation import Derivation
 from stream_dp.errors import BudgetRefused
 
+ROUNDING = 1000  # units: what rounding alone may be
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -63,9 +65,17 @@ class Ledger:
                 f"{entry.name}: a pure ledger takes charges with epsilon >= 0, delta = 0"
             )
         if entry.epsilon > self.left:
-            raise BudgetRefused(
-                f"{entry.name} asks for epsilon {text(entry.epsilon)}; of {text(self.epsilon)} the ledger has "
-                f"spent {text(self.spent)} and has {text(self.left)} left, which is the most that fits. "
-                "Lower the epsilon of some series or raise privacy.epsilon"
-            )
+            raise BudgetRefused(self._refusal(entry))
         return replace(self, entries=(*self.entries, entry), spent=self.spent + entry.epsilon)
+
+    def _refusal(self, entry: Entry) -> str:
+        fine = (
+            " (amounts count units of 10^-12, costs rounded up and budgets down: write decimals instead of fractions)"
+            if entry.epsilon - self.left < ROUNDING
+            else ""
+        )
+        return (
+            f"{entry.name} asks for epsilon {text(entry.epsilon)}; of {text(self.epsilon)} the ledger has spent "
+            f"{text(self.spent)} and has {text(self.left)} left, which is the most that fits{fine}. "
+            "Lower the epsilon of some series or raise privacy.epsilon"
+        )

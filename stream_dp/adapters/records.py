@@ -15,7 +15,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from importlib import import_module
@@ -55,6 +55,9 @@ class Record(NamedTuple):
     line: int
     time_ms: int | None
     payload: bytes
+
+    def __repr__(self) -> str:
+        return f"Record(line={self.line})"
 
 
 _Fields = Mapping[str, FieldType]
@@ -122,10 +125,10 @@ class _BadFileError(Exception):
 def _columns(header: Sequence[str], fields: _Fields, time_field: str) -> None:
     """Check that each column that is used is there, and there once."""
     if time_field not in header:
-        raise _BadFileError(f"no column {time_field!r} for the time; found: {', '.join(header)}")
+        raise _BadFileError(f"the first line names no column {time_field!r}, which holds the time")
     for name in {time_field, *fields}:
         if header.count(name) > 1:
-            raise _BadFileError(f"more than one column {name!r}; found: {', '.join(header)}")
+            raise _BadFileError(f"the first line names the column {name!r} more than once")
 
 
 def _number(text: str) -> int | float | str:
@@ -168,17 +171,22 @@ def _cells(name: str, kind: FieldType) -> _Memo[str]:
     return _Memo(lambda cell: f"{label}:{text(convert(cell) if cell else None)}")
 
 
-def _rows(text: io.TextIOWrapper) -> Iterator[tuple[int, list[str] | None]]:
-    reader = csv.reader(text)
-    while True:
+def _rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
+    """The cells of each line that is not blank; None where a quote stays open or text follows one.
+
+    Every line is parsed on its own, so no record can swallow another: cells cannot hold line breaks.
+    """
+    for number, line in enumerate(lines, 1):
+        text = line.rstrip("\r\n")
+        if not text:
+            continue
+        if '"' not in text:
+            yield number, text.split(",")
+            continue
         try:
-            for row in reader:
-                if row:
-                    yield reader.line_num, row
+            yield number, next(csv.reader([text], strict=True))
         except csv.Error:
-            yield reader.line_num, None
-        else:
-            return
+            yield number, None
 
 
 def _csv(file: _Bytes, fields: _Fields, time_field: str) -> Iterator[Record]:
@@ -208,7 +216,7 @@ def _jsonl(file: _Bytes, _: _Fields, time_field: str) -> Iterator[Record]:
             continue
         try:
             time = decoder.decode(payload).time  # type: ignore[attr-defined]
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             time = None
         yield Record(line, parse_time(time), payload)
 
@@ -217,7 +225,9 @@ def _parquet(file: _Bytes, fields: _Fields, time_field: str) -> Iterator[Record]
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
-        raise _BadFileError("reading Parquet needs pyarrow: pip install 'stream_dp[parquet]'") from None
+        raise _BadFileError(
+            "reading Parquet needs pyarrow: pip install 'stream_dp[parquet]'"
+        ) from None
     try:
         table = parquet.ParquetFile(io.BytesIO(file.read()))
         header = table.schema_arrow.names

@@ -27,7 +27,8 @@ from stream_dp.cli.broker import fetch_progress
 from stream_dp.cli.example_files import DATA, flights_folder
 from stream_dp.cli.feeding import feed
 from stream_dp.cli.pacing import Paced
-from stream_dp.cli.results import print_results, results
+from stream_dp.cli.results import events_so_far, print_results, results
+from stream_dp.cli.run import Port
 from stream_dp.cli.running import Run, served, signals
 from stream_dp.cli.wiring import fields_of, open_ports, sealer_for, settings_for
 from stream_dp.errors import UsageError, WorldError
@@ -76,7 +77,7 @@ def demo(
     compare_exact: Annotated[
         bool, typer.Option("--compare-exact", help="Show exact values beside the private ones.")
     ] = False,
-    port: Annotated[int, typer.Option(help="Port of the page; the next free one if taken.")] = 8765,
+    port: Port = 8765,
 ) -> None:
     """Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on."""
     options = Options(embedded, headless, until_end, fresh, as_json, compare_exact, port)
@@ -96,7 +97,7 @@ async def _demo(options: Options) -> None:
         _delete(folder, console)
     folder.mkdir(parents=True, exist_ok=True)
     if embedded:
-        await _run(_embedded(spec, folder), "embedded", options, console, None)
+        await _run(_embedded(spec, folder), folder, options, console, None)
         return
     async with LocalKafka(folder / "broker") as kafka:
         console.print(f"Kafka is ready at {kafka.bootstrap}")
@@ -104,7 +105,7 @@ async def _demo(options: Options) -> None:
             update={"source": KafkaSource(topic="flights", bootstrap=kafka.bootstrap)}
         )
         await create_topic(kafka.bootstrap, "flights", PARTITIONS)
-        await _run(local, "kafka", options, console, lambda: _feed(local, options))
+        await _run(local, folder, options, console, lambda: _feed(local, options))
 
 
 def _kafka_can_be_had(console: Console) -> bool:
@@ -112,7 +113,9 @@ def _kafka_can_be_had(console: Console) -> bool:
     try:
         resolve_jars(fetch_progress)
     except (WorldError, UsageError) as error:
-        console.print(f"No local Kafka here ({error}); going on with --embedded", soft_wrap=True)
+        console.print(
+            f"No local Kafka here ({error}); going on with --embedded", soft_wrap=True, markup=False
+        )
         return False
     return True
 
@@ -122,7 +125,7 @@ def _delete(folder: Path, console: Console) -> None:
     if not folder.exists():
         return
     for entry in sorted(folder.iterdir()):
-        console.print(f"--fresh deletes {entry}", soft_wrap=True)
+        console.print(f"--fresh deletes {entry}", soft_wrap=True, markup=False)
     shutil.rmtree(folder)
 
 
@@ -150,27 +153,32 @@ async def _feed(spec: PipelineSpec, options: Options) -> None:
 
 async def _run(
     spec: PipelineSpec,
-    broker: str,
+    folder: Path,
     options: Options,
     console: Console,
     feeder: Callable[[], Awaitable[None]] | None,
 ) -> None:
     built, sealer = build(spec), sealer_for(spec, None)
-    ports = open_ports(spec, sealer)
+    ports = open_ports(spec, sealer, marks=folder)
     if feeder is None and not options.headless:
         ports = _paced(ports, spec)
     this = Run(built, ports, keep=1 if options.headless else None)
+    before = await events_so_far(built, sealer)
     started = time.monotonic()
     port = None if options.headless else options.port
-    async with signals(this), _feeding(feeder, this), served(this, port, console) as url:
-        if url is not None and sys.stdout.isatty():
-            await asyncio.to_thread(webbrowser.open, url)
+
+    def opened(url: str) -> None:
+        console.print(f"The page is at {url}")
+        if sys.stdout.isatty():
+            webbrowser.open(url)
+
+    async with signals(this), _feeding(feeder, this), served(this, port, opened):
         await this.until_end(console)
         seconds = time.monotonic() - started
         if not options.until_end and not this.stopped.is_set():
-            console.print("The year is over; Ctrl-C ends the demo")
+            console.print("The year is over; Ctrl-C ends the demo, --fresh begins anew")
             await this.stopped.wait()
-    found = await results(built, sealer, broker, seconds, this.log)
+    found = await results(built, sealer, folder.name, seconds, before, this.log)
     print_results(built, found, options.as_json, options.compare_exact)
 
 

@@ -59,9 +59,14 @@ def ledger_json(built: Built, statement: Statement) -> dict[str, Any]:
         FailClosed: it belongs to another pipeline, or does not add up.
     """
     if statement.header is None:
-        raise FailClosed("the journal is empty: nothing was ever charged; run the pipeline first")
+        raise FailClosed(
+            f"the journal of {built.spec.name} is empty: it never ran. If it has releases all the same, the journal "
+            "was lost, and what was spent with it: restore it"
+        )
     if statement.header.fingerprint != built.fingerprint:
-        raise FailClosed("the journal was written for another version of this pipeline file")
+        raise FailClosed(
+            "the journal was written for another version of this pipeline file; use the one it was run with"
+        )
     charged = [charge for _, charge in statement.charges]
     expected = [(e.name, e.epsilon, e.delta) for e in built.ledger.entries]
     if [(c.name, c.epsilon, c.delta) for c in charged] != expected:
@@ -69,6 +74,7 @@ def ledger_json(built: Built, statement: Statement) -> dict[str, Any]:
     spent = sum(c.epsilon for c in charged)
     return {
         "pipeline": built.spec.name,
+        "private": statement.header.private,
         "budget": text(built.ledger.epsilon),
         "spent": text(spent),
         "left": text(built.ledger.epsilon - spent),
@@ -91,6 +97,10 @@ def _print(shown: dict[str, Any]) -> None:
     for charge in shown["charges"]:
         table.add_row(str(charge["commit"]), charge["name"], charge["epsilon"], charge["rule"])
     console.print(table)
+    if not shown["private"]:
+        console.print(
+            "NOT PRIVATE: the test kit wrote this journal, with noise that protects nobody."
+        )
     console.print(
         f"Budget {shown['budget']}: spent {shown['spent']}, left {shown['left']}; delta {shown['delta']}. "
         f"{shown['ticks']} ticks, {shown['releases']} releases; the journal is whole and adds up."

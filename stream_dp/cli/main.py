@@ -7,7 +7,6 @@ it happened but not what it held, because exception texts can carry data.
 import sys
 import traceback
 
-import click
 import typer
 
 from stream_dp import __version__
@@ -19,7 +18,7 @@ from stream_dp.cli.replay import replay
 from stream_dp.cli.run import run
 from stream_dp.errors import StreamDPError
 
-BUG, USAGE, INTERRUPTED = 1, 2, 130
+BUG, INTERRUPTED = 1, 130
 
 app = typer.Typer(
     help="Live, differentially private statistics from event topics.",
@@ -55,21 +54,16 @@ def main(arguments: list[str] | None = None) -> None:
 def code_of(arguments: list[str] | None = None, commands: typer.Typer = app) -> int:
     """Run the command line and return its exit code."""
     try:
-        result = commands(arguments, standalone_mode=False)
+        commands(arguments)
     except StreamDPError as error:
         typer.echo(f"stream-dp: {error}", err=True)
         return error.exit_code
-    except click.exceptions.Exit as end:
-        return end.exit_code
-    except click.ClickException as error:
-        error.show()
-        return USAGE
-    except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
+    except SystemExit as end:  # typer has said what there was to say
+        return INTERRUPTED if isinstance(end.__context__, typer.Abort) else int(end.code or 0)
     except Exception as error:  # noqa: BLE001 - the last resort; its text may carry data
         typer.echo(_bug(error), err=True)
         return BUG
-    return result if isinstance(result, int) else 0
+    return 0
 
 
 def _bug(error: Exception) -> str:

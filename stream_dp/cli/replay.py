@@ -28,7 +28,11 @@ def replay(
         float | None, typer.Option(help="Ticks per second; as fast as it goes if not given.")
     ] = None,
     create: Annotated[
-        int, typer.Option(min=0, help="Create the topic with so many partitions if it is missing.")
+        int,
+        typer.Option(
+            min=0,
+            help="Create the topic with so many partitions if it is missing; 0: do not create it.",
+        ),
     ] = 0,
 ) -> None:
     """Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.
@@ -49,6 +53,10 @@ async def _replay(
         raise UsageError("replay needs a pipeline with `clock: {kind: replay, ...}`")
     if not isinstance(source, KafkaSource):
         raise UsageError("replay needs a pipeline with `source: {kind: kafka, ...}`: it says where")
+    if topic != source.topic:
+        Console(stderr=True).print(
+            f"Warning: {spec.name} reads topic {source.topic}, not {topic}", markup=False
+        )
     records = await asyncio.to_thread(load_records, file, fields_of(spec), clock.field)
     ticks = ticked(records, clock.start, clock.step, clock.horizon)
     if create:

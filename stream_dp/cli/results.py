@@ -14,6 +14,7 @@ from rich.table import Table
 from stream_dp.accounting.amounts import text
 from stream_dp.cli.ledger import sealed_commits
 from stream_dp.core.messages import IntArray
+from stream_dp.errors import StreamDPError
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.series import AlertsSeries, MaximumSeries
 from stream_dp.runtime.keys import Sealer
@@ -25,25 +26,36 @@ SHOWN_KEYS = 5
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What the demo ends with; `statement` is exact."""
+    """What the demo ends with, exact: `events` of this run, `statement` of all runs."""
 
     broker: str
     seconds: float
+    events: int
     statement: Statement
     final: dict[str, dict[str, Any]]
 
 
+async def events_so_far(built: Built, sealer: Sealer) -> int:
+    """How many events the journal holds before a run; 0 where there is none yet."""
+    try:
+        statement = await read_statement(sealed_commits(built.spec), sealer, built.spec.name)
+    except StreamDPError:
+        return 0
+    return statement.events
+
+
 async def results(
-    built: Built, sealer: Sealer, broker: str, seconds: float, log: ReleaseLog
+    built: Built, sealer: Sealer, broker: str, seconds: float, before: int, log: ReleaseLog
 ) -> Results:
-    """Read the journal's totals and the last release of each series."""
-    statement = await read_statement(sealed_commits(built.spec), sealer, built.spec.name)
+    """Read the journal's totals and the last release of each series; `before` events came in earlier runs."""
+    through = max((release.tick for release in log.latest().values()), default=-1)
+    statement = await read_statement(sealed_commits(built.spec), sealer, built.spec.name, through)
     last = {name: json.loads(release.body) for name, release in log.latest().items()}
     final = {
         name: {key: body[key] for key in ("value", "values", "band", "tick") if key in body}
         for name, body in last.items()
     }
-    return Results(broker, seconds, statement, final)
+    return Results(broker, seconds, statement.events - before, statement, final)
 
 
 def print_results(built: Built, found: Results, as_json: bool, compare_exact: bool) -> None:
@@ -70,7 +82,7 @@ def _json(built: Built, found: Results, exact: dict[str, Any] | None) -> dict[st
         "ticks": statement.ticks,
         "releases": statement.releases,
         "seconds": round(found.seconds, 3),
-        "events_per_second": round(statement.events / max(found.seconds, 1e-9)),
+        "events_per_second": round(found.events / max(found.seconds, 1e-9)),
         "epsilon": text(measure.epsilon),
         "delta": text(measure.delta),
         "final": found.final,
@@ -99,7 +111,8 @@ def _totals(built: Built, series: Any, row: IntArray) -> Any:
 
 
 def _table(found: Results, exact: dict[str, Any] | None) -> Table:
-    table = Table(title="Private values at the last tick")
+    tick = max((release["tick"] for release in found.final.values()), default=-1)
+    table = Table(title=f"Private values at tick {tick}")
     for column in ("series", "key", "private value", "band"):
         table.add_column(column, justify="right" if column in ("private value", "band") else "left")
     if exact is not None:
@@ -120,7 +133,7 @@ def _shown(release: dict[str, Any]) -> list[tuple[str, Any]]:
     values: dict[str, Any] = release["values"]
     if all(isinstance(value, bool) for value in values.values()):
         alerting = [key for key, value in values.items() if value]
-        return [(", ".join(alerting) or "(none at this tick)", bool(alerting))]
+        return [(", ".join(alerting) or "no alert at this tick", True if alerting else None)]
     ranked = sorted(values.items(), key=lambda item: -item[1])[:SHOWN_KEYS]
     left = len(values) - len(ranked)
     return [*ranked, *([(f"... {left} more", None)] if left else [])]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from stream_dp.cli.running import Run, served, signals
 from stream_dp.cli.wiring import open_ports, sealer_for
+from stream_dp.errors import UsageError
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
@@ -18,11 +20,17 @@ from stream_dp.runtime.engine import Ports
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.recovery import NoiseMaker
 
-PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE.yaml", show_default=False)]
+PipelineFile = Annotated[
+    Path,
+    typer.Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file."),
+]
 KeyFile = Annotated[
     Path | None, typer.Option("--key-file", help="The operator's 32-byte key (mode 0600).")
 ]
 
+Port = Annotated[
+    int, typer.Option(min=0, max=65535, help="Port of the page; the next free one if taken.")
+]
 KEPT_RELEASES = 10_000  # of each series, in memory, for the page
 
 
@@ -33,11 +41,29 @@ def run(
         bool, typer.Option("--until-end", help="Stop at the horizon of a replay clock.")
     ] = False,
     serve: Annotated[bool, typer.Option("--serve", help="Serve the API and the page.")] = False,
-    port: Annotated[int, typer.Option(help="Port of the page; the next free one if taken.")] = 8765,
+    port: Port = 8765,
     key_file: KeyFile = None,
+    accept_new_guarantee: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Begin an empty journal although the pipeline ran on this source before; the journal records "
+            "NAME. The old and the new guarantee add up.",
+        ),
+    ] = "",
 ) -> None:
     """Run PIPELINE.yaml until stopped; goes on where the journal ends."""
-    asyncio.run(run_pipeline(pipeline, until_end, port if serve else None, key_file))
+    adapters = partial(open_ports, accepted=accept_new_guarantee)
+    asyncio.run(
+        run_pipeline(
+            pipeline,
+            until_end,
+            port if serve else None,
+            key_file,
+            adapters=adapters,
+            accepted=accept_new_guarantee,
+        )
+    )
 
 
 async def run_pipeline(
@@ -49,15 +75,22 @@ async def run_pipeline(
     *,
     private: bool = True,
     adapters: Callable[[PipelineSpec, Sealer], Ports] = open_ports,
+    accepted: str = "",
 ) -> None:
     """Load, build, run; the test kit calls it with other noise, `private=False` and watched adapters."""
     spec = load(pipeline)
+    if until_end and spec.clock.horizon is None:
+        raise UsageError("--until-end: this clock has no horizon, so there is no end")
     built = build(spec)
     console = Console(stderr=True)
     ports = adapters(spec, sealer_for(spec, key_file))
     keep = 1 if port is None else KEPT_RELEASES
-    this = Run(built, ports, make_noise, private=private, keep=keep)
-    async with signals(this), served(this, port, console):
+    this = Run(built, ports, make_noise, private=private, keep=keep, accepted=accepted)
+
+    def opened(url: str) -> None:
+        console.print(f"The page is at {url}")
+
+    async with signals(this), served(this, port, opened):
         await this.until_end(console)
         if not until_end:
             await this.stopped.wait()

@@ -7,7 +7,7 @@ Progress shows ticks and releases, which are public, and nothing else.
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -43,10 +43,11 @@ class Run:
         *,
         private: bool = True,
         keep: int | None = None,
+        accepted: str = "",
     ) -> None:
         self.built = built
         self.log = ReleaseLog(keep)
-        plan = built.plan(ports.clock.now(), private=private)
+        plan = built.plan(ports.clock.now(), private=private, accepted=accepted)
         router = Router(built.spec, plan.origin)
         self.engine = Engine(plan, router, ports, make_noise, self.log.append)
         self.stopped = asyncio.Event()
@@ -141,18 +142,34 @@ def _series_json(built: Built, series: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def served(run: Run, port: int | None, console: Console) -> AsyncIterator[str | None]:
-    """Serve the page on `port` (None: not at all) and yield its address."""
+async def served(
+    run: Run, port: int | None, opened: Callable[[str], None] = lambda url: None
+) -> AsyncIterator[None]:
+    """Serve the page on `port` (None: not at all) once the engine is ready; `opened` learns its address."""
     if port is None:
-        yield None
+        yield
         return
     page = PageServer(run.view())
-    await page.start(port=port)
-    console.print(f"The page is at {page.url}")
+
+    async def serve() -> None:
+        await run.engine.ready.wait()
+        await page.start(port=port)
+        opened(page.url)
+
+    def done(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            run.stop()
+
+    starting = asyncio.create_task(serve())
+    starting.add_done_callback(done)
     try:
-        yield page.url
+        yield
     finally:
+        starting.cancel()
+        await asyncio.wait({starting})
         await page.stop()
+    if not starting.cancelled():
+        starting.result()
 
 
 @asynccontextmanager

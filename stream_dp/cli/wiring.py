@@ -5,6 +5,7 @@ from pathlib import Path
 
 from stream_dp.adapters.clock import SystemClock
 from stream_dp.adapters.files import FileSink, FileSource
+from stream_dp.adapters.highwater import HighWater
 from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_shard import KafkaShard
 from stream_dp.adapters.kafka_sink import KafkaSink
@@ -61,12 +62,20 @@ def fields_of(spec: PipelineSpec) -> dict[str, FieldType]:
     return {name: FieldType(field.type) for name, field in spec.fields.items()}
 
 
-def open_ports(spec: PipelineSpec, sealer: Sealer) -> Ports:
-    """The adapters this specification names; nothing is connected yet."""
+def open_ports(
+    spec: PipelineSpec, sealer: Sealer, accepted: str = "", marks: Path | None = None
+) -> Ports:
+    """The adapters this specification names; nothing is connected yet.
+
+    `marks` is the folder of the high-water marks (default: in the state folder); `accepted` names a new
+    guarantee for an empty journal on a source that was seen before.
+    """
     clock = SystemClock()
     source, shard = _source(spec, clock)
     journal, sink = _durable(spec, shard)
-    return Ports(source, journal, sink, clock, sealer)
+    folder = marks or state_dir() / "high-water"
+    marked = HighWater(journal, folder, spec.name, source.name, accepted)
+    return Ports(source, marked, sink, clock, sealer)
 
 
 def _source(spec: PipelineSpec, clock: SystemClock) -> tuple[Source, KafkaShard | None]:
@@ -74,7 +83,7 @@ def _source(spec: PipelineSpec, clock: SystemClock) -> tuple[Source, KafkaShard 
     if isinstance(source, pipeline.KafkaSource):
         settings = settings_for(source)
         ticks = (
-            StampTicks(ticking.step, ticking.delay)
+            StampTicks(ticking.step, ticking.delay // 2)
             if isinstance(ticking, WallClock)
             else ReplayTicks()
         )

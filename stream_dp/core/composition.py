@@ -38,7 +38,7 @@ class Halt:
 CompositionMessage: TypeAlias = Create | Ask | Halt
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Child:
     """A live mechanism and its state."""
 
@@ -46,7 +46,7 @@ class Child:
     state: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CompositionState:
     """`created` counts all creations so far; `live` holds the mechanisms that have not been halted."""
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 IntArray: TypeAlias = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Update:
     """One tick of data: `row` has shape (width,), entries are non-negative event counts."""
 

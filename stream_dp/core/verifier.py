@@ -13,6 +13,8 @@ from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors, OneHotPair
 from stream_dp.errors import FailClosed
 
+MOST_EVENTS = 1 << 40  # of one tick; more is no stream of events
+
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
@@ -47,7 +49,8 @@ class Guard:
         Raises:
             FailClosed: it is not a row of counts of this width, so no guarantee covers it.
         """
-        if row.shape != (self.width,) or row.dtype != np.int64 or (self.width and row.min() < 0):
+        whole = row.shape == (self.width,) and row.dtype == np.int64
+        if not whole or (self.width and (row.min() < 0 or row.max() > MOST_EVENTS)):
             raise FailClosed(
                 "a row that no stream of events can produce reached the guard; stop and report this"
             )

@@ -17,7 +17,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.rows import checked
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AlertsState:
     """Per key: exact events since the last alert (private) and the noise on the threshold, shape (width,)."""
 

@@ -20,7 +20,7 @@ from stream_dp.mechanisms.rows import checked
 from stream_dp.mechanisms.tree import TreeNoise, TreeShape, TreeState
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CounterState:
     """`total`: exact counts, shape (width,), private. `tree`: the noise at the current step."""
 

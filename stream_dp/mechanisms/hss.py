@@ -42,7 +42,7 @@ class Statistic(StrEnum):
     MAXIMUM = "maximum"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class HSSState:
     """`queries` asked, `intervals` closed and `released` (shape (width,)) are public; `pending` is private.
 

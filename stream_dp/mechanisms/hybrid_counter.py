@@ -23,7 +23,7 @@ TOTALS_SHARE = Fraction(1, 4)
 TOTALS_SHAPE = TreeShape(arity=9, height=2)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class HybridState:
     """`total`: exact counts, private. `epoch`: its number; `inner`, `totals`: the two noises."""
 

@@ -1,15 +1,19 @@
-"""The checks every mechanism makes on the rows it is given."""
+"""The checks every mechanism makes on the rows it is given.
+
+The bound keeps sums of rows inside 64 bits; the guard in front of the engine lets much less through, so that no
+sum of admitted rows is ever refused behind it.
+"""
 
 import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import RejectedMessage
 
-LARGEST = 1 << 40
+LARGEST = 1 << 60
 
 
 def checked(row: IntArray, width: int) -> IntArray:
-    """Return `row` if it is an int64 array of shape (width,) with entries in [0, 2^40].
+    """Return `row` if it is an int64 array of shape (width,) with entries in [0, 2^60].
 
     Raises:
         RejectedMessage: anything else; the message does not repeat the row.
@@ -17,5 +21,5 @@ def checked(row: IntArray, width: int) -> IntArray:
     if not isinstance(row, np.ndarray) or row.dtype != np.int64 or row.shape != (width,):
         raise RejectedMessage(f"a row must be an int64 array of shape ({width},)")
     if width and (row.min() < 0 or row.max() > LARGEST):
-        raise RejectedMessage("the entries of a row must be counts from 0 to 2^40")
+        raise RejectedMessage("the entries of a row must be counts from 0 to 2^60")
     return row

@@ -19,7 +19,7 @@ from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.rows import checked
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SparseVectorState:
     """`count`: exact sums since creation, private. `lift`: noise on the threshold. `halted`: it has answered 1."""
 

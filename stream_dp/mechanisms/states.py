@@ -1,4 +1,8 @@
-"""The one list of types a snapshot may hold."""
+"""The one list of types a snapshot may hold, and the version of what mechanisms do.
+
+Rules: raise `MECHANISMS` with any change of a mechanism's noise, thresholds or order of draws; a journal written
+with another number is refused, also where its last commit holds a snapshot and nothing is replayed.
+"""
 
 from stream_dp.core.composition import Child, CompositionState
 from stream_dp.core.neighbors import Neighbors
@@ -9,6 +13,8 @@ from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
+
+MECHANISMS = 1
 
 STATES = Codec(
     [

@@ -82,7 +82,7 @@ def _smallest_arity(horizon: int, height: int) -> int:
     return arity
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TreeState:
     """After `prefix` steps; `windows[l]` of shape (k, width) holds the partial sums for digits -m..m."""
 

@@ -19,9 +19,8 @@ from stream_dp.mechanisms.hss import HSS, HSSState, Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 
 Terms = tuple[tuple[Fraction, int], ...]
-SURVIVAL = (
-    0.5  # what the survival of large thresholds may add to the failure probability, as a share
-)
+KNOWN = 4096  # bands kept per mechanism
+SURVIVAL = 0.5  # what long-lived thresholds may add to the failure probability, as a share
 
 
 class Bands:
@@ -40,6 +39,8 @@ class Bands:
         """The half-width; looks at public parts of `state` only (none but HSS needs them)."""
         key = _public(self._mechanism, tick, state)
         if key not in self._known:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
             self._known[key] = _band(self._mechanism, key, self._confidence)
         return self._known[key]
 
@@ -99,26 +100,25 @@ def hss_band(mechanism: HSS, query: int, intervals: int, confidence: float) -> i
     tail of (threshold noise) - (query noise), P(J = j and it exceeds z) <= min(P(J = j), G(z))
     <= (P(J = j) + w_j) min(1, G(z) / w_j), w_j = SURVIVAL * share: summed over j, (1 + SURVIVAL) times the law with
     tail min(1, G / w_j), a geometric moved up. A histogram's crossings never look at the counter's noise, which is
-    therefore independent of J; those of a maximum do (its threshold moves with the released values), so there the
-    failures of all j are added up: share * failure each.
+    therefore independent of J. Those of a maximum do once the largest released column is not the largest true one;
+    there independence is an assumption, paid for by adding up the tails of all columns (tests: rotating leaders).
     """
     instance = mechanism.instance()
     scales = (instance.lift_scale, instance.query_scale)
-    gamma = mechanism.gamma(query, intervals)
-    terms = tuple(mechanism.counter.noise_terms(intervals))
-    share = interval_share(intervals, query, mechanism.horizon)
-    if mechanism.statistic is Statistic.MAXIMUM:
-        return _maximum_band(gamma, terms, scales, mechanism.width, (1 - confidence) * share)
-    behind = gamma + _moved_up(scales, SURVIVAL * share)
-    return _histogram_band(behind, terms, instance.lift_scale, 1 - confidence)
+    known = mechanism.horizon is not None and query <= mechanism.horizon
+    possible = (mechanism.horizon or 0) + 1 if known else 1 << query.bit_length()
+    moved = _moved_up(scales, SURVIVAL * interval_share(intervals, possible))
+    return _hss_band(
+        mechanism.gamma(query, intervals) + moved,
+        tuple(mechanism.counter.noise_terms(intervals)),
+        instance.lift_scale,
+        mechanism.width if mechanism.statistic is Statistic.MAXIMUM else 1,
+        1 - confidence,
+    )
 
 
-def interval_share(intervals: int, query: int, horizon: int | None) -> float:
-    """w_j = 1 / ((j + 1) (1 + ln n)): at most 1 in sum over the j < n that are possible at this query.
-
-    n is public and changes seldom, so that bands can be looked up.
-    """
-    possible = horizon + 1 if horizon is not None and query <= horizon else 1 << query.bit_length()
+def interval_share(intervals: int, possible: int) -> float:
+    """w_j = 1 / ((j + 1) (1 + ln n)): at most 1 in sum over the n possible numbers of closed intervals."""
     return 1 / ((intervals + 1) * (1 + math.log(possible)))
 
 
@@ -129,35 +129,16 @@ def _moved_up(scales: tuple[Fraction, Fraction], share: float) -> int:
 
 
 @lru_cache(maxsize=1 << 16)
-def _histogram_band(behind: int, terms: Terms, lift: Fraction, failure: float) -> int:
+def _hss_band(behind: int, terms: Terms, lift: Fraction, columns: int, failure: float) -> int:
+    """The least B with P(noise of some column > B) + P(behind + geometric - noise > B) <= failure."""
     size = _ring(terms, (lift,)) + 2 * _power_above(behind)
     theta = 2 * np.pi * np.arange(size // 2 + 1) / size
     noise = laplace_transform(terms, theta)
-    too_high = _upper_tail(noise, size)
-    too_low = (1 + SURVIVAL) * _upper_tail(noise * _geometric_transform(lift, theta), size)
-    return _least_width(too_high, too_low, behind, failure)
-
-
-@lru_cache(maxsize=1 << 16)
-def _maximum_band(
-    gamma: int, terms: Terms, scales: tuple[Fraction, Fraction], columns: int, failure: float
-) -> int:
-    size = _ring(terms, scales) + 2 * _power_above(gamma)
-    theta = 2 * np.pi * np.arange(size // 2 + 1) / size
-    noise = laplace_transform(terms, theta)
-    lift, query = (_geometric_transform(scale, theta) for scale in scales)
-    too_high = columns * _upper_tail(noise, size)
-    return _least_width(too_high, _upper_tail(noise * lift * np.conj(query), size), gamma, failure)
-
-
-def _least_width(
-    too_high: NDArray[np.float64], too_low: NDArray[np.float64], behind: int, failure: float
-) -> int:
-    """The least B with too_high[B] + too_low[B - behind] <= failure."""
-    both = too_high.copy()
-    both[:behind] = np.inf
-    both[behind:] += too_low[: len(both) - behind]
-    enough = both <= failure
+    failing = columns * _upper_tail(noise, size)
+    failing[:behind] = np.inf
+    too_low = _upper_tail(noise * _geometric_transform(lift, theta), size)
+    failing[behind:] += (1 + SURVIVAL) * too_low[: len(failing) - behind]
+    enough = failing <= failure
     if not enough.any():
         raise ArithmeticError("the ring is too short for this confidence")
     return int(np.argmax(enough))

@@ -15,12 +15,13 @@ from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.states import MECHANISMS
 from stream_dp.pipeline.bands import Bands
 from stream_dp.pipeline.derivations import derive, fixed_block
 from stream_dp.pipeline.methods import ENDLESS, Demand, best_hss, predicted_hss_error
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.series import AlertsSeries, CountSeries, HistogramSeries, MaximumSeries
-from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint
+from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
 from stream_dp.runtime.commit import Charge
 from stream_dp.runtime.engine import Plan
 from stream_dp.runtime.series import Series
@@ -51,11 +52,22 @@ class Built:
     @property
     def fingerprint(self) -> str:
         """SHA-256 over the specification's meaning and the mechanisms chosen for it."""
-        text = "\n".join([fingerprint(self.spec), *(repr(c.mechanism) for c in self.chosen)])
-        return hashlib.sha256(text.encode()).hexdigest()
+        return _sha256(f"{fingerprint(self.spec)}\n{self._mechanisms}")
 
-    def plan(self, now: int, *, private: bool = True) -> Plan:
-        """What the engine runs; `now` (ms) becomes the origin of a wall clock that declares none."""
+    @property
+    def parts(self) -> dict[str, str]:
+        """Short fingerprints of the parts, so that a refusal can say what changed."""
+        return {**fingerprints(self.spec), "mechanisms": _sha256(self._mechanisms)[:12]}
+
+    @property
+    def _mechanisms(self) -> str:
+        return "\n".join([f"mechanisms {MECHANISMS}", *(repr(c.mechanism) for c in self.chosen)])
+
+    def plan(self, now: int, *, private: bool = True, accepted: str = "") -> Plan:
+        """What the engine runs; `now` (ms) becomes the origin of a wall clock that declares none.
+
+        `accepted` names a new guarantee on a source that was seen before; the journal records it.
+        """
         spec, clock = self.spec, self.spec.clock
         block, hold = (clock.block, None) if isinstance(clock, ReplayClock) else (1, clock.delay)
         start = clock.start
@@ -70,6 +82,8 @@ class Built:
             private,
             tuple(self._series(chosen) for chosen in self.chosen),
             tuple(Charge(e.name, e.epsilon, e.delta, e.rule) for e in self.ledger.entries),
+            self.parts,
+            accepted,
         )
 
     def _series(self, chosen: Chosen) -> Series:
@@ -84,6 +98,10 @@ class Built:
             Bands(chosen.mechanism, confidence),
             confidence,
         )
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def build(spec: PipelineSpec) -> Built:

@@ -45,12 +45,13 @@ def predicted_hss_error(mechanism: HSS, demand: Demand, tick: int) -> int:
 
 
 def predicted_intervals(mechanism: HSS, demand: Demand, tick: int) -> int:
-    """How many intervals will have closed: one each time `gamma` events have come, at most one a tick."""
+    """How many intervals will have closed: one each time `gamma` events have come, at most one a tick.
+
+    gamma grows with the intervals, so the largest gamma gives few of them, and the gamma of few gives many.
+    """
     events = demand.expected_events * (tick + 1) // (demand.horizon or ENDLESS)
-    intervals = 0
-    for _ in range(4):
-        intervals = min(tick + 1, events // max(1, mechanism.gamma(tick + 1, intervals)))
-    return intervals
+    few = min(tick + 1, events // max(1, mechanism.gamma(tick + 1, tick + 1)))
+    return min(tick + 1, events // max(1, mechanism.gamma(tick + 1, few)))
 
 
 def _hss(demand: Demand, counter_share: Fraction, kappa: Fraction) -> HSS:

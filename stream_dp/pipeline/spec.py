@@ -141,12 +141,26 @@ def fingerprint(spec: PipelineSpec) -> str:
 
     Addresses, paths and the order of schema keys do not count; `0.2` and `1/5` are the same.
     """
-    meaning = spec.model_dump(
+    return _digest(meaning(spec))
+
+
+def fingerprints(spec: PipelineSpec) -> dict[str, str]:
+    """The same, in short, for each part of the file on its own."""
+    return {part: _digest(what)[:12] for part, what in meaning(spec).items()}
+
+
+def meaning(spec: PipelineSpec) -> dict[str, Any]:
+    """What of the file touches data or guarantee, by part, as plain values."""
+    parts = spec.model_dump(
         mode="json", exclude={"version", "source", "journal", "releases"}, by_alias=True
     )
-    for series, dumped in zip(spec.series, meaning["series"], strict=True):
+    for series, dumped in zip(spec.series, parts["series"], strict=True):
         dumped["where"] = [_meaning(spec, condition) for condition in series.where]
-    text = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
+    return parts
+
+
+def _digest(what: Any) -> str:
+    text = json.dumps(what, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(b"stream_dp pipeline 1\n" + text.encode()).hexdigest()
 
 

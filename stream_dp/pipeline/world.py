@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, mod
 from stream_dp.pipeline.values import Duration, Frozen, Moment, problem, refuse
 
 _LAST_MOMENT = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last that a release can print
+_SHORTEST_DELAY = 100
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII)
 
 
@@ -34,6 +35,14 @@ def _addresses(value: str) -> str:
         if match is None or not 0 < int(match[2]) < 65536:
             raise ValueError("must be host:port, or several with commas between")
     return value
+
+
+def _settling(delay: int) -> int:
+    if delay < _SHORTEST_DELAY:
+        raise ValueError(
+            f"must be {_SHORTEST_DELAY}ms or more: half of it is for clocks that differ, half for the commit"
+        )
+    return delay
 
 
 LocalPath: TypeAlias = Annotated[Path, BeforeValidator(_written), AfterValidator(_below)]
@@ -104,11 +113,14 @@ class ReplayClock(Frozen):
 
 
 class WallClock(Frozen):
-    """The broker's append stamps decide; a tick is published `delay` after its end."""
+    """The broker's append stamps decide; a tick is published `delay` after its end, whatever came in.
+
+    Half of the delay is how far the clocks of brokers and engine may differ, half is for the commit.
+    """
 
     kind: Literal["wall"] = "wall"
     step: Duration
-    delay: Duration = 500
+    delay: Annotated[Duration, AfterValidator(_settling)] = 500
     horizon: Horizon | None = None
     start: Moment | None = None
 

@@ -60,6 +60,8 @@ class Header(msgspec.Struct, frozen=True):
     origin: int
     private: bool
     key_id: str
+    parts: dict[str, str] = {}
+    accepted: str = ""
 
 
 class Commit(_Private, frozen=True):

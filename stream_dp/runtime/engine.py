@@ -6,9 +6,9 @@ anywhere ends the run; nothing is retried in place. This file knows no file, top
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from stream_dp.noise import fresh_seed
 from stream_dp.runtime.actor import Actor, Halt, Snapshot, Tick
 from stream_dp.runtime.commit import Charge, Commit, Header, Release
 from stream_dp.runtime.gate import Gate
+from stream_dp.runtime.headers import require_same
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Batch, Clock, Journal, Published, Sink, Source
 from stream_dp.runtime.recovery import GENESIS, NoiseMaker, Recovered, initial_states, recover
@@ -45,6 +46,8 @@ class Plan:
     private: bool
     series: tuple[Series, ...]
     charges: tuple[Charge, ...]
+    parts: Mapping[str, str] = field(default_factory=dict)
+    accepted: str = ""
 
     def grid(self, origin: int) -> Grid:
         """The tick grid from this origin."""
@@ -81,6 +84,7 @@ class Engine:
         self._published = published
         self._guard = Guard(router.width)
         self._stopping = asyncio.Event()
+        self.ready = asyncio.Event()
         self._since_snapshot = 0
         self._closed: asyncio.Queue[list[ClosedTick]] = asyncio.Queue(QUEUED)
 
@@ -120,15 +124,21 @@ class Engine:
         )  # fmt: skip
         header = Header(
             plan.pipeline, plan.fingerprint, ports.source.name, partitions, origin, plan.private,
-            ports.sealer.key_id,
+            ports.sealer.key_id, dict(plan.parts), plan.accepted,
         )  # fmt: skip
         if recovered is None:
             recovered = await self._first_commit(header)
-        _require_same(recovered.header, header)
+        require_same(recovered.header, header)
+        if recovered.charges != plan.charges:
+            raise FailClosed(
+                f"the ledger in the journal of {plan.pipeline} is not what its pipeline file derives; "
+                "run the version of the code and of the file that wrote it"
+            )
         async for body in ports.sink.read():
             self._published(body)
         await self._gate.publish(recovered.unpublished)
         await ports.source.seek(recovered.positions)
+        self.ready.set()
         return recovered
 
     def _grid_of(self, header: Header) -> Grid:
@@ -136,9 +146,9 @@ class Engine:
         plan = self._plan
         mine = Header(
             plan.pipeline, plan.fingerprint, header.source, header.partitions, header.origin,
-            plan.private, header.key_id,
+            plan.private, header.key_id, dict(plan.parts),
         )  # fmt: skip
-        _require_same(header, mine)
+        require_same(header, mine)
         return plan.grid(header.origin)
 
     async def _first_commit(self, header: Header) -> Recovered:
@@ -152,6 +162,7 @@ class Engine:
 
     async def _run(self, recovered: Recovered) -> None:
         self._recovered = recovered
+        self._since_snapshot = recovered.replayed
         self._ticks = TickAssembler(
             recovered.header.partitions, self._router.width, recovered.next_tick,
             recovered.pending, recovered.positions, recovered.marks,
@@ -207,7 +218,8 @@ class Engine:
                 self._closed.put_nowait(more)
                 break
             ticks += more
-        return ticks
+        horizon = self._plan.horizon
+        return ticks if horizon is None else [each for each in ticks if each.tick < horizon]
 
     async def _step(self, ticks: Sequence[ClosedTick]) -> tuple[Commit, bytes]:
         """Step all actors over these ticks and seal the commit that records them."""
@@ -287,27 +299,3 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _require_same(journal: Header, now: Header) -> None:
-    """Refuse to go on with a journal that belongs to something else."""
-    differing = [
-        (what, getattr(journal, name))
-        for name, what in _HEADER_FIELDS.items()
-        if getattr(journal, name) != getattr(now, name)
-    ]
-    if differing:
-        parts = "; ".join(f"{what} was {value!r}" for what, value in differing)
-        raise FailClosed(
-            f"the journal was written for something else ({parts}). Use the pipeline file it belongs to, or give "
-            "this one a journal and a name of its own"
-        )
-
-
-_HEADER_FIELDS = {
-    "private": "its noise (private or not)",
-    "pipeline": "the pipeline's name",
-    "fingerprint": "the pipeline's fingerprint (schema, privacy, clock, series)",
-    "source": "the source",
-    "partitions": "the source's partitions",
-}

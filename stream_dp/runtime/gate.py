@@ -53,6 +53,10 @@ class Gate:
         while self._waiting and self._waiting[-1].tick >= self._end_of_block(self._waiting[0].tick):
             last = self._end_of_block(self._waiting[0].tick)
             block = [r for r in self._waiting if r.tick <= last]
+            if not block:
+                raise ValueError(
+                    "releases must come in the order of their ticks, within the horizon"
+                )
             if self._hold is not None:
                 await self._clock.sleep_until(self._grid.end(last) + self._hold)
             await self._sink.publish(block)

@@ -5,7 +5,8 @@ source. Replayed releases must equal the recorded bytes. The journal must be who
 and not behind what is already public. Anything else is a fail-closed stop that says what to do.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -17,7 +18,7 @@ from stream_dp.core.messages import IntArray
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import step
-from stream_dp.runtime.commit import Charge, Commit, Header, Release, decode, digest
+from stream_dp.runtime.commit import FORMAT, Charge, Commit, Header, Release, decode, digest
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Journal, Sink
 from stream_dp.runtime.series import Grid, Series
@@ -32,7 +33,7 @@ class _Head(msgspec.Struct):
 
 @dataclass(slots=True, repr=False)
 class Recovered:
-    """Where the engine stands after the last durable commit."""
+    """Where the engine stands after the last durable commit; `replayed` ticks lie behind the last snapshot."""
 
     header: Header
     charges: tuple[Charge, ...]
@@ -41,6 +42,7 @@ class Recovered:
     next_commit: int
     next_tick: int = 0
     next_release: int = 1
+    replayed: int = 0
     positions: dict[int, int] = field(default_factory=dict)
     marks: dict[int, int] = field(default_factory=dict)
     pending: dict[int, IntArray] = field(default_factory=dict)
@@ -59,6 +61,16 @@ class History:
     after_head: list[Release]
 
 
+@asynccontextmanager
+async def _to_its_end(items: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Close what is read where reading stops; left to the event loop it would complain on stderr."""
+    try:
+        yield items
+    finally:
+        if isinstance(items, AsyncGenerator):
+            await items.aclose()
+
+
 async def unsealed(
     journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str
 ) -> AsyncIterator[tuple[Commit, bytes]]:
@@ -68,23 +80,29 @@ async def unsealed(
         FailClosed: a broken chain, a damaged commit, a wrong key or an unknown format.
     """
     sequence, previous = 0, GENESIS
-    async for sealed in journal:
-        plain = sealer.open(sequence, sealed)
-        try:
-            commit = decode(plain)
-        except msgspec.MsgspecError:
-            raise FailClosed(
-                f"commit {sequence} of the journal of {pipeline} has a format this version cannot read; "
-                "use the version that wrote it"
-            ) from None
-        if commit.sequence != sequence or commit.previous != previous:
-            raise FailClosed(
-                f"the journal of {pipeline} is not one unbroken chain at commit {sequence}"
-            )
-        if sequence == 0 and commit.header is None:
-            raise FailClosed(f"the journal of {pipeline} does not begin with its header")
-        sequence, previous = sequence + 1, digest(sealed)
-        yield commit, previous
+    async with _to_its_end(journal) as blobs:
+        async for sealed in blobs:
+            plain = sealer.open(sequence, sealed)
+            try:
+                commit = decode(plain)
+            except msgspec.MsgspecError:
+                raise FailClosed(
+                    f"commit {sequence} of the journal of {pipeline} has a format this version cannot read; "
+                    "use the version that wrote it"
+                ) from None
+            if commit.version != FORMAT:
+                raise FailClosed(
+                    f"commit {sequence} of the journal of {pipeline} has format {commit.version}, this version "
+                    f"reads {FORMAT}; use the version that wrote it"
+                )
+            if commit.sequence != sequence or commit.previous != previous:
+                raise FailClosed(
+                    f"the journal of {pipeline} is not one unbroken chain at commit {sequence}"
+                )
+            if sequence == 0 and commit.header is None:
+                raise FailClosed(f"the journal of {pipeline} does not begin with its header")
+            sequence, previous = sequence + 1, digest(sealed)
+            yield commit, previous
 
 
 async def read_history(
@@ -154,11 +172,6 @@ def rebuild(
     Raises:
         FailClosed: a replayed release differs from the recorded one.
     """
-    header = history.first.header
-    if header is None:
-        raise FailClosed(
-            "the journal does not begin with its header; it was cut or is another file"
-        )
     start = history.since[0]
     states = _start_states(start, series, make_noise)
     for commit in history.since:
@@ -172,6 +185,7 @@ def rebuild(
         pending={t: np.array(r, dtype=np.int64) for t, r in last.pending.items()},
         unpublished=history.after_head,
     )  # fmt: skip
+    recovered.replayed = sum(len(c.ticks) for c in history.since if c.snapshot is None)
     if last.ticks:
         recovered.next_tick = last.ticks[-1] + 1
         recovered.next_release = last.releases[-1].sequence + 1

@@ -30,8 +30,10 @@ class Statement:
     rows: IntArray | None = None
 
 
-async def read_statement(journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str) -> Statement:
-    """Read and check a whole journal.
+async def read_statement(
+    journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str, through: int | None = None
+) -> Statement:
+    """Read and check a whole journal; `ticks`, `releases` and `rows` count ticks up to `through` only.
 
     Raises:
         FailClosed: it is damaged, of another pipeline, or written with another key.
@@ -41,12 +43,13 @@ async def read_statement(journal: AsyncIterator[bytes], sealer: Sealer, pipeline
         statement.header = statement.header or commit.header
         statement.charges += [(commit.sequence, charge) for charge in commit.charges]
         statement.commits += 1
-        statement.ticks += len(commit.ticks)
-        statement.releases += len(commit.releases)
+        ticks = [t for t in commit.ticks if through is None or t <= through]
+        statement.ticks += len(ticks)
+        statement.releases += sum(through is None or r.tick <= through for r in commit.releases)
         statement.events += commit.records
         statement.dead_letters += len(commit.dead_letters)
         statement.late += commit.late
-        if commit.rows:
-            rows = np.array(commit.rows, dtype=np.int64).sum(axis=0)
+        if ticks:
+            rows = np.array(commit.rows[: len(ticks)], dtype=np.int64).sum(axis=0)
             statement.rows = rows if statement.rows is None else statement.rows + rows
     return statement

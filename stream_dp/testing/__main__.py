@@ -23,7 +23,7 @@ from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.engine import Ports
 from stream_dp.runtime.keys import Sealer
-from stream_dp.testing.faults import Dawdling, Watch, WatchedJournal, WatchedSink
+from stream_dp.testing.faults import Dawdling, Watch, WatchedJournal, WatchedSink, point_of
 from stream_dp.testing.noise import ZeroNoise
 
 app = typer.Typer(
@@ -54,6 +54,9 @@ def run(
     crash: Annotated[
         str | None, typer.Option(metavar="POINT:NUMBER", help="Where to be killed.")
     ] = None,
+    pause: Annotated[
+        str | None, typer.Option(metavar="POINT:NUMBER", help="Where to be stopped (SIGSTOP).")
+    ] = None,
     trace: Annotated[
         bool, typer.Option("--trace", help="Say on stdout which points are reached.")
     ] = False,
@@ -65,7 +68,7 @@ def run(
     if zero_noise and seed is not None:
         raise UsageError("--zero-noise and --seed exclude each other; name one")
     make_noise = (lambda _seed, _index: ZeroNoise()) if zero_noise else NoiseStream
-    watch = Watch.of(crash, trace)
+    watch = Watch(point_of(crash), point_of(pause), trace)
     adapters = partial(_adapters, watch=watch, seed=seed, dawdle=dawdle)
     asyncio.run(
         run_pipeline(

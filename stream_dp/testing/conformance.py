@@ -356,7 +356,7 @@ def _bad(case: Case, width: int) -> Iterator[Message]:
         fine.astype(bool),
         -fine,
         np.where(np.arange(width) == width - 1, -1, fine),
-        fine << 41,
+        fine << 61,
         fine.tolist(),
         None,
     ):

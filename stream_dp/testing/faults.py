@@ -1,21 +1,22 @@
-"""Crashes at chosen points of a run, and a reader that dawdles: adapters around adapters, for tests of recovery.
+"""Crashes and pauses at chosen points of a run, and a reader that dawdles: adapters around adapters.
 
-Rules: a crash is SIGKILL to this process, so nothing is tidied up. `mid-commit` and `mid-publish` leave what a
-kill in the middle leaves: an open transaction, some lines and a torn one. Only `python -m stream_dp.testing`
-uses this file; it reaches into the adapters, which know nothing of it.
+Rules: a crash is SIGKILL to this process, so nothing is tidied up; a pause is SIGSTOP. `mid-commit` and
+`mid-publish` leave what a kill in the middle leaves: an open transaction, some lines and a torn one. Only
+`python -m stream_dp.testing` uses this file; it reaches into the adapters, which know nothing of it.
 """
 
 import asyncio
 import os
 import signal
+import sqlite3
 import sys
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
 
 from stream_dp.adapters.files import FileSink
+from stream_dp.adapters.highwater import HighWater
 from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_shard import KafkaShard, Outgoing
 from stream_dp.adapters.kafka_sink import KafkaSink
@@ -32,34 +33,16 @@ POINTS = (
     "mid-publish",
     "after-publish",
 )
-Die: TypeAlias = Callable[[], Any]
-
-
-def _kill() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass(slots=True)
 class Watch:
-    """Counts how often each point was reached; crashes at the `number`-th time of `point`."""
+    """Counts how often each point was reached; crashes or pauses at the n-th time of a point, once."""
 
-    point: str | None = None
-    number: int = 1
+    crash: tuple[str, int] | None = None
+    pause: tuple[str, int] | None = None
     trace: bool = False
-    die: Die = _kill
     reached: Counter[str] = field(default_factory=Counter)
-
-    @classmethod
-    def of(cls, crash: str | None, trace: bool) -> "Watch":
-        """From "POINT:NUMBER".
-
-        Raises:
-            UsageError: no such point, or no number.
-        """
-        point, _, number = (crash or f"{POINTS[0]}:0").partition(":")
-        if point not in POINTS or not number.isdigit():
-            raise UsageError(f"--crash wants POINT:NUMBER, with a point of {', '.join(POINTS)}")
-        return cls(point if crash else None, int(number), trace)
 
     def due(self, point: str) -> bool:
         """Note that `point` is reached; whether this is where to crash."""
@@ -67,12 +50,33 @@ class Watch:
         if self.trace:
             sys.stdout.write(f"{point}\n")
             sys.stdout.flush()
-        return point == self.point and self.reached[point] == self.number
+        return (point, self.reached[point]) == self.crash
 
     def at(self, point: str) -> None:
-        """Note that `point` is reached, and crash if it is the one."""
+        """Note that `point` is reached, and crash or pause if it is the one."""
         if self.due(point):
-            self.die()
+            die()
+        if (point, self.reached[point]) == self.pause:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def point_of(text: str | None) -> tuple[str, int] | None:
+    """From "POINT:NUMBER", if anything.
+
+    Raises:
+        UsageError: no such point, or no number.
+    """
+    if text is None:
+        return None
+    point, _, number = text.partition(":")
+    if point not in POINTS or not number.isdecimal():
+        raise UsageError(f"wanted POINT:NUMBER, with a point of {', '.join(POINTS)}")
+    return point, int(number)
+
+
+def die() -> None:
+    """End this process like `kill -9`."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class WatchedJournal:
@@ -88,8 +92,9 @@ class WatchedJournal:
 
     async def read(self) -> AsyncIterator[bytes]:
         """Read the journal."""
-        async for sealed in self._journal.read():
-            yield sealed
+        async with aclosing(aiter(self._journal.read())) as blobs:  # type: ignore[type-var]
+            async for sealed in blobs:
+                yield sealed
 
     async def verify(self, positions: Positions) -> None:
         """Verify the journal."""
@@ -100,7 +105,7 @@ class WatchedJournal:
         self._watch.at("before-commit")
         if self._watch.due("mid-commit"):
             await half_a_commit(self._journal, commit, sealed)
-            self._watch.die()
+            die()
         await self._journal.append(commit, sealed)
         self._watch.at("after-commit")
 
@@ -134,7 +139,7 @@ class WatchedSink:
         self._watch.at("before-publish")
         if self._watch.due("mid-publish"):
             await half_a_publication(self._sink, releases)
-            self._watch.die()
+            die()
         await self._sink.publish(releases)
         self._watch.at("after-publish")
 
@@ -178,12 +183,14 @@ class Dawdling:
 
 
 async def half_a_commit(journal: Journal, commit: Commit, sealed: bytes) -> None:
-    """Write `sealed` without making it durable.
+    """Write `sealed` without making it durable; does not always return.
 
     Raises:
         UsageError: not known for this journal.
     """
     match journal:
+        case HighWater():
+            await half_a_commit(journal.marked, commit, sealed)
         case SqliteJournal():
             await asyncio.to_thread(_torn_row, journal, commit, sealed)
         case KafkaJournal():
@@ -215,14 +222,12 @@ async def half_a_publication(sink: Sink, releases: Sequence[Release]) -> None:
 
 def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
     """A row in an open transaction, forced out to the log by its size."""
-    import sqlite3
-
     with closing(sqlite3.connect(journal._path, isolation_level=None)) as database:  # noqa: SLF001
         database.execute("PRAGMA cache_size = 1")
         database.execute("BEGIN IMMEDIATE")
         database.execute("INSERT INTO commits VALUES (?, ?)", (commit.sequence, sealed))
         database.execute("INSERT INTO commits VALUES (-1, zeroblob(1000000))")
-        _kill()
+        die()
 
 
 async def _open_transaction(shard: KafkaShard, records: Sequence[Outgoing]) -> None:

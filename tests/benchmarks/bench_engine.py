@@ -48,7 +48,7 @@ class Flight(msgspec.Struct):
 
 async def produce(bootstrap: str, records: int) -> tuple[int, int]:
     """Fill the topic; return the first and last second of its append stamps (ms)."""
-    choose = random.Random(1)  # noqa: S311 - test data
+    choose = random.Random(1)
     weights = [1 / (i + 1) for i in range(len(DESTINATIONS))]
     pool = [
         json.dumps(
@@ -130,7 +130,7 @@ async def engine(bootstrap: str, records: int, stamps: tuple[int, int], name: st
     this = Engine(
         plan,
         Router(spec, plan.origin),
-        Ports(cast(Source, timed), ports.journal, ports.sink, ports.clock, ports.sealer),
+        Ports(cast("Source", timed), ports.journal, ports.sink, ports.clock, ports.sealer),
         NoiseStream,
     )
     await this.run()

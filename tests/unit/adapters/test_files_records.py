@@ -86,11 +86,21 @@ def test_a_cell_converts_or_stays_a_string(
 
 def test_broken_rows_harm_no_others(tmp_path: Path) -> None:
     good = "2013-01-01T12:00:00Z,1,1,true,a,x\n"
-    huge = "2013-01-01T12:00:00Z,1,1,true," + "a" * 200_000 + ",x\n"
-    records = _load(tmp_path, HEADER + good + "a,b\n" + "\n" + good.strip() + ",y\n" + huge + good)
-    assert [record.line for record in records] == [2, 3, 5, 6, 7]
-    assert [record.payload == b"[]" for record in records] == [False, True, True, True, False]
-    assert [record.time_ms for record in records] == [NOON, None, None, None, NOON]
+    records = _load(tmp_path, HEADER + good + "a,b\n" + "\n" + good.strip() + ",y\n" + good)
+    assert [record.line for record in records] == [2, 3, 5, 6]
+    assert [record.payload == b"[]" for record in records] == [False, True, True, False]
+    assert [record.time_ms for record in records] == [NOON, None, None, NOON]
+
+
+def test_an_open_quote_swallows_no_other_record(tmp_path: Path) -> None:
+    good = "2013-01-01T12:00:00Z,1,1,true,a,x\n"
+    for bad in ('2013-01-01T12:00:00Z,1,1,true,"a,x\n', '2013-01-01T12:00:00Z,1,1,true,"a"b,x\n'):
+        records = _load(tmp_path, HEADER + 50 * good + bad + 50 * good)
+        assert [record.payload == b"[]" for record in records] == [
+            *50 * [False],
+            True,
+            *50 * [False],
+        ]
 
 
 def test_bad_utf8_stays_bad(tmp_path: Path) -> None:
@@ -99,8 +109,8 @@ def test_bad_utf8_stays_bad(tmp_path: Path) -> None:
 
 
 def test_byte_order_mark_and_quotes(tmp_path: Path) -> None:
-    (record,) = _load(tmp_path, '\ufefftime,shop\r\n2013-01-01T12:00:00Z,"a ""b"",\nc"\r\n')
-    assert json.loads(record.payload)["shop"] == 'a "b",\nc'
+    (record,) = _load(tmp_path, '\ufefftime,shop\r\n2013-01-01T12:00:00Z,"a ""b"", c"\r\n')
+    assert json.loads(record.payload)["shop"] == 'a "b", c'
 
 
 @pytest.mark.parametrize("name", ["data.csv.gz", "DATA.CSV"])
@@ -163,9 +173,9 @@ def test_time_agrees_with_arithmetic(moment: datetime, minutes: int) -> None:
     ("name", "content", "message"),
     [
         ("data.txt", "time\n", r"data\.txt: the name must end in \.csv"),
-        ("data.csv", "when,shop\nsecret,b\n", r"no column 'time'.*when, shop"),
+        ("data.csv", "when,shop\nsecret,b\n", "no column 'time'"),
         ("data.csv", "", "no column 'time'"),
-        ("data.csv", "time,shop,shop\n", "more than one column 'shop'"),
+        ("data.csv", "time,shop,shop\n", "column 'shop' more than once"),
     ],
 )
 def test_a_file_that_does_not_fit(tmp_path: Path, name: str, content: str, message: str) -> None:

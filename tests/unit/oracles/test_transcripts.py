@@ -70,7 +70,7 @@ class NoisySum:
         """One release."""
         return Guarantee(PureDP(1 / self.scale), Neighbors.ADD_REMOVE)
 
-    def init(self, noise: Noise) -> list[int]:  # noqa: ARG002
+    def init(self, noise: Noise) -> list[int]:
         """The count."""
         return [0]
 

@@ -1,0 +1,95 @@
+"""A mark outside the journal of how far it has been: so that a lost or older journal is not taken for a first start.
+
+The mark is a small file in the user's state folder, one for each pipeline and source. It may lag behind the journal
+(it is a lower bound and is not synced), it is never ahead of it. Rules: a journal that is behind its mark is
+refused; `accept` (a name for the new guarantee) lets an empty journal begin all the same. This file knows
+no key and no content.
+"""
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+
+from stream_dp.errors import FailClosed, WorldError
+from stream_dp.runtime.commit import Commit
+from stream_dp.runtime.ports import Journal, Positions
+
+
+class HighWater:
+    """`journal`, with a mark in `folder` for `pipeline` on `source`."""
+
+    def __init__(
+        self, journal: Journal, folder: Path, pipeline: str, source: str, accept: str = ""
+    ) -> None:
+        self.marked = journal
+        name = hashlib.sha256(f"{pipeline}\0{source}".encode()).hexdigest()[:32]
+        self._path = folder / f"{name}.json"
+        self._pipeline = pipeline
+        self._source = source
+        self._accept = accept
+        self._commits = 0
+
+    async def open(self) -> None:
+        """Open the journal."""
+        await self.marked.open()
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """Read the journal, counting its commits."""
+        self._commits = 0
+        sealed = self.marked.read()
+        try:
+            async for one in sealed:
+                self._commits += 1
+                yield one
+        finally:
+            if isinstance(sealed, AsyncGenerator):
+                await sealed.aclose()
+
+    async def verify(self, positions: Positions) -> None:
+        """Compare the journal with its mark as well.
+
+        Raises:
+            FailClosed: it holds fewer commits than were seen, or none where some were.
+        """
+        await self.marked.verify(positions)
+        seen = self._seen()
+        if self._commits >= seen or (self._accept and self._commits == 0):
+            return
+        what = "is empty" if self._commits == 0 else "is older than it was"
+        raise FailClosed(
+            f"the journal of {self._pipeline} {what}, but the pipeline has run on {self._source} before: going on "
+            "would publish second versions of old facts and forget what was spent. Restore the newest journal; or, "
+            "for an empty journal, start a new guarantee that adds to the old one with --accept-new-guarantee NAME"
+        )
+
+    async def append(self, commit: Commit, sealed: bytes) -> None:
+        """Append, then move the mark."""
+        await self.marked.append(commit, sealed)
+        self._commits = commit.sequence + 1
+        self._mark()
+
+    async def close(self) -> None:
+        """Close the journal."""
+        await self.marked.close()
+
+    def _seen(self) -> int:
+        try:
+            return int(json.loads(self._path.read_text())["commits"])
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError, KeyError, TypeError):
+            raise FailClosed(
+                f"{self._path} should say how far the journal of {self._pipeline} has been, but cannot be read; "
+                "delete it only if the journal is known to be the newest"
+            ) from None
+
+    def _mark(self) -> None:
+        content = {"pipeline": self._pipeline, "source": self._source, "commits": self._commits}
+        fresh = self._path.with_suffix(".new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_text(json.dumps(content))
+            fresh.replace(self._path)
+        except OSError as error:
+            raise WorldError(f"{self._path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,34 @@
+"""Whose journal is it: the header of the first commit against what is about to run."""
+
+from stream_dp.errors import FailClosed
+from stream_dp.runtime.commit import Header
+
+_FIELDS = {
+    "private": "whether its noise is private",
+    "pipeline": "the pipeline's name",
+    "source": "the source",
+    "partitions": "the source's partitions",
+}
+
+
+def require_same(journal: Header, now: Header) -> None:
+    """Refuse to go on with a journal that belongs to something else.
+
+    Raises:
+        FailClosed: something differs; the message names what.
+    """
+    differing = [
+        f"{what}: then {getattr(journal, name)!r}, now {getattr(now, name)!r}"
+        for name, what in _FIELDS.items()
+        if getattr(journal, name) != getattr(now, name)
+    ]
+    if journal.fingerprint != now.fingerprint:
+        names = sorted(journal.parts.keys() | now.parts.keys())
+        changed = [n for n in names if journal.parts.get(n) != now.parts.get(n)]
+        differing.append(f"in the pipeline file: {', '.join(changed) or 'its meaning'}")
+    if differing:
+        raise FailClosed(
+            f"the journal was written for something else (changed: {'; '.join(differing)}). Use the pipeline file "
+            "it belongs to; a changed one needs a name of its own, which opens a second ledger: the two guarantees "
+            "then add up"
+        )

@@ -1,0 +1,1 @@
+"""Fault tests, and the independent checker that judges what a run has left behind."""

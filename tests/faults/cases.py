@@ -1,0 +1,234 @@
+"""Pipelines over a slice of the flights, and running them as processes of their own."""
+
+import asyncio
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from faults.checker import Expected, SeriesRule, findings
+from faults.evidence import Event, Letter, csv_events, embedded, milliseconds
+
+FLIGHTS = Path(__file__).parents[2] / "examples" / "01_flights" / "flights.csv.gz"
+START = "2013-01-01T10:00:00Z"
+HOUR = 3_600_000
+AIRLINES = ("9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL", "HA", "MQ", "OO", "UA", "US", "VX")
+DESTINATIONS = ("ATL", "BOS", "CLT", "FLL", "LAX", "MCO", "MIA", "ORD", "RDU", "SFO", "TPA")
+SERIES = (
+    SeriesRule("departures", "count"),
+    SeriesRule("by_airline", "histogram", by="airline"),
+    SeriesRule("by_destination", "hss", by="destination"),
+    SeriesRule("busiest", "maximum", by="destination"),
+    SeriesRule("late", "alerts", by="airline", at_least=("delay", 60), threshold=20),
+)
+EPSILON = 4
+TEST_KIT = "stream_dp.testing"
+PRODUCT = "stream_dp.cli.main"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A pipeline in a folder of its own, with its key and what is expected of a run to its end."""
+
+    folder: Path
+    expected: Expected
+    events: tuple[Event, ...]
+
+    @property
+    def pipeline(self) -> Path:
+        """The pipeline file."""
+        return self.folder / "pipeline.yaml"
+
+    @property
+    def key(self) -> bytes:
+        """The operator's key."""
+        return (self.folder / "operator.key").read_bytes()
+
+    @property
+    def journal(self) -> Path:
+        """The embedded journal."""
+        return self.folder / "pipeline.journal"
+
+    @property
+    def releases(self) -> Path:
+        """The public file."""
+        return self.folder / "releases.jsonl"
+
+    def environment(self) -> dict[str, str]:
+        """The environment of its runs: the key, and no state outside of the folder."""
+        own = {"STREAM_DP_HOME": str(self.folder / "state"), "PYTHONUNBUFFERED": "1"}
+        return {**os.environ, **own, "STREAM_DP_KEY_FILE": str(self.folder / "operator.key")}
+
+    def command(self, *options: str, kit: bool = True) -> list[str]:
+        """The command line of a run."""
+        start = [sys.executable, "-m", TEST_KIT] if kit else _PRODUCT
+        return [*start, "run", str(self.pipeline), *options]
+
+    def run(self, *options: str, kit: bool = True) -> "subprocess.CompletedProcess[str]":
+        """Run it and wait; by default with the test kit."""
+        return subprocess.run(
+            self.command(*options, kit=kit),
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+
+    def finish(self, *options: str) -> None:
+        """Run it to its end, which must be a good one."""
+        done = self.run("--until-end", *options)
+        assert done.returncode == 0, done.stderr
+
+    def start(self, *options: str, kit: bool = True) -> "subprocess.Popen[str]":
+        """Start it; stdout can be read."""
+        return subprocess.Popen(
+            self.command(*options, kit=kit),
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def findings(self) -> list[str]:
+        """What the checker has to say about the embedded run."""
+        evidence = embedded(self.journal, self.releases, self.key, self.expected.pipeline)
+        return findings(self.expected, self.events, evidence)
+
+    def expecting(self, **changes: Any) -> "Case":
+        """The same, with other expectations."""
+        return replace(self, expected=replace(self.expected, **changes))
+
+
+def broken_command(case: Case, patch: str, *options: str) -> list[str]:
+    """The command line of the test kit's run with `patch` applied to the engine first."""
+    start = f"from {TEST_KIT}.__main__ import app, code_of\nraise SystemExit(code_of(commands=app))"
+    return [sys.executable, "-c", f"{patch}\n{start}", "run", str(case.pipeline), *options]
+
+
+_PRODUCT = [sys.executable, "-c", f"from {PRODUCT} import main; main()"]
+
+
+def sliced(path: Path, ticks: int) -> None:
+    """Write the flights of the first `ticks` hours; the data is in time order."""
+    end = milliseconds(START) + ticks * HOUR
+    with gzip.open(FLIGHTS, "rt") as file, path.open("w") as out:
+        out.write(next(file))
+        for line in file:
+            if milliseconds(line.partition(",")[0]) >= end:
+                return
+            out.write(line)
+
+
+def make_key(folder: Path) -> None:
+    """An operator's key, readable by its owner only."""
+    path = folder / "operator.key"
+    path.touch(mode=0o600)
+    path.write_bytes(os.urandom(32))
+
+
+def document(
+    name: str,
+    horizon: int,
+    block: int,
+    source: dict[str, Any],
+    series: Sequence[SeriesRule] = SERIES,
+) -> dict[str, Any]:
+    """A pipeline file; JSON is YAML too."""
+    embedded_ports = {
+        "journal": {"kind": "sqlite", "path": "pipeline.journal"},
+        "releases": {"path": "releases.jsonl"},
+    }
+    return {
+        "version": 1,
+        "name": name,
+        "source": source,
+        "schema": {
+            "time": {"type": "time"},
+            "airline": {"type": "category", "domain": list(AIRLINES)},
+            "destination": {"type": "category", "domain": list(DESTINATIONS)},
+            "delay": {"type": "integer", "nullable": True},
+        },
+        "privacy": {"unit": "event", "neighbors": "add_remove", "epsilon": EPSILON * len(series)},
+        "clock": {
+            "kind": "replay",
+            "field": "time",
+            "start": START,
+            "step": "1h",
+            "horizon": horizon,
+            "block": block,
+        },
+        **(embedded_ports if source["kind"] == "file" else {}),
+        "series": [_series(rule) for rule in series],
+    }
+
+
+def _series(rule: SeriesRule) -> dict[str, Any]:
+    shown: dict[str, Any] = {"name": rule.name, "epsilon": EPSILON}
+    match rule.statistic:
+        case "hss":
+            shown |= {"statistic": "histogram", "method": "hss", "expected_events": 20_000}
+        case "maximum":
+            shown |= {"statistic": "maximum", "method": "hss", "expected_events": 20_000}
+        case "histogram":
+            shown |= {"statistic": "histogram", "method": "tree"}
+        case "alerts":
+            shown |= {"statistic": "alerts", "threshold": rule.threshold}
+        case other:
+            shown |= {"statistic": other}
+    if rule.by is not None:
+        shown["by"] = rule.by
+    if rule.at_least is not None:
+        shown["where"] = [{"field": rule.at_least[0], "at_least": rule.at_least[1]}]
+    return shown
+
+
+def expectation(
+    name: str,
+    horizon: int,
+    series: Sequence[SeriesRule] = SERIES,
+    letters: Sequence[Letter] = (),
+) -> Expected:
+    """What is expected of `document`'s pipeline."""
+    return Expected(
+        name,
+        milliseconds(START),
+        HOUR,
+        horizon,
+        {"airline": AIRLINES, "destination": DESTINATIONS},
+        tuple(series),
+        ((f"{name}: series of the first start", EPSILON * len(series) * 10**12),),
+        letters=tuple(letters),
+    )
+
+
+def write(folder: Path, shown: dict[str, Any]) -> None:
+    """Write the pipeline file and, once, a key."""
+    (folder / "pipeline.yaml").write_text(json.dumps(shown, indent=1))
+    if not (folder / "operator.key").exists():
+        make_key(folder)
+
+
+def flights(folder: Path, ticks: int, block: int = 6, name: str = "flights") -> Case:
+    """The embedded pipeline over the first hours of the year."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sliced(folder / "slice.csv", ticks)
+    write(folder, document(name, ticks, block, {"kind": "file", "path": "slice.csv"}))
+    events = csv_events(folder / "slice.csv", milliseconds(START), HOUR)
+    return Case(folder, expectation(name, ticks), tuple(events))
+
+
+async def seen(process: "asyncio.subprocess.Process", lines: int, within: float = 60) -> int:
+    """Read up to `lines` lines of a traced run; how many came before it ended."""
+    if process.stdout is None:
+        raise TypeError("the process has no pipe")
+    async with asyncio.timeout(within):
+        for count in range(lines):
+            if not await process.stdout.readline():
+                return count
+    return lines

@@ -1,0 +1,171 @@
+"""What a run has left behind, read from the formats alone: source, journal, releases, dead letters.
+
+Rules: nothing of the engine is imported here; only the standard library, msgspec and cryptography. What cannot be
+read raises `EvidenceError`. Files are copied before they are opened, so that looking changes nothing.
+"""
+
+import csv
+import gzip
+import hashlib
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+
+class EvidenceError(Exception):
+    """Something is not what its format says."""
+
+
+class Event(NamedTuple):
+    """One event of the source and the tick it belongs to."""
+
+    tick: int
+    fields: dict[str, Any]
+
+
+class Letter(NamedTuple):
+    """A dead letter."""
+
+    partition: int
+    offset: int
+    reason: str
+    field: str | None
+
+
+class Public(NamedTuple):
+    """A record of the public log; `committed` is False for what an aborted transaction left."""
+
+    body: bytes
+    committed: bool = True
+    key: bytes | None = None
+    timestamp: int | None = None
+
+
+@dataclass(slots=True)
+class Evidence:
+    """A journal's commits, opened; the public log in its order; the dead letters; a torn last line."""
+
+    commits: list[dict[str, Any]]
+    public: list[Public]
+    letters: list[Letter] = field(default_factory=list)
+    torn: bytes = b""
+
+
+def milliseconds(text: str) -> int:
+    """ISO 8601 with a zone as milliseconds since 1970."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def event(fields: dict[str, Any], origin: int, step: int) -> Event:
+    """The event of these fields, by its field `time`."""
+    return Event((milliseconds(fields["time"]) - origin) // step, fields)
+
+
+def csv_events(path: Path, origin: int, step: int) -> list[Event]:
+    """The rows of a CSV file of flights, gzip or not."""
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        rows = [
+            {**row, "delay": int(row["delay"]) if row["delay"] else None}
+            for row in csv.DictReader(file)
+        ]
+    return [event(row, origin, step) for row in rows]
+
+
+def opened(sealed: Iterable[bytes], key: bytes, pipeline: str) -> list[dict[str, Any]]:
+    """The commits of a journal, each opened with the key, in one unbroken chain from commit 0."""
+    cipher = AESGCM(key)
+    key_id = hashlib.sha256(b"stream-dp key id\0" + key).hexdigest()[:16]
+    commits: list[dict[str, Any]] = []
+    previous = b""
+    for number, blob in enumerate(sealed):
+        sequence, found_id, nonce, ciphertext = msgspec.msgpack.decode(blob)
+        if (sequence, found_id) != (number, key_id):
+            raise EvidenceError(f"commit {number}: says it is {sequence} under key {found_id}")
+        try:
+            plain = cipher.decrypt(nonce, ciphertext, f"stream-dp/{pipeline}/{number}".encode())
+        except InvalidTag:
+            raise EvidenceError(f"commit {number}: does not open") from None
+        commit = msgspec.msgpack.decode(plain, strict=False)
+        if (commit["sequence"], commit["previous"]) != (number, previous):
+            raise EvidenceError(f"commit {number}: the chain is broken")
+        commits.append(commit)
+        previous = hashlib.sha256(blob).digest()
+    return commits
+
+
+def sealed_again(commits: Iterable[dict[str, Any]], key: bytes, pipeline: str) -> list[bytes]:
+    """Seal (changed) commits into a chain that opens: what a broken engine could have written."""
+    cipher = AESGCM(key)
+    key_id = hashlib.sha256(b"stream-dp key id\0" + key).hexdigest()[:16]
+    blobs: list[bytes] = []
+    for number, commit in enumerate(commits):
+        previous = hashlib.sha256(blobs[-1]).digest() if blobs else b""
+        plain = msgspec.msgpack.encode({**commit, "sequence": number, "previous": previous})
+        nonce = hashlib.sha256(plain).digest()[:12]
+        ciphertext = cipher.encrypt(nonce, plain, f"stream-dp/{pipeline}/{number}".encode())
+        blobs.append(msgspec.msgpack.encode([number, key_id, nonce, ciphertext]))
+    return blobs
+
+
+def sqlite_rows(path: Path, query: str) -> list[tuple[Any, ...]]:
+    """The rows of a query on a copy of a database, as a crash left it; none where there is no file."""
+    if not path.exists():
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        for suffix in ("", "-wal"):
+            part = path.with_name(path.name + suffix)
+            if part.exists():
+                shutil.copy(part, f"{copy}{suffix}")
+        with closing(sqlite3.connect(copy)) as database:
+            if not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                return []
+            return database.execute(query).fetchall()
+
+
+def embedded(journal: Path, releases: Path, key: bytes, pipeline: str) -> Evidence:
+    """What a run with the embedded journal and a file of releases has left."""
+    rows = sqlite_rows(journal, "SELECT sequence, sealed FROM commits ORDER BY sequence")
+    if [number for number, _ in rows] != list(range(len(rows))):
+        raise EvidenceError("the journal's rows are not numbered without a gap")
+    letters = sqlite_rows(
+        journal, "SELECT partition, label, reason, field FROM dead_letters ORDER BY id"
+    )
+    lines = releases.read_bytes().split(b"\n") if releases.exists() else [b""]
+    return Evidence(
+        opened([blob for _, blob in rows], key, pipeline),
+        [Public(line) for line in lines[:-1]],
+        [Letter(*row) for row in letters],
+        lines[-1],
+    )
+
+
+def content(body: bytes) -> dict[str, Any]:
+    """A release's body as an object."""
+    try:
+        decoded = json.loads(body)
+    except ValueError:
+        raise EvidenceError("a release is no JSON") from None
+    if not isinstance(decoded, dict):
+        raise EvidenceError("a release is no object")
+    return decoded
+
+
+def releases_of(commits: Sequence[dict[str, Any]]) -> list[tuple[int, str, int, bytes]]:
+    """All releases of a journal: sequence, series, tick, body."""
+    return [
+        (sequence, series, tick, bytes(body))
+        for commit in commits
+        for sequence, series, tick, body in commit["releases"]
+    ]

@@ -1,0 +1,63 @@
+"""Killing runs: at random moments that are counted in what the run has reached, and at fixed points."""
+
+import asyncio
+import random
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from faults.cases import Case, seen
+
+POINTS = (
+    "before-commit:1", "mid-commit:1", "after-commit:1", "before-publish:1", "mid-publish:1",
+    "after-publish:1", "mid-publish:3", "after-commit:5", "mid-commit:4", "before-commit:3",
+    "before-publish:2", "mid-publish:2",
+)  # fmt: skip
+Look = Callable[[], Awaitable[list[str]]]
+
+
+async def killed_at_random(
+    case: Case, chance: random.Random, kills: int, look: Look, *options: str
+) -> int:
+    """Kill `kills` runs of the pipeline at random moments; how many of them had begun to work.
+
+    `look` says after each kill what is wrong. A fifth of the kills hit the start or the recovery.
+    """
+    working = 0
+    for kill in range(kills):
+        process = await asyncio.create_subprocess_exec(
+            *case.command("--until-end", "--trace", *options),
+            env=case.environment(),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        if kill % 5 == 4:
+            await asyncio.sleep(chance.uniform(0.05, 0.6))
+        else:
+            working += await seen(process, chance.randint(1, 60)) > 0
+            await asyncio.sleep(chance.uniform(0, 0.01))
+        assert process.returncode is None, "the run was over before it could be killed"
+        process.kill()
+        _, errors = await process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        assert b"stream-dp:" not in errors, errors
+        assert b"Traceback" not in errors, errors
+        assert await look() == [], f"after kill {kill}"
+    return working
+
+
+async def killed_at(case: Case, look: Look, point: str, *options: str) -> None:
+    """Let a run kill itself at `point`."""
+    done = await asyncio.to_thread(case.run, "--until-end", "--crash", point, *options)
+    assert done.returncode == -signal.SIGKILL, (point, done.stderr)
+    assert await look() == [], f"after {point}"
+
+
+def moved(source: Path, target: Path) -> None:
+    """Copy a database with what has not been written back yet."""
+    for suffix in ("", "-wal"):
+        part = source.with_name(source.name + suffix)
+        copy = target.with_name(target.name + suffix)
+        copy.unlink(missing_ok=True)
+        if part.exists():
+            copy.write_bytes(part.read_bytes())

@@ -1,0 +1,45 @@
+"""Ctrl-C: the first one ends a run after its commit, exit 0; a second one at once, 130; both can be continued."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from faults.cases import Case, flights
+
+
+def started(case: Case) -> "subprocess.Popen[str]":
+    """A run that is at work, slowly."""
+    run = case.start("--until-end", "--zero-noise", "--trace", "--dawdle", "20")
+    assert run.stdout is not None
+    for _ in range(30):
+        assert run.stdout.readline() != ""
+    return run
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_ends_after_the_commit_in_flight(tmp_path: Path, number: signal.Signals) -> None:
+    case = flights(tmp_path, ticks=300)
+    run = started(case)
+    run.send_signal(number)
+    _, errors = run.communicate(timeout=30)
+    assert (run.returncode, errors.count("\n")) == (0, 1)
+    assert "flights: " in errors
+    assert {line.partition(":")[0] for line in case.findings()} == {
+        "ticks", "rows", "sequences", "published",
+    }  # fmt: skip
+    case.finish("--zero-noise")
+    assert case.findings() == []
+
+
+def test_the_second_ends_at_once(tmp_path: Path) -> None:
+    """Both wait for a stopped process, so that no time passes between them (two SIGINT would be one)."""
+    case = flights(tmp_path, ticks=300)
+    run = started(case)
+    for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
+        run.send_signal(number)
+    run.communicate(timeout=30)
+    assert run.returncode == 130
+    case.finish("--zero-noise")
+    assert case.findings() == []

@@ -1,0 +1,138 @@
+"""kill -9 of runs and feeds over Kafka, at random moments and at fixed points, until the end."""
+
+import asyncio
+import random
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults.cases import HOUR, START, Case, document, expectation, flights, write
+from faults.checker import findings, unfounded
+from faults.evidence import milliseconds
+from faults.kafka_evidence import over_kafka, records, source_events
+from faults.killing import POINTS, Look, killed_at, killed_at_random
+
+from stream_dp.adapters.kafka_topics import KafkaSettings
+from stream_dp.adapters.records import FieldType, load_records, ticked
+from stream_dp.broker.topics import create_topic
+from stream_dp.cli.feeding import feed
+from stream_dp.testing.kafka import fresh_topic_name
+
+PARTITIONS = 2
+DAWDLE = ("--dawdle", "1")
+FIELDS = {
+    "time": FieldType.TIME,
+    "airline": FieldType.CATEGORY,
+    "destination": FieldType.CATEGORY,
+    "delay": FieldType.INTEGER,
+}
+
+
+def over(kafka: str, folder: Path, ticks: int, block: int = 6) -> Case:
+    """The pipeline of `flights`, with a topic as its source; the slice is for the feed."""
+    made = flights(folder, ticks)
+    name = fresh_topic_name("crash")
+    source = {"kind": "kafka", "topic": f"{name}.events", "bootstrap": kafka}
+    write(folder, document(name, ticks, block, source))
+    return Case(folder, expectation(name, ticks), made.events)
+
+
+def topic_of(case: Case) -> str:
+    return f"{case.expected.pipeline}.events"
+
+
+def ticks_of(case: Case) -> list[Any]:
+    rows = load_records(case.folder / "slice.csv", FIELDS, "time")
+    return list(ticked(rows, milliseconds(START), HOUR, case.expected.horizon))
+
+
+async def fed(kafka: str, case: Case) -> Case:
+    """Create the topic and put everything in."""
+    await create_topic(kafka, topic_of(case), PARTITIONS)
+    await feed(KafkaSettings(kafka), topic_of(case), ticks_of(case))
+    return case
+
+
+def look(kafka: str, case: Case) -> Look:
+    async def now() -> list[str]:
+        return unfounded(await over_kafka(kafka, case.expected.pipeline, case.key))
+
+    return now
+
+
+async def judged(kafka: str, case: Case) -> list[str]:
+    """The checker's findings, with the events as the topic holds them."""
+    topic = topic_of(case)
+    events = await source_events(kafka, topic, case.expected.origin, case.expected.step)
+    assert sorted(map(repr, events)) == sorted(map(repr, case.events))
+    evidence = await over_kafka(kafka, case.expected.pipeline, case.key)
+    return findings(case.expected, events, evidence)
+
+
+@pytest.mark.timeout(400)
+async def test_nothing_is_lost_or_counted_twice_over_twenty_random_kills(
+    kafka: str, tmp_path: Path
+) -> None:
+    case = await fed(kafka, over(kafka, tmp_path, ticks=700))
+    options = ("--zero-noise", *DAWDLE)
+    chance = random.Random(20)
+    assert await killed_at_random(case, chance, 20, look(kafka, case), *options) == 16
+    await asyncio.to_thread(case.finish, "--zero-noise")
+    assert await judged(kafka, case) == []
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("noise", [("--zero-noise",), ()])
+async def test_every_release_has_one_version_over_kills_at_fixed_points(
+    kafka: str, tmp_path: Path, noise: tuple[str, ...]
+) -> None:
+    """Those in the middle leave an open transaction, which the next start aborts: its records stay readable."""
+    case = await fed(kafka, over(kafka, tmp_path, ticks=200).expecting(zero_noise=bool(noise)))
+    for point in POINTS:
+        await killed_at(case, look(kafka, case), point, *noise, *DAWDLE)
+    await asyncio.to_thread(case.finish, *noise)
+    assert await judged(kafka, case) == []
+    left = await over_kafka(kafka, case.expected.pipeline, case.key)
+    assert sum(not record.committed for record in left.public) > 0
+
+
+async def test_a_feed_killed_in_between_sends_nothing_twice(kafka: str, tmp_path: Path) -> None:
+    case = over(kafka, tmp_path, ticks=400)
+    topic = topic_of(case)
+    await create_topic(kafka, topic, PARTITIONS)
+    arguments = [
+        "replay", str(case.folder / "slice.csv"), "--topic", topic, "--pipeline", str(case.pipeline),
+    ]  # fmt: skip
+    command = [sys.executable, "-c", "from stream_dp.cli.main import main; main()", *arguments]
+    chance = random.Random(5)
+    for _ in range(4):
+        process = await asyncio.create_subprocess_exec(
+            *command, "--speed", "200", env=case.environment(), stderr=asyncio.subprocess.PIPE
+        )
+        before = len(await records(kafka, topic))
+        async with asyncio.timeout(60):
+            while len(await records(kafka, topic)) == before:
+                assert process.returncode is None
+        await asyncio.sleep(chance.uniform(0, 0.1))
+        process.kill()
+        await process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    process = await asyncio.create_subprocess_exec(*command, env=case.environment())
+    assert await process.wait() == 0
+    await asyncio.to_thread(case.finish, "--zero-noise")
+    assert await judged(kafka, case) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(3))
+async def test_many_kills_over_a_snapshot(kafka: str, tmp_path: Path, seed: int) -> None:
+    case = await fed(kafka, over(kafka, tmp_path, ticks=1500, block=7))
+    options = ("--zero-noise", *DAWDLE)
+    await killed_at_random(case, random.Random(seed), 40, look(kafka, case), *options)
+    for point in POINTS:
+        await killed_at(case, look(kafka, case), point, *options)
+    await asyncio.to_thread(case.finish, "--zero-noise")
+    assert await judged(kafka, case) == []

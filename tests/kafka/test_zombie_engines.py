@@ -1,0 +1,102 @@
+"""An engine that sleeps while another takes over: when it wakes it publishes nothing and stops, exit 4."""
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from faults.cases import Case, broken_command, document, expectation, flights, write
+from faults.checker import findings
+from faults.evidence import EvidenceError, content
+from faults.kafka_evidence import journal_blobs, over_kafka, public_log
+
+from stream_dp.adapters.kafka_topics import KafkaSettings
+from stream_dp.adapters.records import FieldType, load_records, ticked
+from stream_dp.broker.topics import create_topic
+from stream_dp.cli.feeding import feed
+from stream_dp.testing.kafka import fresh_topic_name
+
+TICKS = 120
+FIELDS = {
+    "time": FieldType.TIME,
+    "airline": FieldType.CATEGORY,
+    "destination": FieldType.CATEGORY,
+    "delay": FieldType.INTEGER,
+}
+
+
+@pytest.fixture
+async def case(kafka: str, tmp_path: Path) -> Case:
+    made = flights(tmp_path, TICKS)
+    name = fresh_topic_name("zombie")
+    source = {"kind": "kafka", "topic": f"{name}.events", "bootstrap": kafka}
+    write(tmp_path, document(name, TICKS, 6, source))
+    await create_topic(kafka, f"{name}.events", 2)
+    expected = expectation(name, TICKS)
+    rows = load_records(tmp_path / "slice.csv", FIELDS, "time")
+    ticks = ticked(rows, expected.origin, expected.step, TICKS)
+    await feed(KafkaSettings(kafka), f"{name}.events", ticks)
+    return Case(tmp_path, expected, made.events).expecting(zero_noise=False)
+
+
+UNFENCED = """
+import aiokafka
+class Unfenced(aiokafka.AIOKafkaProducer):
+    def __init__(self, **options):
+        super().__init__(**{**options, "transactional_id": options["transactional_id"] + ".other"})
+aiokafka.AIOKafkaProducer = Unfenced
+"""
+
+
+def wait_until_stopped(number: int) -> None:
+    """Return once the process has been stopped by a signal; it is not reaped."""
+    while not os.waitid(os.P_PID, number, os.WSTOPPED | os.WNOWAIT):
+        pass
+
+
+@pytest.mark.parametrize("point", ["before-commit:20", "after-commit:20", "before-publish:5"])
+async def test_a_sleeper_publishes_nothing_when_it_wakes(
+    kafka: str, case: Case, point: str
+) -> None:
+    name = case.expected.pipeline
+    sleeper = case.start("--until-end", "--dawdle", "1", "--trace", "--pause", point)
+    async with asyncio.timeout(60):
+        await asyncio.to_thread(wait_until_stopped, sleeper.pid)
+    await asyncio.to_thread(case.finish)
+    public = await public_log(kafka, f"{name}.releases")
+    journal = await journal_blobs(kafka, f"{name}.private.journal")
+
+    sleeper.send_signal(signal.SIGCONT)
+    _, errors = await asyncio.to_thread(sleeper.communicate, timeout=60)
+
+    assert sleeper.returncode == 4
+    said = [line for line in errors.splitlines() if line.startswith("stream-dp: ")]
+    assert len(said) == 1
+    assert f"another engine has taken over pipeline '{name}'" in said[0]
+    assert await public_log(kafka, f"{name}.releases") == public
+    assert await journal_blobs(kafka, f"{name}.private.journal") == journal
+    assert findings(case.expected, case.events, await over_kafka(kafka, name, case.key)) == []
+
+
+async def test_a_sleeper_without_the_fence_is_caught(kafka: str, case: Case) -> None:
+    """The control: with a transactional id of its own it would go on with other noise, and that is found."""
+    name = case.expected.pipeline
+    command = broken_command(
+        case, UNFENCED, "--until-end", "--dawdle", "1", "--pause", "before-commit:20"
+    )
+    sleeper = await asyncio.create_subprocess_exec(
+        *command, env=case.environment(), stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        await asyncio.to_thread(wait_until_stopped, sleeper.pid)
+    await asyncio.to_thread(case.finish)
+    sleeper.send_signal(signal.SIGCONT)
+    await sleeper.communicate()
+    with pytest.raises(EvidenceError):
+        await over_kafka(kafka, name, case.key)
+    public = await public_log(kafka, f"{name}.releases")
+    sequences = Counter(content(record.body)["sequence"] for record in public)
+    versions = {record.body for record in public}
+    assert len(versions) > len(sequences)

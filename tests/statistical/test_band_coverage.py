@@ -1,0 +1,125 @@
+"""Bands cover at their stated rate and are not wider than they must be, for every type of series.
+
+Each series runs 200 times (the trials). Its coverage fails the test if the mean of the run-wise fractions lies
+below 0.95 by more than a Hoeffding-Bentkus style binomial margin: the fractions lie in [0, 1] and have mean at
+least 0.95, so their sum is at most as spread as a binomial's; each test errs with probability below ALPHA, all of
+them together (Bonferroni) below 1e-3. Widths are compared with the observed 0.95 quantile: at most 1.3 times for
+counters, 3 times for HSS and alerts. Twins: half the scale must fail coverage, twice the band must fail the width.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import pytest
+from scipy.stats import binom
+from statistical.band_runs import CONFIDENCE, Errors, Shape, alert_errors, errors
+
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.hss import Statistic
+from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.pipeline.bands import Bands
+from stream_dp.pipeline.methods import Demand, best_hss
+
+ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
+RUNS = 200
+ALPHA = 1e-4  # per series; at most ten of them
+BENTKUS = 2.7182818284590455  # P(mean <= x) <= e * P(binomial <= ...) for means of [0, 1] variables
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A type of series in a realistic shape; `widest` is the allowed ratio of band and quantile."""
+
+    make: Callable[[], Any]
+    shape: Shape
+    widest: float
+
+
+def hss(statistic: Statistic, relation: Neighbors, shape: Shape, epsilon: Fraction) -> Series:
+    """The HSS that the planner would choose."""
+    demand = Demand(
+        shape.width, statistic, epsilon, relation, shape.ticks, shape.events, CONFIDENCE
+    )
+    return Series(lambda: best_hss(demand), shape, 3.0)
+
+
+def series(runs: int) -> dict[str, Series]:
+    """All types of series."""
+    narrow, wide = Shape(20, 300, 6_000, runs), Shape(106, 300, 12_000, runs)
+    alarms, half = Shape(17, 300, 3_000, runs), Fraction(1, 2)
+    return {
+        "counter": Series(lambda: Counter(20, half, ADD, 300), narrow, 1.3),
+        "counter replace": Series(lambda: Counter(20, half, REPLACE, 1_000), narrow, 1.3),
+        "hybrid counter": Series(lambda: HybridCounter(20, half, ADD), narrow, 1.3),
+        "histogram tree": Series(lambda: Counter(106, Fraction(1), ADD, 300), wide, 1.3),
+        "hss histogram": hss(Statistic.HISTOGRAM, ADD, wide, Fraction(1)),
+        "hss histogram replace": hss(Statistic.HISTOGRAM, REPLACE, narrow, Fraction(2)),
+        "hss maximum": hss(Statistic.MAXIMUM, ADD, wide, half),
+        "alerts": Series(lambda: Alerts(17, Fraction(3, 10), ADD, 100), alarms, 3.0),
+        "alerts replace": Series(lambda: Alerts(17, Fraction(1), REPLACE, 60), alarms, 3.0),
+    }
+
+
+SERIES = series(RUNS)
+
+
+@lru_cache(maxsize=32)
+def measured(name: str) -> Errors:
+    """The runs of a series with the bands it publishes."""
+    return taken(name, SERIES[name])
+
+
+def taken(name: str, one: Series, published: Any = None) -> Errors:
+    """The runs of a series, with its bands or with those of another mechanism."""
+    mechanism = one.make()
+    bands = Bands(published or mechanism, CONFIDENCE)
+    take = alert_errors if isinstance(mechanism, Alerts) else errors
+    return take(mechanism, one.shape, name, bands)
+
+
+def covers(found: Errors) -> bool:
+    """Whether the coverage is consistent with the stated confidence, at level ALPHA."""
+    fractions = found.run_fractions
+    return bool(BENTKUS * binom.cdf(int(fractions.sum()) + 1, len(fractions), CONFIDENCE) > ALPHA)
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_bands_cover_and_are_tight(name: str) -> None:
+    found = measured(name)
+    assert len(found.run_fractions) >= 0.95 * RUNS
+    assert covers(found), f"{name}: covered {found.coverage:.3f}"
+    assert found.ratio <= SERIES[name].widest, f"{name}: {found.ratio:.2f} times the quantile"
+
+
+@pytest.mark.parametrize("name", ["counter", "counter replace", "hybrid counter", "histogram tree"])
+def test_twice_a_counters_band_is_too_wide(name: str) -> None:
+    found = measured(name)
+    assert Errors(found.errors, 2 * found.bands, found.runs).ratio > SERIES[name].widest
+
+
+@pytest.mark.parametrize("name", ["counter", "counter replace", "hybrid counter", "histogram tree"])
+def test_a_band_for_half_the_scale_does_not_cover(name: str) -> None:
+    mechanism = SERIES[name].make()
+    narrow = replace(mechanism, epsilon=2 * mechanism.epsilon)
+    assert not covers(taken(name, SERIES[name], narrow))
+
+
+@pytest.mark.parametrize("name", [n for n in SERIES if "hss" in n or "alerts" in n])
+def test_a_quarter_of_a_bound_does_not_cover(name: str) -> None:
+    found = measured(name)
+    assert not covers(Errors(found.errors, found.bands // 4, found.runs))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize("name", SERIES)
+def test_bands_cover_and_are_tight_in_many_runs(name: str) -> None:
+    one = series(2_000)[name]
+    found = taken(f"{name} slow", one)
+    assert covers(found), f"{name}: covered {found.coverage:.3f}"
+    assert found.ratio <= one.widest

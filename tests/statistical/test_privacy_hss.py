@@ -1,0 +1,151 @@
+"""HSS: with recorded noise it is the naive oracle, and at the scales it asks for the oracle's loss is its claim.
+
+No statistics. The check has two halves: (a) the real mechanism and `oracles.naive` give the same answers from
+the same noise values, so its law is the oracle's; (b) the exact worst loss of `oracles.hss`, with the noise scales
+the mechanism really asked for, is at most the claim. Each broken twin fails one of the halves.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from oracles import hss as oracle
+from oracles import naive
+from statistical import broken_privacy as broken
+
+from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.testing.noise import ScriptedNoise, SeededNoise
+
+ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
+RELATIONS = {ADD: oracle.Relation.ADD_REMOVE, REPLACE: oracle.Relation.REPLACE}
+E1, E2, EC = Fraction(2, 5), Fraction(1, 2), Fraction(3, 5)
+
+
+class Recorded(SeededNoise):
+    """Seeded noise that remembers the values, by scale."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.laplaces: list[int] = []
+        self.geometrics: dict[Fraction, list[int]] = {}
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """Draw and remember."""
+        found = super().laplace(scale, size)
+        self.laplaces += found.tolist()
+        return found
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        """Draw and remember."""
+        found = super().geometric(scale, size)
+        self.geometrics.setdefault(scale, []).extend(found.tolist())
+        return found
+
+
+def made(
+    kind: type[HSS], statistic: Statistic, relation: Neighbors, kappa: Fraction = Fraction(1, 20)
+) -> HSS:
+    """An HSS of two columns whose three shares differ."""
+    return kind(2, statistic, E1, E2, EC, relation, 60, kappa)
+
+
+def run(mechanism: HSS, rows: IntArray, noise: Recorded) -> list[list[int]]:
+    """The answers, one per tick."""
+    state, found = mechanism.init(noise), []
+    for row in rows:
+        state, _ = mechanism.step(state, Update(row), noise)
+        state, answer = mechanism.step(state, Query(), noise)
+        assert answer is not None
+        found.append(answer.tolist())
+    return found
+
+
+def expected(mechanism: HSS, rows: IntArray, noise: Recorded) -> list[list[int]]:
+    """What the naive oracle answers from the same noise values."""
+    right = made(HSS, mechanism.statistic, mechanism.neighbors)
+    counter, script = right.counter, ScriptedNoise(noise.laplaces)
+    state = counter.init(script)
+    counter_noise: list[list[int]] = []
+    while len(counter_noise) < len(rows) and script.used <= len(noise.laplaces):
+        try:
+            state, _ = counter.step(state, Update(np.zeros(2, dtype=np.int64)), script)
+        except IndexError:
+            break  # that many intervals were never closed
+        _, answer = counter.step(state, Query(), script)
+        assert answer is not None
+        counter_noise.append(answer.tolist())
+    taus, nus = noise.geometrics[1 / E1], noise.geometrics[right.instance().query_scale]
+
+    def gamma(tick: int, interval: int) -> int:
+        return right.gamma(tick, interval - 1)
+
+    def at(interval: int, column: int) -> int:
+        return int(counter_noise[interval - 1][column])
+
+    plain = [tuple(map(int, row)) for row in rows]
+    if mechanism.statistic is Statistic.HISTOGRAM:
+        return [list(t.released) for t in naive.hss_histogram(plain, gamma, taus, nus, at)]
+    return [[max(t.released)] for t in naive.hss_relative(plain, max, gamma, taus, nus, at)]
+
+
+def agrees(kind: type[HSS], statistic: Statistic, relation: Neighbors) -> bool:
+    """Half (a) on several streams."""
+    for seed in range(12):
+        rows = np.random.default_rng(seed).integers(0, 30, (60, 2)) * (seed % 3)
+        noise = Recorded(seed)
+        mechanism = made(kind, statistic, relation)
+        found = run(mechanism, rows, noise)
+        try:
+            if found != expected(mechanism, rows, noise):
+                return False
+        except IndexError:
+            return False  # the oracle wants noise that the mechanism never drew
+    return True
+
+
+def loss(kind: type[HSS], relation: Neighbors) -> tuple[float, float]:
+    """Half (b): (worst exact loss, claim) of three ticks, at the scales asked for."""
+    noise = Recorded(1)
+    mechanism = made(kind, Statistic.HISTOGRAM, relation, Fraction(1, 10_000))
+    run(mechanism, np.full((40, 2), 50), noise)
+    lift, query = mechanism.instance().lift_scale, mechanism.instance().query_scale
+    assert set(noise.geometrics) == {lift, query}
+    widest = max(call.scale for call in noise.calls if call.kind == "laplace")
+    small = oracle.Hss(
+        e1=float(1 / lift),
+        e2=float(1 / query),
+        e_c=float(8 / widest),  # the tree of totals: height 2 at a quarter of one column's epsilon
+        s=1,
+        l0=1,
+        gamma=lambda t, j: mechanism.gamma(t, j - 1) + 1,
+    )
+    claim = float(mechanism.guarantee.measure.epsilon)
+    return oracle.worst_loss(small, RELATIONS[relation], 3).loss, claim
+
+
+@pytest.mark.parametrize("statistic", Statistic)
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+def test_hss_is_the_naive_oracle(statistic: Statistic, relation: Neighbors) -> None:
+    assert agrees(HSS, statistic, relation)
+
+
+@pytest.mark.parametrize("twin", [broken.AliasedHistogram, broken.KeepsItsSum])
+@pytest.mark.parametrize("statistic", Statistic)
+def test_other_dataflow_is_caught(twin: type[HSS], statistic: Statistic) -> None:
+    assert not agrees(twin, statistic, ADD)
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+def test_hss_loses_no_more_than_it_claims(relation: Neighbors) -> None:
+    worst, claim = loss(HSS, relation)
+    assert 0.9 * claim < worst <= claim + 1e-12
+    if relation is ADD:
+        assert worst == pytest.approx(claim, abs=1e-12)
+
+
+@pytest.mark.parametrize("twin", [broken.CheapHSS, broken.L0FreeHSS])
+def test_too_little_noise_under_replace_is_caught(twin: type[HSS]) -> None:
+    worst, claim = loss(twin, REPLACE)
+    assert worst > 1.1 * claim

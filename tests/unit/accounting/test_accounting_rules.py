@@ -1,0 +1,120 @@
+"""Rules and derivations: the derived guarantee is the claimed one, and a rule refuses where it is no theorem."""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from stream_dp.accounting.rules.composite import composite
+from stream_dp.accounting.rules.concurrent import concurrent_pure
+from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.parallel import parallel_pure
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.sparse_vector import SparseVector
+from stream_dp.pipeline.derivations import derive, fixed_block
+
+ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
+EPSILON = Fraction(7, 9)
+
+
+def pure(epsilon: Fraction, relation: Neighbors = ADD) -> Derivation:
+    """A pure leaf."""
+    return leaf("leaf", Guarantee(PureDP(epsilon), relation), "proof")
+
+
+APPROXIMATE = leaf("gauss", Guarantee(ApproxDP(EPSILON, Fraction(1, 100)), ADD), "proof")
+
+
+def mechanisms(width: int, relation: Neighbors) -> list[Any]:
+    """One of each, all at EPSILON."""
+    shares = (EPSILON / 2, EPSILON / 3, EPSILON / 6)
+    return [
+        Counter(width, EPSILON, relation, 100),
+        HybridCounter(width, EPSILON, relation),
+        SparseVector(width, EPSILON / 4, EPSILON * 3 / 4, relation, (0,) * width),
+        Alerts(width, EPSILON, relation, 10),
+        HSS(width, Statistic.HISTOGRAM, *shares, relation, 100),
+        HSS(width, Statistic.MAXIMUM, *shares, relation, None),
+    ]
+
+
+@pytest.mark.parametrize("relation", Neighbors)
+@pytest.mark.parametrize("width", [1, 2, 17])
+@pytest.mark.parametrize("which", range(6))
+def test_what_is_derived_is_what_is_claimed(which: int, width: int, relation: Neighbors) -> None:
+    mechanism = mechanisms(width, relation)[which]
+    found = derive(mechanism, "series")
+    assert found.subject == "series"
+    assert found.guarantee == mechanism.guarantee == Guarantee(PureDP(EPSILON), relation)
+    assert all(c.holds and c.why for node in nodes(found) for c in node.conditions)
+    assert all(node.source for node in nodes(found))
+
+
+def nodes(derivation: Derivation) -> list[Derivation]:
+    """The whole tree."""
+    return [derivation, *(n for premise in derivation.premises for n in nodes(premise))]
+
+
+@dataclass(frozen=True)
+class Boasts(Counter):
+    """A counter that claims less than its noise gives."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Half of what it costs."""
+        return Guarantee(PureDP(self.epsilon / 2), self.neighbors)
+
+
+def test_a_claim_that_does_not_follow_is_refused() -> None:
+    with pytest.raises(NotDerivable, match="differs from what the mechanism claims"):
+        derive(Boasts(1, EPSILON, ADD, 10), "series")
+    with pytest.raises(NotDerivable, match="no derivation is known for a str"):
+        derive("counter", "series")
+
+
+def test_parallel_takes_pure_copies_and_at_least_one() -> None:
+    assert parallel_pure("p", pure(EPSILON), 3, "why").guarantee.measure == PureDP(3 * EPSILON)
+    with pytest.raises(NotDerivable, match="forbids delta"):
+        parallel_pure("p", APPROXIMATE, 1, "why")
+    for k in (0, -1):
+        with pytest.raises(NotDerivable, match="sparse: why"):
+            parallel_pure("p", pure(EPSILON), k, "why")
+
+
+def test_concurrent_composition_adds_up_pure_parts_of_one_relation() -> None:
+    found = concurrent_pure("c", (pure(EPSILON), pure(Fraction(1, 3))))
+    assert found.guarantee == Guarantee(PureDP(EPSILON + Fraction(1, 3)), ADD)
+    with pytest.raises(NotDerivable, match="not pure"):
+        concurrent_pure("c", (pure(EPSILON), APPROXIMATE))
+    with pytest.raises(NotDerivable, match="same neighbours"):
+        concurrent_pure("c", (pure(EPSILON), pure(EPSILON, REPLACE)))
+    with pytest.raises(NotDerivable, match="nothing to compose"):
+        concurrent_pure("c", ())
+
+
+def test_a_composite_has_the_guarantee_of_its_parts() -> None:
+    found = composite("whole", pure(EPSILON), "destination", "relation")
+    assert found.guarantee == pure(EPSILON).guarantee
+    assert [c.why for c in found.conditions] == ["destination", "relation"]
+
+
+def test_the_frozen_block_is_the_sum_of_its_series() -> None:
+    parts = tuple(derive(m, str(i)) for i, m in enumerate(mechanisms(3, REPLACE)))
+    block = fixed_block("flights", parts)
+    assert block.guarantee.measure.epsilon == 6 * EPSILON
+    assert [p.subject for p in block.premises] == list("012345")
+
+
+def test_a_derivation_cannot_be_bent_afterwards() -> None:
+    found = parallel_pure("p", pure(EPSILON), 2, "why")
+    broken = replace(found.conditions[0], holds=False)
+    with pytest.raises(NotDerivable):
+        replace(found, conditions=(broken,))

@@ -1,0 +1,81 @@
+"""The mark outside the journal: a lost or older journal is never taken for a first start."""
+
+from pathlib import Path
+
+import pytest
+
+from stream_dp.adapters.highwater import HighWater
+from stream_dp.adapters.memory import MemoryJournal, MemoryStore
+from stream_dp.errors import FailClosed
+from stream_dp.testing.ports import check_journal, sample_commit
+
+
+async def start(store: MemoryStore, folder: Path, accept: str = "", source: str = "t") -> HighWater:
+    """Open, read and verify, as an engine does."""
+    journal = HighWater(MemoryJournal(store), folder, "p", source, accept)
+    await journal.open()
+    async for _ in journal.read():
+        pass
+    await journal.verify({})
+    return journal
+
+
+def list_marks(folder: Path) -> list[Path]:
+    """The marks in a folder."""
+    return list(folder.glob("*.json"))
+
+
+async def run(store: MemoryStore, folder: Path, commits: int) -> None:
+    """Append so many commits to what is there."""
+    journal = await start(store, folder)
+    for number in range(len(store.commits), len(store.commits) + commits):
+        await journal.append(*sample_commit(number))
+
+
+async def test_it_is_a_journal(tmp_path: Path) -> None:
+    store = MemoryStore()
+    await check_journal(lambda: HighWater(MemoryJournal(store), tmp_path, "p", "t"))
+
+
+async def test_going_on_is_fine(tmp_path: Path) -> None:
+    store = MemoryStore()
+    await run(store, tmp_path, 3)
+    await run(store, tmp_path, 2)
+    assert len(store.commits) == 5
+
+
+async def test_an_empty_journal_is_refused_once_it_was_not_empty(tmp_path: Path) -> None:
+    await run(MemoryStore(), tmp_path, 3)
+    with pytest.raises(FailClosed, match=r"is empty.*--accept-new-guarantee"):
+        await start(MemoryStore(), tmp_path)
+
+
+async def test_an_older_journal_is_refused_also_with_accept(tmp_path: Path) -> None:
+    store = MemoryStore()
+    await run(store, tmp_path, 3)
+    store.commits.pop()
+    for accept in ("", "second"):
+        with pytest.raises(FailClosed, match="older than it was"):
+            await start(store, tmp_path, accept)
+
+
+async def test_a_new_guarantee_can_be_accepted(tmp_path: Path) -> None:
+    await run(MemoryStore(), tmp_path, 3)
+    fresh = MemoryStore()
+    journal = await start(fresh, tmp_path, "second")
+    await journal.append(*sample_commit(0))
+    await run(fresh, tmp_path, 1)
+
+
+async def test_sources_have_marks_of_their_own(tmp_path: Path) -> None:
+    await run(MemoryStore(), tmp_path, 3)
+    await start(MemoryStore(), tmp_path, source="another")
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"commits": null}', "junk"])
+async def test_a_damaged_mark_stops_the_start(tmp_path: Path, content: str) -> None:
+    await run(MemoryStore(), tmp_path, 1)
+    (mark,) = list_marks(tmp_path)
+    mark.write_text(content)
+    with pytest.raises(FailClosed, match="cannot be read"):
+        await start(MemoryStore(), tmp_path)

@@ -1,0 +1,97 @@
+"""A small pipeline on disk, and a way to run commands in it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from stream_dp.cli.main import code_of
+
+HORIZON = 6
+YAML = """\
+version: 1
+name: clicks
+source: {kind: file, path: clicks.csv}
+schema:
+  time: {type: time}
+  page: {type: category, domain: [home, help]}
+privacy: {unit: event, neighbors: add_remove, epsilon: 1}
+clock: {kind: replay, field: time, start: 2024-05-01T00:00:00Z, step: 1h, horizon: 6, block: 4}
+series:
+  - {name: clicks, statistic: count, epsilon: 0.5}
+  - {name: by_page, statistic: histogram, by: page, method: tree, epsilon: 1/4}
+  - {name: busy, statistic: alerts, by: page, threshold: 3, epsilon: 0.25}
+"""
+ROWS = [f"2024-05-01T0{hour}:{minute:02}:00Z,{page}" for hour in range(HORIZON)
+        for minute, page in enumerate(("home", "help", "elsewhere", "home"))]  # fmt: skip
+
+
+@dataclass
+class Said:
+    """What a command ended with."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Desk:
+    """A folder with a pipeline file, its data and its key."""
+
+    folder: Path
+    say: Callable[..., Said]
+
+    @property
+    def pipeline(self) -> Path:
+        """The pipeline file."""
+        return self.folder / "clicks.yaml"
+
+    @property
+    def journal(self) -> Path:
+        """The journal's file."""
+        return self.folder / "clicks.journal"
+
+    @property
+    def releases(self) -> list[str]:
+        """The lines of the file of releases."""
+        path = self.folder / "clicks.releases.jsonl"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def write(self, old: str = "", new: str = "", key: bytes = bytes(range(32))) -> None:
+        """Write everything, with a change in the pipeline file."""
+        assert old in YAML
+        self.pipeline.write_text(YAML.replace(old, new) if old else YAML)
+        (self.folder / "clicks.csv").write_text("\n".join(["time,page", *ROWS, ""]))
+        path = self.folder / "operator.key"
+        path.write_bytes(key)
+        path.chmod(0o600)
+
+    def command(self, name: str, *arguments: str) -> Said:
+        """Run a command on the pipeline with its key."""
+        return self.say(name, str(self.pipeline), *arguments)
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+    """Run a command line."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str) -> Said:
+        capsys.readouterr()
+        code = code_of(list(arguments))
+        text = capsys.readouterr()
+        return Said(code, text.out, text.err)
+
+    return run
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Callable[..., Said]) -> Desk:
+    """A pipeline that needs an operator key, which is there."""
+    monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STREAM_DP_KEY_FILE", str(tmp_path / "operator.key"))
+    made = Desk(tmp_path, say)
+    made.write()
+    return made

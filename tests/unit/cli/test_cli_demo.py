@@ -1,0 +1,189 @@
+"""The demo without a broker: the JSON of the contract, a second start, `--fresh`, and the paced source."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stream_dp.cli.demo as module
+from stream_dp.adapters.memory import MemorySource
+from stream_dp.cli import pacing
+from stream_dp.cli.example_files import flights_folder
+from stream_dp.cli.pacing import Paced
+from stream_dp.errors import WorldError
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.engine import Ports
+from stream_dp.runtime.ports import Batch
+
+Say = Callable[..., Any]
+KEYS = ["broker", "events", "dead_letters", "ticks", "releases", "seconds", "events_per_second",
+        "epsilon", "delta", "final"]  # fmt: skip
+FLAGS = ("demo", "--embedded", "--headless", "--until-end", "--json")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the demo keeps its state."""
+    monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path))
+    return tmp_path
+
+
+def last_line(said: Any) -> dict[str, Any]:
+    """The JSON object at the end of stdout."""
+    assert said.code == 0, said.err
+    found: dict[str, Any] = json.loads(said.out.splitlines()[-1])
+    return found
+
+
+def test_a_year(say: Say, home: Path) -> None:
+    shown = last_line(say(*FLAGS))
+    assert list(shown) == KEYS
+    figures = {
+        key: shown[key] for key in KEYS if key not in ("seconds", "events_per_second", "final")
+    }
+    assert figures == {
+        "broker": "embedded", "events": 336_776, "dead_letters": 0, "ticks": 8760, "releases": 35_040,
+        "epsilon": "2", "delta": "0",
+    }  # fmt: skip
+    assert 0 < shown["seconds"] < 120
+    assert shown["events_per_second"] > 1000
+    final = shown["final"]
+    assert (
+        final["departures"].keys()
+        == final["busiest_destination"].keys()
+        == {"value", "band", "tick"}
+    )
+    assert (
+        final["by_destination"].keys()
+        == final["late_departures"].keys()
+        == {"values", "band", "tick"}
+    )
+    assert {release["tick"] for release in final.values()} == {8759}
+    assert len(final["by_destination"]["values"]) == 106
+    assert len(final["late_departures"]["values"]) == 17
+    assert abs(final["departures"]["value"] - 336_776) < 10 * final["departures"]["band"]
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """The demo's first 48 hours."""
+
+    def loaded(path: Path) -> PipelineSpec:
+        spec = load(path)
+        clock = spec.clock.model_copy(update={"horizon": 48})
+        return spec.model_copy(update={"clock": clock})
+
+    monkeypatch.setattr(module, "load", loaded)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_second_start_goes_on_and_fresh_begins_anew(say: Say, home: Path) -> None:
+    first, second = last_line(say(*FLAGS)), last_line(say(*FLAGS))
+    assert first["final"] == second["final"]
+    assert first["ticks"] == second["ticks"] == 48
+    assert first["dead_letters"] > 300_000
+    fresh = say(*FLAGS, "--fresh")
+    assert last_line(fresh)["final"] != first["final"]
+    deleted = [line for line in fresh.err.splitlines() if line.startswith("--fresh deletes ")]
+    state = home / "state" / "demo" / "embedded"
+    assert f"--fresh deletes {state / 'flights.journal'}" in deleted
+    assert all(str(state) in line for line in deleted)
+
+
+@pytest.mark.usefixtures("short")
+def test_exact_values_stand_beside_the_private_ones(say: Say) -> None:
+    said = say(*FLAGS, "--compare-exact")
+    exact = last_line(said)["exact"]
+    assert exact.keys() == {"departures", "by_destination", "busiest_destination"}
+    assert exact["departures"] == sum(exact["by_destination"].values()) > 1000
+    assert exact["busiest_destination"] == max(exact["by_destination"].values())
+    assert "exact (public data)" in said.out
+    assert f"{exact['departures']:,}" in said.out
+    assert "... 101 more" in said.out
+
+
+def test_exact_figures_need_public_data(
+    say: Say, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    monkeypatch.setattr(
+        module, "load", lambda path: load(path).model_copy(update={"public_data": False})
+    )
+    said = say(*FLAGS)
+    assert said.code == 2
+    assert "must declare public_data: true" in said.err
+    assert list(home.rglob("*.journal")) == []
+
+
+@pytest.mark.usefixtures("short")
+def test_without_kafkas_files_it_says_so_and_goes_on(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere(_: object) -> None:
+        raise WorldError("no network")
+
+    monkeypatch.setattr(module, "resolve_jars", nowhere)
+    said = say(*[flag for flag in FLAGS if flag != "--embedded"])
+    assert last_line(said)["broker"] == "embedded"
+    assert "No local Kafka here (no network); going on with --embedded" in said.err
+
+
+@pytest.mark.usefixtures("short")
+def test_the_page_of_the_paced_demo(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS_FOR_A_YEAR", 0.2)
+    said = say("demo", "--embedded", "--until-end", "--port", "0")
+    assert said.code == 0
+    assert "The page is at http://127.0.0.1:" in said.err
+    assert "Private values at tick 47" in said.out
+
+
+def _marks(count: int) -> list[Batch]:
+    return [Batch(0, (b"x",), (tick,), 2 * tick + 2, mark=tick) for tick in range(count)]
+
+
+async def test_a_paced_source_gives_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "PAUSE", 0.001)
+    batches = _marks(20)
+    paced = Paced(MemorySource(batches, name="flights"), 1000)
+    assert paced.name == "flights"
+    assert await paced.open(0) == (0,)
+    found: list[Batch] = []
+    while read := await paced.read():
+        found += read
+    assert found == batches
+    await paced.seek({0: 38})
+    assert list(await paced.read()) == batches[19:]
+    await paced.close()
+
+
+class _Whole(MemorySource):
+    async def read(self) -> Any:
+        found: list[Batch] = []
+        while batch := await super().read():
+            found += batch
+        return found
+
+
+async def test_a_paced_source_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(pacing, "PAUSE", 0)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    paced = Paced(_Whole(_marks(9)), ticks_per_second=2)
+    await paced.open(0)
+    sizes = []
+    for moment in (0.0, 1.0, 1.0, 3.0, 9.0):
+        now[0] = moment
+        sizes.append(len(await paced.read()))
+    assert sizes == [1, 1, 1, 3, 3]
+
+
+def test_pacing_keeps_the_other_ports() -> None:
+    ports = Ports(*(object(),) * 5, seeds=lambda: bytes(32))  # type: ignore[arg-type]
+    spec = load(flights_folder() / "pipeline.yaml")
+    paced = module._paced(ports, spec)
+    assert isinstance(paced.source, Paced)
+    assert replace(paced, source=ports.source) == ports

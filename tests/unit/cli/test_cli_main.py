@@ -1,0 +1,164 @@
+"""Exit codes and messages of the command line: usage, help, errors of ours that show no data."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import typer
+
+from stream_dp import __version__, errors
+from stream_dp.cli import plan as plan_module
+from stream_dp.cli.example_files import flights_folder
+from stream_dp.cli.main import app, code_of, main
+
+Say = Callable[..., Any]
+COMMANDS = ("demo", "plan", "run", "replay", "ledger", "broker")
+
+
+def test_version(say: Say) -> None:
+    said = say("--version")
+    assert (said.code, said.out.strip(), said.err) == (0, __version__, "")
+
+
+def test_help_names_every_command(say: Say) -> None:
+    said = say("--help")
+    assert said.code == 0
+    assert all(f"{name} " in said.out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command(say: Say, name: str) -> None:
+    said = say(name, "--help")
+    assert (said.code, said.err) == (0, "")
+    assert f"Usage: stream-dp {name}" in said.out or f"{name} [OPTIONS]" in said.out
+
+
+def test_no_arguments_show_the_help(say: Say) -> None:
+    said = say()
+    assert said.code == 2
+    assert "Commands" in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("frobnicate",), "frobnicate"),
+        (("plan",), "PIPELINE.yaml"),
+        (("plan", "a.yaml", "--nope"), "--nope"),
+        (("run", "a.yaml", "--port", "http"), "--port"),
+        (("plan", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
+        (("run", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
+        (("ledger", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
+        (("replay", "a.csv"), "--topic"),
+        (("broker", "--nodes", "2"), "1 or 3 nodes, not 2"),
+    ],
+)
+def test_bad_usage_is_2(say: Say, arguments: tuple[str, ...], named: str) -> None:
+    said = say(*arguments)
+    assert said.code == 2
+    assert named in said.err
+    assert "bug" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.UsageError("x"), 2),
+        (errors.NotDerivable("x"), 2),
+        (errors.BudgetRefused("x"), 3),
+        (errors.FailClosed("x"), 4),
+        (errors.WorldError("x"), 5),
+        (errors.StreamDPError("x"), 1),
+        (typer.Exit(130), 130),
+        (KeyboardInterrupt(), 130),
+        (typer.Abort(), 130),
+        (RuntimeError("x"), 1),
+        (SystemExit(None), 0),
+    ],
+)
+def test_exit_codes(
+    say: Say, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(plan_module, "load", fail)
+    assert say("plan", "a.yaml").code == code
+
+
+def test_a_bug_shows_where_it_was_and_not_what_it_held(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(secret: object) -> None:
+        raise ValueError(f"row 123456 of {secret}") from KeyError("alice@example.org")
+
+    monkeypatch.setattr(plan_module, "load", fail)
+    said = say("plan", "secret.yaml")
+    assert said.code == 1
+    assert "a bug of ours (ValueError)" in said.err
+    assert "test_cli_main.py" in said.err
+    assert "in fail" in said.err
+    assert not any(private in said.err for private in ("123456", "alice", "secret.yaml"))
+    assert said.out == ""
+
+
+def test_main_leaves_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+
+
+def test_another_set_of_commands_has_the_same_codes() -> None:
+    kit = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+    @kit.command()
+    def stop() -> None:
+        raise errors.FailClosed("stopped")
+
+    assert code_of([], kit) == 4
+    assert len(app.registered_commands) == len(COMMANDS)
+
+
+REPLAY = """\
+version: 1
+name: views
+source: {kind: kafka, topic: views, bootstrap: "127.0.0.1:9"}
+schema: {time: {type: time}}
+privacy: {epsilon: 1}
+clock: CLOCK
+series: [{name: views, statistic: count, epsilon: 1}]
+"""
+CLOCK = "{kind: replay, field: time, start: 2024-05-01T00:00:00Z, step: 1h, horizon: 6}"
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "named"),
+    [
+        ((), ("--speed", "0"), "--speed"),
+        ((), ("--speed", "-1"), "--speed"),
+        ((), ("--speed", "nan"), "--speed"),
+        ((), ("--speed", "inf"), "--speed"),
+        ((), ("--create", "-1"), "--create"),
+        ((), ("--pipeline", "none.yaml"), "none.yaml"),
+        ((CLOCK, "{kind: wall, step: 1s}"), (), "clock: {kind: replay"),
+        (('kafka, topic: views, bootstrap: "127.0.0.1:9"', "file, path: a.csv"), (), "kind: kafka"),
+        ((), (), "events.csv: no such file"),
+    ],
+)
+def test_replay_refuses(
+    say: Say, tmp_path: Any, change: tuple[str, str], arguments: tuple[str, ...], named: str
+) -> None:
+    path = tmp_path / "views.yaml"
+    text = REPLAY.replace("CLOCK", CLOCK)
+    path.write_text(text.replace(*change) if change else text)
+    given = arguments if "--pipeline" in arguments else ("--pipeline", str(path), *arguments)
+    said = say("replay", str(tmp_path / "events.csv"), "--topic", "views", *given)
+    assert said.code == 2
+    assert named in said.err
+
+
+def test_json_is_one_line_of_stdout_and_nothing_else(say: Say) -> None:
+    said = say("plan", str(flights_folder() / "pipeline.yaml"), "--json")
+    assert (said.code, said.err, said.out.count("\n")) == (0, "", 1)
+    assert json.loads(said.out)["epsilon"] == "2"

@@ -1,0 +1,134 @@
+"""`plan`: the JSON of the contract, and the text a person reads."""
+
+import json
+from typing import Any
+
+import pytest
+
+from stream_dp.cli.main import code_of
+from stream_dp.cli.plan import warnings
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.planner import plan_json, predicted_errors
+from stream_dp.pipeline.spec import PipelineSpec
+
+Data = dict[str, Any]
+TOP = ["epsilon", "delta", "unit", "neighbors", "horizon", "series", "derivation"]
+SERIES = {"name", "mechanism", "epsilon", "delta", "predicted_error"}
+NODE = {"subject", "rule", "source", "guarantee", "conditions", "premises"}
+
+
+@pytest.fixture
+def spec(data: Data) -> PipelineSpec:
+    """The small pipeline with one series of each kind."""
+    guess = {"epsilon": "0.1", "expected_events": "5000"}
+    more = [
+        {"name": "auto", "statistic": "histogram", "by": "airline", **guess},
+        {"name": "busiest", "statistic": "maximum", "by": "airline", **guess},
+    ]
+    return PipelineSpec.model_validate(data | {"series": [*data["series"], *more]})
+
+
+def test_the_schema(spec: PipelineSpec) -> None:
+    shown = json.loads(json.dumps(plan_json(build(spec))))
+    assert list(shown) == TOP
+    top = {key: shown[key] for key in TOP[:5]}
+    assert top == {"epsilon": "1.7", "delta": "0", "unit": "event", "neighbors": "add_remove",
+                   "horizon": 100}  # fmt: skip
+    names = ["departures", "by_destination", "late_departures", "auto", "busiest"]
+    assert [series["name"] for series in shown["series"]] == names
+    for series in shown["series"]:
+        assert series.keys() - {"why"} == SERIES
+        ticks = [point["tick"] for point in series["predicted_error"]]
+        assert ticks == sorted(set(ticks))
+        assert (ticks[0], ticks[-1]) == (0, 99)
+        assert 8 <= len(ticks) <= 14
+        for point in series["predicted_error"]:
+            assert point.keys() == {"tick", "error", "confidence"}
+            assert isinstance(point["error"], int)
+            assert point["error"] > 0
+            assert point["confidence"] == 0.95
+    mechanisms = [series["mechanism"] for series in shown["series"][:3]]
+    assert mechanisms == ["Counter", "Counter", "Alerts"]
+    assert [series["epsilon"] for series in shown["series"]] == ["0.2", "1", "0.3", "0.1", "0.1"]
+
+
+def _nodes(node: Data) -> list[Data]:
+    return [node, *(inner for premise in node["premises"] for inner in _nodes(premise))]
+
+
+def test_the_derivation_is_a_tree_of_reasons(spec: PipelineSpec) -> None:
+    shown = plan_json(build(spec))
+    nodes = _nodes(shown["derivation"])
+    assert nodes[0]["guarantee"]["epsilon"] == shown["epsilon"]
+    assert [p["subject"] for p in nodes[0]["premises"]] == [s["name"] for s in shown["series"]]
+    for node in nodes:
+        assert node.keys() == NODE
+        assert node["guarantee"].keys() == {"epsilon", "delta", "neighbors"}
+        assert node["source"]
+        assert all(c["holds"] is True and c["name"] and c["why"] for c in node["conditions"])
+
+
+def test_predictions_of_more_events_are_not_smaller(data: Data) -> None:
+    def error(events: str) -> int:
+        hss = {"method": "hss", "expected_events": events}
+        series = [data["series"][1] | hss]
+        built = build(PipelineSpec.model_validate(data | {"series": series}))
+        return predicted_errors(built, built.chosen[0])[-1][1]
+
+    assert error("10") <= error("100000")
+
+
+def test_an_endless_horizon_is_null(data: Data) -> None:
+    built = build(PipelineSpec.model_validate(data | {"clock": {"kind": "wall", "step": "1s"}}))
+    shown = plan_json(built)
+    assert shown["horizon"] is None
+    assert shown["series"][0]["predicted_error"][-1]["tick"] == 9999
+
+
+def test_a_horizon_of_one_tick(data: Data) -> None:
+    clock = data["clock"] | {"horizon": "1"}
+    built = build(PipelineSpec.model_validate(data | {"clock": clock}))
+    assert [tick for tick, _ in predicted_errors(built, built.chosen[0])] == [0]
+
+
+def test_notes_beside_the_guarantee(data: Data) -> None:
+    built = build(PipelineSpec.model_validate(data))
+    assert [note[:19] for note in warnings(built)] == ["this pipeline only:", "the guarantee holds"]
+    person = data["schema"] | {"User_Id": {"type": "text"}}
+    built = build(PipelineSpec.model_validate(data | {"schema": person}))
+    assert "the schema has User_Id" in warnings(built)[-1]
+
+
+PIPELINE = """\
+version: 1
+name: clicks
+source: {kind: file, path: none.csv}
+schema: {time: {type: time}}
+privacy: {epsilon: 1/3}
+clock: {kind: replay, field: time, start: 2024-05-01T00:00:00Z, step: 1h, horizon: 6}
+series: [{name: clicks, statistic: count, epsilon: 0.3}]
+"""
+
+
+def test_the_text(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "clicks.yaml"
+    path.write_text(PIPELINE)
+    assert code_of(["plan", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "clicks is (0.3, 0)-differentially private: unit one event, neighbours add_remove" in out
+    assert "Budget 0.333333333333: spent 0.3, left 0.033333333333." in out
+    assert "[HSV] Thm 4.10" in out
+    assert "odd k-ary tree with subtraction" in out
+    assert "Predicted error" in out
+    assert "clicks: a counter is a tree" in out
+    assert "Note: this pipeline only" in out
+    assert sorted(path.parent.iterdir()) == [path]
+
+
+def test_over_budget_is_3(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "clicks.yaml"
+    path.write_text(PIPELINE.replace("epsilon: 0.3}", "epsilon: 0.4}"))
+    assert code_of(["plan", str(path), "--json"]) == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "asks for epsilon 0.4; of 0.333333333333 the ledger has spent 0" in said.err

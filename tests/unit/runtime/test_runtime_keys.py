@@ -1,0 +1,123 @@
+"""Sealed commits open with their own key, pipeline and place only; a key file is private and whole."""
+
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.runtime.keys import Sealed, Sealer, make_key, read_key
+
+KEY, OTHER = bytes(range(32)), bytes(32)
+SEALER = Sealer(KEY, "clicks")
+
+
+@given(st.integers(0, 2**63 - 1), st.binary(max_size=300))
+def test_round_trip(sequence: int, plain: bytes) -> None:
+    sealed = SEALER.seal(sequence, plain)
+    assert Sealer(KEY, "clicks").open(sequence, sealed) == plain
+    assert len(plain) < 8 or plain not in sealed
+
+
+def test_the_same_plain_is_never_sealed_alike() -> None:
+    sealed = [SEALER.seal(7, b"plain") for _ in range(100)]
+    assert len(set(sealed)) == 100
+    assert len({msgspec.msgpack.decode(each, type=Sealed).nonce for each in sealed}) == 100
+
+
+def test_every_flipped_bit_is_found() -> None:
+    sealed = SEALER.seal(3, b"twelve bytes")
+    for at in range(len(sealed)):
+        for bit in range(8):
+            changed = bytearray(sealed)
+            changed[at] ^= 1 << bit
+            with pytest.raises(FailClosed):
+                SEALER.open(3, bytes(changed))
+
+
+def test_every_cut_is_found() -> None:
+    sealed = SEALER.seal(3, b"twelve bytes")
+    for stop in range(len(sealed)):
+        with pytest.raises(FailClosed, match="commit 3 of the journal of clicks is damaged"):
+            SEALER.open(3, sealed[:stop])
+
+
+def test_another_place_or_pipeline() -> None:
+    sealed = SEALER.seal(3, b"plain")
+    with pytest.raises(FailClosed, match="belongs elsewhere"):
+        SEALER.open(4, sealed)
+    with pytest.raises(FailClosed, match=r"journal of views .* belongs elsewhere"):
+        Sealer(KEY, "views").open(3, sealed)
+    moved = msgspec.msgpack.decode(sealed, type=Sealed)
+    forged = msgspec.msgpack.encode(msgspec.structs.replace(moved, sequence=4))
+    with pytest.raises(FailClosed, match="damaged"):
+        SEALER.open(4, forged)
+
+
+def test_another_key_is_named_as_such() -> None:
+    other = Sealer(OTHER, "clicks")
+    with pytest.raises(FailClosed, match=f"{other.key_id}.*{SEALER.key_id}.*STREAM_DP_KEY_FILE"):
+        SEALER.open(0, other.seal(0, b"plain"))
+
+
+def test_the_key_id_says_nothing_of_the_key() -> None:
+    assert SEALER.key_id == Sealer(KEY, "views").key_id != Sealer(OTHER, "clicks").key_id
+    assert len(SEALER.key_id) == 16
+    assert KEY.hex() not in repr(vars(SEALER)) + repr(SEALER)
+
+
+def test_a_made_key_is_private_and_new(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "clicks.key"
+    key = make_key(path)
+    assert read_key(path) == key
+    assert len(key) == 32
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert make_key(tmp_path / "other.key") != key
+
+
+def test_a_key_is_never_overwritten(tmp_path: Path) -> None:
+    key = make_key(tmp_path / "a.key")
+    with pytest.raises(WorldError, match=r"a\.key"):
+        make_key(tmp_path / "a.key")
+    assert read_key(tmp_path / "a.key") == key
+
+
+def test_a_missing_key_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no operator key at .*head -c 32 /dev/urandom"):
+        read_key(tmp_path / "none.key")
+    with pytest.raises(UsageError, match="no operator key"):
+        read_key(tmp_path)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o610])
+def test_a_key_that_others_can_use(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "a.key"
+    make_key(path)
+    path.chmod(mode)
+    with pytest.raises(UsageError, match="chmod 600"):
+        read_key(path)
+
+
+@pytest.mark.parametrize("length", [0, 31, 33, 64])
+def test_a_key_of_another_length(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "a.key"
+    path.write_bytes(b"\xab" * length)
+    path.chmod(0o600)
+    with pytest.raises(UsageError, match="exactly 32 bytes") as caught:
+        read_key(path)
+    assert "\xab" not in str(caught.value)
+
+
+def test_a_key_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.key"
+    make_key(path)
+
+    def refuse(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(UsageError, match=r"a\.key cannot be read: Permission denied"):
+        read_key(path)

@@ -1,0 +1,103 @@
+"""What is private does not show in a repr, however it is printed (law 1)."""
+
+import asyncio
+from dataclasses import fields, is_dataclass
+from io import StringIO
+from pprint import pformat
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from rich.console import Console
+from rich.pretty import pretty_repr
+
+from stream_dp.noise import NoiseStream
+from stream_dp.runtime.actor import Tick
+from stream_dp.runtime.commit import Commit, DeadLetter, Release
+from stream_dp.runtime.engine import Ports
+from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.ports import Batch
+from stream_dp.runtime.recovery import History, Recovered
+from stream_dp.runtime.statement import Statement
+from stream_dp.runtime.ticks import ClosedTick, Routed, TickAssembler
+
+SECRET = 987654321
+BYTES = b"987654321" + bytes(23)
+ROW = np.full(2, SECRET)
+COMMIT = Commit(
+    1, BYTES, None, (), (4,), ((SECRET,),), (BYTES,), (Release(1, "a", 4, BYTES),),
+    {0: SECRET}, {0: 4}, {5: (SECRET,)}, (DeadLetter(0, SECRET, "junk", None),), SECRET, SECRET, BYTES,
+)  # fmt: skip
+
+
+def assembler() -> TickAssembler:
+    """One that holds records."""
+    made = TickAssembler((0,), 2)
+    made.add(Batch(0, (BYTES,), (SECRET,), SECRET), Routed({0: ROW}, [], {0: SECRET}))
+    return made
+
+
+async def _tick() -> Tick:
+    reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    return Tick(4, 1, ROW, NoiseStream(BYTES, 0), reply)
+
+
+PRIVATE: list[Any] = [
+    COMMIT,
+    COMMIT.releases[0],
+    COMMIT.dead_letters[0],
+    Batch(0, (BYTES,), (SECRET,), SECRET),
+    Routed({4: ROW}, list(COMMIT.dead_letters), {4: SECRET}),
+    ClosedTick(4, ROW, {0: SECRET}, {0: 4}, {5: ROW}, COMMIT.dead_letters, SECRET, SECRET),
+    Recovered(None, (), [ROW], BYTES, 1, positions={0: SECRET}, pending={4: ROW}),  # type: ignore[arg-type]
+    History(COMMIT, [COMMIT], COMMIT, BYTES, (), [COMMIT.releases[0]]),
+    Statement(events=SECRET, dead_letters=SECRET, late=SECRET, rows=ROW),
+    assembler(),
+    assembler()._partitions[0],
+    assembler()._partitions[0].current,
+    Sealer(BYTES, "clicks"),
+]
+
+
+def shown(value: Any) -> str:
+    """Every usual way to print it, and things that hold it."""
+    screen = StringIO()
+    Console(file=screen, width=200).print(value, [value])
+    error = f"{ValueError(value)!r} {ValueError(value)}"
+    return f"{value!r} {value} {[value]} {pformat(value)} {pretty_repr(value)} {error} {screen.getvalue()}"
+
+
+@pytest.mark.parametrize("value", PRIVATE, ids=lambda value: type(value).__name__)
+def test_a_repr_shows_nothing_private(value: Any) -> None:
+    assert "987654321" not in shown(value).replace(",", "").replace("_", "")
+    assert type(value).__name__ in repr(value)
+
+
+async def test_a_message_to_an_actor_shows_nothing_private() -> None:
+    assert "987654321" not in shown(await _tick())
+
+
+def test_the_check_can_fail() -> None:
+    class Careless(msgspec.Struct):
+        row: int
+
+    assert "987654321" in shown(Careless(SECRET))
+
+
+def test_every_private_value_of_the_runtime_is_checked() -> None:
+    """A new dataclass or struct of the runtime is either in the list above or public by name."""
+    public = {"Charge", "Header", "Grid", "Series", "Plan", "Ports", "Halt", "Snapshot", "Sealed",
+              "_Private", "_Head", "_Segment", "_Partition"}  # fmt: skip
+    checked = {type(value).__name__ for value in PRIVATE} | {"Tick"}
+    found = set()
+    for module in {type(value).__module__ for value in PRIVATE} | {
+        Ports.__module__,
+        Tick.__module__,
+    }:
+        for name, kind in vars(__import__(module, fromlist=["x"])).items():
+            here = isinstance(kind, type) and kind.__module__ == module
+            if here and (is_dataclass(kind) or issubclass(kind, msgspec.Struct)):
+                found.add(name)
+    assert found <= public | checked
+    assert {f.name for f in fields(Batch) if f.repr} == {"partition", "tick", "mark"}
