@@ -46,4 +46,4 @@ class RejectedMessage(StreamDPError):
 
 
 class TaintError(StreamDPError):
-    """A composite mechanism let private data decide, leave or be formatted (THEORY: destination, response)."""
+    """A composite mechanism let private data decide, leave or be formatted ([HSV] 6.3: destination, response)."""

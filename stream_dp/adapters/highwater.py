@@ -8,12 +8,12 @@ no key and no content.
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.runtime.commit import Commit
-from stream_dp.runtime.ports import Journal, Positions
+from stream_dp.runtime.ports import Journal, Positions, closing
 
 
 class HighWater:
@@ -37,14 +37,10 @@ class HighWater:
     async def read(self) -> AsyncIterator[bytes]:
         """Read the journal, counting its commits."""
         self._commits = 0
-        sealed = self.marked.read()
-        try:
+        async with closing(self.marked.read()) as sealed:
             async for one in sealed:
                 self._commits += 1
                 yield one
-        finally:
-            if isinstance(sealed, AsyncGenerator):
-                await sealed.aclose()
 
     async def verify(self, positions: Positions) -> None:
         """Compare the journal with its mark as well.

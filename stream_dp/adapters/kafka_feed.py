@@ -10,11 +10,13 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
+from stream_dp.adapters.kafka_checks import administering, existing
 from stream_dp.adapters.kafka_shard import reading
-from stream_dp.adapters.kafka_topics import KafkaSettings, library, speaking
+from stream_dp.adapters.kafka_ticks import TICK_HEADER, mark_of
+from stream_dp.adapters.kafka_topics import KafkaSettings, connect, disconnect, library, speaking
 from stream_dp.adapters.records import Record
+from stream_dp.errors import WorldError
 
-MARK = "stream-dp-tick"
 _SCAN = 64
 _Item: TypeAlias = tuple[bytes, list[tuple[str, bytes]]]
 
@@ -29,7 +31,17 @@ class KafkaFeed:
         self._partitions: tuple[int, ...] = ()
 
     async def open(self) -> int:
-        """Fence other feeds and return the next tick to send: the one after the last mark in the topic."""
+        """Fence other feeds and return the next tick to send: the one after the last mark in the topic.
+
+        Raises:
+            WorldError: no such topic, no answer, or access denied.
+        """
+        async with administering(self._settings, f"topic {self._topic}") as admin:
+            if await existing(admin, self._topic) is None:
+                raise WorldError(
+                    f"topic {self._topic} does not exist at {self._settings.bootstrap}; create it, or "
+                    "add --create N (N partitions)"
+                )
         with speaking(self._settings, f"topic {self._topic}"):
             self._producer = library().AIOKafkaProducer(
                 **self._settings.client(),
@@ -38,7 +50,7 @@ class KafkaFeed:
                 linger_ms=5,
                 compression_type="lz4",
             )
-            await self._producer.start()
+            await connect(self._settings, self._producer)
             self._partitions = tuple(sorted(await self._producer.partitions_for(self._topic)))
         return await self._last_mark() + 1
 
@@ -50,7 +62,7 @@ class KafkaFeed:
                 placed = self._partitions[zlib.crc32(record.payload) % len(self._partitions)]
                 lanes[placed].append((record.payload, []))
             for lane in lanes.values():
-                lane.append((b"", [(MARK, str(tick).encode())]))
+                lane.append((b"", [(TICK_HEADER, str(tick).encode())]))
         with speaking(self._settings, f"topic {self._topic}"):
             async with self._producer.transaction():
                 sent: list[Any] = []
@@ -62,7 +74,7 @@ class KafkaFeed:
         """Close the producer."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            await producer.stop()
+            await disconnect(producer)
 
     async def _send(self, partition: int, batch: Any) -> Any:
         return await self._producer.send_batch(batch, self._topic, partition=partition)
@@ -88,8 +100,8 @@ class KafkaFeed:
                 found = -1
                 async for records in log.records(start, end):
                     for record in records:
-                        for name, value in record.headers:
-                            found = int(value) if name == MARK else found
+                        mark = mark_of(record)
+                        found = found if mark is None else mark
                 if found >= 0 or start <= begin:
                     return found
                 start = max(begin, start - 16 * (end - start))

@@ -14,15 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from stream_dp.adapters.kafka_checks import ensure, warnings
 from stream_dp.adapters.kafka_shard import KafkaShard, Outgoing, reading
-from stream_dp.adapters.kafka_topics import (
-    KEPT,
-    KafkaSettings,
-    disconnect,
-    ensure,
-    library,
-    speaking,
-)
+from stream_dp.adapters.kafka_topics import KEPT, KafkaSettings, disconnect, library, speaking
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Commit
 from stream_dp.runtime.ports import Positions
@@ -40,22 +34,14 @@ class _Part(NamedTuple):
 
 
 class KafkaJournal:
-    """The `Journal` port; topics and group are named after the shard's pipeline unless given."""
+    """The `Journal` port; topics and group are named after the shard's pipeline."""
 
-    def __init__(
-        self,
-        shard: KafkaShard,
-        source_topic: str,
-        *,
-        topic: str | None = None,
-        dead_letters: str | None = None,
-        group: str | None = None,
-    ) -> None:
+    def __init__(self, shard: KafkaShard, source_topic: str) -> None:
         self._shard = shard
         self._source = source_topic
-        self._topic = topic or f"{shard.pipeline}.private.journal"
-        self._dead_letters = dead_letters or f"{shard.pipeline}.private.dead-letters"
-        self._group = group or f"{shard.pipeline}.engine"
+        self._topic = f"{shard.pipeline}.private.journal"
+        self._dead_letters = f"{shard.pipeline}.private.dead-letters"
+        self._group = f"{shard.pipeline}.engine"
         self._next: int | None = None
         self.warnings: tuple[str, ...] = ()
 
@@ -68,8 +54,8 @@ class KafkaJournal:
         """
         await self._shard.start()
         settings = self._shard.settings
-        self.warnings = await ensure(settings, self._topic, KEPT)
-        self.warnings += await ensure(settings, self._dead_letters, KEPT)
+        topics = (self._topic, self._dead_letters)
+        self.warnings = warnings({one: await ensure(settings, one, KEPT) for one in topics})
         for warning in self.warnings:
             _log.warning(warning)
         async with reading(settings, self._topic) as log:

@@ -147,6 +147,7 @@ class KafkaShard:
 
     def _verdict(self, error: BaseException) -> StreamDPError:
         """The library gives unspecific errors once it is fenced, assertions among them."""
+        error = _unwrapped(error)
         name, pipeline = type(error).__name__, self.pipeline
         if isinstance(error, StreamDPError):
             return error
@@ -160,7 +161,7 @@ class KafkaShard:
                 f"pipeline {pipeline!r}: a record is larger than its topic takes; raise "
                 "max.message.bytes of the pipeline's topics, then start again"
             )
-        if isinstance(error, OSError | TimeoutError) or getattr(error, "retriable", False):
+        if _is_the_worlds(error):
             return refused(self.settings, f"pipeline {pipeline!r}", error)
         if "Authorization" in name:
             return refused(self.settings, f"pipeline {pipeline!r}", error)
@@ -168,6 +169,19 @@ class KafkaShard:
             f"pipeline {pipeline!r}: a transaction failed ({name}); the journal decides at the next "
             "start whether it counts: start again"
         )
+
+
+def _unwrapped(error: BaseException) -> BaseException:
+    """The cause of an error that the library's sender gave the name of them all, where it kept it."""
+    while type(error) is library(".errors").KafkaError and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _is_the_worlds(error: BaseException) -> bool:
+    """Nameless is what is left when brokers go away while the sender looks for another."""
+    nameless = type(error) is library(".errors").KafkaError
+    return nameless or isinstance(error, OSError) or getattr(error, "retriable", False)
 
 
 def _first_cause(error: Exception, sent: Sequence[asyncio.Future[Any]]) -> BaseException:

@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from stream_dp.adapters.kafka_checks import ensure, warnings
 from stream_dp.adapters.kafka_shard import RECORD_BYTES, KafkaShard, Outgoing, reading
-from stream_dp.adapters.kafka_topics import KEPT, ensure
+from stream_dp.adapters.kafka_topics import KEPT
 from stream_dp.adapters.memory import following
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Release
@@ -31,11 +32,11 @@ _DECODER = msgspec.json.Decoder(_Body)
 
 
 class KafkaSink:
-    """The `Sink` port over one topic, `PIPELINE.releases` unless given."""
+    """The `Sink` port over one topic, `PIPELINE.releases`."""
 
-    def __init__(self, shard: KafkaShard, topic: str | None = None) -> None:
+    def __init__(self, shard: KafkaShard) -> None:
         self._shard = shard
-        self._topic = topic or f"{shard.pipeline}.releases"
+        self._topic = f"{shard.pipeline}.releases"
         self._last: bytes | None = None
         self._known = False
         self.warnings: tuple[str, ...] = ()
@@ -48,7 +49,8 @@ class KafkaSink:
             WorldError: no answer, or access denied.
         """
         await self._shard.start()
-        self.warnings = await ensure(self._shard.settings, self._topic, _RULES, _HINTS)
+        found = await ensure(self._shard.settings, self._topic, _RULES, _HINTS)
+        self.warnings = warnings({self._topic: found})
 
     async def last(self) -> bytes | None:
         """The body of the last visible release, or None."""

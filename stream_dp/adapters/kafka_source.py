@@ -1,42 +1,38 @@
-"""The source as a Kafka topic, read by hand-assigned partitions, and how its records fall into ticks.
+"""The source as a Kafka topic, read by hand-assigned partitions.
 
-Rules: a record's tick depends on that record alone. Live, it is the broker's append stamp; a tick ends in a
-partition before the first record of a later tick, or, in a silent partition, where the brokers say that nothing
-older is to come. In replay, marks are records with the header `stream-dp-tick`, and a record's own time
-decides its tick. Only committed records count. `split` and `split_marked` are pure. Nothing here decodes a
-payload, and nothing leaves but batches; errors carry no offset.
+Rules: a record's tick depends on that record alone. Live, it is the broker's append stamp. A tick passes in a
+partition at the first record stamped `settle_ms` or more after the tick's end, or, in a silent partition, at
+that moment where the brokers say that nothing older is to come: so it passes at the same time with or without
+an event, and its publication is held until later. Clocks: the brokers' append clocks and the engine's must
+agree to within `settle_ms`, and none may step back by more; else a record is late (it goes to the late bin, and
+whether it is late may depend on another record's stamp). In replay, marks and a record's own time decide.
+Only committed records count. Nothing here decodes a payload, and nothing leaves but batches; errors carry no
+offset.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
+from stream_dp.adapters.kafka_checks import administering, check_kept, check_stamped, existing
+from stream_dp.adapters.kafka_ticks import split, split_marked, stamped_on_arrival
 from stream_dp.adapters.kafka_topics import (
     KafkaSettings,
-    administering,
-    config,
     connect,
     deleted,
     disconnect,
-    existing,
     library,
-    mending,
     speaking,
 )
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.runtime.ports import Batch, Clock, Positions
 
-TICK_HEADER = "stream-dp-tick"
-_APPEND = {"message.timestamp.type": "LogAppendTime"}
-_APPENDED = 1
+__all__ = ["KafkaSource", "ReplayTicks", "StampTicks", "split"]
+
 _ROWS = 500
 _SLICE_MS = 100
 _SILENCE_S = 10.0
-_stamp = attrgetter("timestamp")
-_headers = attrgetter("headers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,74 +42,19 @@ class ReplayTicks:
 
 @dataclass(frozen=True, slots=True)
 class StampTicks:
-    """Ticks of `step_ms` by append stamp; a silent partition passes a tick `delay_ms` after its end."""
+    """Ticks of `step_ms` by append stamp; a partition passes a tick `settle_ms` after its end.
+
+    Publication must be held for longer than that: what is left is for the lookups and the commit.
+    """
 
     step_ms: int
-    delay_ms: int
+    settle_ms: int
 
     def __post_init__(self) -> None:
-        if self.step_ms < 1 or self.delay_ms < 0:
-            raise UsageError("live ticks need a step of at least 1 ms and a delay of at least 0 ms")
-
-
-def split(
-    partition: int, records: Sequence[Any], origin: int, step: int, marked: int
-) -> tuple[list[Batch], int]:
-    """Consecutive stamped records as batches of one tick each, with the marks between them.
-
-    `marked` is the last tick marked in this partition (-1 for none); the new one is returned. A tick that
-    was marked and comes again (the broker's clock stepped back) keeps its number.
-    """
-    stamps = list(map(_stamp, records))
-    runs: Iterable[tuple[int, Sequence[Any]]] = [((stamps[0] - origin) // step, records)]
-    if (min(stamps) - origin) // step != (max(stamps) - origin) // step:
-        grouped = groupby(records, key=lambda record: (record.timestamp - origin) // step)
-        runs = ((int(tick), list(run)) for tick, run in grouped)
-    batches: list[Batch] = []
-    for tick, run in runs:
-        if tick - 1 > marked:
-            marked = tick - 1
-            batches.append(Batch(partition, (), (), run[0].offset, mark=marked))
-        if tick >= 0:
-            batches.append(_batch(partition, run, tick))
-    return batches, marked
-
-
-def split_marked(partition: int, records: Sequence[Any]) -> list[Batch]:
-    """Consecutive records of a replay as batches that end at its marks.
-
-    Raises:
-        FailClosed: a mark is not a number.
-    """
-    if not any(map(_headers, records)):
-        return [_batch(partition, records)]
-    batches: list[Batch] = []
-    run: list[Any] = []
-    for record in records:
-        mark = dict(record.headers).get(TICK_HEADER)
-        if mark is None:
-            run.append(record)
-            continue
-        if not mark.isdigit():
-            raise FailClosed(f"the source has a tick marker ({TICK_HEADER}) that is not a number")
-        payloads, labels = _payloads(run), _labels(run)
-        batches.append(Batch(partition, payloads, labels, record.offset + 1, mark=int(mark)))
-        run = []
-    return [*batches, _batch(partition, run)] if run else batches
-
-
-def _batch(partition: int, run: Sequence[Any], tick: int | None = None) -> Batch:
-    return Batch(partition, _payloads(run), _labels(run), run[-1].offset + 1, tick)
-
-
-def _payloads(run: Sequence[Any]) -> list[bytes]:
-    return [record.value or b"" for record in run]
-
-
-def _labels(run: Sequence[Any]) -> Sequence[int]:
-    if run and run[-1].offset - run[0].offset == len(run) - 1:
-        return range(run[0].offset, run[-1].offset + 1)
-    return [record.offset for record in run]
+        if self.step_ms < 1 or self.settle_ms < 0:
+            raise UsageError(
+                "live ticks need a step of 1 ms or more, and must settle in 0 ms or more"
+            )
 
 
 class KafkaSource:
@@ -125,9 +66,9 @@ class KafkaSource:
         self._settings = settings
         self._topic = topic
         self._clock = clock
-        self._step_ms = self._delay_ms = 0
+        self._step_ms = self._settle_ms = 0
         if isinstance(ticks, StampTicks):
-            self._step_ms, self._delay_ms = ticks.step_ms, ticks.delay_ms
+            self._step_ms, self._settle_ms = ticks.step_ms, ticks.settle_ms
         self._origin = 0
         self._reader: Any = None
         self._lookup: Any = None
@@ -145,7 +86,7 @@ class KafkaSource:
 
         Raises:
             WorldError: no such topic, no answer, or access denied.
-            FailClosed: live ticks need a topic that stamps its records on arrival.
+            FailClosed: the topic drops older records of a key, or live ticks lack stamps set on arrival.
         """
         self._origin = origin
         partitions = await self._check()
@@ -172,13 +113,9 @@ class KafkaSource:
                     f"topic {self._topic!r} does not exist at {self._settings.bootstrap}, or may not be "
                     "read: create it first, or check its name and its ACL"
                 )
+            await check_kept(self._settings, admin, self._topic)
             if self._step_ms:
-                settings = await config(admin, self._topic)
-                if any(settings.get(key) != value for key, value in _APPEND.items()):
-                    raise FailClosed(
-                        f"topic {self._topic!r}: live ticks need stamps that its brokers set on arrival: "
-                        + mending(self._settings, self._topic, _APPEND)
-                    )
+                await check_stamped(self._settings, admin, self._topic)
         return tuple(int(one["partition"]) for one in found)
 
     async def seek(self, positions: Positions) -> None:
@@ -210,12 +147,17 @@ class KafkaSource:
             FailClosed: records were deleted before they were read, or carry stamps of their producers.
             WorldError: no answer.
         """
-        with speaking(self._settings, f"topic {self._topic!r}"):
-            while not self._ready:
-                fetched = await self._reader.getmany(timeout_ms=self._wait_ms(), max_records=_ROWS)
-                for at, records in fetched.items():
-                    self._ready += self._split(at.partition, records)
-                await self._pass_silent({at.partition for at in fetched})
+        try:
+            with speaking(self._settings, f"topic {self._topic!r}"):
+                while not self._ready:
+                    wait_ms = self._wait_ms()
+                    fetched = await self._reader.getmany(timeout_ms=wait_ms, max_records=_ROWS)
+                    for at, records in fetched.items():
+                        self._ready += self._split(at.partition, records)
+                    await self._pass_silent({at.partition for at in fetched})
+        except WorldError:
+            await self._still_there()
+            raise
         ready, self._ready = self._ready, []
         return ready
 
@@ -229,28 +171,42 @@ class KafkaSource:
     def _split(self, partition: int, records: Sequence[Any]) -> list[Batch]:
         if not self._step_ms:
             return split_marked(partition, records)
-        if not records[0].timestamp_type == records[-1].timestamp_type == _APPENDED:
+        if not stamped_on_arrival(records):
             raise FailClosed(
                 f"topic {self._topic!r} holds records that its brokers did not stamp on arrival; start a "
                 "new pipeline with an origin after the topic's setting was changed"
             )
-        before = self._marked[partition]
-        batches, after = split(partition, records, self._origin, self._step_ms, before)
-        self._marked[partition] = after
+        batches, self._marked[partition] = split(
+            partition,
+            records,
+            self._origin,
+            self._step_ms,
+            self._marked[partition],
+            self._settle_ms,
+        )
         return batches
 
+    async def _still_there(self) -> None:
+        """After an error that may have any cause: a better one where the topic is gone."""
+        async with administering(self._settings, f"topic {self._topic!r}") as admin:
+            if await existing(admin, self._topic) is None:
+                raise WorldError(
+                    f"topic {self._topic!r} was deleted at {self._settings.bootstrap} while it was "
+                    "read, or may not be read any more; nothing uncommitted was published"
+                )
+
     def _due(self) -> int:
-        """The last tick that a silent partition may have passed by now."""
+        """The last tick that has settled by now, so that a silent partition may pass it."""
         if not self._step_ms:
             return -1
-        return (self._clock.now() - self._delay_ms - self._origin) // self._step_ms - 1
+        return (self._clock.now() - self._settle_ms - self._origin) // self._step_ms - 1
 
     def _wait_ms(self) -> int:
         """Until the next tick is due, in slices, for the clock may be a manual one."""
         if not self._step_ms:
             return _SLICE_MS
         next_tick = min(self._marked.values()) + 1
-        due = self._origin + (next_tick + 1) * self._step_ms + self._delay_ms
+        due = self._origin + (next_tick + 1) * self._step_ms + self._settle_ms
         return min(_SLICE_MS, max(10, due - self._clock.now()))
 
     async def _pass_silent(self, busy: set[int]) -> None:
@@ -261,7 +217,8 @@ class KafkaSource:
         late = [one for one, marked in self._marked.items() if marked < due and one not in busy]
         silent = [at for at in map(self._place, late) if await self._caught_up(at)]
         if silent:
-            cuts = await self._cuts(silent, self._origin + (due + 1) * self._step_ms)
+            settled = self._origin + (due + 1) * self._step_ms + self._settle_ms
+            cuts = await self._cuts(silent, settled)
             self._heard = time.monotonic()
             for at in silent:
                 position = await self._reader.position(at)

@@ -1,20 +1,19 @@
-"""Kafka settings, clients, topic checks, and the one place where the client library's errors are translated.
+"""Kafka settings, clients, and the one place where the client library's errors are translated.
 
 Rules: the library is imported on first use only, and its loggers are silenced there, for they write offsets
 and group names. Its exceptions never leave: `speaking` turns them into one line that names the topic or
-broker and what to do, without offsets, counts or contents. Topics of ours have one partition and keep all
-they hold; a topic that does not is refused, never altered. This file knows no commit and no tick.
+broker and what to do, without offsets, counts or contents. `KEPT` is what topics of ours are set to.
+This file knows no commit and no tick.
 """
 
 import asyncio
 import importlib
 import logging
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from stream_dp.errors import FailClosed, StreamDPError, UsageError, WorldError
@@ -27,8 +26,7 @@ KEPT: Mapping[str, str] = {
 }
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_TOPIC_EXISTS = 36
-_POLL_S = 0.05
+_CLOSING_S, _CLOSER_S, _CLOSERS = 5.0, 1.0, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,107 +164,33 @@ async def connect(settings: KafkaSettings, client: Any) -> None:
 
 
 async def disconnect(client: Any) -> None:
-    """Close a client of the library, whatever state it is in."""
-    with suppress(Exception):
-        async with asyncio.timeout(5):
-            await (client.close() if hasattr(client, "close") else client.stop())
+    """Close a client of the library, whatever state it is in, within some seconds.
 
-
-@asynccontextmanager
-async def administering(settings: KafkaSettings, about: str) -> AsyncIterator[Any]:
-    """An admin client."""
-    client = library(".admin").AIOKafkaAdminClient(**settings.client())
-    await connect(settings, client)
-    try:
-        with speaking(settings, about):
-            yield client
-    finally:
-        await disconnect(client)
-
-
-async def existing(admin: Any, topic: str) -> list[dict[str, Any]] | None:
-    """The partitions of a topic, or None where there is no such topic; never creates it."""
-    for found in await admin.describe_topics():
-        if found["topic"] == topic and found["partitions"]:
-            return sorted(found["partitions"], key=lambda one: int(one["partition"]))
-    return None
-
-
-async def config(admin: Any, topic: str) -> dict[str, str]:
-    """The effective configuration of a topic."""
-    kinds = library(".admin.config_resource")
-    resource = kinds.ConfigResource(kinds.ConfigResourceType.TOPIC, topic)
-    (answer,) = await admin.describe_configs([resource])
-    ((code, _, _, _, entries),) = answer.resources
-    if code:
-        raise library(".errors").for_code(code)
-    return {entry[0]: entry[1] for entry in entries}
-
-
-def mending(settings: KafkaSettings, topic: str, wanted: Mapping[str, str]) -> str:
-    """The command that sets `wanted`."""
-    values = ",".join(f"{key}={value}" for key, value in wanted.items())
-    return (
-        f"kafka-configs.sh --bootstrap-server {settings.bootstrap} --alter --entity-type topics "
-        f"--entity-name {topic} --add-config {values}"
-    )
-
-
-async def ensure(
-    settings: KafkaSettings,
-    topic: str,
-    rules: Mapping[str, str],
-    hints: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[str, ...]:
-    """Create the topic with one partition, or check it against `rules`; return warnings.
-
-    `hints` are set at creation only.
-
-    Raises:
-        FailClosed: the topic exists with other settings; the text says which to mend.
-        WorldError: no answer, or access denied.
+    In a task of its own: the library cancels tasks of its own in `stop` and lets that out, as if it were ours.
     """
-    async with administering(settings, f"topic {topic!r}") as admin:
-        partitions = await existing(admin, topic)
-        if partitions is None:
-            partitions = await _create(settings, admin, topic, {**hints, **rules})
-        if len(partitions) != 1:
-            raise FailClosed(f"topic {topic!r} must have one partition only; name another topic")
-        found = await config(admin, topic)
-        wrong = {key: value for key, value in rules.items() if found.get(key) != value}
-        if wrong:
-            raise FailClosed(
-                f"topic {topic!r} could lose or alter what it holds; if it is still whole, set "
-                f"{', '.join(wrong)}: {mending(settings, topic, wrong)}"
-            )
-    return _warnings(topic, len(partitions[0]["replicas"]), int(found["min.insync.replicas"]))
+    closing = asyncio.create_task(_close(client))
+    try:
+        await asyncio.wait({closing}, timeout=_CLOSING_S)
+    finally:
+        for _ in range(_CLOSERS):
+            if not closing.done():
+                await asyncio.wait({closing}, timeout=_CLOSER_S)
+                closing.cancel()
 
 
-async def _create(
-    settings: KafkaSettings, admin: Any, topic: str, wanted: dict[str, str]
-) -> list[dict[str, Any]]:
-    brokers = len((await admin.describe_cluster())["brokers"])
-    copies = 3 if brokers >= 3 else 1
-    wanted["min.insync.replicas"] = "2" if copies == 3 else "1"
-    new = library(".admin").NewTopic(topic, 1, copies, topic_configs=wanted)
-    answer = await admin.create_topics([new])
-    for _, code, *_ in answer.topic_errors:
-        if code not in (0, _TOPIC_EXISTS):
-            raise library(".errors").for_code(code)
-    async with asyncio.timeout(settings.patience_s):
-        while True:
-            partitions = await existing(admin, topic)
-            if partitions and all(one["leader"] >= 0 for one in partitions):
-                return partitions
-            await asyncio.sleep(_POLL_S)
+async def _close(client: Any) -> None:
+    """Close the client, then the parts that it left open; a cancellation goes on with the next part."""
+    await _quietly(client.close if hasattr(client, "close") else client.stop)
+    fetcher = getattr(client, "_fetcher", None)
+    if fetcher is not None:
+        await _quietly(fetcher.close)
+        for task in tuple(getattr(fetcher, "_pending_tasks", ())):
+            task.cancel()
+    inner = getattr(client, "_client", None) or getattr(client, "client", None)
+    if inner is not None:
+        await _quietly(inner.close)
 
 
-def _warnings(topic: str, copies: int, in_sync: int) -> tuple[str, ...]:
-    if copies == 1:
-        return (
-            f"topic {topic!r} has one copy only: a lost disk or a power cut can lose commits, and "
-            "the pipeline would then refuse to start; production wants replication 3",
-        )
-    if in_sync < 2:
-        return (f"topic {topic!r}: set min.insync.replicas=2, or a lost broker can lose commits",)
-    return ()
+async def _quietly(close: Callable[[], Awaitable[None]]) -> None:
+    with suppress(Exception, asyncio.CancelledError):
+        await close()

@@ -7,7 +7,7 @@ that a client may write to it: every partition has a leader.
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any, TYPE_CHECKING
 
 from stream_dp.errors import UsageError, WorldError
 
@@ -20,9 +20,15 @@ _TOPIC_ALREADY_EXISTS = 36
 
 
 async def create_topic(
-    bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
+    bootstrap: str,
+    name: str,
+    partitions: int = 1,
+    config: Mapping[str, str] | None = None,
+    client: Mapping[str, Any] | None = None,
 ) -> bool:
     """Create a topic, replicated up to three times; False if it existed already.
+
+    `client` are further arguments of aiokafka's clients, for clusters that want TLS or a login.
 
     Raises:
         WorldError: Kafka does not answer or refuses.
@@ -33,7 +39,7 @@ async def create_topic(
         from aiokafka.errors import KafkaError
     except ImportError as error:
         raise UsageError("using Kafka needs aiokafka: pip install 'stream_dp[kafka]'") from error
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    admin = AIOKafkaAdminClient(**{**(client or {}), "bootstrap_servers": bootstrap})
     try:
         await admin.start()
         created = await _create(admin, name, partitions, dict(config or {}))

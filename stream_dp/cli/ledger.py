@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import typer
@@ -10,14 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_dp.accounting.amounts import text
-from stream_dp.adapters.kafka_journal import KafkaJournal
-from stream_dp.adapters.kafka_shard import KafkaShard
-from stream_dp.adapters.sqlite import read_sealed
 from stream_dp.cli.run import KeyFile, PipelineFile
-from stream_dp.cli.wiring import sealer_for, settings_for
-from stream_dp.errors import FailClosed, UsageError
+from stream_dp.cli.wiring import sealed_commits, sealer_for
+from stream_dp.errors import FailClosed
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.spec import KafkaSource, PipelineSpec, SqliteJournal
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.statement import Statement, read_statement
 
@@ -37,19 +32,6 @@ def ledger(
         typer.echo(json.dumps(shown))
     else:
         _print(shown)
-
-
-async def sealed_commits(spec: PipelineSpec) -> AsyncIterator[bytes]:
-    """The sealed commits of the specification's journal, read only."""
-    if isinstance(spec.journal, SqliteJournal):
-        for sealed in await asyncio.to_thread(read_sealed, spec.journal.path):
-            yield sealed
-        return
-    if not isinstance(spec.source, KafkaSource):
-        raise UsageError("journal.kind: a kafka journal needs a kafka source")
-    shard = KafkaShard(settings_for(spec.source), spec.name)
-    async for sealed in KafkaJournal(shard, spec.source.topic).read():
-        yield sealed
 
 
 def ledger_json(built: Built, statement: Statement) -> dict[str, Any]:
@@ -75,6 +57,7 @@ def ledger_json(built: Built, statement: Statement) -> dict[str, Any]:
     return {
         "pipeline": built.spec.name,
         "private": statement.header.private,
+        "accepted": statement.header.accepted,
         "budget": text(built.ledger.epsilon),
         "spent": text(spent),
         "left": text(built.ledger.epsilon - spent),
@@ -97,6 +80,11 @@ def _print(shown: dict[str, Any]) -> None:
     for charge in shown["charges"]:
         table.add_row(str(charge["commit"]), charge["name"], charge["epsilon"], charge["rule"])
     console.print(table)
+    if shown["accepted"]:
+        console.print(
+            f"This journal began as new guarantee {shown['accepted']!r}; an older one on the same source adds to it.",
+            markup=False,
+        )
     if not shown["private"]:
         console.print(
             "NOT PRIVATE: the test kit wrote this journal, with noise that protects nobody."

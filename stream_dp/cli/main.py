@@ -1,4 +1,4 @@
-"""The command line `stream-dp`: one file per command, errors for people, exit codes of DESIGN.
+"""The command line `stream-dp`: one file per command, errors for people, the exit codes of README.
 
 Rules: a `StreamDPError` prints its message and exits with its code; anything else is a bug of ours and prints where
 it happened but not what it held, because exception texts can carry data.
@@ -16,6 +16,7 @@ from stream_dp.cli.ledger import ledger
 from stream_dp.cli.plan import plan
 from stream_dp.cli.replay import replay
 from stream_dp.cli.run import run
+from stream_dp.cli.topic import topic
 from stream_dp.errors import StreamDPError
 
 BUG, INTERRUPTED = 1, 130
@@ -26,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, plan, run, replay, ledger, broker):
+for command in (demo, plan, run, replay, ledger, broker, topic):
     app.command()(command)
 
 

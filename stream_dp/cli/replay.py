@@ -60,5 +60,6 @@ async def _replay(
     records = await asyncio.to_thread(load_records, file, fields_of(spec), clock.field)
     ticks = ticked(records, clock.start, clock.step, clock.horizon)
     if create:
-        await create_topic(source.bootstrap, topic, create)
+        client = settings_for(source).client()
+        await create_topic(source.bootstrap, topic, create, client=client)
     await feed(settings_for(source), topic, ticks, speed)

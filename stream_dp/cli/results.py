@@ -12,11 +12,12 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_dp.accounting.amounts import text
-from stream_dp.cli.ledger import sealed_commits
+from stream_dp.cli.wiring import sealed_commits
 from stream_dp.core.messages import IntArray
-from stream_dp.errors import StreamDPError
+from stream_dp.errors import WorldError
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.series import AlertsSeries, MaximumSeries
+from stream_dp.pipeline.spec import SqliteJournal
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.statement import Statement, read_statement
 from stream_dp.serve.view import ReleaseLog
@@ -37,9 +38,13 @@ class Results:
 
 async def events_so_far(built: Built, sealer: Sealer) -> int:
     """How many events the journal holds before a run; 0 where there is none yet."""
+    if isinstance(built.spec.journal, SqliteJournal) and not built.spec.journal.path.exists():
+        return 0
     try:
         statement = await read_statement(sealed_commits(built.spec), sealer, built.spec.name)
-    except StreamDPError:
+    except (
+        WorldError
+    ):  # a topic that is still to be made; what else is wrong shows when the engine starts
         return 0
     return statement.events
 
@@ -65,8 +70,8 @@ def print_results(built: Built, found: Results, as_json: bool, compare_exact: bo
     console.print(_table(found, exact))
     statement = found.statement
     console.print(
-        f"{statement.events:,} events, {statement.dead_letters:,} dead letters, {statement.ticks:,} ticks, "
-        f"{statement.releases:,} releases in {found.seconds:.1f} s "
+        f"{statement.events:,} events, {statement.dead_letters:,} dead letters, {statement.late:,} late, "
+        f"{statement.ticks:,} ticks, {statement.releases:,} releases in {found.seconds:.1f} s "
         "(exact figures because this source is declared public_data)"
     )
     if as_json:

@@ -1,6 +1,8 @@
 """Adapters for a specification: the one place where ports meet their implementations."""
 
+import asyncio
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from stream_dp.adapters.clock import SystemClock
@@ -12,7 +14,7 @@ from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.adapters.kafka_topics import KafkaSettings
 from stream_dp.adapters.records import FieldType
-from stream_dp.adapters.sqlite import SqliteJournal
+from stream_dp.adapters.sqlite import SqliteJournal, read_sealed
 from stream_dp.broker.places import state_dir
 from stream_dp.errors import UsageError
 from stream_dp.pipeline import spec as pipeline
@@ -105,3 +107,16 @@ def _durable(spec: PipelineSpec, shard: KafkaShard | None) -> tuple[Journal, Sin
     if shard is None or not isinstance(spec.source, pipeline.KafkaSource):
         raise UsageError("journal.kind: a kafka journal needs a kafka source")
     return KafkaJournal(shard, spec.source.topic), KafkaSink(shard)
+
+
+async def sealed_commits(spec: PipelineSpec) -> AsyncIterator[bytes]:
+    """The sealed commits of the specification's journal, read only."""
+    if isinstance(spec.journal, pipeline.SqliteJournal):
+        for sealed in await asyncio.to_thread(read_sealed, spec.journal.path):
+            yield sealed
+        return
+    if not isinstance(spec.source, pipeline.KafkaSource):
+        raise UsageError("journal.kind: a kafka journal needs a kafka source")
+    shard = KafkaShard(settings_for(spec.source), spec.name)
+    async for sealed in KafkaJournal(shard, spec.source.topic).read():
+        yield sealed

@@ -80,7 +80,7 @@ class ConcurrentComposition:
                 return CompositionState(state.created + 1, live), None
             case Ask(index, inner):
                 child = self._live(state, index)
-                after, answer = child.mechanism.step(child.state, self.enter(inner), noise)
+                after, answer = child.mechanism.step(child.state, inner, noise)
                 return replace(
                     state, live={**state.live, index: Child(child.mechanism, after)}
                 ), answer
@@ -89,10 +89,6 @@ class ConcurrentComposition:
                 return replace(
                     state, live={i: c for i, c in state.live.items() if i != index}
                 ), None
-
-    def enter(self, message: Message) -> Message:
-        """The message as the mechanism sees it; the taint check of the test kit unwraps it here."""
-        return message
 
     @staticmethod
     def _live(state: CompositionState, index: int) -> Child:

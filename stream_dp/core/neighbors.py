@@ -22,10 +22,9 @@ class Neighbors(StrEnum):
     ADD_REMOVE = "add_remove"
     REPLACE = "replace"
 
-    @property
-    def one_sign(self) -> bool:
+    def monotone(self, width: int) -> bool:
         """Whether all entries of the two streams' difference have one sign (the cheap SVT scale)."""
-        return self is Neighbors.ADD_REMOVE
+        return self.l0(width) == 1
 
     def l0(self, width: int) -> int:
         """How many entries of a one-hot row vector of shape (width,) one event can change."""

@@ -77,7 +77,9 @@ class HSS:
     neighbors: Neighbors
     horizon: int | None
     kappa: Fraction = Fraction(2, 5)
-    composition: ConcurrentComposition = field(default_factory=ConcurrentComposition)
+    composition: ConcurrentComposition = field(
+        default_factory=ConcurrentComposition, repr=False, compare=False
+    )
 
     @property
     def guarantee(self) -> Guarantee:
@@ -105,18 +107,22 @@ class HSS:
         kappa * (tail of the query noise + 2 * bound on the counter's noise + 1), rounded up; it depends on
         `query` only where the horizon is not known, and grows with the counter's epoch.
         """
-        key = (0 if self.horizon else query, intervals.bit_length())
-        if self.horizon is None or key not in self._gammas:
-            share = index_probability(FAILURE / 3, query, self.horizon)
-            slack = geometric_tail(self.instance().query_scale, share)
-            exact = self.kappa * (slack + 2 * counter_bound(self.counter, intervals) + 1)
-            self._gammas[key] = math.ceil(exact)
-        return self._gammas[key]
+        epoch = intervals.bit_length()
+        if epoch not in self._bounds:
+            self._bounds[epoch] = counter_bound(self.counter, intervals)
+        share = index_probability(FAILURE / 3, query, self.horizon)
+        slack = geometric_tail(self._query_scale, share)
+        return math.ceil(self.kappa * (slack + 2 * self._bounds[epoch] + 1))
 
     @cached_property
-    def _gammas(self) -> dict[tuple[int, int], int]:
-        """The thresholds computed so far."""
+    def _bounds(self) -> dict[int, int]:
+        """The counter's bounds computed so far, one for each of its epochs."""
         return {}
+
+    @cached_property
+    def _query_scale(self) -> Fraction:
+        """The scale of the instances' query noise."""
+        return self.instance().query_scale
 
     def init(self, noise: Noise) -> HSSState:
         """The counter and the first instance created, nothing released but zeros."""

@@ -59,7 +59,7 @@ class SparseVector:
     @property
     def query_scale(self) -> Fraction:
         """Scale of the geometric noise on each query."""
-        return (1 if self.neighbors.one_sign or self.width == 1 else 2) / self.query_epsilon
+        return (1 if self.neighbors.monotone(self.width) else 2) / self.query_epsilon
 
     def init(self, noise: Noise) -> SparseVectorState:
         """Nothing counted; the noisy threshold drawn."""

@@ -13,7 +13,6 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hss import Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.states import MECHANISMS
 from stream_dp.pipeline.bands import Bands
@@ -130,14 +129,10 @@ def choose(spec: PipelineSpec, series: AnySeries, width: int) -> tuple[Mechanism
         case AlertsSeries():
             return Alerts(width, series.epsilon, relation, series.threshold), "re-armed per key"
         case CountSeries():
-            return _tree(spec, series, 1), "a counter is a tree"
+            return _tree(spec, series, 1), "a count is a tree counter"
         case HistogramSeries(method="tree"):
             return _tree(spec, series, width), "method: tree"
-    statistic = Statistic.MAXIMUM if isinstance(series, MaximumSeries) else Statistic.HISTOGRAM
-    expected = series.expected_events or 1
-    demand = Demand(
-        width, statistic, series.epsilon, relation, horizon, expected, float(spec.confidence)
-    )
+    demand = Demand.of(spec, series, width)
     hss = best_hss(demand)
     if series.method == "hss":
         return hss, "method: hss"

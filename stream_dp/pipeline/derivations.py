@@ -71,12 +71,13 @@ def _columns(mechanism: Counter | HybridCounter, subject: str, source: str) -> D
 
 @_derive.register
 def _(mechanism: SparseVector) -> Derivation:
-    monotone = mechanism.neighbors.one_sign or mechanism.width == 1
-    scale = (
-        Condition("query noise", True, "all changes have one sign: scale 1/e2")
+    monotone = mechanism.neighbors.monotone(mechanism.width)
+    why = (
+        "all changes have one sign: scale 1/e2"
         if monotone
-        else Condition("query noise", True, "changes may have either sign: scale 2/e2")
+        else "changes may have either sign: scale 2/e2"
     )
+    scale = Condition("query noise", True, why)
     return leaf("one sparse vector instance", mechanism.guarantee, SVT, (scale,))
 
 

@@ -11,6 +11,8 @@ from functools import lru_cache
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.pipeline.bands import hss_band
+from stream_dp.pipeline.series import HistogramSeries, MaximumSeries
+from stream_dp.pipeline.spec import PipelineSpec
 
 KAPPAS = tuple(Fraction(k, 100) for k in (2, 5, 10, 20, 40, 100))
 COUNTER_SHARES = tuple(Fraction(k, 10) for k in (5, 6, 7, 8, 9))
@@ -28,6 +30,21 @@ class Demand:
     horizon: int | None
     expected_events: int
     confidence: float
+
+    @classmethod
+    def of(
+        cls, spec: PipelineSpec, series: HistogramSeries | MaximumSeries, width: int
+    ) -> "Demand":
+        """What a histogram or maximum series of this specification asks for."""
+        return cls(
+            width,
+            Statistic.MAXIMUM if isinstance(series, MaximumSeries) else Statistic.HISTOGRAM,
+            series.epsilon,
+            spec.relation,
+            spec.clock.horizon,
+            series.expected_events or 1,
+            float(spec.confidence),
+        )
 
 
 @lru_cache(maxsize=64)
@@ -57,7 +74,7 @@ def predicted_intervals(mechanism: HSS, demand: Demand, tick: int) -> int:
 def _hss(demand: Demand, counter_share: Fraction, kappa: Fraction) -> HSS:
     """Split the rest 1 : s^(2/3) between threshold and queries (Lyu, Su, Li 2017, section 4)."""
     rest = demand.epsilon * (1 - counter_share)
-    monotone = demand.neighbors.one_sign or demand.width == 1
+    monotone = demand.neighbors.monotone(demand.width)
     threshold = rest * (Fraction(1, 2) if monotone else Fraction(5, 13))
     return HSS(
         demand.width,

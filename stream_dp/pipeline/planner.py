@@ -8,6 +8,7 @@ from stream_dp.mechanisms.hss import HSS
 from stream_dp.pipeline.bands import Bands
 from stream_dp.pipeline.builder import Built, Chosen
 from stream_dp.pipeline.methods import ENDLESS, Demand, predicted_hss_error
+from stream_dp.pipeline.series import HistogramSeries, MaximumSeries
 
 POINTS = 12
 
@@ -44,22 +45,12 @@ def _series_json(built: Built, chosen: Chosen) -> dict[str, Any]:
 def predicted_errors(built: Built, chosen: Chosen) -> list[tuple[int, int]]:
     """(tick, half-width) of the series' releases at a dozen ticks over the horizon."""
     spec, mechanism = built.spec, chosen.mechanism
-    confidence = float(spec.confidence)
     ticks = _ticks(spec.clock.horizon or ENDLESS)
-    if not isinstance(mechanism, HSS):
-        bands = Bands(mechanism, confidence)
-        return [(tick, bands(tick, None)) for tick in ticks]
-    expected = getattr(chosen.spec, "expected_events", None) or 1
-    demand = Demand(
-        mechanism.width,
-        mechanism.statistic,
-        chosen.spec.epsilon,
-        spec.relation,
-        spec.clock.horizon,
-        expected,
-        confidence,
-    )
-    return [(tick, predicted_hss_error(mechanism, demand, tick)) for tick in ticks]
+    if isinstance(mechanism, HSS) and isinstance(chosen.spec, HistogramSeries | MaximumSeries):
+        demand = Demand.of(spec, chosen.spec, mechanism.width)
+        return [(tick, predicted_hss_error(mechanism, demand, tick)) for tick in ticks]
+    bands = Bands(mechanism, float(spec.confidence))
+    return [(tick, bands(tick, None)) for tick in ticks]
 
 
 def _ticks(horizon: int) -> list[int]:

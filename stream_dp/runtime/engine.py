@@ -122,10 +122,7 @@ class Engine:
             ports.journal, ports.sink, ports.sealer, ports.clock, self._grid,
             plan.block, plan.hold, self._published,
         )  # fmt: skip
-        header = Header(
-            plan.pipeline, plan.fingerprint, ports.source.name, partitions, origin, plan.private,
-            ports.sealer.key_id, dict(plan.parts), plan.accepted,
-        )  # fmt: skip
+        header = self._header(ports.source.name, partitions, origin)
         if recovered is None:
             recovered = await self._first_commit(header)
         require_same(recovered.header, header)
@@ -143,13 +140,24 @@ class Engine:
 
     def _grid_of(self, header: Header) -> Grid:
         """The journal's grid, once it is sure that its steps are those of this plan."""
-        plan = self._plan
-        mine = Header(
-            plan.pipeline, plan.fingerprint, header.source, header.partitions, header.origin,
-            plan.private, header.key_id, dict(plan.parts),
-        )  # fmt: skip
+        mine = self._header(header.source, header.partitions, header.origin)
         require_same(header, mine)
-        return plan.grid(header.origin)
+        return self._plan.grid(header.origin)
+
+    def _header(self, source: str, partitions: tuple[int, ...], origin: int) -> Header:
+        """The header a journal of this plan on that source begins with."""
+        plan = self._plan
+        return Header(
+            pipeline=plan.pipeline,
+            fingerprint=plan.fingerprint,
+            source=source,
+            partitions=partitions,
+            origin=origin,
+            private=plan.private,
+            key_id=self._ports.sealer.key_id,
+            parts=dict(plan.parts),
+            accepted=plan.accepted,
+        )
 
     async def _first_commit(self, header: Header) -> Recovered:
         """Charge before anything exists: the header, the ledger and the first seed become durable."""
@@ -199,7 +207,7 @@ class Engine:
             if not ticks:
                 return
             commit, sealed = await self._step(ticks)
-            await _to_its_end(self._gate.commit(commit, sealed))
+            await _uncancelled(self._gate.commit(commit, sealed))
 
     async def _next_ticks(self) -> list[ClosedTick]:
         """What has closed since the last commit, `GROUP` ticks or so; empty at the end or after `stop()`."""
@@ -278,13 +286,15 @@ class Engine:
         return msgspec.msgpack.encode([await reply for reply in replies])
 
 
-async def _to_its_end(commit: Coroutine[Any, Any, None]) -> None:
+async def _uncancelled(commit: Coroutine[Any, Any, None]) -> None:
     """Await a commit; a cancellation waits for its outcome, which must be known."""
     task = asyncio.create_task(commit)
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # seen: the cancellation already says why the engine ends
         raise
 
 

@@ -4,7 +4,8 @@ Rules: adapters implement these and nothing else. Offsets, positions and payload
 the world are `WorldError`, anything that endangers the guarantee is `FailClosed`.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -30,6 +31,16 @@ class Batch:
     position: int = field(repr=False)
     tick: int | None = None
     mark: int | None = None
+
+
+@asynccontextmanager
+async def closing(items: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Close what is read where reading stops; left to the event loop it would complain on stderr."""
+    try:
+        yield items
+    finally:
+        if isinstance(items, AsyncGenerator):
+            await items.aclose()
 
 
 class Source(Protocol):

@@ -5,8 +5,7 @@ source. Replayed releases must equal the recorded bytes. The journal must be who
 and not behind what is already public. Anything else is a fail-closed stop that says what to do.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -20,7 +19,7 @@ from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import step
 from stream_dp.runtime.commit import FORMAT, Charge, Commit, Header, Release, decode, digest
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Journal, Sink
+from stream_dp.runtime.ports import Journal, Sink, closing
 from stream_dp.runtime.series import Grid, Series
 
 NoiseMaker: TypeAlias = Callable[[bytes, int], Noise]
@@ -61,16 +60,6 @@ class History:
     after_head: list[Release]
 
 
-@asynccontextmanager
-async def _to_its_end(items: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Close what is read where reading stops; left to the event loop it would complain on stderr."""
-    try:
-        yield items
-    finally:
-        if isinstance(items, AsyncGenerator):
-            await items.aclose()
-
-
 async def unsealed(
     journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str
 ) -> AsyncIterator[tuple[Commit, bytes]]:
@@ -80,7 +69,7 @@ async def unsealed(
         FailClosed: a broken chain, a damaged commit, a wrong key or an unknown format.
     """
     sequence, previous = 0, GENESIS
-    async with _to_its_end(journal) as blobs:
+    async with closing(journal) as blobs:
         async for sealed in blobs:
             plain = sealer.open(sequence, sealed)
             try:
@@ -105,7 +94,7 @@ async def unsealed(
             yield commit, previous
 
 
-async def read_history(
+async def _read_history(
     journal: Journal, sealer: Sealer, pipeline: str, head: bytes | None
 ) -> History | None:
     """Read and check the whole journal; None if it is empty.
@@ -114,7 +103,7 @@ async def read_history(
         FailClosed: as `unsealed`; or the journal is empty or older than what is public.
     """
     history: History | None = None
-    number = head_sequence(head)
+    number = _head_sequence(head)
     matched = head is None
     async for commit, link in unsealed(journal.read(), sealer, pipeline):
         if history is None:
@@ -141,14 +130,14 @@ def _extend(history: History, commit: Commit, link: bytes) -> None:
     history.charges += commit.charges
 
 
-def header_of(history: History) -> Header:
+def _header_of(history: History) -> Header:
     """The journal's header, which `unsealed` has made sure of."""
     if history.first.header is None:
         raise TypeError("a journal's first commit holds its header")
     return history.first.header
 
 
-def head_sequence(head: bytes | None) -> int:
+def _head_sequence(head: bytes | None) -> int:
     """The sequence number of a release body; 0 where nothing is public yet.
 
     Raises:
@@ -164,7 +153,7 @@ def head_sequence(head: bytes | None) -> int:
         ) from None
 
 
-def rebuild(
+def _rebuild(
     history: History, series: Sequence[Series], grid: Grid, make_noise: NoiseMaker
 ) -> Recovered:
     """Replay the committed steps since the last snapshot and compare every release.
@@ -179,7 +168,7 @@ def rebuild(
             states = _replay(commit, states, series, grid, make_noise)
     last = history.last
     recovered = Recovered(
-        header_of(history), history.charges, states, history.previous, last.sequence + 1,
+        _header_of(history), history.charges, states, history.previous, last.sequence + 1,
         positions=dict(last.positions),
         marks=dict(last.marks),
         pending={t: np.array(r, dtype=np.int64) for t, r in last.pending.items()},
@@ -236,8 +225,8 @@ async def recover(
     """Fence, read, check and rebuild; None where journal and sink are both empty (a first start)."""
     await journal.open()
     await sink.open()
-    history = await read_history(journal, sealer, pipeline, await sink.last())
+    history = await _read_history(journal, sealer, pipeline, await sink.last())
     await journal.verify({} if history is None else history.last.positions)
     if history is None:
         return None
-    return rebuild(history, series, grid(header_of(history)), make_noise)
+    return _rebuild(history, series, grid(_header_of(history)), make_noise)

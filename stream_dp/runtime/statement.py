@@ -21,7 +21,6 @@ class Statement:
 
     header: Header | None = None
     charges: list[tuple[int, Charge]] = field(default_factory=list)
-    commits: int = 0
     ticks: int = 0
     releases: int = 0
     events: int = 0
@@ -42,7 +41,6 @@ async def read_statement(
     async for commit, _ in unsealed(journal, sealer, pipeline):
         statement.header = statement.header or commit.header
         statement.charges += [(commit.sequence, charge) for charge in commit.charges]
-        statement.commits += 1
         ticks = [t for t in commit.ticks if through is None or t <= through]
         statement.ticks += len(ticks)
         statement.releases += sum(through is None or r.tick <= through for r in commit.releases)

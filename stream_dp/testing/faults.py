@@ -1,8 +1,8 @@
 """Crashes and pauses at chosen points of a run, and a reader that dawdles: adapters around adapters.
 
 Rules: a crash is SIGKILL to this process, so nothing is tidied up; a pause is SIGSTOP. `mid-commit` and
-`mid-publish` leave what a kill in the middle leaves: an open transaction, some lines and a torn one. Only
-`python -m stream_dp.testing` uses this file; it reaches into the adapters, which know nothing of it.
+`mid-publish` leave what a kill in the middle leaves: an open transaction, some lines and a torn one. Used by
+`python -m stream_dp.testing` and by tests; it reaches into the adapters, which know nothing of it.
 """
 
 import asyncio

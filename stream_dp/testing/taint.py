@@ -118,21 +118,18 @@ class TaintedComposition(ConcurrentComposition):
         if not isinstance(message, Create) and isinstance(message.index, Tainted):
             raise TaintError("the destination of a message depends on private data")
         if isinstance(message, Ask):
-            message = Ask(message.index, self.enter(message.message))
+            message = Ask(message.index, _entering(message.message))
         return ConcurrentComposition.step(self, state, message, noise)
 
-    def enter(self, message: Message) -> Message:
-        """The message with its row unwrapped.
 
-        Raises:
-            TaintError: a query's threshold is tainted.
-        """
-        match message:
-            case Update(row) if isinstance(row, Tainted):
-                return Update(reveal(row))
-            case Query(threshold) if isinstance(threshold, Tainted):
-                raise TaintError("a threshold depends on private data")
-        return message
+def _entering(message: Message) -> Message:
+    """The message with its row unwrapped; a tainted threshold is refused."""
+    match message:
+        case Update(row) if isinstance(row, Tainted):
+            return Update(reveal(row))
+        case Query(threshold) if isinstance(threshold, Tainted):
+            raise TaintError("a threshold depends on private data")
+    return message
 
 
 def _holds_taint(value: object) -> bool:

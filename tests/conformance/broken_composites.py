@@ -160,7 +160,7 @@ class ContinuesAfterCrossing(HSS):
 
 
 class AliasesTheRelease(HSS):
-    """Answers with the released histogram itself (erratum 11 of THEORY: it must be copied)."""
+    """Answers with the released histogram itself ([HSV] Alg. 3 needs a copy)."""
 
     def _answer(self, released: IntArray) -> IntArray:
         return released

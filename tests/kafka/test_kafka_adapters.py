@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,13 +14,24 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
+from stream_dp.adapters import kafka_source
+from stream_dp.adapters.kafka_feed import KafkaFeed
 from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_shard import KafkaShard, _abandon
 from stream_dp.adapters.kafka_sink import KafkaSink
-from stream_dp.adapters.kafka_source import TICK_HEADER, KafkaSource, ReplayTicks, StampTicks
+from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
+from stream_dp.adapters.kafka_ticks import TICK_HEADER
 from stream_dp.adapters.kafka_topics import KafkaSettings
-from stream_dp.errors import FailClosed, WorldError
+from stream_dp.adapters.records import Record
+from stream_dp.broker import LocalKafka, create_topic
+from stream_dp.cli.replay import replay
+from stream_dp.cli.run import run_pipeline
+from stream_dp.cli.topic import topic as make_topic
+from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.commit import Commit, DeadLetter, Release
+from stream_dp.runtime.engine import Ports
+from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Batch, Journal, Sink
 from stream_dp.testing.kafka import fresh_topic_name
 from stream_dp.testing.ports import (
@@ -30,7 +42,7 @@ from stream_dp.testing.ports import (
 )
 
 STEP = 400
-DELAY = 200
+SETTLE = 200
 Close = Callable[[], Awaitable[None]]
 
 
@@ -189,7 +201,9 @@ async def test_a_commit_its_positions_and_its_dead_letters_are_one(
         "reason": "not json",
         "field": None,
     }
-    assert any("one copy" in warning for warning in one.warnings)
+    (warning,) = one.warnings
+    assert warning.startswith(f"{name}.private.journal and {name}.private.dead-letters: one copy")
+    assert warning.endswith("a power cut could lose commits")
 
 
 async def test_a_large_commit_travels_in_parts(
@@ -470,7 +484,7 @@ async def writing(kafka: str) -> AsyncIterator[Any]:
 
 
 def live(settings: KafkaSettings, topic: str, closing: list[Close]) -> KafkaSource:
-    source = KafkaSource(settings, topic, WallClock(), StampTicks(STEP, DELAY))
+    source = KafkaSource(settings, topic, WallClock(), StampTicks(STEP, SETTLE))
     closing.append(source.close)
     return source
 
@@ -581,7 +595,7 @@ async def test_no_tick_passes_while_a_record_of_it_is_unread(
     await source.open(WallClock().now())
     async with writing(kafka) as producer:
         await producer.send_and_wait(topic, b"unread", partition=1)
-    await asyncio.sleep((2 * STEP + DELAY) / 1000)
+    await asyncio.sleep((2 * STEP + SETTLE) / 1000)
 
     async def outdated(_: object) -> bool:
         return True
@@ -659,7 +673,7 @@ async def test_an_open_transaction_in_the_source_holds_its_tick_open(
     try:
         await producer.begin_transaction()
         sent = await (await producer.send(topic, b"slow"))
-        early = await during((2 * STEP + DELAY) / 1000, source)
+        early = await during((2 * STEP + SETTLE) / 1000, source)
         assert marks(early).get(0, -1) < (sent.timestamp - source._origin) // STEP
         assert not rows(early)
         await producer.commit_transaction()
@@ -731,6 +745,156 @@ async def test_what_is_wrong_with_a_source_is_said_in_one_line(
     with pytest.raises(WorldError, match=r"127\.0\.0\.1:1"):
         await live(KafkaSettings("127.0.0.1:1"), created, closing).open(0)
     assert time.monotonic() - began < 10
+
+
+async def test_a_compacted_source_is_refused(
+    kafka: str, settings: KafkaSettings, closing: list[Close]
+) -> None:
+    told = r"set cleanup\.policy=delete on it.*kafka-configs\.sh .*cleanup\.policy=delete"
+    for policy in ("compact", "compact,delete"):
+        name = fresh_topic_name("events")
+        stamps = "LogAppendTime"
+        topic = await create(kafka, name, cleanup_policy=policy, message_timestamp_type=stamps)
+        for ticks in (StampTicks(STEP, SETTLE), ReplayTicks()):
+            source = KafkaSource(settings, topic, WallClock(), ticks)
+            closing.append(source.close)
+            with pytest.raises(FailClosed, match=told):
+                await source.open(0)
+
+
+async def test_a_source_that_is_deleted_while_it_is_read_is_named(
+    kafka: str, closing: list[Close], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_source, "_SILENCE_S", 1.0)
+    topic = await stamped_topic(kafka, 1)
+    source = live(KafkaSettings(kafka, patience_s=2), topic, closing)
+    await source.open(WallClock().now())
+    async with administering(kafka) as admin:
+        await admin.delete_topics([topic])
+    with pytest.raises(WorldError, match=f"{topic}.* was deleted"):
+        await until(source, lambda _: False)
+
+
+# --- feed and command line -----------------------------------------------------------------------
+
+
+async def test_a_feed_goes_on_after_its_last_mark_and_names_a_missing_topic(
+    kafka: str, settings: KafkaSettings, closing: list[Close]
+) -> None:
+    feed = KafkaFeed(settings, fresh_topic_name("no-such"))
+    closing.append(feed.close)
+    began = time.monotonic()
+    with pytest.raises(WorldError, match=r"no-such.* does not exist at .*create it.*--create N"):
+        await feed.open()
+    assert time.monotonic() - began < 2
+    topic = await create(kafka, fresh_topic_name("fed"), 2)
+    for first in (0, 2):
+        feed = KafkaFeed(settings, topic)
+        closing.append(feed.close)
+        assert await feed.open() == first
+        await feed.send(first, [[Record(0, None, b"a")], []])
+    async with writing(kafka) as producer:
+        headers = [(TICK_HEADER, b"soon")]
+        await producer.send_and_wait(topic, b"", partition=0, headers=headers)
+    feed = KafkaFeed(settings, topic)
+    closing.append(feed.close)
+    with pytest.raises(FailClosed, match="not a number"):
+        await feed.open()
+
+
+def test_a_topic_is_made_once(kafka: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = fresh_topic_name("made")
+    make_topic(name, bootstrap=kafka, partitions=2)
+    make_topic(name, bootstrap=kafka, partitions=1, stamped=False)
+    assert capsys.readouterr().out.splitlines() == [
+        f"{name}: created, 2 partitions, records are stamped on arrival",
+        f"{name}: exists already and was left as it is",
+    ]
+    source = KafkaSource(KafkaSettings(kafka), name, WallClock(), StampTicks(STEP, SETTLE))
+
+    async def partitions() -> tuple[int, ...]:
+        try:
+            return await source.open(WallClock().now())
+        finally:
+            await source.close()
+
+    assert asyncio.run(partitions()) == (0, 1)
+    with pytest.raises(UsageError, match="NAME"):
+        make_topic("a b", bootstrap=kafka)
+    with pytest.raises(WorldError, match=r"127\.0\.0\.1:1"):
+        make_topic("a", bootstrap="127.0.0.1:1")
+
+
+PIPELINE = """\
+version: 1
+name: {name}
+source: {{kind: kafka, topic: {topic}, bootstrap: "{kafka}"}}
+schema: {{time: {{type: time}}}}
+privacy: {{epsilon: 1}}
+clock: {clock}
+series:
+  - {{name: all, statistic: count, epsilon: 1}}
+"""
+REPLAYED = "{kind: replay, field: time, start: 2020-01-01T00:00:00Z, step: 1s, horizon: 3}"
+
+
+def test_a_replay_into_another_topic_is_told_and_a_missing_one_is_named_at_once(
+    kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline, events = tmp_path / "p.yaml", tmp_path / "events.csv"
+    text = PIPELINE.format(name="p", topic="expected", kafka=kafka, clock=REPLAYED)
+    pipeline.write_text(text)
+    events.write_text("time\n2020-01-01T00:00:01Z\n")
+    name = fresh_topic_name("fed")
+    began = time.monotonic()
+    with pytest.raises(WorldError, match=f"{name} does not exist"):
+        replay(events, topic=name, pipeline=pipeline)
+    assert time.monotonic() - began < 3
+    warning = f"Warning: p reads topic expected, not {name}"
+    assert warning in capsys.readouterr().err.replace("\n", " ")
+    replay(events, topic=name, pipeline=pipeline, create=1)
+    assert len(asyncio.run(visible(kafka, name))) == 4
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # half-open sockets
+@pytest.mark.parametrize("clock", ["{kind: wall, step: 200ms}", REPLAYED], ids=["wall", "replay"])
+async def test_a_broker_that_stops_during_a_run_is_one_line(
+    tmp_path: Path, clock: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline, key = tmp_path / "p.yaml", tmp_path / "key"
+    key.touch(0o600)
+    key.write_bytes(bytes(32))
+
+    def hasty(spec: PipelineSpec, sealer: Sealer) -> Ports:
+        settings = KafkaSettings(broker.bootstrap, patience_s=2, transaction_timeout_ms=1_000)
+        shard = KafkaShard(settings, spec.name)
+        ticks = StampTicks(200, 250) if "wall" in clock else ReplayTicks()
+        source = KafkaSource(settings, "events", WallClock(), ticks)
+        journal = KafkaJournal(shard, "events")
+        return Ports(source, journal, KafkaSink(shard), WallClock(), sealer)
+
+    broker = LocalKafka(tmp_path / "broker")
+    async with asyncio.timeout(110):
+        await broker.start()
+        try:
+            await create_topic(
+                broker.bootstrap, "events", 2, {"message.timestamp.type": "LogAppendTime"}
+            )
+            text = PIPELINE.format(name="p", topic="events", kafka=broker.bootstrap, clock=clock)
+            pipeline.write_text(text)
+            running = asyncio.create_task(run_pipeline(pipeline, False, None, key, adapters=hasty))
+            await asyncio.sleep(3)
+            assert not running.done()
+        finally:
+            await broker.stop()
+        with pytest.raises(WorldError) as caught:
+            await running
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 5
+    assert "check that" in str(caught.value)
+    del running, caught
+    gc.collect()
+    assert [one.getMessage() for one in caplog.records if "Unclosed" in one.getMessage()] == []
 
 
 async def test_records_with_stamps_of_their_producers_are_refused(

@@ -9,7 +9,6 @@ def leaf(
     guarantee: Guarantee,
     source: str,
     conditions: tuple[Condition, ...] = (),
-    rule: str = "proven mechanism",
 ) -> Derivation:
     """`subject` has `guarantee` by the proof in `source`."""
-    return Derivation(subject, guarantee, rule, source, conditions)
+    return Derivation(subject, guarantee, "proven mechanism", source, conditions)

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from stream_dp.adapters import kafka_topics
+from stream_dp.adapters.kafka_checks import warnings
 from stream_dp.adapters.kafka_shard import KafkaShard
-from stream_dp.adapters.kafka_topics import KafkaSettings, library, speaking
+from stream_dp.adapters.kafka_topics import KafkaSettings, disconnect, library, speaking
 from stream_dp.errors import FailClosed, UsageError, WorldError
 
 NOWHERE = KafkaSettings("127.0.0.1:1", patience_s=3)
@@ -112,3 +114,58 @@ async def test_a_server_that_is_no_broker_is_noticed_in_time() -> None:
             await KafkaShard(settings, "p").start()
         assert time.monotonic() - began < 10
         await left.wait()
+
+
+class Stubborn:
+    """A client whose `stop` ends as `how` says; what it holds is closed after that."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+        self._fetcher, self._client = Part(), Part()
+
+    async def stop(self) -> None:
+        if self.how == "cancels":
+            inner = asyncio.ensure_future(asyncio.sleep(9))
+            inner.cancel()
+            await inner
+        if self.how == "hangs":
+            await asyncio.sleep(99)
+        raise OSError
+
+
+class Part:
+    closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("how", ["cancels", "hangs", "fails"])
+async def test_a_client_that_does_not_stop_is_taken_apart_in_time(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_topics, "_CLOSING_S", 0.1)
+    monkeypatch.setattr(kafka_topics, "_CLOSER_S", 0.1)
+    client = Stubborn(how)
+    async with asyncio.timeout(5):
+        await disconnect(client)
+    assert client._fetcher.closed
+    assert client._client.closed
+
+
+async def test_a_disconnection_that_is_cancelled_ends_and_stays_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_topics, "_CLOSER_S", 0.1)
+    client = Stubborn("hangs")
+    task = asyncio.create_task(disconnect(client))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert client._client.closed
+
+
+def test_one_warning_is_one_line_for_all_its_topics() -> None:
+    assert warnings({"a": "one copy", "b": "one copy", "c": ""}) == ("a and b: one copy",)
+    assert warnings({"a": "x", "b": "y"}) == ("a: x", "b: y")

@@ -1,16 +1,23 @@
 """How records fall into ticks, without a broker."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from stream_dp.adapters.kafka_source import TICK_HEADER, StampTicks, split, split_marked
+from stream_dp.adapters.kafka_source import StampTicks
+from stream_dp.adapters.kafka_ticks import TICK_HEADER, split, split_marked, stamped_on_arrival
 from stream_dp.errors import FailClosed, UsageError
+from stream_dp.pipeline.world import WallClock
 from stream_dp.runtime.ports import Batch
+from stream_dp.runtime.ticks import Routed, TickAssembler
 
-ORIGIN, STEP = 1_000, 10
+ORIGIN, STEP, SETTLE = 1_000, 10, 4
 
 
 @dataclass
@@ -19,6 +26,7 @@ class Record:
     timestamp: int = 0
     value: bytes | None = b""
     headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp_type: int = 1
 
 
 def stamped(*stamps: int) -> list[Record]:
@@ -66,19 +74,100 @@ def test_records_from_before_the_origin_are_skipped() -> None:
     assert marked == -1
 
 
+def test_a_tick_is_marked_at_the_first_record_that_is_past_its_settling() -> None:
+    batches, marked = split(0, stamped(1_009, 1_010, 1_013, 1_014, 1_019), ORIGIN, STEP, -1, SETTLE)
+    assert shape(batches) == [
+        (0, None, [0], 1),
+        (1, None, [1, 2], 3),
+        (None, 0, [], 3),
+        (1, None, [3, 4], 5),
+    ]
+    assert marked == 0
+
+
+def test_a_group_of_one_tick_that_is_past_the_settling_of_another_is_one_batch() -> None:
+    batches, marked = split(0, stamped(1_024, 1_029), ORIGIN, STEP, 0, SETTLE)
+    assert shape(batches) == [(None, 1, [], 0), (2, None, [0, 1], 2)]
+    assert split(0, stamped(1_020, 1_029), ORIGIN, STEP, marked, SETTLE) == (
+        split(0, stamped(1_020, 1_029), ORIGIN, STEP, 1)[0],
+        1,
+    )
+
+
+def test_a_settling_of_many_ticks_marks_that_many_ticks_later() -> None:
+    batches, marked = split(0, stamped(1_000, 1_030, 1_034, 1_035), ORIGIN, STEP, -1, 25)
+    assert [(one.tick, one.mark) for one in batches] == [(0, None), (3, None), (None, 0), (3, None)]
+    assert marked == 0
+
+
+def outcome(records: Sequence[Record], settle: int) -> tuple[dict[int, int], int]:
+    """How many records each tick holds once all have closed, and how many are late."""
+    batches, marked = split(0, records, ORIGIN, STEP, -1, settle)
+    ticks = TickAssembler([0], 1)
+    for one in [*batches, Batch(0, (), (), 99, mark=max(20, marked))]:
+        count = len(one.payloads)
+        rows = {} if one.tick is None else {one.tick: np.array([count])}
+        ticks.add(one, Routed(rows, [], dict.fromkeys(rows, count)))
+    closed = ticks.closed(50)
+    return {t.tick: int(t.row[0]) for t in closed if t.row[0]}, sum(t.late for t in closed)
+
+
+@given(
+    st.lists(st.integers(0, 60), min_size=1, max_size=25).map(sorted),
+    st.lists(st.integers(0, SETTLE), min_size=25, max_size=25),
+    st.integers(0, 24),
+)
+def test_a_clock_that_steps_back_within_the_settling_changes_no_tick(
+    times: list[int], errors: list[int], at: int
+) -> None:
+    """With or without one record, only what that record adds differs."""
+    records = stamped(*(ORIGIN + t - e for t, e in zip(times, errors, strict=False)))
+    records = [one for one in records if one.timestamp >= ORIGIN]
+    exact = Counter((one.timestamp - ORIGIN) // STEP for one in records)
+    assume(len(records) > 1)
+    assert outcome(records, SETTLE) == (dict(exact), 0)
+    dropped = records[at % len(records)]
+    exact[(dropped.timestamp - ORIGIN) // STEP] -= 1
+    rest = [one for one in records if one is not dropped]
+    assert outcome(rest, SETTLE) == ({k: n for k, n in exact.items() if n}, 0)
+
+
+def test_one_record_makes_no_other_late_where_the_clock_steps_back() -> None:
+    before, the_one, after = stamped(1_005, 1_013, 1_009)
+    assert outcome([before, the_one, after], SETTLE) == ({0: 2, 1: 1}, 0)
+    assert outcome([before, after], SETTLE) == ({0: 2}, 0)
+    assert outcome([before, the_one, after], 0) == ({0: 1, 1: 1}, 1)  # without a settling it did
+
+
+def test_a_clock_that_steps_back_further_makes_records_late_and_says_their_tick() -> None:
+    batches, _ = split(0, stamped(1_005, 1_019, 1_009), ORIGIN, STEP, -1, SETTLE)
+    assert shape(batches)[1:] == [(None, 0, [], 1), (1, None, [1], 2), (0, None, [2], 3)]
+    assert outcome(stamped(1_005, 1_019, 1_009), SETTLE) == ({0: 1, 1: 1}, 1)
+
+
+def test_one_record_among_many_that_its_producer_stamped_is_noticed() -> None:
+    records = stamped(1_000, 1_001, 1_002)
+    assert stamped_on_arrival(records)
+    records[1].timestamp_type = 0
+    assert not stamped_on_arrival(records)
+
+
 @given(
     st.lists(st.integers(990, 1_080), min_size=1, max_size=30),
     st.lists(st.integers(1, 5), min_size=30, max_size=30),
+    st.sampled_from([0, SETTLE, 25]),
 )
-def test_how_a_reader_groups_records_changes_nothing(stamps: list[int], sizes: list[int]) -> None:
+def test_how_a_reader_groups_records_changes_nothing(
+    stamps: list[int], sizes: list[int], settle: int
+) -> None:
     records = stamped(*stamps)
-    whole, end = split(0, records, ORIGIN, STEP, -1)
+    whole, end = split(0, records, ORIGIN, STEP, -1, settle)
     pieces: list[Batch] = []
     marked = -1
     for size in sizes:
         if records:
             group, records = records[:size], records[size:]
-            batches, marked = split(0, group, ORIGIN, STEP, marked)
+            batches, marked = split(0, group, ORIGIN, STEP, marked, settle)
             pieces += batches
     assert marked == end
     assert [(one.mark, one.position) for one in pieces if one.mark is not None] == [
@@ -103,7 +192,7 @@ def test_replay_without_marks_is_one_batch_and_other_headers_are_ignored() -> No
     assert shape(split_marked(0, traced)) == [(None, None, [0], 1)]
 
 
-@pytest.mark.parametrize("value", [b"", b"-1", b"x", b"1.5"])
+@pytest.mark.parametrize("value", [b"", b"-1", b"x", b"1.5", b"9" * 5_000])
 def test_a_mark_that_is_no_number_stops(value: bytes) -> None:
     with pytest.raises(FailClosed, match=TICK_HEADER):
         split_marked(0, [Record(0, headers=((TICK_HEADER, value),))])
@@ -112,3 +201,11 @@ def test_a_mark_that_is_no_number_stops(value: bytes) -> None:
 def test_live_ticks_need_a_step() -> None:
     with pytest.raises(UsageError):
         StampTicks(0, 0)
+    with pytest.raises(UsageError):
+        StampTicks(1, -1)
+
+
+def test_a_delay_leaves_time_for_the_clocks_and_for_the_commit() -> None:
+    assert WallClock.model_validate({"step": "1s", "delay": "100ms"}).delay == 100
+    with pytest.raises(ValidationError, match=r"100ms or more: half .* clocks .* half .* commit"):
+        WallClock.model_validate({"step": "1s", "delay": "99ms"})

@@ -13,7 +13,7 @@ from stream_dp.cli.example_files import flights_folder
 from stream_dp.cli.main import app, code_of, main
 
 Say = Callable[..., Any]
-COMMANDS = ("demo", "plan", "run", "replay", "ledger", "broker")
+COMMANDS = ("demo", "plan", "run", "replay", "ledger", "broker", "topic")
 
 
 def test_version(say: Say) -> None:

@@ -101,7 +101,7 @@ def test_ledger(desk: Desk) -> None:
     assert "NOT PRIVATE" not in said.out
     shown = json.loads(desk.command("ledger", "--json").out)
     assert shown == {
-        "pipeline": "clicks", "private": True, "budget": "1", "spent": "1", "left": "0", "delta": "0",
+        "pipeline": "clicks", "private": True, "accepted": "", "budget": "1", "spent": "1", "left": "0", "delta": "0",
         "charges": [{"commit": 0, "name": "clicks: series of the first start", "epsilon": "1",
                      "rule": "concurrent composition ([HSV] Thm 4.10)"}],
         "ticks": 6, "releases": 18, "journal": "whole",

@@ -140,5 +140,6 @@ def test_an_empty_row_is_admissible() -> None:
 
 def test_sensitivities() -> None:
     assert [ADD.l0(1), ADD.l0(5), REPLACE.l0(1), REPLACE.l0(5)] == [1, 1, 1, 2]
-    assert ADD.one_sign
-    assert not REPLACE.one_sign
+    assert ADD.monotone(5)
+    assert REPLACE.monotone(1)
+    assert not REPLACE.monotone(5)

@@ -120,7 +120,7 @@ def test_the_text(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert "[HSV] Thm 4.10" in out
     assert "odd k-ary tree with subtraction" in out
     assert "Predicted error" in out
-    assert "clicks: a counter is a tree" in out
+    assert "clicks: a count is a tree counter" in out
     assert "Note: this pipeline only" in out
     assert sorted(path.parent.iterdir()) == [path]
 

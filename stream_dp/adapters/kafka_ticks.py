@@ -1,0 +1,104 @@
+"""How consecutive records of one partition fall into ticks, and where the marks lie between them.
+
+Rules: a record's tick is its append stamp's (live) or is left to its own time (replay). Live, the mark of a
+tick lies before the first record stamped `settle` or more after the tick's end, so a record is late only
+where the brokers' clock stepped back by more than `settle`. In replay, marks are records with the header
+`stream-dp-tick`. Pure: this file knows no client, and how a reader groups records changes nothing.
+"""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+from stream_dp.errors import FailClosed
+from stream_dp.runtime.ports import Batch
+
+TICK_HEADER = "stream-dp-tick"
+_APPENDED = 1
+_MARK_DIGITS = 18
+_stamp = attrgetter("timestamp")
+_kind = attrgetter("timestamp_type")
+_headers = attrgetter("headers")
+
+
+def stamped_on_arrival(records: Sequence[Any]) -> bool:
+    """Whether the brokers stamped every one of these records."""
+    return set(map(_kind, records)) == {_APPENDED}
+
+
+def split(
+    partition: int, records: Sequence[Any], origin: int, step: int, marked: int, settle: int = 0
+) -> tuple[list[Batch], int]:
+    """Consecutive stamped records as batches of one tick each, with the marks between them.
+
+    `marked` is the last tick marked in this partition (-1 for none); the new one is returned. A record of
+    a tick that was marked before (the brokers' clock stepped back) keeps its tick.
+    """
+    stamps = list(map(_stamp, records))
+    low, high = min(stamps) - origin, max(stamps) - origin
+    if low // step == high // step and (high - settle) // step - 1 <= marked:
+        return _run(partition, records, low // step), marked
+    batches: list[Batch] = []
+    start, tick = 0, (stamps[0] - origin) // step
+    for at, stamp in enumerate(stamps):
+        here, passed = (stamp - origin) // step, (stamp - origin - settle) // step - 1
+        if here != tick or passed > marked:
+            batches += _run(partition, records[start:at], tick)
+            start, tick = at, here
+        if passed > marked:
+            marked = passed
+            batches.append(Batch(partition, (), (), records[at].offset, mark=marked))
+    return batches + _run(partition, records[start:], tick), marked
+
+
+def split_marked(partition: int, records: Sequence[Any]) -> list[Batch]:
+    """Consecutive records of a replay as batches that end at its marks.
+
+    Raises:
+        FailClosed: a mark is not a number.
+    """
+    if not any(map(_headers, records)):
+        return [_batch(partition, records)]
+    batches: list[Batch] = []
+    run: list[Any] = []
+    for record in records:
+        if (mark := mark_of(record)) is None:
+            run.append(record)
+            continue
+        payloads, labels = _payloads(run), _labels(run)
+        batches.append(Batch(partition, payloads, labels, record.offset + 1, mark=mark))
+        run = []
+    return [*batches, _batch(partition, run)] if run else batches
+
+
+def mark_of(record: Any) -> int | None:
+    """The tick that a record of a replay marks, None for one that is not a mark.
+
+    Raises:
+        FailClosed: the mark is not a number.
+    """
+    mark = dict(record.headers).get(TICK_HEADER) if record.headers else None
+    if mark is None:
+        return None
+    if not mark.isdigit() or len(mark) > _MARK_DIGITS:
+        raise FailClosed(f"the source has a tick marker ({TICK_HEADER}) that is not a number")
+    return int(mark)
+
+
+def _run(partition: int, run: Sequence[Any], tick: int) -> list[Batch]:
+    """The batch of a run; nothing for one that is empty or lies before the origin."""
+    return [_batch(partition, run, tick)] if run and tick >= 0 else []
+
+
+def _batch(partition: int, run: Sequence[Any], tick: int | None = None) -> Batch:
+    return Batch(partition, _payloads(run), _labels(run), run[-1].offset + 1, tick)
+
+
+def _payloads(run: Sequence[Any]) -> list[bytes]:
+    return [record.value or b"" for record in run]
+
+
+def _labels(run: Sequence[Any]) -> Sequence[int]:
+    if run and run[-1].offset - run[0].offset == len(run) - 1:
+        return range(run[0].offset, run[-1].offset + 1)
+    return [record.offset for record in run]
