@@ -7,7 +7,7 @@ that a client may write to it: every partition has a leader.
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stream_dp.errors import UsageError, WorldError
 
