@@ -1,81 +1,201 @@
 """The ledger: what may be spent, what has been, and the refusal of the rest.
 
 Rules: amounts are integer units (`amounts`); a charge is never given back; a refusal changes nothing and says what
-was asked, spent, left and the largest ask that would fit. The series of the first start are one frozen block, charged
-at once. A ledger is a value: it becomes fact when the commit that holds its charges is durable. This file
-knows no mechanism and no journal.
+was asked, spent, left and the largest ask that would fit. One filter per ledger, named at creation: the best of
+several is not a filter, and there is no switch. A ledger is a value: it becomes fact when the commit that holds its
+charges is durable. A charge costs the same however many there are: entries are a linked list, shared between the
+ledgers before and after. This file knows no mechanism and no journal.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 
-from stream_dp.accounting.amounts import budget_units, cost_units, text
+from stream_dp.accounting.amounts import text
+from stream_dp.accounting.entry import DP, Entry
+from stream_dp.accounting.filters.base import Filter, Spend, largest
+from stream_dp.accounting.filters.concurrent import proven
+from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.core.derivation import Derivation
-from stream_dp.errors import BudgetRefused
+from stream_dp.core.guarantee import AnyMeasure
+from stream_dp.errors import BudgetRefused, NotDerivable
 
 ROUNDING = 1000  # units: what rounding alone may be
 
+__all__ = ["Entry", "Ledger", "Preview"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Link:
+    """An entry, the filter it was admitted by, and the entries before it."""
+
+    entry: Entry
+    admitted_by: Filter
+    before: "_Link | None"
+
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A charge: who, how much (units of 10^-12, rounded up), by which rule."""
+class Preview:
+    """What a charge would do: asked, spent and left in the filter's amounts, and the largest ask that fits."""
 
-    name: str
-    epsilon: int
-    delta: int
-    rule: str
+    fits: bool
+    asked: Spend
+    spent: Spend
+    left: Spend
+    largest: Entry | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Ledger:
-    """A pure-DP filter ([HSV] Thm 12.4, basic composition): the epsilons of all charges stay within `epsilon`."""
+    """Entries admitted by one filter; `used` is the sum of their costs.
 
-    epsilon: int
-    entries: tuple[Entry, ...] = ()
-    spent: int = 0
+    Raises:
+        BudgetRefused: its entries were admitted by another filter.
+    """
+
+    filter: Filter
+    used: Spend = field(default_factory=Spend)
+    count: int = 0
+    _last: _Link | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a switch of the filter."""
+        if self._last is not None and self._last.admitted_by != self.filter:
+            raise BudgetRefused(
+                f"this ledger was created with the {self._last.admitted_by.name} filter; a change to "
+                f"{self.filter.name} is refused: the better of two filters is not a filter"
+            )
 
     @classmethod
     def of(cls, budget: Fraction) -> "Ledger":
-        """An empty ledger over this budget, rounded down."""
-        return cls(budget_units(budget))
+        """An empty ledger under the pure filter over this budget, rounded down."""
+        return cls.under(PureFilter.of(budget))
+
+    @classmethod
+    def under(cls, *filters: Filter, concurrent: bool = True) -> "Ledger":
+        """An empty ledger under one filter; `concurrent` if its mechanisms run at once or see updates.
+
+        Raises:
+            NotDerivable: not one filter, or not proven for concurrent continual mechanisms.
+        """
+        if len(filters) != 1:
+            raise NotDerivable(
+                f"a ledger has one filter, named at its creation, and not {len(filters)}: admitting what any of them "
+                "admits is not proven ([WRRW] fixes the stopping rule before)"
+            )
+        if concurrent:
+            proven(filters[0])
+        return cls(filters[0])
+
+    def __eq__(self, other: object) -> bool:
+        """Same filter, same entries."""
+        if not isinstance(other, Ledger):
+            return NotImplemented
+        return (self.filter, self.count, self.used) == (other.filter, other.count, other.used) and (
+            self._last is other._last or self.entries == other.entries
+        )
+
+    def __hash__(self) -> int:
+        """By filter and sums."""
+        return hash((self.filter, self.count, self.used))
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All charges, first to last; takes time in their number."""
+        found, link = [], self._last
+        while link is not None:
+            found.append(link.entry)
+            link = link.before
+        return tuple(reversed(found))
+
+    @property
+    def epsilon(self) -> int:
+        """The whole budget in units of the filter's amount: of epsilon, for the pure filter."""
+        return self.filter.capacity.amount
+
+    @property
+    def spent(self) -> int:
+        """What is spent of it."""
+        return self.used.amount
 
     @property
     def left(self) -> int:
-        """Units not yet spent."""
-        return self.epsilon - self.spent
+        """What is not."""
+        return self.remaining.amount
+
+    @property
+    def remaining(self) -> Spend:
+        """Amount and delta not yet spent."""
+        return self.filter.capacity - self.used
 
     def price(self, derivation: Derivation) -> Entry:
         """The entry this derivation would make; changes nothing."""
-        measure = derivation.guarantee.measure
-        return Entry(
-            derivation.subject,
-            cost_units(measure.epsilon),
-            cost_units(measure.delta),
-            f"{derivation.rule} ({derivation.source})",
-        )
+        rule = f"{derivation.rule} ({derivation.source})"
+        return self.ask(derivation.subject, derivation.guarantee.measure, rule)
+
+    def ask(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
+        """The entry a mechanism with this measure would make; changes nothing.
+
+        Raises:
+            BudgetRefused: the filter has no theorem for the measure.
+        """
+        return self.filter.entry(name, measure, rule)
+
+    def preview(self, entry: Entry) -> Preview:
+        """What charging the entry would do; changes nothing.
+
+        Raises:
+            BudgetRefused: the filter takes no such entry at any price.
+        """
+        cost, left = self.filter.cost(entry), self.remaining
+        best = largest(self.filter, entry, left)
+        return Preview(cost.within(left), cost, self.used, left, best)
 
     def charge(self, entry: Entry) -> "Ledger":
         """The ledger with this entry.
 
         Raises:
-            BudgetRefused: the entry does not fit or is not pure; this ledger is as it was.
+            BudgetRefused: the entry does not fit, or the filter takes no such entry; this ledger is as it was.
         """
-        if entry.epsilon < 0 or entry.delta != 0:
-            raise BudgetRefused(
-                f"{entry.name}: a pure ledger takes charges with epsilon >= 0, delta = 0"
-            )
-        if entry.epsilon > self.left:
+        cost = self.filter.cost(entry)
+        used = self.used + cost
+        if not used.within(self.filter.capacity):
             raise BudgetRefused(self._refusal(entry))
-        return replace(self, entries=(*self.entries, entry), spent=self.spent + entry.epsilon)
+        return Ledger(self.filter, used, self.count + 1, _Link(entry, self.filter, self._last))
 
     def _refusal(self, entry: Entry) -> str:
+        found = self.preview(entry)
+        over = found.asked.amount - found.left.amount
         fine = (
             " (amounts count units of 10^-12, costs rounded up and budgets down: write decimals instead of fractions)"
-            if entry.epsilon - self.left < ROUNDING
+            if self.filter.name == "pure" and over < ROUNDING
             else ""
         )
+        fits = found.largest
+        best = "nothing fits" if fits is None else f"{_asked(fits)} is the most that fits"
+        if self.filter.name == "pure":
+            state = (
+                f"of {text(self.epsilon)} the ledger has spent {text(self.spent)} and has {text(self.left)} left, "
+                f"which is the most that fits{fine}"
+            )
+        else:
+            state = (
+                f"under the {self.filter.name} filter this costs {self._cost(found.asked)}; the ledger has spent "
+                f"{self._cost(found.spent)} and has {self._cost(found.left)} left; {best}"
+            )
         return (
-            f"{entry.name} asks for epsilon {text(entry.epsilon)}; of {text(self.epsilon)} the ledger has spent "
-            f"{text(self.spent)} and has {text(self.left)} left, which is the most that fits{fine}. "
+            f"{entry.name} asks for {_asked(entry)}; {state}. "
             "Lower the epsilon of some series or raise privacy.epsilon"
         )
+
+    def _cost(self, spend: Spend) -> str:
+        amount = Fraction(spend.amount, self.filter.scale)
+        delta = (
+            f" and delta {text(spend.delta)}" if self.filter.capacity.delta or spend.delta else ""
+        )
+        return f"{text(amount)}{delta}"
+
+
+def _asked(entry: Entry) -> str:
+    kind = "" if entry.measure == DP else f" ({entry.measure})"
+    delta = f", delta {text(entry.delta)}" if entry.delta else ""
+    return f"epsilon {text(entry.epsilon)}{delta}{kind}"

@@ -1,0 +1,147 @@
+"""From one privacy measure to another: rationals in, rationals out, every result an upper bound.
+
+Rules: floats only *choose* an order alpha at which a bound is evaluated; the bound holds at every order, and it
+is evaluated with outward-rounded intervals (`directed`). So no result depends on the accuracy of a float.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from stream_dp.accounting.directed import Interval, ln_inverse
+from stream_dp.core.guarantee import ZCDP, ApproxDP, ProbabilisticDP, PureDP, RenyiDP
+
+STEPS = 80  # of the golden section over ln(alpha - 1)
+LOW, HIGH = -12.0, 16.0
+
+
+def pure_zcdp(epsilon: Fraction) -> Interval:
+    """epsilon * tanh(epsilon / 2), enclosed."""
+    inverse = Interval.of(-epsilon).exp()
+    return (Interval.of(1) - inverse) / (inverse + 1) * epsilon
+
+
+def pure_to_zcdp(measure: PureDP) -> ZCDP:
+    """Epsilon-DP is (epsilon tanh(epsilon/2))-zCDP, and no less for randomized response.
+
+    Proof: for RR, (alpha-1) D_alpha = lc(epsilon sqrt(u)) - lc(epsilon/2) with lc = ln cosh, u = (alpha - 1/2)^2.
+    This is concave in u, so it stays below its tangent at u = 1/4, which is alpha (alpha-1) epsilon tanh(epsilon/2).
+    Every pure mechanism is a post-processing of RR ([HSV] Thm 2.5).
+    """
+    return ZCDP(max(pure_zcdp(measure.epsilon).upper, Fraction(0)))
+
+
+def pure_to_renyi(measure: PureDP, alpha: Fraction) -> RenyiDP:
+    """Epsilon-DP at order alpha: the Renyi divergence of randomized response, (lc(e(a-1/2)) - lc(e/2)) / (a-1)."""
+    e = measure.epsilon
+    top = _ln_twice_cosh(e * (alpha - Fraction(1, 2))) - _ln_twice_cosh(e / 2)
+    return RenyiDP(alpha, min(max((top / (alpha - 1)).upper, Fraction(0)), e))
+
+
+def _ln_twice_cosh(x: Fraction) -> Interval:
+    return (Interval.of(-2 * x).exp() + 1).ln() + x
+
+
+def zcdp_to_renyi(measure: ZCDP, alpha: Fraction) -> RenyiDP:
+    """rho-zCDP is (alpha, rho alpha)-RDP at every order, by definition."""
+    return RenyiDP(alpha, measure.rho * alpha)
+
+
+def renyi_delta(measure: RenyiDP, epsilon: Fraction) -> Fraction:
+    """Delta with which (alpha, e)-RDP is (epsilon, delta)-DP: e^((a-1)(e-epsilon)) (1-1/a)^a / (a-1), at most 1."""
+    a = measure.alpha
+    exponent = _gain(a) + (a - 1) * (measure.epsilon - epsilon)
+    return Fraction(1) if exponent.low > 0 else min(exponent.exp().upper, Fraction(1))
+
+
+def renyi_epsilon(measure: RenyiDP, delta: Fraction) -> Fraction:
+    """Epsilon with which (alpha, e)-RDP is (epsilon, delta)-DP: the same bound, solved for epsilon."""
+    a = measure.alpha
+    found = (_gain(a) + ln_inverse(delta)) / (a - 1) + measure.epsilon
+    return max(found.upper, Fraction(0))
+
+
+def _gain(alpha: Fraction) -> Interval:
+    """ln of (1-1/alpha)^alpha / (alpha-1)."""
+    return Interval.of(1 - 1 / alpha).ln() * alpha - Interval.of(alpha - 1).ln()
+
+
+def renyi_to_approx(measure: RenyiDP, delta: Fraction) -> ApproxDP:
+    """(alpha, e)-RDP as (epsilon, delta)-DP for this delta."""
+    return ApproxDP(renyi_epsilon(measure, delta), delta)
+
+
+def zcdp_delta(measure: ZCDP, epsilon: Fraction) -> Fraction:
+    """inf over alpha of e^((a-1)(a rho - epsilon)) (1-1/a)^a / (a-1): the delta of rho-zCDP at epsilon."""
+    rho, e = float(measure.rho), float(epsilon)
+    alpha = _best(lambda a: (a - 1) * (a * rho - e) + _gain_float(a))
+    return renyi_delta(zcdp_to_renyi(measure, alpha), epsilon)
+
+
+def zcdp_epsilon(measure: ZCDP, delta: Fraction) -> Fraction:
+    """The epsilon of rho-zCDP at delta, by the same infimum."""
+    rho, bits = float(measure.rho), -math.log(delta)
+    alpha = _best(lambda a: a * rho + (bits + _gain_float(a)) / (a - 1))
+    return renyi_epsilon(zcdp_to_renyi(measure, alpha), delta)
+
+
+def zcdp_to_approx(measure: ZCDP, delta: Fraction) -> ApproxDP:
+    """rho-zCDP as (epsilon, delta)-DP for this delta."""
+    return ApproxDP(zcdp_epsilon(measure, delta), delta)
+
+
+def zcdp_budget(target: ApproxDP) -> Fraction:
+    """A rho, rounded down, such that rho-zCDP is (epsilon, delta)-DP; never below the rho of rho + 2 sqrt(rho L)."""
+    e, bits = float(target.epsilon), -math.log(target.delta)
+    a = _best(lambda a: ((bits + _gain_float(a)) / (a - 1) - e) / a)
+    tight = (Interval.of(target.epsilon) - (_gain(a) + ln_inverse(target.delta)) / (a - 1)) / a
+    return max(tight.lower, standard_budget(target), Fraction(0))
+
+
+def standard_budget(target: ApproxDP) -> Fraction:
+    """The rho, rounded down, with rho + 2 sqrt(rho ln(1/delta)) = epsilon: (sqrt(L+epsilon) - sqrt(L))^2."""
+    bits = ln_inverse(target.delta)
+    root = (bits + target.epsilon).sqrt() - bits.sqrt()
+    return max(root.lower, Fraction(0)) ** 2
+
+
+def _gain_float(alpha: float) -> float:
+    return alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
+
+
+def _best(objective: Callable[[float], float]) -> Fraction:
+    """An order with a small objective (golden section over ln(alpha-1)); any order > 1 would be valid."""
+
+    def at(x: float) -> float:
+        return objective(1 + math.exp(x))
+
+    ratio, low, high = (math.sqrt(5) - 1) / 2, LOW, HIGH
+    left, right = high - ratio * (high - low), low + ratio * (high - low)
+    at_left, at_right = at(left), at(right)
+    for _ in range(STEPS):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - ratio * (high - low)
+            at_left = at(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + ratio * (high - low)
+            at_right = at(right)
+    return 1 + Fraction(math.exp((low + high) / 2)).limit_denominator(10**9) + Fraction(1, 10**9)
+
+
+def approx_to_probabilistic(measure: ApproxDP, slack: Fraction) -> ProbabilisticDP:
+    """(e, d)-DP is (e+t, d (1+e^(-e-t)) / (1-e^-t))-pDP for every slack t > 0.
+
+    Corrects [WRRW] Lemma 2, which prints (2e, 2d/(e exp(e))) and is false (a two-point mechanism exceeds it). Proof: on
+    A = {L > e+t}, q <= exp(-e-t) p and P(A) <= exp(e) Q(A) + d give P(A) <= d / (1 - e^-t); on {L < -e-t}
+    p <= exp(-e-t) q, so P <= exp(-e-t) d / (1 - e^-t).
+
+    Raises:
+        ValueError: the slack is not positive, or the result's delta reaches 1.
+    """
+    if slack <= 0:
+        raise ValueError(f"the slack must be positive, got {slack}")
+    epsilon = measure.epsilon + slack
+    factor = (Interval.of(-epsilon).exp() + 1) / (Interval.of(1) - Interval.of(-slack).exp())
+    return ProbabilisticDP(epsilon, (factor * measure.delta).upper)

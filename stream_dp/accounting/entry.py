@@ -1,0 +1,32 @@
+"""An entry of a ledger: integers and names only, so that a journal can hold it.
+
+Rules: amounts count units of 10^-12, rounded up. `measure` says what the amounts are parameters of; a filter takes the
+measures it has a theorem for and no other. This file knows no filter.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+DP = "DP"
+ZERO_CONCENTRATED = "zCDP"
+GAUSSIAN = "GDP"
+GAUSSIAN_FINITE = "GDP, finite communication"
+
+
+def renyi(alpha: Fraction) -> str:
+    """The name of Renyi DP at this order."""
+    return f"RDP at alpha {alpha}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A charge: who, how much, by which rule.
+
+    `epsilon` is the measure's main parameter: epsilon of DP, and of RDP at an order; rho of zCDP; mu of GDP.
+    """
+
+    name: str
+    epsilon: int
+    delta: int
+    rule: str
+    measure: str = DP

@@ -1,0 +1,44 @@
+"""Which filters are proven for concurrent, continual mechanisms; a ledger of running mechanisms takes these only."""
+
+from dataclasses import dataclass
+
+from stream_dp.accounting.filters.base import Filter
+from stream_dp.errors import NotDerivable
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Whether a filter is proven for concurrent continual mechanisms, by what, and under which condition."""
+
+    proven: bool
+    source: str
+    condition: str = ""
+
+
+CONCURRENT: dict[str, Standing] = {
+    "pure": Standing(True, "[HSV] Thm 12.4 over basic composition"),
+    "approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 2"),
+    "tight approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 1 for RR_(e,d)"),
+    "zCDP": Standing(True, "[HSV] Cor 13.8 at every order", "every delta is 0"),
+    "RDP": Standing(True, "[HSV] Cor 13.8, [HSTV]", "one order, fixed at creation"),
+    "GDP": Standing(True, "[HSV] Cor 14.10", "finite communication ([HSV] Def 14.4), per entry"),
+    "approximate zCDP": Standing(
+        False, "[WRRW] Thm 1 is sequential; [HSTV] does not lift approximate zCDP"
+    ),
+}
+
+
+def proven(filter_: Filter) -> Standing:
+    """The filter's standing.
+
+    Raises:
+        NotDerivable: it is not proven for concurrent continual mechanisms.
+    """
+    standing = CONCURRENT.get(filter_.name)
+    if standing is None or not standing.proven:
+        reason = "it is not in the table CONCURRENT" if standing is None else standing.source
+        raise NotDerivable(
+            f"the {filter_.name} filter is not proven for concurrent continual mechanisms: {reason}. "
+            f"Proven are: {', '.join(name for name, s in CONCURRENT.items() if s.proven)}"
+        )
+    return standing

@@ -1,0 +1,67 @@
+"""The Gaussian filter: squares of mu add up, for Gaussian-DP mechanisms only (Smith, Thakurta, arXiv 2210.17520).
+
+For concurrent continual mechanisms this is proven with finite communication only ([HSV] Def 14.4, Cor 14.10): finitely
+many queries and answers, and a last step. An entry without that is refused; unbounded noise without clamping, or a
+mechanism without a horizon, does not have it.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from stream_dp.accounting.amounts import budget_units, cost_units, exact
+from stream_dp.accounting.entry import GAUSSIAN, GAUSSIAN_FINITE, Entry
+from stream_dp.accounting.filters.base import SQUARED, Spend, checked, foreign, without_delta
+from stream_dp.core.guarantee import AnyMeasure, GaussianDP
+from stream_dp.errors import BudgetRefused
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianFilter:
+    """Everything admitted is mu-GDP, mu in units of 10^-12. Amounts are sums of squares."""
+
+    mu: int
+
+    @classmethod
+    def of(cls, mu: Fraction) -> "GaussianFilter":
+        """The filter with this budget, rounded down."""
+        return cls(budget_units(mu))
+
+    @property
+    def name(self) -> str:
+        """Its name in `CONCURRENT`."""
+        return "GDP"
+
+    @property
+    def scale(self) -> int:
+        """Squares of mu: units of 10^-24."""
+        return SQUARED
+
+    @property
+    def capacity(self) -> Spend:
+        """The budget squared, exactly."""
+        return Spend(self.mu**2)
+
+    @property
+    def promise(self) -> AnyMeasure:
+        """GDP at the budget."""
+        return GaussianDP(exact(self.mu))
+
+    def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
+        """Takes GDP; the entry is refused until `finite` says that the communication is finite."""
+        if not isinstance(measure, GaussianDP):
+            raise foreign(self, name, measure)
+        return Entry(name, cost_units(measure.mu), 0, rule, GAUSSIAN)
+
+    def finite(self, name: str, measure: GaussianDP, rule: str, why: str) -> Entry:
+        """The entry of a mechanism with finite communication; `why` names its alphabet and its horizon."""
+        return Entry(name, cost_units(measure.mu), 0, f"{rule}; {why}", GAUSSIAN_FINITE)
+
+    def cost(self, entry: Entry) -> Spend:
+        """Its mu squared, exactly."""
+        if entry.measure == GAUSSIAN:
+            raise BudgetRefused(
+                f"{entry.name}: the GDP filter needs finite communication ([HSV] Def 14.4): clamp the answers to a "
+                "finite set and declare a horizon, or use a zCDP ledger"
+            )
+        without_delta(self, checked(self, entry, GAUSSIAN_FINITE))
+        return Spend(entry.epsilon**2)

@@ -1,0 +1,64 @@
+"""The zCDP filter: the rhos add up ([WRRW] Thm 1), and the deltas of approximate zCDP with them.
+
+Without deltas it is proven for concurrent continual mechanisms: at each order alpha it is the RDP filter with budget
+rho alpha ([HSV] Cor 13.8). With deltas it is not, and `concurrent` refuses it there.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from stream_dp.accounting.amounts import UNITS, budget_units, cost_units, exact
+from stream_dp.accounting.directed import floor_units
+from stream_dp.accounting.entry import DP, ZERO_CONCENTRATED, Entry
+from stream_dp.accounting.filters.approximate import zcdp_units
+from stream_dp.accounting.filters.base import SQUARED, Spend, checked, foreign
+from stream_dp.core.guarantee import ZCDP, AnyMeasure, ApproxDP, PureDP
+
+
+@dataclass(frozen=True, slots=True)
+class ZCDPFilter:
+    """Everything admitted is rho-zCDP, approximately so (with `delta`) if that is not 0."""
+
+    capacity: Spend
+
+    @classmethod
+    def of(cls, rho: Fraction, delta: Fraction = Fraction(0)) -> "ZCDPFilter":
+        """The filter with these budgets, rounded down."""
+        return cls(Spend(floor_units(rho, SQUARED), budget_units(delta)))
+
+    @property
+    def name(self) -> str:
+        """Its name in `CONCURRENT`: depends on whether deltas may be spent."""
+        return "approximate zCDP" if self.capacity.delta else "zCDP"
+
+    @property
+    def scale(self) -> int:
+        """rho in units of 10^-24."""
+        return SQUARED
+
+    @property
+    def promise(self) -> AnyMeasure:
+        """rho-zCDP; `capacity.delta` is the probability with which it may fail ([WRRW] Def 3)."""
+        return ZCDP(Fraction(self.capacity.amount, SQUARED))
+
+    @property
+    def failure(self) -> Fraction:
+        """The delta of approximate zCDP."""
+        return exact(self.capacity.delta)
+
+    def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
+        """Takes zCDP and DP, which is charged at its exact zCDP cost."""
+        match measure:
+            case ZCDP(rho):
+                return Entry(name, cost_units(rho), 0, rule, ZERO_CONCENTRATED)
+            case PureDP() | ApproxDP():
+                return Entry(name, cost_units(measure.epsilon), cost_units(measure.delta), rule)
+            case _:
+                raise foreign(self, name, measure)
+
+    def cost(self, entry: Entry) -> Spend:
+        """Its rho."""
+        checked(self, entry, DP, ZERO_CONCENTRATED)
+        if entry.measure == DP:
+            return Spend(zcdp_units(entry.epsilon), entry.delta)
+        return Spend(entry.epsilon * UNITS, entry.delta)

@@ -1,0 +1,32 @@
+"""The filter odometer: a line that touches the curve of advanced composition at a target epsilon ([WRRW] Thm 3.1)."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from stream_dp.accounting.directed import ln_inverse
+
+
+@dataclass(frozen=True, slots=True)
+class FilterBoundary:
+    """sqrt(2 y L)/2 + sqrt(2 L)/(2 sqrt(y)) V, L = ln(1/delta'): valid for every touching point y > 0."""
+
+    delta: Fraction
+    touching: Fraction
+
+    @classmethod
+    def tuned(cls, epsilon: Fraction, delta: Fraction) -> "FilterBoundary":
+        """Touches at epsilon: y = (sqrt(2L + 2 epsilon) - sqrt(2L))^2.
+
+        [WRRW] print epsilon in place of 2 epsilon, which touches at epsilon/2: valid, but about a quarter of the
+        budget is lost. As any y is valid, a float may choose it.
+        """
+        twice = -2 * math.log(delta)
+        root = 2 * float(epsilon) / (math.sqrt(twice + 2 * float(epsilon)) + math.sqrt(twice))
+        return cls(delta, Fraction(root * root))
+
+    def above(self, variance: Fraction) -> Fraction | None:
+        """The line at V."""
+        twice = ln_inverse(self.delta) * 2
+        line = (twice * self.touching).sqrt() / 2 + (twice / self.touching).sqrt() * (variance / 2)
+        return line.upper

@@ -1,0 +1,38 @@
+"""The mixture odometer ([WRRW] Thm 3.2, after Robbins): good over a wide range around V = gamma."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from stream_dp.accounting.directed import Interval, ln_inverse
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureBoundary:
+    """sqrt(2 (V+g) ln(sqrt((V+g)/g) / delta')): the normal mixture, which bounds both directions."""
+
+    delta: Fraction
+    gamma: Fraction
+
+    def above(self, variance: Fraction) -> Fraction | None:
+        """The curve at V."""
+        total = variance + self.gamma
+        bits = Interval.of(total / self.gamma).ln() / 2 + ln_inverse(self.delta)
+        return (bits * (2 * total)).sqrt().upper
+
+
+@dataclass(frozen=True, slots=True)
+class OneSidedMixtureBoundary:
+    """sqrt(2 (V+g) ln(1 + sqrt((V+g)/g) / (2 delta'))): the half-normal mixture, which bounds above only; tighter.
+
+    The mixture of exp(l M - l^2 V/2) over half-normal l > 0 is 2 sqrt(g/(V+g)) Phi(x) exp(x^2/2), x = M/sqrt(V+g), and
+    2 Phi(x) exp(x^2/2) >= 2 exp(x^2/2) - 1; Ville's inequality bounds it by 1/delta'.
+    """
+
+    delta: Fraction
+    gamma: Fraction
+
+    def above(self, variance: Fraction) -> Fraction | None:
+        """The curve at V."""
+        total = variance + self.gamma
+        bits = (Interval.of(total / self.gamma).sqrt() / (2 * self.delta) + 1).ln()
+        return (bits * (2 * total)).sqrt().upper
