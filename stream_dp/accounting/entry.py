@@ -13,6 +13,9 @@ GAUSSIAN = "GDP"
 GAUSSIAN_FINITE = "GDP, finite communication"
 
 
+PARAMETERS = {ZERO_CONCENTRATED: "rho", GAUSSIAN: "mu", GAUSSIAN_FINITE: "mu"}  # else epsilon
+
+
 def renyi(alpha: Fraction) -> str:
     """The name of Renyi DP at this order."""
     return f"RDP at alpha {alpha}"

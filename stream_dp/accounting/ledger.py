@@ -10,8 +10,8 @@ ledgers before and after. This file knows no mechanism and no journal.
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from stream_dp.accounting.amounts import text
-from stream_dp.accounting.entry import DP, Entry
+from stream_dp.accounting.amounts import budget_units, text
+from stream_dp.accounting.entry import DP, PARAMETERS, Entry
 from stream_dp.accounting.filters.base import Filter, Spend, largest
 from stream_dp.accounting.filters.concurrent import proven
 from stream_dp.accounting.filters.pure import PureFilter
@@ -180,22 +180,22 @@ class Ledger:
         else:
             state = (
                 f"under the {self.filter.name} filter this costs {self._cost(found.asked)}; the ledger has spent "
-                f"{self._cost(found.spent)} and has {self._cost(found.left)} left; {best}"
+                f"{self._cost(found.spent)} and has {self._cost(found.left, down=True)} left; {best}"
             )
         return (
             f"{entry.name} asks for {_asked(entry)}; {state}. "
             "Lower the epsilon of some series or raise privacy.epsilon"
         )
 
-    def _cost(self, spend: Spend) -> str:
+    def _cost(self, spend: Spend, *, down: bool = False) -> str:
         amount = Fraction(spend.amount, self.filter.scale)
         delta = (
             f" and delta {text(spend.delta)}" if self.filter.capacity.delta or spend.delta else ""
         )
-        return f"{text(amount)}{delta}"
+        return f"{text(budget_units(amount) if down else amount)}{delta}"
 
 
 def _asked(entry: Entry) -> str:
     kind = "" if entry.measure == DP else f" ({entry.measure})"
     delta = f", delta {text(entry.delta)}" if entry.delta else ""
-    return f"epsilon {text(entry.epsilon)}{delta}{kind}"
+    return f"{PARAMETERS.get(entry.measure, 'epsilon')} {text(entry.epsilon)}{delta}{kind}"

@@ -1,0 +1,213 @@
+"""Every filter: closed forms, rounding, refusals that change nothing, previews, one filter for good."""
+
+import dataclasses
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_dp.accounting.amounts import UNITS, cost_units
+from stream_dp.accounting.conversions import zcdp_budget
+from stream_dp.accounting.entry import GAUSSIAN_FINITE
+from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.base import SQUARED, Filter
+from stream_dp.accounting.filters.concurrent import CONCURRENT, Standing
+from stream_dp.accounting.filters.gaussian import GaussianFilter
+from stream_dp.accounting.filters.pure import PureFilter
+from stream_dp.accounting.filters.renyi import RenyiFilter
+from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.accounting.ledger import Entry, Ledger
+from stream_dp.core.guarantee import (
+    ZCDP,
+    AnyMeasure,
+    ApproxDP,
+    GaussianDP,
+    ProbabilisticDP,
+    PureDP,
+    RenyiDP,
+)
+from stream_dp.errors import BudgetRefused, NotDerivable
+
+ONE, SLACK = Fraction(1), Fraction(1, 10**6)
+FILTERS: dict[str, Filter] = {
+    f.name: f
+    for f in (
+        PureFilter.of(ONE),
+        ApproximateFilter.of(ONE, SLACK, SLACK),
+        TightApproximateFilter.of(ONE, SLACK, SLACK),
+        ZCDPFilter.of(ONE / 2),
+        ZCDPFilter.of(ONE / 2, SLACK),
+        RenyiFilter.of(RenyiDP(Fraction(8), ONE)),
+        GaussianFilter.of(ONE),
+    )
+}
+every_filter = pytest.mark.parametrize("filter_", FILTERS.values(), ids=FILTERS)
+
+
+def tenth(filter_: Filter) -> Entry:
+    """A charge that each of them takes several times."""
+    if isinstance(filter_, GaussianFilter):
+        return filter_.finite("m", GaussianDP(ONE / 10), "clamped", "100 answers, 10 ticks")
+    return filter_.entry("m", PureDP(ONE / 10), "leaf")
+
+
+def test_every_filter_is_in_the_table_and_only_proven_ones_run_concurrently() -> None:
+    assert set(FILTERS) == set(CONCURRENT)
+    for name, filter_ in FILTERS.items():
+        assert Ledger.under(filter_, concurrent=False).filter is filter_
+        if CONCURRENT[name].proven:
+            assert Ledger.under(filter_).filter is filter_
+        else:
+            with pytest.raises(NotDerivable, match=name):
+                Ledger.under(filter_)
+    assert [name for name, s in CONCURRENT.items() if not s.proven] == ["approximate zCDP"]
+
+
+def test_an_unknown_filter_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(CONCURRENT, "pure")
+    with pytest.raises(NotDerivable, match="not in the table"):
+        Ledger.of(ONE)
+    assert Standing(True, "s").condition == ""
+
+
+@every_filter
+def test_charges_until_a_refusal_that_changes_nothing_and_the_largest_ask_fits(
+    filter_: Filter,
+) -> None:
+    ledger, entry = Ledger.under(filter_, concurrent=False), tenth(filter_)
+    while ledger.preview(entry).fits:
+        ledger = ledger.charge(entry)
+    assert 3 <= ledger.count == len(ledger.entries) < 1000
+    before, entries = repr(ledger), ledger.entries
+    with pytest.raises(BudgetRefused, match=r"m asks for (epsilon|mu) 2"):
+        ledger.charge(dataclasses.replace(entry, epsilon=2 * UNITS))
+    found = ledger.preview(dataclasses.replace(entry, epsilon=2 * UNITS))
+    assert (repr(ledger), ledger.entries) == (before, entries)
+    assert not found.fits
+    assert found.spent + found.left == filter_.capacity
+    assert found.largest is not None
+    full = ledger.charge(found.largest)
+    assert full.used.within(filter_.capacity)
+    with pytest.raises(BudgetRefused):  # it was the largest, to one unit of 10^-12
+        ledger.charge(dataclasses.replace(found.largest, epsilon=found.largest.epsilon + 1))
+
+
+@every_filter
+def test_no_charge_is_negative_and_foreign_measures_are_refused(filter_: Filter) -> None:
+    ledger, entry = Ledger.under(filter_, concurrent=False), tenth(filter_)
+    for bad in (
+        dataclasses.replace(entry, epsilon=-1),
+        dataclasses.replace(entry, delta=-1),
+        dataclasses.replace(entry, measure="a wish"),
+    ):
+        with pytest.raises(BudgetRefused, match="m: "):
+            ledger.charge(bad)
+    assert ledger.used.amount == ledger.used.delta == 0
+    with pytest.raises(BudgetRefused, match="no theorem"):
+        ledger.ask("p", ProbabilisticDP(ONE, SLACK), "r")
+
+
+@every_filter
+@pytest.mark.parametrize("other", FILTERS.values(), ids=FILTERS)
+def test_there_is_no_switch_and_no_best_of_several(filter_: Filter, other: Filter) -> None:
+    ledger = Ledger.under(filter_, concurrent=False).charge(tenth(filter_))
+    if other != filter_:
+        with pytest.raises(BudgetRefused, match="not a filter"):
+            dataclasses.replace(ledger, filter=other)
+    with pytest.raises(NotDerivable, match="one filter"):
+        Ledger.under(filter_, other)
+
+
+@given(st.lists(st.fractions(0, Fraction(1, 2), max_denominator=1000), max_size=12))
+def test_the_approximate_filter_is_theorem_2(parts: list[Fraction]) -> None:
+    ledger, squares, bits = Ledger.under(FILTERS["approximate"]), 0.0, math.log(1e6)
+    for part in parts:
+        candidate = squares + float(part) ** 2
+        theorem = math.sqrt(2 * bits * candidate) + candidate / 2
+        entry = ledger.ask("m", PureDP(part), "r")
+        if ledger.preview(entry).fits:
+            assert theorem <= 1 + 1e-9
+            ledger, squares = ledger.charge(entry), candidate
+        else:
+            assert theorem >= 1 - 1e-9
+
+
+def test_the_tight_filter_admits_more_and_at_least_the_closed_form() -> None:
+    bits, half = math.log(1e6), cost_units(ONE / 20)
+    plain, tight = FILTERS["approximate"], FILTERS["tight approximate"]
+    entry = Entry("m", half, 0, "r")
+    number = [f.capacity.amount // f.cost(entry).amount for f in (plain, tight)]
+    rho = 0.05 * math.tanh(0.025)
+    closed = int((math.sqrt(bits + 1) - math.sqrt(bits)) ** 2 / rho)
+    assert number[0] <= closed < number[1]
+    assert number == [13, 19]
+    assert tight.capacity.amount == int(zcdp_budget(ApproxDP(ONE, SLACK)) * SQUARED)
+
+
+def test_deltas_add_up_within_their_own_budget() -> None:
+    for name in ("approximate", "tight approximate"):
+        ledger = Ledger.under(FILTERS[name])
+        entry = ledger.ask("m", ApproxDP(ONE / 100, SLACK * 2 / 3), "r")
+        ledger = ledger.charge(entry)
+        with pytest.raises(BudgetRefused, match=r"and delta 0\.000000333333 left"):
+            ledger.charge(entry)
+        found = ledger.preview(entry).largest
+        assert found is not None
+        assert found.delta == ledger.remaining.delta
+        assert ledger.charge(found).remaining.delta == 0
+
+
+def test_measures_are_priced_by_their_conversions() -> None:
+    zcdp, renyi = FILTERS["zCDP"], FILTERS["RDP"]
+    assert zcdp.cost(zcdp.entry("m", ZCDP(ONE / 3), "r")).amount == 333_333_333_334 * UNITS
+    assert zcdp.cost(zcdp.entry("m", PureDP(ONE), "r")).amount == pytest.approx(
+        0.46211715726 * SQUARED
+    )
+    assert zcdp.cost(zcdp.entry("m", PureDP(Fraction(0)), "r")).amount == 0
+    assert renyi.entry("m", ZCDP(ONE / 8), "r").epsilon == UNITS
+    assert renyi.entry("m", RenyiDP(Fraction(8), ONE / 3), "r").epsilon == 333_333_333_334
+    with pytest.raises(BudgetRefused, match="no theorem"):  # another order is another filter
+        renyi.entry("m", RenyiDP(Fraction(9), ONE / 3), "r")
+    foreign: list[tuple[str, AnyMeasure]] = [
+        ("pure", ZCDP(ONE)), ("approximate", GaussianDP(ONE)), ("GDP", PureDP(ONE)),
+        ("RDP", ApproxDP(ONE, SLACK)),
+    ]  # fmt: skip
+    for name, measure in foreign:
+        with pytest.raises(BudgetRefused, match="no theorem"):
+            FILTERS[name].entry("m", measure, "r")
+
+
+def test_deltas_are_refused_by_zcdp_without_one_and_by_the_others_that_have_none() -> None:
+    for name in ("zCDP", "RDP", "GDP", "pure"):
+        entry = dataclasses.replace(tenth(FILTERS[name]), delta=1)
+        with pytest.raises(BudgetRefused):
+            Ledger.under(FILTERS[name]).charge(entry)
+    approximate = Ledger.under(FILTERS["approximate zCDP"], concurrent=False)
+    entry = approximate.ask("m", ApproxDP(ONE / 10, SLACK / 2), "r")
+    assert approximate.charge(entry).charge(entry).remaining.delta == 0
+    assert isinstance(approximate.filter, ZCDPFilter)
+    assert approximate.filter.failure == SLACK
+
+
+def test_gaussian_dp_needs_finite_communication() -> None:
+    filter_ = GaussianFilter.of(ONE)
+    ledger = Ledger.under(filter_)
+    with pytest.raises(BudgetRefused, match=r"finite communication.*14\.4"):
+        ledger.charge(ledger.ask("blt", GaussianDP(ONE / 2), "leaf"))
+    finite = filter_.finite("blt", GaussianDP(Fraction(3, 5)), "leaf", "clamped, 100 ticks")
+    assert finite.measure == GAUSSIAN_FINITE
+    ledger = ledger.charge(finite).charge(dataclasses.replace(finite, epsilon=4 * UNITS // 5))
+    assert ledger.left == 0  # .6^2 + .8^2 = 1, exactly
+
+
+@every_filter
+def test_what_is_promised_is_stated(filter_: Filter) -> None:
+    assert str(filter_.promise)
+    assert filter_.scale in {UNITS, SQUARED}
+    ledger = Ledger.under(filter_, concurrent=False)
+    assert ledger == Ledger.under(filter_, concurrent=False)
+    assert ledger != ledger.charge(tenth(filter_))
+    assert ledger != "a ledger"
+    assert len({ledger, Ledger.under(filter_, concurrent=False)}) == 1

@@ -1,0 +1,149 @@
+"""Odometers against their closed forms; the twin tuned with epsilon for 2 epsilon; inputs that are no pDP."""
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from stream_dp.accounting.conversions import approx_to_probabilistic
+from stream_dp.accounting.odometers.base import Boundary, Odometer
+from stream_dp.accounting.odometers.filter import FilterBoundary
+from stream_dp.accounting.odometers.mixture import MixtureBoundary, OneSidedMixtureBoundary
+from stream_dp.accounting.odometers.stitched import StitchedBoundary
+from stream_dp.core.guarantee import (
+    ZCDP,
+    AnyMeasure,
+    ApproxDP,
+    GaussianDP,
+    ProbabilisticDP,
+    PureDP,
+)
+from stream_dp.errors import NotDerivable
+
+DELTA = Fraction(1, 10**6)
+BITS = math.log(1e6)
+STEP = PureDP(Fraction(1, 10))
+
+
+def plain(boundary: FilterBoundary, variance: Fraction) -> float:
+    """The plain filter odometer at V."""
+    above = boundary.above(variance)
+    assert above is not None
+    return float(above + variance / 2)
+
+
+def advanced(variance: float) -> float:
+    """Advanced composition, valid at one time only: sqrt(2 L V) + V/2."""
+    return math.sqrt(2 * BITS * variance) + variance / 2
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "ours", "printed"), [(1, 0.03494, 0.00889), (3, 0.2945, 0.0773)]
+)
+def test_the_filter_odometer_touches_at_epsilon_and_the_printed_one_at_half(
+    epsilon: int, ours: float, printed: float
+) -> None:
+    tuned = FilterBoundary.tuned(Fraction(epsilon), DELTA)
+    assert float(tuned.touching) == pytest.approx(ours, rel=1e-3)
+    assert plain(tuned, tuned.touching) == pytest.approx(epsilon, rel=1e-9)
+    assert advanced(float(tuned.touching)) == pytest.approx(epsilon, rel=1e-9)
+    step = Fraction(1, 10**6)
+    slope = (plain(tuned, tuned.touching + step) - plain(tuned, tuned.touching)) * 1e6
+    curve = (advanced(float(tuned.touching + step)) - advanced(float(tuned.touching))) * 1e6
+    assert slope == pytest.approx(curve, rel=1e-4)
+    if epsilon == 1:
+        assert slope == pytest.approx(14.561, abs=1e-3)
+    y = (math.sqrt(2 * BITS + epsilon) - math.sqrt(2 * BITS)) ** 2  # as printed
+    twin = FilterBoundary(DELTA, Fraction(y))
+    assert y == pytest.approx(printed, rel=1e-3)
+    assert plain(twin, twin.touching) == pytest.approx(epsilon / 2, rel=1e-9)
+
+
+def test_the_printed_tuning_is_valid_but_loses_a_quarter_of_the_budget() -> None:
+    tuned = FilterBoundary.tuned(Fraction(1), DELTA)
+    twin = FilterBoundary(DELTA, Fraction((math.sqrt(2 * BITS + 1) - math.sqrt(2 * BITS)) ** 2))
+    for v in range(1, 200):  # both lie above the fixed-time curve everywhere: neither is unsafe
+        for boundary in (tuned, twin):
+            assert plain(boundary, Fraction(v, 1000)) >= advanced(v / 1000) * (1 - 1e-12)
+
+    def reaches_one(boundary: FilterBoundary) -> float:
+        start, slope = plain(boundary, Fraction(0)), plain(boundary, Fraction(1))
+        return (1 - start) / (slope - start)
+
+    assert reaches_one(tuned) == pytest.approx(0.0349, abs=1e-4)
+    assert reaches_one(twin) == pytest.approx(0.0265, abs=1e-4)
+    assert 1 - reaches_one(twin) / reaches_one(tuned) == pytest.approx(0.24, abs=0.005)
+
+
+G = Fraction(1, 10)
+
+
+def test_the_curves_are_the_closed_forms_and_the_tight_ones_lie_below() -> None:
+    v = 0.01 * 50
+    r = 50 * 0.1 * math.tanh(0.05)
+    y = float(FilterBoundary.tuned(Fraction(3), DELTA).touching)
+    total, tight_total = v + 0.1, 2 * r + 0.1
+    cases: list[tuple[Boundary, bool, float]] = [
+        (FilterBoundary.tuned(Fraction(3), DELTA), False,
+         math.sqrt(2 * y * BITS) / 2 + math.sqrt(2 * BITS) / (2 * math.sqrt(y)) * v + v / 2),
+        (FilterBoundary.tuned(Fraction(3), DELTA), True,
+         math.sqrt(2 * y * BITS) / 2 + math.sqrt(2 * BITS) / (2 * math.sqrt(y)) * 2 * r + r),
+        (MixtureBoundary(DELTA, G), False,
+         math.sqrt(2 * math.log(1e6 * math.sqrt(total / 0.1)) * total) + v / 2),
+        (OneSidedMixtureBoundary(DELTA, G), True,
+         r + math.sqrt(2 * tight_total * math.log(math.sqrt(tight_total / 0.1) * 5e5 + 1))),
+        (StitchedBoundary(DELTA, G), False,
+         1.7 * math.sqrt(v * (math.log(math.log(20 * v)) + 0.72 * math.log(5.2e6))) + v / 2),
+        (StitchedBoundary(DELTA, G), True,
+         1.7 * math.sqrt(2 * r * (math.log(math.log(40 * r)) + 0.72 * math.log(5.2e6))) + r),
+    ]  # fmt: skip
+    bounds = []
+    for boundary, tight, expected in cases:
+        odometer = Odometer.of(boundary, tight=tight)
+        for _ in range(50):
+            odometer = odometer.observe(STEP)
+        bound = odometer.bound()
+        assert bound is not None
+        assert float(bound) == pytest.approx(expected, rel=1e-9)
+        bounds.append(float(bound))
+    assert all(tight < loose for loose, tight in zip(bounds[::2], bounds[1::2], strict=True))
+
+
+def test_bounds_round_up() -> None:
+    """A perfect square under the root: the value is known exactly."""
+    odometer = Odometer.of(StitchedBoundary(DELTA, G)).observe(PureDP(Fraction(1)))
+    bound = odometer.bound()
+    assert bound is not None
+    inside = math.log(math.log(20)) + 0.72 * math.log(5.2e6)
+    assert 0 <= float(bound) - (1.7 * math.sqrt(inside) + 0.5) < 1e-14
+    third = Odometer.of(MixtureBoundary(DELTA, G)).observe(PureDP(Fraction(1, 3)))
+    assert Fraction(third.variance, 10**24) > Fraction(1, 9)
+
+
+def test_nothing_finite_holds_below_the_start_or_beyond_the_deltas() -> None:
+    assert Odometer.of(StitchedBoundary(DELTA, G)).observe(STEP).bound() is None
+    odometer = Odometer.of(MixtureBoundary(DELTA, G), Fraction(3, 10**6))
+    step = ProbabilisticDP(Fraction(1, 10), Fraction(2, 10**6))
+    once = odometer.observe(step)
+    assert once.bound() is not None
+    assert once.observe(step).bound() is None
+    assert once.drift > odometer.observe(STEP).drift  # conditioning has its price
+    assert odometer.variance == 0  # an odometer is a value
+
+
+def test_what_is_no_pdp_is_refused_until_it_is_converted() -> None:
+    approximate = ApproxDP(Fraction(1, 10), Fraction(1, 10**8))
+    odometer = Odometer.of(MixtureBoundary(DELTA, G), Fraction(1, 10**6))
+    with pytest.raises(NotDerivable, match="Convert it first"):
+        odometer.observe(approximate)
+    converted = approx_to_probabilistic(approximate, Fraction(1, 10))
+    assert odometer.observe(converted).bound() is not None
+    bad: list[AnyMeasure] = [ZCDP(G), GaussianDP(G)]
+    for measure in bad:
+        with pytest.raises(NotDerivable):
+            odometer.observe(measure)
+    tight = Odometer.of(OneSidedMixtureBoundary(DELTA, G), tight=True)
+    assert tight.observe(ZCDP(G)).drift == 10**23
+    for measure in (approximate, converted):
+        with pytest.raises(NotDerivable, match="tight"):
+            tight.observe(measure)
