@@ -11,8 +11,8 @@ from fractions import Fraction
 from stream_dp.accounting.directed import Interval, ln_inverse
 from stream_dp.core.guarantee import ZCDP, ApproxDP, ProbabilisticDP, PureDP, RenyiDP
 
-STEPS = 80  # of the golden section over ln(alpha - 1)
-LOW, HIGH = -12.0, 16.0
+STEPS = 90  # of the golden section over ln(alpha - 1)
+LOW, HIGH = -12.0, 60.0
 
 
 def pure_zcdp(epsilon: Fraction) -> Interval:
@@ -80,7 +80,7 @@ def zcdp_delta(measure: ZCDP, epsilon: Fraction) -> Fraction:
 
 def zcdp_epsilon(measure: ZCDP, delta: Fraction) -> Fraction:
     """The epsilon of rho-zCDP at delta, by the same infimum."""
-    rho, bits = float(measure.rho), -math.log(delta)
+    rho, bits = float(measure.rho), bits_float(delta)
     alpha = _best(lambda a: a * rho + (bits + _gain_float(a)) / (a - 1))
     return renyi_epsilon(zcdp_to_renyi(measure, alpha), delta)
 
@@ -92,7 +92,7 @@ def zcdp_to_approx(measure: ZCDP, delta: Fraction) -> ApproxDP:
 
 def zcdp_budget(target: ApproxDP) -> Fraction:
     """A rho, rounded down, such that rho-zCDP is (epsilon, delta)-DP; never below the rho of rho + 2 sqrt(rho L)."""
-    e, bits = float(target.epsilon), -math.log(target.delta)
+    e, bits = float(target.epsilon), bits_float(target.delta)
     a = _best(lambda a: ((bits + _gain_float(a)) / (a - 1) - e) / a)
     tight = (Interval.of(target.epsilon) - (_gain(a) + ln_inverse(target.delta)) / (a - 1)) / a
     return max(tight.lower, standard_budget(target), Fraction(0))
@@ -103,6 +103,17 @@ def standard_budget(target: ApproxDP) -> Fraction:
     bits = ln_inverse(target.delta)
     root = (bits + target.epsilon).sqrt() - bits.sqrt()
     return max(root.lower, Fraction(0)) ** 2
+
+
+def bits_float(delta: Fraction) -> float:
+    """ln(1/delta) as a float, for choices only; also where delta itself is below every float.
+
+    Raises:
+        ValueError: not a probability strictly between 0 and 1.
+    """
+    if not 0 < delta < 1:
+        raise ValueError(f"a probability strictly between 0 and 1 is needed, got {delta}")
+    return math.log(delta.denominator) - math.log(delta.numerator)
 
 
 def _gain_float(alpha: float) -> float:

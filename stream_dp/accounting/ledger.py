@@ -41,7 +41,7 @@ class Preview:
     asked: Spend
     spent: Spend
     left: Spend
-    largest: Entry | None
+    largest: Entry
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,8 +170,6 @@ class Ledger:
             if self.filter.name == "pure" and over < ROUNDING
             else ""
         )
-        fits = found.largest
-        best = "nothing fits" if fits is None else f"{_asked(fits)} is the most that fits"
         if self.filter.name == "pure":
             state = (
                 f"of {text(self.epsilon)} the ledger has spent {text(self.spent)} and has {text(self.left)} left, "
@@ -180,7 +178,8 @@ class Ledger:
         else:
             state = (
                 f"under the {self.filter.name} filter this costs {self._cost(found.asked)}; the ledger has spent "
-                f"{self._cost(found.spent)} and has {self._cost(found.left, down=True)} left; {best}"
+                f"{self._cost(found.spent)} and has {self._cost(found.left, down=True)} left; "
+                f"{_asked(found.largest)} is the most that fits"
             )
         return (
             f"{entry.name} asks for {_asked(entry)}; {state}. "

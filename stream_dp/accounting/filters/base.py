@@ -109,14 +109,12 @@ def foreign(filter_: Filter, name: str, measure: object) -> BudgetRefused:
     )
 
 
-def largest(filter_: Filter, entry: Entry, left: Spend) -> Entry | None:
-    """`entry` with the largest epsilon that fits into `left`, its delta cut to what is left; None if the filter
-    takes no such entry at all.
+def largest(filter_: Filter, entry: Entry, left: Spend) -> Entry:
+    """`entry` with the largest epsilon that fits into `left`, its delta cut to what is left.
+
+    Raises:
+        BudgetRefused: the filter takes no such entry at any price.
     """
-    try:
-        filter_.cost(entry)
-    except BudgetRefused:
-        return None
     low, high = 0, 1
     base = replace(entry, delta=min(entry.delta, left.delta))
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from stream_dp.accounting.conversions import bits_float
 from stream_dp.accounting.directed import ln_inverse
 
 
@@ -21,7 +22,7 @@ class FilterBoundary:
         [WRRW] print epsilon in place of 2 epsilon, which touches at epsilon/2: valid, but about a quarter of the
         budget is lost. As any y is valid, a float may choose it.
         """
-        twice = -2 * math.log(delta)
+        twice = 2 * bits_float(delta)
         root = 2 * float(epsilon) / (math.sqrt(twice + 2 * float(epsilon)) + math.sqrt(twice))
         return cls(delta, Fraction(root * root))
 

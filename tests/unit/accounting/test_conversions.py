@@ -138,7 +138,12 @@ def test_bad_parameters_are_refused() -> None:
         convert.approx_to_probabilistic(ApproxDP(Fraction(1), MILLIONTH), Fraction(0))
     with pytest.raises(ValueError, match="probability"):
         convert.renyi_epsilon(RenyiDP(Fraction(2), Fraction(1)), Fraction(0))
+    for delta in (Fraction(0), Fraction(-1)):
+        with pytest.raises(ValueError, match=r"probability|delta"):
+            convert.zcdp_budget(ApproxDP(Fraction(1), delta))
     for make in (
+        lambda: PureDP(Fraction(-1)),
+        lambda: ApproxDP(Fraction(-1), Fraction(0)),
         lambda: ZCDP(Fraction(-1)),
         lambda: RenyiDP(Fraction(1), Fraction(1)),
         lambda: RenyiDP(Fraction(2), Fraction(-1)),
@@ -149,6 +154,19 @@ def test_bad_parameters_are_refused() -> None:
             make()
     with pytest.raises(ZeroDivisionError):
         Interval.of(1) / (Interval.of(Fraction(1, 3)) - Fraction(1, 3))
+
+
+def test_extreme_amounts_neither_overflow_nor_lose_their_direction() -> None:
+    tiny = Fraction(1, 10**400)
+    for epsilon in (Fraction(1, 10**12), Fraction(1), Fraction(10**4), Fraction(10**18)):
+        rho = convert.pure_to_zcdp(PureDP(epsilon)).rho
+        assert 0 < rho <= min(epsilon**2 / 2, epsilon) * (1 + Fraction(1, 10**40))
+        for delta in (tiny, Fraction(1, 10**6), 1 - Fraction(1, 10**6)):
+            target = ApproxDP(epsilon, delta)
+            budget = convert.zcdp_budget(target)
+            assert budget >= convert.standard_budget(target) >= 0
+            if epsilon <= 10**4:
+                assert convert.zcdp_delta(ZCDP(budget), epsilon) <= delta * (1 + Fraction(1, 10**6))
 
 
 @given(st.fractions(-20, 20, max_denominator=1000), st.fractions(-20, 20, max_denominator=1000))

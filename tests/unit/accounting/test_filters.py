@@ -87,7 +87,6 @@ def test_charges_until_a_refusal_that_changes_nothing_and_the_largest_ask_fits(
     assert (repr(ledger), ledger.entries) == (before, entries)
     assert not found.fits
     assert found.spent + found.left == filter_.capacity
-    assert found.largest is not None
     full = ledger.charge(found.largest)
     assert full.used.within(filter_.capacity)
     with pytest.raises(BudgetRefused):  # it was the largest, to one unit of 10^-12
@@ -154,7 +153,6 @@ def test_deltas_add_up_within_their_own_budget() -> None:
         with pytest.raises(BudgetRefused, match=r"and delta 0\.000000333333 left"):
             ledger.charge(entry)
         found = ledger.preview(entry).largest
-        assert found is not None
         assert found.delta == ledger.remaining.delta
         assert ledger.charge(found).remaining.delta == 0
 
