@@ -62,3 +62,22 @@ def adaptive(menu: Sequence[float], admits: Admits, target: float, depth: int) -
 
 def _plus(counts: tuple[int, ...], i: int, step: int) -> tuple[int, ...]:
     return (*counts[:i], counts[i] + step, *counts[i + 1 :])
+
+
+def adaptive_renyi(menu: Sequence[float], admits: Admits, order: float, depth: int) -> float:
+    """The largest Renyi divergence at this order over all adversaries of `adaptive`: backward, one moment at a time."""
+
+    @cache
+    def best(taken: tuple[int, ...]) -> float:
+        found = 1.0
+        if sum(taken) == depth:
+            return found
+        for i, e in enumerate(menu):
+            after = _plus(taken, i, 1)
+            if admits(after):
+                heads = math.exp(e) / (1 + math.exp(e))
+                tails = (1 - heads) * math.exp(-(order - 1) * e)
+                found = max(found, (heads * math.exp((order - 1) * e) + tails) * best(after))
+        return found
+
+    return math.log(best((0,) * len(menu))) / (order - 1)

@@ -3,26 +3,34 @@
 import dataclasses
 import math
 from fractions import Fraction
+from functools import cache
 
 import pytest
-from oracles.compositions import adaptive, brute_force, closed_form
+from oracles.compositions import adaptive, adaptive_renyi, brute_force, closed_form
 
 from stream_dp.accounting.conversions import zcdp_delta
 from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
 from stream_dp.accounting.filters.base import Filter, Spend
 from stream_dp.accounting.filters.pure import PureFilter
+from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.filters.zcdp import ZCDPFilter
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.core.guarantee import ZCDP, ApproxDP, PureDP
+from stream_dp.core.guarantee import ZCDP, ApproxDP, PureDP, RenyiDP
 
 ONE = Fraction(1)
+
+
+@cache
+def price(filter_: Filter, epsilon: Fraction) -> Spend:
+    """What one pure mechanism costs."""
+    return filter_.cost(filter_.entry("m", PureDP(epsilon), "r"))
 
 
 def admits(filter_: Filter, menu: tuple[Fraction, ...], counts: tuple[int, ...]) -> bool:
     """Whether the filter takes so many of each."""
     spend = Spend()
     for n, e in zip(counts, menu, strict=True):
-        cost = filter_.cost(filter_.entry("m", PureDP(e), "r"))
+        cost = price(filter_, e)
         spend = spend + Spend(n * cost.amount, n * cost.delta)
     return spend.within(filter_.capacity)
 
@@ -69,6 +77,21 @@ def test_the_pure_filter_is_met_exactly(menu: tuple[Fraction, ...]) -> None:
     filter_ = PureFilter.of(Fraction(2))
     assert worst(filter_, menu, Fraction(2)) == pytest.approx(0, abs=1e-12)
     assert worst(filter_, menu, Fraction(19, 10)) > 0.01  # and not with any less
+
+
+@pytest.mark.parametrize("menu", MENUS)
+@pytest.mark.parametrize("order", [Fraction(3, 2), Fraction(2), Fraction(16)])
+def test_renyi_divergences_stay_within_the_promise(
+    menu: tuple[Fraction, ...], order: Fraction
+) -> None:
+    budget, parts = Fraction(2), [float(e) for e in menu]
+    renyi = RenyiFilter.of(RenyiDP(order, budget))
+    found = adaptive_renyi(parts, lambda c: admits(renyi, menu, c), float(order), 40)
+    assert 0.9 * float(budget) < found <= budget  # equal but for what no item of the menu fills
+    zcdp = ZCDPFilter.of(budget)
+    found = adaptive_renyi(parts, lambda c: admits(zcdp, menu, c), float(order), 60)
+    assert found <= budget * order
+    assert found > 0.75 * budget * order or order > 2  # nearly met at small orders
 
 
 def test_a_filter_without_the_drift_is_caught() -> None:
