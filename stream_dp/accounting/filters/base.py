@@ -39,6 +39,10 @@ class Spend:
 class Filter(Protocol):
     """A filter ([HSV] Def 12.1) with a budget, named in `concurrent.CONCURRENT`."""
 
+    def __hash__(self) -> int:
+        """A filter is a value."""
+        ...
+
     @property
     def name(self) -> str:
         """The theorem's short name."""
