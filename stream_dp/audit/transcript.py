@@ -82,6 +82,37 @@ class PostProcessed:
 
 
 @dataclass(frozen=True, slots=True)
+class Chain:
+    """The post-processor P1 o* P2 ([HSV] Def 2.17, Algorithm 2): `left` speaks to the left, `right` to the right."""
+
+    left: PostProcessor[Any]
+    right: PostProcessor[Any]
+
+    def init(self) -> tuple[Any, Any]:
+        """The states of both."""
+        return self.left.init(), self.right.init()
+
+    def step(
+        self, state: tuple[Any, Any], side: Side, message: Any
+    ) -> tuple[tuple[Any, Any], Side, Any]:
+        """Pass messages between the two until one leaves the pair."""
+        first, second = state
+        at_left = side is Side.LEFT
+        while True:
+            if at_left:
+                first, side, message = self.left.step(first, side, message)
+                if side is Side.LEFT:
+                    return (first, second), Side.LEFT, message
+                side = Side.LEFT  # it comes to the other one from its left
+            else:
+                second, side, message = self.right.step(second, side, message)
+                if side is Side.RIGHT:
+                    return (first, second), Side.RIGHT, message
+                side = Side.RIGHT
+            at_left = not at_left
+
+
+@dataclass(frozen=True, slots=True)
 class Transcript:
     """The messages m_1, m_2, ... of an interaction, and who halted it (None: the rounds were over)."""
 

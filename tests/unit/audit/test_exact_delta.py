@@ -21,6 +21,7 @@ from stream_dp.audit.randomized_response import (
     InteractiveRandomizedResponse,
     LeakyBit,
     RandomizedResponse,
+    noisy_bit,
 )
 
 ONE = Fraction(1)
@@ -120,6 +121,41 @@ def test_the_largest_delta_is_not_the_price_of_parallel_composition(
         assert found == 1 - (1 - delta) ** created
     booked_by_max_delta = delta
     assert (found > booked_by_max_delta) == (created > 1)
+
+
+@dataclass(frozen=True)
+class LateResponse:
+    """(ln odds, delta)-DP for one changed bit: TOP or BOTTOM first, whatever the bit; then RR of the second bit."""
+
+    odds: Fraction
+    delta: Fraction
+
+    def initial(self) -> Mapping[str, Fraction]:
+        """Nothing taken."""
+        return {"new": ONE}
+
+    def step(self, state: str, query: int) -> Law[str]:
+        """Answer a bit."""
+        if state == "new":
+            return {("top", "top"): self.delta, ("bottom", "bottom"): 1 - self.delta}
+        if state == "halted":
+            return {(None, "halted"): ONE}
+        law = {query: ONE} if state == "top" else noisy_bit(query, self.odds)
+        return {(bit, "halted"): chance for bit, chance in law.items()}
+
+
+@pytest.mark.parametrize("created", [1, 2, 3])
+def test_the_delta_budget_rule_is_met_exactly(created: int) -> None:
+    """[HSV] Thm 5.4, joined as 1 - (1 - delta)(1 - delta'), delta' over every creation; the sum is looser."""
+    odds, delta = Fraction(3), Fraction(1, 10)
+    machine = FiniteComposition((LateResponse(odds, delta),))
+    pairs = SparsePairs((DifferAtMost((0,), ((0, 1),)),), (created,), 1)
+    over_all = 1 - (1 - delta) ** created
+    for ratio in RATIOS[2:6]:
+        of_touched = rr_delta(odds, Fraction(0), ratio)
+        found = exact_delta(machine, pairs, ratio, 2 * created + 1)
+        assert found == 1 - (1 - of_touched) * (1 - over_all) <= of_touched + over_all
+        assert (found > rr_delta(odds, delta, ratio)) == (created > 1)  # touched ones only: broken
 
 
 def test_a_leaky_bit_alone_keeps_its_claim() -> None:

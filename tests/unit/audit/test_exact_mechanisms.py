@@ -84,6 +84,16 @@ def test_a_sparse_vector_on_the_largest_column_needs_s_of_two_under_replace(
     assert exact_delta(machine, pairs, claimed_with_s_of_one, 3) > 0
 
 
+@pytest.mark.parametrize(("tau", "nu"), DECAYS)
+def test_the_largest_column_costs_both_shares_under_add_remove(tau: Fraction, nu: Fraction) -> None:
+    """Another column overtakes, so the shift is not constant: e1 + e2, met exactly, not max(e1, e2)."""
+    pairs = ticks(((0, 0), (0, 4)), (((0, 0), (1, 0)), ((1, 0), (0, 0))), (2, 10))
+    machine, claimed = AboveThreshold(tau, nu, (5, 4)), 1 / (tau * nu)
+    assert worst_ratio(machine, pairs, 3) == claimed
+    assert exact_delta(machine, pairs, claimed, 3) == 0
+    assert exact_delta(machine, pairs, claimed * Fraction(99, 100), 3) > 0
+
+
 class CarriedOvershoot(AboveThreshold):
     """Broken: the next instance starts with what lay above the threshold."""
 

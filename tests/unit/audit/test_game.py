@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from stream_dp.audit.counterexamples import MaxDeltaAdversary, leaky_mechanism
-from stream_dp.audit.game import Game
+from stream_dp.audit.game import Game, HaltingVerifier
+from stream_dp.audit.identifier import Identifier
 from stream_dp.audit.message_pairs import SparseComposition, StreamPairs
 from stream_dp.audit.randomized_response import RandomizedResponse
 from stream_dp.audit.sampled import Sampled, choose
-from stream_dp.audit.transcript import HALT, Side, View, interact
+from stream_dp.audit.transcript import HALT, Chain, PostProcessed, Side, View, interact
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import ApproxDP, Guarantee
 from stream_dp.core.mechanism import Noise
@@ -94,6 +95,36 @@ def test_a_message_the_mechanism_refuses_halts() -> None:
     view = game.play(Recited([(row(1), row(1))] * 3), 0, ZeroNoise())
     assert len(view.transcript.messages) == 3
     assert view.transcript.halted is Side.RIGHT
+
+
+@dataclass(frozen=True)
+class AsksTwice:
+    """A post-processor that repeats each message to the right and passes on the second answer only."""
+
+    def init(self) -> tuple[Any, ...]:
+        """Nothing pending."""
+        return ()
+
+    def step(self, state: tuple[Any, ...], side: Side, message: Any) -> tuple[Any, Side, Any]:
+        """Forward, repeat, answer."""
+        if side is Side.LEFT:
+            return (message,), Side.RIGHT, message
+        return ((), Side.RIGHT, state[0]) if state else ((), Side.LEFT, message)
+
+
+def test_post_processing_is_associative() -> None:
+    """V o* (I o* M) and (V o* I) o* M are one machine, also with a processor that talks more than its left does."""
+    counter, check = Counter(1, ONE, ADD, 9), StreamPairs.of(ADD)
+    pairs = [(row(2), row(2)), (row(3), row(4)), (Query(), Query()), (row(0), row(1))]
+    for b in BITS:
+        for inner in (Identifier(b), Chain(AsksTwice(), Identifier(b))):
+            chained = PostProcessed(Chain(HaltingVerifier(check), inner), counter)
+            nested = PostProcessed(HaltingVerifier(check), PostProcessed(inner, counter))
+            views = [interact(Recited(pairs), m, ZeroNoise(), 9) for m in (chained, nested)]
+            assert (
+                values(views[0]) == values(views[1]) == [[(5 + b) * (2 - (inner == Identifier(b)))]]
+            )
+            assert {v.transcript.halted for v in views} == {Side.RIGHT}
 
 
 def test_rounds_end_an_interaction_without_a_halt() -> None:
