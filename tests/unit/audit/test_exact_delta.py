@@ -1,7 +1,9 @@
 """`exact_delta` against closed forms: RR, IRR, composition rules, and the recursion's own corners."""
 
+import itertools
 import math
-from collections.abc import Mapping
+import random
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -202,9 +204,70 @@ def test_both_directions_count_and_a_short_law_only_gives_bounds() -> None:
         exact_delta(Asymmetric(), pairs, Fraction(1, 2), 1)
 
 
-def test_adaptivity_is_counted() -> None:
-    """The pair is chosen after the answer: a fixed order of queries gains less (Thm 5.2's adversary is adaptive)."""
-    delta = Fraction(1, 4)
-    adaptive = exact_delta(LeakyBit(delta), LEAKY, ONE, 2)
-    fixed_second = DifferAtMost((), ((0, 1),), times=1)
-    assert exact_delta(LeakyBit(delta), fixed_second, ONE, 2) == 0 < adaptive
+@dataclass(frozen=True)
+class Rolled:
+    """A machine with random laws: hidden states 0..2, bits as queries, answers 0 and 1."""
+
+    laws: tuple[
+        tuple[tuple[Fraction, ...], ...], ...
+    ]  # [state][query] -> chances of (answer, state)
+
+    @classmethod
+    def of(cls, seed: int) -> "Rolled":
+        """Laws with denominators of at most 60."""
+        rng = random.Random(seed)
+        weights = [[[rng.choice((0, 1, 2, 10)) for _ in range(6)] for _ in "ab"] for _ in "abc"]
+        return cls(
+            tuple(tuple(tuple(Fraction(w + 1, sum(r) + 6) for w in r) for r in q) for q in weights)
+        )
+
+    def initial(self) -> Mapping[int, Fraction]:
+        """A hidden state from the start."""
+        return {0: Fraction(1, 3), 1: Fraction(2, 3)}
+
+    def step(self, state: int, query: int) -> Law[int]:
+        """Answer a bit."""
+        return {(i // 3, i % 3): chance for i, chance in enumerate(self.laws[state][query])}
+
+
+def delta_of_strategy(
+    machine: Rolled, first: tuple[int, int], then: tuple[tuple[int, int], ...], ratio: Fraction
+) -> Fraction:
+    """Forward, with no recursion: the worse direction of one deterministic adversary of two rounds."""
+    chances: tuple[dict[tuple[Hashable, Hashable], Fraction], ...] = ({}, {})
+    for b, law in enumerate(chances):
+        for start, p in machine.initial().items():
+            for (x, state), q in machine.step(start, first[b]).items():
+                for (y, _), r in machine.step(state, then[1 if x else 0][b]).items():
+                    law[x, y] = law.get((x, y), Fraction(0)) + p * q * r
+    return max(
+        sum((max(Fraction(0), a[o] - ratio * b[o]) for o in a), Fraction(0))
+        for a, b in (chances, chances[::-1])
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_recursion_is_the_maximum_over_all_adversaries(seed: int) -> None:
+    """Every deterministic strategy of two rounds, enumerated: 4 first pairs, then one per answer."""
+    machine, pairs = Rolled.of(seed), DifferAtMost((), BIT_PAIRS, times=2)
+    for ratio in (ONE, Fraction(6, 5), Fraction(2)):
+        best = max(
+            delta_of_strategy(machine, first, then, ratio)
+            for first in BIT_PAIRS
+            for then in itertools.product(BIT_PAIRS, repeat=2)
+        )
+        assert exact_delta(machine, pairs, ratio, 2) == best
+
+
+def test_some_machine_rewards_adaptivity() -> None:
+    """So the test above sees it: the best adaptive adversary beats the best one that fixes both pairs."""
+    gains = []
+    for seed in range(12):
+        machine = Rolled.of(seed)
+        fixed = max(
+            delta_of_strategy(machine, first, (second, second), ONE)
+            for first in BIT_PAIRS
+            for second in BIT_PAIRS
+        )
+        gains.append(exact_delta(machine, DifferAtMost((), BIT_PAIRS, times=2), ONE, 2) - fixed)
+    assert min(gains) >= 0 < max(gains)
