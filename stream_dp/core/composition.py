@@ -61,8 +61,8 @@ class ConcurrentComposition:
     Privacy claim: none of its own; a rule of the accounting derives one from the mechanisms created.
     """
 
-    def init(self) -> CompositionState:
-        """No mechanism yet."""
+    def init(self, noise: Noise | None = None) -> CompositionState:
+        """No mechanism yet; draws nothing (the argument is that of every mechanism, so that games can play it)."""
         return CompositionState(0, {})
 
     def step(

@@ -1,0 +1,128 @@
+"""The universal mechanisms: randomized response, its interactive form, and the leaky bit of the counterexample.
+
+Rules: `odds` is e^eps, an exact rational, so that every law is exact. One convention for all: TOP means that the
+secret is revealed, as in [HSV] Def 2.3; Def 2.9 and section 5.1 as printed have the two symbols exchanged, with
+which the joint law of IRR's two answers would not be that of RR.
+"""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from fractions import Fraction
+from typing import TypeAlias
+
+from stream_dp.audit.finite import Law
+
+ONE = Fraction(1)
+
+
+class Symbol(IntEnum):
+    """The first half of a randomized response."""
+
+    BOTTOM = 0  # what follows is noisy
+    TOP = 1  # what follows is the secret itself
+
+
+def noisy_bit(bit: int, odds: Fraction) -> dict[int, Fraction]:
+    """RR_(ln odds, 0): the bit with probability odds / (1 + odds), else the other one."""
+    return {bit: odds / (1 + odds), 1 - bit: 1 / (1 + odds)}
+
+
+RRState: TypeAlias = str
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedResponse:
+    """RR_(eps, delta) ([HSV] Def 2.3): takes a bit, answers (TOP, bit) with probability delta, else (BOTTOM, noisy
+    bit); then halts.
+
+    Privacy claim: (ln odds, delta)-DP, exactly.
+    """
+
+    odds: Fraction
+    delta: Fraction = Fraction(0)
+
+    def initial(self) -> Mapping[RRState, Fraction]:
+        """Waiting for the bit."""
+        return {"waiting": ONE}
+
+    def step(self, state: RRState, query: int) -> Law[RRState]:
+        """Answer once."""
+        if state == "halted":
+            return {(None, "halted"): ONE}
+        law: dict[tuple[Hashable, RRState], Fraction] = {}
+        law[(Symbol.TOP, query), "halted"] = self.delta
+        for bit, chance in noisy_bit(query, self.odds).items():
+            law[(Symbol.BOTTOM, bit), "halted"] = (1 - self.delta) * chance
+        return law
+
+
+IRRState: TypeAlias = tuple[str] | tuple[str, int] | tuple[str, int, Symbol]
+ASK = "q*"
+
+
+@dataclass(frozen=True, slots=True)
+class InteractiveRandomizedResponse:
+    """IRR_(eps, delta) ([HSV] Def 2.9) as a continual mechanism: the first message is its initial state, a bit, and
+    is acknowledged. Then q* is answered by TOP (probability delta) or BOTTOM, q* for the second time by the bit
+    itself after TOP and by a noisy bit after BOTTOM, and the third q* halts.
+
+    Errata: the symbols have the roles of Def 2.3, and the second bullet of Def 2.9 is the second q*, not the first.
+    Privacy claim: (ln odds, delta)-DP, exactly; its two answers together have the law of RR's answer.
+    """
+
+    odds: Fraction
+    delta: Fraction = Fraction(0)
+
+    def initial(self) -> Mapping[IRRState, Fraction]:
+        """Waiting for the bit."""
+        return {("waiting",): ONE}
+
+    def step(self, state: IRRState, query: int | str) -> Law[IRRState]:
+        """Take the bit, or answer q*."""
+        match state, query:
+            case ("waiting",), int(bit):
+                return {(True, ("holding", bit)): ONE}
+            case ("holding", int(bit)), "q*":
+                return {
+                    (Symbol.TOP, ("chosen", bit, Symbol.TOP)): self.delta,
+                    (Symbol.BOTTOM, ("chosen", bit, Symbol.BOTTOM)): 1 - self.delta,
+                }
+            case ("chosen", int(bit), symbol), "q*":
+                law = {bit: ONE} if symbol is Symbol.TOP else noisy_bit(bit, self.odds)
+                return {(answer, ("halted",)): chance for answer, chance in law.items()}
+            case _:
+                return {(None, ("halted",)): ONE}
+
+
+LeakyState: TypeAlias = tuple[int, Symbol]
+
+
+@dataclass(frozen=True, slots=True)
+class LeakyBit:
+    """M_delta of the proof of [HSV] Thm 5.2: takes at most two bits. It answers TOP with probability delta and BOTTOM
+    else, whatever the bit; once it has answered TOP it answers with the bit itself, TOP + 1 + bit.
+
+    Privacy claim: (0, delta)-DP where the two sequences of bits differ in at most one place.
+    """
+
+    delta: Fraction
+
+    def initial(self) -> Mapping[LeakyState, Fraction]:
+        """No bit yet, nothing revealed."""
+        return {(0, Symbol.BOTTOM): ONE}
+
+    def step(self, state: LeakyState, query: int) -> Law[LeakyState]:
+        """Answer a bit."""
+        taken, symbol = state
+        if taken == 2:
+            return {(None, state): ONE}
+        if symbol is Symbol.TOP:
+            return {(revealed(query), (taken + 1, symbol)): ONE}
+        chances = {Symbol.TOP: self.delta, Symbol.BOTTOM: 1 - self.delta}
+        return {(int(s), (taken + 1, s)): chance for s, chance in chances.items()}
+
+
+def revealed(bit: int) -> int:
+    """The answer of a leaky bit that has given up: 2 for 0 and 3 for 1."""
+    return Symbol.TOP + 1 + bit
