@@ -1,7 +1,7 @@
 """The real demo and its page in a real Chromium: values move, and go on after the engine was killed.
 
 Nothing here is synthetic: a `stream-dp demo --embedded` process on its own port and state folder. Waits are
-for conditions in the page, never for a time.
+for conditions in the page, never for a time. `STREAM_DP_SCREENSHOT=page.png` makes README's picture.
 """
 
 import os
@@ -89,6 +89,14 @@ async def moves_on(tab: Page, beyond: float) -> float:
     return float(await tab.evaluate(SEQUENCE))
 
 
+async def picture(tab: Page) -> None:
+    """Where STREAM_DP_SCREENSHOT names a file, write the page after some months beside it, as ...-demo.png."""
+    if named := os.environ.get("STREAM_DP_SCREENSHOT"):
+        await moves_on(tab, 20_000)
+        await tab.set_viewport_size({"width": 1280, "height": 900})
+        await tab.screenshot(path=named.removesuffix(".png") + "-demo.png", full_page=True)
+
+
 async def test_the_page_moves_survives_a_kill_and_ends_cleanly(
     tmp_path: Path, page: tuple[Page, list[str]]
 ) -> None:
@@ -100,6 +108,7 @@ async def test_the_page_moves_survives_a_kill_and_ends_cleanly(
         seen = await moves_on(tab, first)
         assert "0.95" in await tab.content() or "95%" in await tab.content()
         assert said == []
+        await picture(tab)
         process.send_signal(signal.SIGKILL)
         process.wait()
     with demo(tmp_path, port) as (process, _):
