@@ -37,3 +37,13 @@ def text(amount: Fraction | int) -> str:
     units = amount if isinstance(amount, int) else cost_units(amount)
     whole, rest = divmod(units, UNITS)
     return f"{whole}.{rest:012d}".rstrip("0").rstrip(".")
+
+
+def number(amount: Fraction | int) -> int | float:
+    """The amount of `text` as a JSON number, to be shown and never to be reckoned with; integers are units.
+
+    >>> number(Fraction(2)), number(200000000000)
+    (2, 0.2)
+    """
+    shown = text(amount)
+    return float(shown) if "." in shown else int(shown)

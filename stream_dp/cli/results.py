@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from stream_dp.accounting.amounts import text
+from stream_dp.accounting.amounts import number
 from stream_dp.cli.wiring import sealed_commits
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import WorldError
@@ -88,8 +88,8 @@ def _json(built: Built, found: Results, exact: dict[str, Any] | None) -> dict[st
         "releases": statement.releases,
         "seconds": round(found.seconds, 3),
         "events_per_second": round(found.events / max(found.seconds, 1e-9)),
-        "epsilon": text(measure.epsilon),
-        "delta": text(measure.delta),
+        "epsilon": number(measure.epsilon),
+        "delta": number(measure.delta),
         "final": found.final,
     }
     return content if exact is None else {**content, "exact": exact}

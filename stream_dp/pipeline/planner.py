@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stream_dp.accounting.amounts import text
+from stream_dp.accounting.amounts import number
 from stream_dp.core.derivation import Derivation
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.pipeline.bands import Bands
@@ -14,11 +14,11 @@ POINTS = 12
 
 
 def plan_json(built: Built) -> dict[str, Any]:
-    """The plan as `stream-dp plan --json` prints it; amounts are decimal strings, rounded up."""
+    """The plan as `stream-dp plan --json` prints it; amounts are rounded up."""
     spec, measure = built.spec, built.derivation.guarantee.measure
     return {
-        "epsilon": text(measure.epsilon),
-        "delta": text(measure.delta),
+        "epsilon": number(measure.epsilon),
+        "delta": number(measure.delta),
         "unit": spec.privacy.unit,
         "neighbors": str(spec.relation),
         "horizon": spec.clock.horizon,
@@ -33,8 +33,8 @@ def _series_json(built: Built, chosen: Chosen) -> dict[str, Any]:
         "name": chosen.spec.name,
         "mechanism": type(chosen.mechanism).__name__,
         "why": chosen.why,
-        "epsilon": text(measure.epsilon),
-        "delta": text(measure.delta),
+        "epsilon": number(measure.epsilon),
+        "delta": number(measure.delta),
         "predicted_error": [
             {"tick": tick, "error": error, "confidence": float(built.spec.confidence)}
             for tick, error in predicted_errors(built, chosen)
@@ -67,8 +67,8 @@ def derivation_json(derivation: Derivation) -> dict[str, Any]:
         "rule": derivation.rule,
         "source": derivation.source,
         "guarantee": {
-            "epsilon": text(guarantee.measure.epsilon),
-            "delta": text(guarantee.measure.delta),
+            "epsilon": number(guarantee.measure.epsilon),
+            "delta": number(guarantee.measure.delta),
             "neighbors": str(guarantee.neighbors),
         },
         "conditions": [

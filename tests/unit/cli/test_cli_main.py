@@ -161,4 +161,4 @@ def test_replay_refuses(
 def test_json_is_one_line_of_stdout_and_nothing_else(say: Say) -> None:
     said = say("plan", str(flights_folder() / "pipeline.yaml"), "--json")
     assert (said.code, said.err, said.out.count("\n")) == (0, "", 1)
-    assert json.loads(said.out)["epsilon"] == "2"
+    assert json.loads(said.out)["epsilon"] == 2

@@ -32,7 +32,7 @@ def test_the_schema(spec: PipelineSpec) -> None:
     shown = json.loads(json.dumps(plan_json(build(spec))))
     assert list(shown) == TOP
     top = {key: shown[key] for key in TOP[:5]}
-    assert top == {"epsilon": "1.7", "delta": "0", "unit": "event", "neighbors": "add_remove",
+    assert top == {"epsilon": 1.7, "delta": 0, "unit": "event", "neighbors": "add_remove",
                    "horizon": 100}  # fmt: skip
     names = ["departures", "by_destination", "late_departures", "auto", "busiest"]
     assert [series["name"] for series in shown["series"]] == names
@@ -49,7 +49,7 @@ def test_the_schema(spec: PipelineSpec) -> None:
             assert point["confidence"] == 0.95
     mechanisms = [series["mechanism"] for series in shown["series"][:3]]
     assert mechanisms == ["Counter", "Counter", "Alerts"]
-    assert [series["epsilon"] for series in shown["series"]] == ["0.2", "1", "0.3", "0.1", "0.1"]
+    assert [series["epsilon"] for series in shown["series"]] == [0.2, 1, 0.3, 0.1, 0.1]
 
 
 def _nodes(node: Data) -> list[Data]:
