@@ -12,13 +12,13 @@ import mmap
 import os
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from stream_dp.adapters.memory import following
+from stream_dp.adapters.following import following
 from stream_dp.adapters.records import FieldType, Record, load_records, ticked
+from stream_dp.adapters.threads import OneThread, sync_folder
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.runtime.commit import Release
 from stream_dp.runtime.ports import Batch, Positions
@@ -27,34 +27,6 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _TICKS_PER_READ = 100
 _CHUNK_BYTES = 1 << 20
-
-
-class OneThread:
-    """Runs blocking calls one after another, on one thread of their own.
-
-    A call whose caller was cancelled still ends before the next one begins.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
-
-    async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Return what `call` returns, or raise what it raises."""
-        future = self._pool.submit(call, *args, **kwargs)
-        return await asyncio.wrap_future(future)
-
-    def stop(self) -> None:
-        """End the thread once its calls are done."""
-        self._pool.shutdown(wait=False)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class FileSource:

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from stream_dp.adapters.following import following
 from stream_dp.adapters.kafka_checks import ensure, warnings
 from stream_dp.adapters.kafka_shard import RECORD_BYTES, KafkaShard, Outgoing, reading
 from stream_dp.adapters.kafka_topics import KEPT
-from stream_dp.adapters.memory import following
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Release
 

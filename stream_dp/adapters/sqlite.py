@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from stream_dp.adapters.files import OneThread, sync_folder
+from stream_dp.adapters.threads import OneThread, sync_folder
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.runtime.commit import Commit, DeadLetter
 from stream_dp.runtime.ports import Positions

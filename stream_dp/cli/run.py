@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -53,14 +52,12 @@ def run(
     ] = "",
 ) -> None:
     """Run PIPELINE.yaml until stopped; goes on where the journal ends."""
-    adapters = partial(open_ports, accepted=accept_new_guarantee)
     asyncio.run(
         run_pipeline(
             pipeline,
             until_end,
             port if serve else None,
             key_file,
-            adapters=adapters,
             accepted=accept_new_guarantee,
         )
     )
@@ -74,7 +71,7 @@ async def run_pipeline(
     make_noise: NoiseMaker = NoiseStream,
     *,
     private: bool = True,
-    adapters: Callable[[PipelineSpec, Sealer], Ports] = open_ports,
+    adapters: Callable[[PipelineSpec, Sealer, str], Ports] = open_ports,
     accepted: str = "",
 ) -> None:
     """Load, build, run; the test kit calls it with other noise, `private=False` and watched adapters."""
@@ -83,7 +80,7 @@ async def run_pipeline(
         raise UsageError("--until-end: this clock has no horizon, so there is no end")
     built = build(spec)
     console = Console(stderr=True)
-    ports = adapters(spec, sealer_for(spec, key_file))
+    ports = adapters(spec, sealer_for(spec, key_file), accepted)
     keep = 1 if port is None else KEPT_RELEASES
     this = Run(built, ports, make_noise, private=private, keep=keep, accepted=accepted)
 

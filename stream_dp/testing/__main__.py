@@ -78,10 +78,16 @@ def run(
 
 
 def _adapters(
-    spec: PipelineSpec, sealer: Sealer, *, watch: Watch, seed: int | None, dawdle: int | None
+    spec: PipelineSpec,
+    sealer: Sealer,
+    accepted: str,
+    *,
+    watch: Watch,
+    seed: int | None,
+    dawdle: int | None,
 ) -> Ports:
     """The product's adapters, watched, perhaps slowed down, perhaps with seeds that are known."""
-    ports = open_ports(spec, sealer)
+    ports = open_ports(spec, sealer, accepted)
     source = ports.source if dawdle is None else Dawdling(ports.source, dawdle)
     ports = replace(
         ports,
