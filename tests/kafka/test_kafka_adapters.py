@@ -865,7 +865,7 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
     key.touch(0o600)
     key.write_bytes(bytes(32))
 
-    def hasty(spec: PipelineSpec, sealer: Sealer) -> Ports:
+    def hasty(spec: PipelineSpec, sealer: Sealer, accepted: str) -> Ports:
         settings = KafkaSettings(broker.bootstrap, patience_s=2, transaction_timeout_ms=1_000)
         shard = KafkaShard(settings, spec.name)
         ticks = StampTicks(200, 250) if "wall" in clock else ReplayTicks()
