@@ -27,12 +27,18 @@ from stream_dp.cli.broker import fetch_progress
 from stream_dp.cli.example_files import DATA, flights_folder
 from stream_dp.cli.feeding import feed
 from stream_dp.cli.pacing import Paced
-from stream_dp.cli.results import events_so_far, print_results, results
+from stream_dp.cli.results import print_results, results
 from stream_dp.cli.run import Port
 from stream_dp.cli.running import Run, served, signals
-from stream_dp.cli.wiring import fields_of, open_ports, sealer_for, settings_for
+from stream_dp.cli.wiring import (
+    fields_of,
+    open_ports,
+    sealed_commits,
+    sealer_for,
+    settings_for,
+)
 from stream_dp.errors import UsageError, WorldError
-from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import (
     FileSource,
     KafkaSource,
@@ -43,6 +49,8 @@ from stream_dp.pipeline.spec import (
 )
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.engine import Ports
+from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.statement import read_statement
 
 PARTITIONS = 2
 SECONDS_FOR_A_YEAR = 60
@@ -163,7 +171,7 @@ async def _run(
     if feeder is None and not options.headless:
         ports = _paced(ports, spec)
     this = Run(built, ports, keep=1 if options.headless else None)
-    before = await events_so_far(built, sealer)
+    before = await _events_so_far(built, sealer, folder)
     started = time.monotonic()
     port = None if options.headless else options.port
 
@@ -204,6 +212,17 @@ async def _feeding(feeder: Callable[[], Awaitable[None]] | None, this: Run) -> A
         await asyncio.wait({task})
     if not task.cancelled():
         task.result()
+
+
+async def _events_so_far(built: Built, sealer: Sealer, marks: Path) -> int:
+    """How many events earlier runs counted; without a high-water mark there was none, and no journal to read."""
+    if not _ran_before(marks):
+        return 0
+    return (await read_statement(sealed_commits(built.spec), sealer, built.spec.name)).events
+
+
+def _ran_before(marks: Path) -> bool:
+    return any(marks.glob("*.json"))
 
 
 def _paced(ports: Ports, spec: PipelineSpec) -> Ports:

@@ -14,10 +14,8 @@ from rich.table import Table
 from stream_dp.accounting.amounts import number
 from stream_dp.cli.wiring import sealed_commits
 from stream_dp.core.messages import IntArray
-from stream_dp.errors import WorldError
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.series import AlertsSeries, MaximumSeries
-from stream_dp.pipeline.spec import SqliteJournal
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.statement import Statement, read_statement
 from stream_dp.serve.view import ReleaseLog
@@ -34,19 +32,6 @@ class Results:
     events: int
     statement: Statement
     final: dict[str, dict[str, Any]]
-
-
-async def events_so_far(built: Built, sealer: Sealer) -> int:
-    """How many events the journal holds before a run; 0 where there is none yet."""
-    if isinstance(built.spec.journal, SqliteJournal) and not built.spec.journal.path.exists():
-        return 0
-    try:
-        statement = await read_statement(sealed_commits(built.spec), sealer, built.spec.name)
-    except (
-        WorldError
-    ):  # a topic that is still to be made; what else is wrong shows when the engine starts
-        return 0
-    return statement.events
 
 
 async def results(
