@@ -47,3 +47,11 @@ class RejectedMessage(StreamDPError):
 
 class TaintError(StreamDPError):
     """A composite mechanism let private data decide, leave or be formatted ([HSV] 6.3: destination, response)."""
+
+
+class InvalidCost(UsageError):
+    """A cost that is no positive, finite, exact number; nothing was charged."""
+
+
+class UnknownMechanism(UsageError):
+    """No mechanism of this name runs: it was never created, or it has been halted."""
