@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from stream_dp.accounting.directed import Interval, ln_inverse
 from stream_dp.core.guarantee import ZCDP, ApproxDP, ProbabilisticDP, PureDP, RenyiDP
+from stream_dp.errors import InvalidCost
 
 STEPS = 90  # of the golden section over ln(alpha - 1)
 LOW, HIGH = -12.0, 60.0
@@ -96,6 +97,21 @@ def zcdp_budget(target: ApproxDP) -> Fraction:
     a = _best(lambda a: ((bits + _gain_float(a)) / (a - 1) - e) / a)
     tight = (Interval.of(target.epsilon) - (_gain(a) + ln_inverse(target.delta)) / (a - 1)) / a
     return max(tight.lower, standard_budget(target), Fraction(0))
+
+
+def renyi_budget(target: ApproxDP, alpha: Fraction) -> RenyiDP:
+    """The largest epsilon at this order, rounded down, that implies `target`.
+
+    Raises:
+        InvalidCost: there is none: the order is too small for this delta.
+    """
+    left = Interval.of(target.epsilon) - (_gain(alpha) + ln_inverse(target.delta)) / (alpha - 1)
+    if left.low <= 0:
+        raise InvalidCost(
+            f"Renyi DP at order {alpha} cannot give epsilon {float(target.epsilon):g} with delta "
+            f"{float(target.delta):g}: choose a larger order, epsilon or delta"
+        )
+    return RenyiDP(alpha, Fraction(left.low))
 
 
 def standard_budget(target: ApproxDP) -> Fraction:

@@ -4,10 +4,16 @@ Rules: amounts are integer units (`amounts`); a charge is never given back; a re
 was asked, spent, left and the largest ask that would fit. One filter per ledger, named at creation: the best of
 several is not a filter, and there is no switch. A ledger is a value: it becomes fact when the commit that holds its
 charges is durable. A charge costs the same however many there are: entries are a linked list, shared between the
-ledgers before and after. This file knows no mechanism and no journal.
+ledgers before and after.
+
+Time. An event is touched by the mechanisms that are alive at its tick and by no other. So under the pure filter, for
+event-level guarantees, only what is alive at one tick adds up ([HSV] Cor 5.5, 5.7; docs/time.md), and `halt` frees
+later ticks: `used` is the load of the ticks to come, `peak` the largest load of any tick, and what starts after a
+halt may not start before the tick from which it freed. Under any other filter a halt frees nothing ([HSV] Thm 5.2,
+13.5). This file knows no mechanism and no journal.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from stream_dp.accounting.amounts import budget_units, text
@@ -19,6 +25,7 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import AnyMeasure
 from stream_dp.errors import BudgetRefused, NotDerivable
 
+PURE = "pure"  # the one filter under which only what is alive at the same tick adds up
 ROUNDING = 1000  # units: what rounding alone may be
 
 __all__ = ["Entry", "Ledger", "Preview"]
@@ -46,7 +53,9 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ledger:
-    """Entries admitted by one filter; `used` is the sum of their costs.
+    """Entries admitted by one filter; `used` is the sum of their costs, of those not halted under the pure filter.
+
+    `freed` is the first tick that no halted mechanism has seen.
 
     Raises:
         BudgetRefused: its entries were admitted by another filter.
@@ -55,6 +64,8 @@ class Ledger:
     filter: Filter
     used: Spend = field(default_factory=Spend)
     count: int = 0
+    peak: Spend = field(default_factory=Spend)
+    freed: int = 0
     _last: _Link | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -90,9 +101,8 @@ class Ledger:
         """Same filter, same entries."""
         if not isinstance(other, Ledger):
             return NotImplemented
-        return (self.filter, self.count, self.used) == (other.filter, other.count, other.used) and (
-            self._last is other._last or self.entries == other.entries
-        )
+        mine, theirs = ((it.filter, it.count, it.used, it.peak, it.freed) for it in (self, other))
+        return mine == theirs and (self._last is other._last or self.entries == other.entries)
 
     def __hash__(self) -> int:
         """By filter and sums."""
@@ -150,27 +160,45 @@ class Ledger:
         best = largest(self.filter, entry, left)
         return Preview(cost.within(left), cost, self.used, left, best)
 
-    def charge(self, entry: Entry) -> "Ledger":
-        """The ledger with this entry.
+    def charge(self, entry: Entry, start: int = 0) -> "Ledger":
+        """The ledger with this entry, for a mechanism that sees ticks from `start` on.
 
         Raises:
-            BudgetRefused: the entry does not fit, or the filter takes no such entry; this ledger is as it was.
+            BudgetRefused: the entry does not fit, it starts at a tick that a halted mechanism has seen, or the filter
+                takes no such entry; this ledger is as it was.
         """
         cost = self.filter.cost(entry)
         used = self.used + cost
         if not used.within(self.filter.capacity):
             raise BudgetRefused(self._refusal(entry))
-        return Ledger(self.filter, used, self.count + 1, _Link(entry, self.filter, self._last))
+        if start < self.freed:
+            raise BudgetRefused(
+                f"{entry.name} would start at tick {start}, but what was freed is free from tick {self.freed} on: a "
+                "halt frees no past tick; start later"
+            )
+        link = _Link(entry, self.filter, self._last)
+        peak = used if self.peak.within(used) else self.peak
+        return Ledger(self.filter, used, self.count + 1, peak, self.freed, link)
+
+    def halt(self, entry: Entry, end: int) -> "Ledger":
+        """The ledger after the mechanism of this entry has been halted; `end` is the first tick it does not see.
+
+        The caller halts an entry once (`Accounts` sees to it). Frees the ticks from `end` on under the pure filter,
+        and nothing under another.
+        """
+        if self.filter.name != PURE:
+            return self
+        return replace(self, used=self.used - self.filter.cost(entry), freed=max(self.freed, end))
 
     def _refusal(self, entry: Entry) -> str:
         found = self.preview(entry)
         over = found.asked.amount - found.left.amount
         fine = (
             " (amounts count units of 10^-12, costs rounded up and budgets down: write decimals instead of fractions)"
-            if self.filter.name == "pure" and over < ROUNDING
+            if self.filter.name == PURE and over < ROUNDING
             else ""
         )
-        if self.filter.name == "pure":
+        if self.filter.name == PURE:
             state = (
                 f"of {text(self.epsilon)} the ledger has spent {text(self.spent)} and has {text(self.left)} left, "
                 f"which is the most that fits{fine}"

@@ -31,7 +31,9 @@ class Paced:
         return await self._source.open(origin)
 
     async def seek(self, positions: Positions) -> None:
-        """Seek in the source."""
+        """Seek in the source; the pace counts from here."""
+        self._waiting.clear()
+        self._started, self._marks = time.monotonic(), 0
         await self._source.seek(positions)
 
     async def read(self) -> Sequence[Batch]:

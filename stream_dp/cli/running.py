@@ -17,8 +17,9 @@ from rich.status import Status
 from stream_dp.accounting.amounts import text
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.planner import plan_json
-from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.questions import PipelineQuestions
 from stream_dp.pipeline.series import AlertsSeries
 from stream_dp.runtime.engine import Engine, Ports
 from stream_dp.runtime.recovery import NoiseMaker
@@ -48,8 +49,11 @@ class Run:
         self.built = built
         self.log = ReleaseLog(keep)
         plan = built.plan(ports.clock.now(), private=private, accepted=accepted)
-        router = Router(built.spec, plan.origin)
-        self.engine = Engine(plan, router, ports, make_noise, self.log.append)
+        router = OpenRouter(built.spec, plan.origin)
+        self.engine = Engine(
+            plan, router, ports, make_noise, self.log.append,
+            questions=PipelineQuestions(built.spec, router), accounts=built.accounts(),
+        )  # fmt: skip
         self.stopped = asyncio.Event()
 
     def stop(self) -> None:

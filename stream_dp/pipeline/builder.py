@@ -5,9 +5,11 @@ the ledger, before anything runs. This file opens nothing.
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stream_dp.accounting.accounts import MAIN, Accounts
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import Mechanism
@@ -16,12 +18,13 @@ from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.states import MECHANISMS
 from stream_dp.pipeline.bands import Bands
+from stream_dp.pipeline.budget import frozen_charges, opened
 from stream_dp.pipeline.derivations import derive, fixed_block
 from stream_dp.pipeline.methods import ENDLESS, Demand, best_hss, predicted_hss_error
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.series import AlertsSeries, CountSeries, HistogramSeries, MaximumSeries
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
-from stream_dp.runtime.commit import Charge
+from stream_dp.runtime.books import charge_of
 from stream_dp.runtime.engine import Plan
 from stream_dp.runtime.series import Series
 
@@ -37,6 +40,23 @@ class Chosen:
     why: str
     derivation: Derivation
 
+    def series(
+        self, spec: PipelineSpec, rows: slice, keys: tuple[str, ...], start: int = 0
+    ) -> Series:
+        """What the engine runs: on these rows from tick `start` on, with `keys` naming their entries."""
+        confidence = float(spec.confidence)
+        bands = Bands(self.mechanism, confidence)
+        keyed = isinstance(self.spec, HistogramSeries | AlertsSeries)
+        return Series(
+            self.spec.name,
+            self.mechanism,
+            rows,
+            keys if keyed else None,
+            isinstance(self.spec, AlertsSeries),
+            lambda tick, state: bands(tick - start, state),
+            confidence,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Built:
@@ -46,7 +66,16 @@ class Built:
     layout: RowLayout
     chosen: tuple[Chosen, ...]
     derivation: Derivation
-    ledger: Ledger
+    ledgers: Mapping[str, Ledger]
+
+    @property
+    def ledger(self) -> Ledger:
+        """The main ledger after the charges of the first start."""
+        return self.ledgers[MAIN]
+
+    def accounts(self) -> Accounts:
+        """The accounts after the charges of the first start, for one engine."""
+        return Accounts(dict(self.ledgers))
 
     @property
     def fingerprint(self) -> str:
@@ -80,23 +109,14 @@ class Built:
             hold,
             private,
             tuple(self._series(chosen) for chosen in self.chosen),
-            tuple(Charge(e.name, e.epsilon, e.delta, e.rule) for e in self.ledger.entries),
+            tuple(charge_of(entry) for entry in self.ledger.entries),
             self.parts,
             accepted,
         )
 
     def _series(self, chosen: Chosen) -> Series:
-        confidence = float(self.spec.confidence)
-        keyed = isinstance(chosen.spec, HistogramSeries | AlertsSeries)
-        return Series(
-            chosen.spec.name,
-            chosen.mechanism,
-            self.layout.slice(chosen.spec.name),
-            self.layout.keys(chosen.spec.name) if keyed else None,
-            isinstance(chosen.spec, AlertsSeries),
-            Bands(chosen.mechanism, confidence),
-            confidence,
-        )
+        name = chosen.spec.name
+        return chosen.series(self.spec, self.layout.slice(name), self.layout.keys(name))
 
 
 def _sha256(text: str) -> str:
@@ -104,22 +124,25 @@ def _sha256(text: str) -> str:
 
 
 def build(spec: PipelineSpec) -> Built:
-    """Choose mechanisms, derive the guarantee and charge the ledger.
+    """Choose mechanisms, derive the guarantee and charge the ledgers.
 
     Raises:
-        BudgetRefused: the series need more than privacy.epsilon.
+        BudgetRefused: the series and the analysts' ledgers need more than the budget.
         NotDerivable: no rule covers them.
     """
     layout = RowLayout.of(spec)
-    chosen = []
-    for series in spec.series:
-        slot = layout.slice(series.name)
-        mechanism, why = choose(spec, series, slot.stop - slot.start)
-        chosen.append(Chosen(series, mechanism, why, derive(mechanism, series.name)))
+    chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.series)
     derivation = fixed_block(spec.name, tuple(c.derivation for c in chosen))
-    ledger = Ledger.of(spec.privacy.epsilon)
-    ledger = ledger.charge(ledger.price(derivation))
-    return Built(spec, layout, tuple(chosen), derivation, ledger)
+    ledgers = dict(opened(spec.privacy).ledgers)
+    for entry in frozen_charges(ledgers[MAIN], derivation):
+        ledgers[MAIN] = ledgers[MAIN].charge(entry)
+    return Built(spec, layout, chosen, derivation, ledgers)
+
+
+def chosen_for(spec: PipelineSpec, series: AnySeries, rows: slice) -> Chosen:
+    """The mechanism of a series on these rows, why this one, and what it guarantees."""
+    mechanism, why = choose(spec, series, rows.stop - rows.start)
+    return Chosen(series, mechanism, why, derive(mechanism, series.name))
 
 
 def choose(spec: PipelineSpec, series: AnySeries, width: int) -> tuple[Mechanism[Any], str]:

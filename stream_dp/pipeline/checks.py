@@ -91,7 +91,7 @@ def cross_problems(parts: Parts) -> list[InitErrorDetails]:
             problems.append(problem((*at, "name"), f"a series '{name}' is already there"))
         if name is not None:
             seen.add(name)
-        problems += _series_problems(at, series, parts.fields)
+        problems += series_problems(at, series, parts.fields)
     return problems
 
 
@@ -121,9 +121,10 @@ def _clock_problems(parts: Parts) -> list[InitErrorDetails]:
     return []
 
 
-def _series_problems(
+def series_problems(
     at: tuple[str | int, ...], series: Any, fields: Mapping[str, Any] | None
 ) -> list[InitErrorDetails]:
+    """What a series and the schema say together and must not; `at` is the series' place."""
     found = []
     method = getattr(series, "method", None)
     if method in _PREDICTED and series.expected_events is None:

@@ -61,12 +61,18 @@ class RowLayout:
         features: dict[Feature, Slot] = {}
         series: dict[str, Feature] = {}
         for item in spec.series:
-            feature = Feature(getattr(item, "by", None), _tests(spec, item.where))
+            feature = feature_of(spec, item)
             series[item.name] = feature
             if feature not in features:
-                features[feature] = Slot(width, _keys(spec, feature.by))
+                features[feature] = Slot(width, keys_of(spec, feature.by))
                 width = features[feature].stop
         return cls(width, features, series)
+
+    @classmethod
+    def alone(cls, spec: PipelineSpec, feature: Feature) -> "RowLayout":
+        """The layout of one feature, which then has a row of its own."""
+        keys = keys_of(spec, feature.by)
+        return cls(len(keys), {feature: Slot(0, keys)}, {})
 
     def slice(self, series: str) -> slice:
         """Where the rows of this series lie."""
@@ -78,7 +84,13 @@ class RowLayout:
         return self.features[self.series[series]].keys
 
 
-def _keys(spec: PipelineSpec, by: str | None) -> tuple[str, ...]:
+def feature_of(spec: PipelineSpec, series: Any) -> Feature:
+    """What a series counts."""
+    return Feature(getattr(series, "by", None), _tests(spec, series.where))
+
+
+def keys_of(spec: PipelineSpec, by: str | None) -> tuple[str, ...]:
+    """The names of a feature's entries."""
     if by is None:
         return SCALAR
     domain: tuple[str, ...] = getattr(spec.fields[by], "domain")  # noqa: B009  # checked by the spec

@@ -43,9 +43,9 @@ _Filter: TypeAlias = Callable[[list[Any], Sequence[int]], list[int]]
 class Router:
     """Decodes the batches of one pipeline and adds them up into tick rows."""
 
-    def __init__(self, spec: PipelineSpec, origin_ms: int) -> None:
-        """`origin_ms` is the start of tick 0 in milliseconds since 1970."""
-        self.layout = RowLayout.of(spec)
+    def __init__(self, spec: PipelineSpec, origin_ms: int, layout: RowLayout | None = None) -> None:
+        """`origin_ms` is the start of tick 0 in milliseconds since 1970; `layout` that of the file if None."""
+        self.layout = layout or RowLayout.of(spec)
         self.width = self.layout.width
         self._horizon = spec.clock.horizon
         self._time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None

@@ -11,13 +11,23 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.pipeline.checks import Parts, cross_problems
+from stream_dp.pipeline.checks import Parts, cross_problems, series_problems
 from stream_dp.pipeline.series import Condition, FieldSpec, Series, typed
-from stream_dp.pipeline.values import Confidence, Epsilon, FieldName, Frozen, Name, refuse
+from stream_dp.pipeline.values import (
+    Confidence,
+    Delta,
+    Epsilon,
+    FieldName,
+    Frozen,
+    Name,
+    Order,
+    problem,
+    refuse,
+)
 from stream_dp.pipeline.world import (
     Clock,
     FileSource,
@@ -44,8 +54,12 @@ __all__ = [
     "SqliteJournal",
     "WallClock",
     "diagnose",
+    "diagnose_series",
     "fingerprint",
 ]
+
+
+_SERIES: TypeAdapter[Series] = TypeAdapter(Series)
 
 
 def _version(value: object) -> object:
@@ -58,12 +72,45 @@ def _event_only(value: object) -> object:
     return value
 
 
+class Analyst(Frozen):
+    """One who may ask questions while the pipeline runs, from a ledger that is paid for in full at the start."""
+
+    name: Name
+    epsilon: Epsilon
+
+
 class Privacy(Frozen):
-    """Who is protected, and how much may be spent on all series together."""
+    """Who is protected, and how much may be spent on all series together, those asked later included.
+
+    `filter` admits every charge; `order` is that of a renyi filter.
+    """
 
     unit: Annotated[Literal["event"], BeforeValidator(_event_only)] = "event"
     neighbors: Neighbors = Neighbors.ADD_REMOVE
     epsilon: Epsilon
+    delta: Delta = Fraction(0)
+    filter: Literal["pure", "approximate", "tight_approximate", "zcdp", "renyi"] = "pure"
+    order: Order = Fraction(8)
+    analysts: Annotated[tuple[Analyst, ...], Field(max_length=1000)] = ()
+
+    @model_validator(mode="after")
+    def _one_filter(self) -> "Privacy":
+        problems = []
+        if (self.filter == "pure") != (self.delta == 0):
+            wrong = (
+                "a pure filter has no delta: name another filter, or leave delta out"
+                if self.delta
+                else f"a {self.filter} filter needs a delta greater than 0, such as 1e-9"
+            )
+            problems.append(problem(("delta",), wrong))
+        seen: set[str] = set()
+        for place, analyst in enumerate(self.analysts):
+            if analyst.name in seen:
+                message = f"an analyst '{analyst.name}' is already there"
+                problems.append(problem(("analysts", place, "name"), message))
+            seen.add(analyst.name)
+        refuse(problems)
+        return self
 
 
 class PipelineSpec(Frozen):
@@ -136,6 +183,16 @@ def diagnose(data: Any, context: Any = None) -> PipelineSpec | list[ErrorDetails
     return found
 
 
+def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails]:
+    """Validate one series beside the rest of `spec`, or return every problem of it."""
+    try:
+        series = _SERIES.validate_python(data)
+        refuse(series_problems((), series, spec.fields))
+    except ValidationError as error:
+        return error.errors(include_url=False, include_input=False)
+    return series
+
+
 def fingerprint(spec: PipelineSpec) -> str:
     """SHA-256 over the meaning of everything that touches data or guarantee.
 
@@ -154,6 +211,14 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
     parts = spec.model_dump(
         mode="json", exclude={"version", "source", "journal", "releases"}, by_alias=True
     )
+    for later in (
+        "delta",
+        "filter",
+        "order",
+        "analysts",
+    ):  # at their defaults they mean what was always meant
+        if getattr(spec.privacy, later) == Privacy.model_fields[later].default:
+            del parts["privacy"][later]
     for series, dumped in zip(spec.series, parts["series"], strict=True):
         dumped["where"] = [_meaning(spec, condition) for condition in series.where]
     return parts

@@ -23,6 +23,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 OTHER = "other"
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**6), Fraction(100)
+LARGEST_DELTA = Fraction(1, 1000)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(
     r"[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?|[+-]?\d{1,30}/\d{1,30}", re.ASCII
@@ -109,6 +110,18 @@ def _absurd(epsilon: Fraction) -> Fraction:
     return epsilon
 
 
+def _small(delta: Fraction) -> Fraction:
+    if not 0 <= delta <= LARGEST_DELTA:
+        raise ValueError("must lie between 0 and 0.001: well below one over the number of people")
+    return delta
+
+
+def _above_one(order: Fraction) -> Fraction:
+    if not 1 < order <= 10**6:
+        raise ValueError("must be greater than 1, and no more than a million")
+    return order
+
+
 def _probability(value: Fraction) -> Fraction:
     if not 0 < value < 1:
         raise ValueError("must lie strictly between 0 and 1")
@@ -136,6 +149,8 @@ def _text(value: object) -> object:
 
 _Exact: TypeAlias = Annotated[InstanceOf[Fraction], BeforeValidator(exact), PlainSerializer(str)]
 Epsilon: TypeAlias = Annotated[_Exact, AfterValidator(_absurd)]
+Delta: TypeAlias = Annotated[_Exact, AfterValidator(_small)]
+Order: TypeAlias = Annotated[_Exact, AfterValidator(_above_one)]
 Confidence: TypeAlias = Annotated[_Exact, AfterValidator(_probability)]
 Duration: TypeAlias = Annotated[int, Field(gt=0, le=10**12), BeforeValidator(milliseconds)]
 Moment: TypeAlias = Annotated[int, BeforeValidator(moment)]

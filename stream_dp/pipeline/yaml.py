@@ -5,16 +5,21 @@ text means. One `UsageError` lists all problems, each as `file:line:column: key.
 fine; tags, duplicate keys and empty values are refused. This file knows no particular key.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
 import yaml
 from pydantic_core import ErrorDetails
 
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.spec import PipelineSpec, diagnose
+from stream_dp.pipeline.series import Series
+from stream_dp.pipeline.spec import PipelineSpec, diagnose, diagnose_series
+
+_T = TypeVar("_T")
+_QUOTED = re.compile(r"'[^']*'")
 
 _STANDARD = "tag:yaml.org,2002:"
 _DISCRIMINATORS = ("kind", "type", "statistic")
@@ -52,49 +57,77 @@ def load(path: str | Path) -> PipelineSpec:
         UsageError: the file cannot be read or is not a valid pipeline; the message lists every problem.
     """
     path = Path(path)
-    root = _compose(path)
+    context = {"folder": path.parent}
+    return _checked(_text(path), str(path), lambda data: diagnose(data, context))
+
+
+def load_series(definition: bytes, spec: PipelineSpec) -> Series:
+    """Read and check one entry of `series:` (YAML or JSON), which is asked beside those of the file.
+
+    Raises:
+        UsageError: it is no series of this pipeline; the message lists every problem with its key, and repeats
+            nothing of what is wrong.
+    """
+    try:
+        text = definition.decode()
+    except UnicodeDecodeError:
+        raise UsageError("question: not a text in UTF-8") from None
+
+    def check(data: Any) -> Series | list[ErrorDetails]:
+        return diagnose_series(data, spec)
+
+    try:
+        return cast("Series", _checked(text, "question", check))
+    except UsageError as error:
+        raise UsageError(_QUOTED.sub("what stands there", str(error))) from None
+
+
+def _checked(text: str, name: str, check: Callable[[Any], _T | list[ErrorDetails]]) -> _T:
+    """The value that `check` makes of a text; all problems of both are told at once."""
+    root = _compose(text, name)
     reader = _Reader()
-    data = reader.value(root, "")
-    result = diagnose(data, {"folder": path.parent})
+    result = check(reader.value(root, ""))
     problems = list(reader.problems)
-    if not isinstance(result, PipelineSpec):
+    if isinstance(result, list):
         told = {problem.path for problem in problems}
         found = {_place(root, error) for error in result}
         problems += [problem for problem in found if problem.path not in told]
-    if problems:
-        _refuse(path, problems)
-    assert isinstance(result, PipelineSpec)  # noqa: S101  # no problems means it is one
+    if problems or isinstance(result, list):
+        _refuse(name, problems)
     return result
 
 
-def _compose(path: Path) -> yaml.Node:
+def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UsageError(f"{path}: there is no such file") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: not a text file in UTF-8") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _compose(text: str, name: str) -> yaml.Node:
     try:
         root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = f"not valid YAML: {error.problem or error.context}"
-        _refuse(path, [_at(mark, "", message)])
+        _refuse(name, [_at(mark, "", message)])
     except yaml.YAMLError:
-        raise UsageError(f"{path}: not valid YAML: holds a control character") from None
+        raise UsageError(f"{name}: not valid YAML: holds a control character") from None
     except RecursionError:
-        raise UsageError(f"{path}: not valid YAML: nested too deeply") from None
+        raise UsageError(f"{name}: not valid YAML: nested too deeply") from None
     if root is None:
-        _refuse(path, [_Problem(1, 1, "", "the file is empty; it must hold a pipeline")])
+        _refuse(name, [_Problem(1, 1, "", "is empty; it must hold keys and values")])
     if not isinstance(root, yaml.MappingNode):
-        _refuse(path, [_at(root.start_mark, "", "must be a mapping (key: value)")])
+        _refuse(name, [_at(root.start_mark, "", "must be a mapping (key: value)")])
     return root
 
 
-def _refuse(path: Path, problems: Sequence[_Problem]) -> NoReturn:
-    raise UsageError("\n".join(f"{path}:{problem}" for problem in sorted(problems)))
+def _refuse(name: str, problems: Sequence[_Problem]) -> NoReturn:
+    raise UsageError("\n".join(f"{name}:{problem}" for problem in sorted(problems)))
 
 
 def _at(mark: Any, path: str, message: str) -> _Problem:

@@ -6,11 +6,12 @@ meaning of an existing field never changes. This file knows no file, topic or ke
 """
 
 import hashlib
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 FORMAT = 1
+CHANGING = 2  # the format of commits that create or halt mechanisms; a version without them cannot read these
 
 
 class _Private(msgspec.Struct, frozen=True):
@@ -42,12 +43,38 @@ class DeadLetter(_Private, frozen=True, array_like=True):
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """An entry of the ledger; amounts are integers in units of 10^-12, rounded up."""
+    """An entry of the ledger; amounts are integers in units of 10^-12, rounded up.
+
+    `measure` names what they are parameters of, `analyst` whose sub-ledger is charged ("": the main one).
+    """
 
     name: str
     epsilon: int
     delta: int
     rule: str
+    measure: str = "DP"
+    analyst: str = ""
+
+
+class Created(msgspec.Struct, frozen=True, tag="created"):
+    """A mechanism created while others run: it serves the series of `definition` (public, JSON) and sees ticks from
+    `start` on, in the entries from `column` on of their rows. `number` counts all series since the first start.
+    """
+
+    number: int
+    definition: bytes
+    start: int
+    column: int
+
+
+class Halted(msgspec.Struct, frozen=True, tag="halted"):
+    """A mechanism that sees no tick from `end` on."""
+
+    number: int
+    end: int
+
+
+Change: TypeAlias = Created | Halted
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -70,7 +97,8 @@ class Commit(_Private, frozen=True):
 
     `ticks` are the closed ticks, with one row and one 32-byte seed each; `pending` holds rows of ticks
     still open at the cut; `records` counts the events read up to it; `previous` is the SHA-256 of the
-    sealed commit before this one.
+    sealed commit before this one. A commit with `changes` has no ticks: it lies at the cut between two of them, its
+    charges are those of the mechanisms created, and its seeds those of their first states.
     """
 
     sequence: int
@@ -88,6 +116,7 @@ class Commit(_Private, frozen=True):
     late: int = 0
     records: int = 0
     snapshot: bytes | None = None
+    changes: tuple[Change, ...] = ()
     version: int = FORMAT
 
 

@@ -1,34 +1,43 @@
 """The engine: source -> guard -> ticks -> actors -> gate, on one event loop, failing closed.
 
 Rules: the order is charge, step, private commit, publish. One commit is in flight while the next rows are gathered;
-when the engine is behind, some `GROUP` ticks share a private commit. State is taken at a tick's cut. An error
-anywhere ends the run; nothing is retried in place. This file knows no file, topic or HTTP.
+when the engine is behind, some `GROUP` ticks share a private commit. State is taken at a tick's cut. Series are
+created and halted between two commits, at a cut: what was read behind the cut is read again, so that a new series sees
+whole ticks, whatever the engine had read. An error anywhere ends the run; nothing is retried in place. This file
+knows no file, topic or HTTP.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from stream_dp.accounting.accounts import Accounts
+from stream_dp.accounting.ledger import Preview
 from stream_dp.core.verifier import Guard
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.states import STATES
 from stream_dp.noise import fresh_seed
 from stream_dp.runtime.actor import Actor, Halt, Snapshot, Tick
-from stream_dp.runtime.commit import Charge, Commit, Header, Release
+from stream_dp.runtime.books import Books
+from stream_dp.runtime.commit import CHANGING, Charge, Commit, Created, Halted, Header, Release
 from stream_dp.runtime.gate import Gate
 from stream_dp.runtime.headers import require_same
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Batch, Clock, Journal, Published, Sink, Source
+from stream_dp.runtime.orders import Inbox, Order
+from stream_dp.runtime.ports import Clock, Journal, Published, Sink, Source
+from stream_dp.runtime.questions import Question, Questions
+from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.recovery import GENESIS, NoiseMaker, Recovered, initial_states, recover
+from stream_dp.runtime.roster import Roster, Seat
 from stream_dp.runtime.series import Grid, Series
-from stream_dp.runtime.ticks import ClosedTick, Router, TickAssembler
+from stream_dp.runtime.ticks import ClosedTick, Cut, Router
 
 GROUP = 100
-QUEUED = 4
+NONE = slice(0, 0)
 SNAPSHOT_TICKS = 1000
 
 
@@ -67,7 +76,10 @@ class Ports:
 
 
 class Engine:
-    """Runs a plan until its horizon, the end of its source, or `stop()`."""
+    """Runs a plan until its horizon, the end of its source, or `stop()`.
+
+    Without `questions` it takes none; `accounts` are what the charges of the first start have left.
+    """
 
     def __init__(
         self,
@@ -76,21 +88,50 @@ class Engine:
         ports: Ports,
         make_noise: NoiseMaker,
         published: Published = lambda body: None,
+        *,
+        questions: Questions | None = None,
+        accounts: Accounts | None = None,
     ) -> None:
         self._plan = plan if plan.private else _marked(plan)
         self._router = router
         self._ports = ports
         self._make_noise = make_noise
         self._published = published
-        self._guard = Guard(router.width)
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
+        self.books = Books(Roster(self._plan.series), accounts or Accounts({}), questions)
         self._since_snapshot = 0
-        self._closed: asyncio.Queue[list[ClosedTick]] = asyncio.Queue(QUEUED)
+        self._inbox = Inbox()
 
     def stop(self) -> None:
         """End after the commit in flight."""
         self._stopping.set()
+
+    async def create(self, definition: bytes, analyst: str = "") -> Created:
+        """Create a series at the next cut; durable, charged and running on return.
+
+        Raises:
+            UsageError, NotDerivable, BudgetRefused: nothing has changed (`Books.create`); or the engine has ended.
+        """
+        created = await self._inbox.obeyed(lambda: self._create(definition, analyst))
+        return cast("Created", created)
+
+    async def halt(self, name: str) -> Halted:
+        """Halt a series that was created; durable on return. What it released stays.
+
+        Raises:
+            UnknownMechanism: none of this name was created and runs; or the engine has ended.
+        """
+        halted = await self._inbox.obeyed(lambda: self._halt(name))
+        return cast("Halted", halted)
+
+    def preview(self, definition: bytes, analyst: str = "") -> tuple[Question, Preview]:
+        """What `create` would do; changes nothing.
+
+        Raises:
+            UsageError, NotDerivable, BudgetRefused: see `create`.
+        """
+        return self.books.preview(definition, analyst, self._recovered.cut.next_tick)
 
     async def run(self) -> None:
         """Recover, then run.
@@ -105,6 +146,7 @@ class Engine:
         except BaseExceptionGroup as group:
             raise _first(group) from None
         finally:
+            self._inbox.close()
             async with AsyncExitStack() as closing:  # one that fails leaves no other open
                 for port in (ports.journal, ports.sink, ports.source):
                     closing.push_async_callback(port.close)
@@ -112,7 +154,7 @@ class Engine:
     async def _start(self) -> Recovered:
         plan, ports = self._plan, self._ports
         recovered = await recover(
-            ports.journal, ports.sink, ports.sealer, plan.pipeline, plan.series,
+            ports.journal, ports.sink, ports.sealer, plan.pipeline, self.books,
             self._grid_of, self._make_noise,
         )  # fmt: skip
         origin = plan.origin if recovered is None else recovered.header.origin
@@ -134,7 +176,7 @@ class Engine:
         async for body in ports.sink.read():
             self._published(body)
         await self._gate.publish(recovered.unpublished)
-        await ports.source.seek(recovered.positions)
+        await ports.source.seek(recovered.cut.positions)
         self.ready.set()
         return recovered
 
@@ -165,53 +207,46 @@ class Engine:
         commit = Commit(0, GENESIS, header, self._plan.charges, seeds=(seed,))
         sealed, link = self._gate.seal(commit)
         await self._gate.commit(commit, sealed)
-        states = initial_states(self._plan.series, seed, self._make_noise)
+        states = initial_states(self.books.roster.live, seed, self._make_noise)
         return Recovered(header, commit.charges, states, link, next_commit=1)
 
     async def _run(self, recovered: Recovered) -> None:
         self._recovered = recovered
         self._since_snapshot = recovered.replayed
-        self._ticks = TickAssembler(
-            recovered.header.partitions, self._router.width, recovered.next_tick,
-            recovered.pending, recovered.positions, recovered.marks,
-        )  # fmt: skip
-        self._actors = [
-            Actor(series, self._grid, state)
-            for series, state in zip(self._plan.series, recovered.states, strict=True)
-        ]
-        async with asyncio.TaskGroup() as tasks:
-            for actor in self._actors:
-                tasks.create_task(actor.run())
-            reader = tasks.create_task(self._gather())
+        partitions = recovered.header.partitions
+        self._reader = Reader(self._ports.source, self._router, partitions, self._inbox, GROUP)
+        self._guard = Guard(self._router.width)
+        self._actors: dict[int, Actor] = {}
+        async with asyncio.TaskGroup() as self._tasks:
+            for seat in self.books.roster.live:
+                self._seat(seat, recovered.states[seat.number])
+            recovered.cut = recovered.cut.opened(self._router.width, NONE)
+            self._reader.begin(self._tasks, recovered.cut)
             await self._commit_all()
-            reader.cancel()
-            for actor in self._actors:
+            await self._reader.end()
+            for actor in self._actors.values():
                 await actor.send(Halt())
 
-    async def _gather(self) -> None:
-        """Read, route and close ticks while commits are in flight; the bounded queue holds the reader back."""
-        batches: Sequence[Batch] = ()
-        while True:
-            for batch in batches:
-                self._ticks.add(batch, self._router.route(batch))
-            while closed := self._ticks.closed(GROUP):
-                await self._closed.put(closed)
-            if not (batches := await self._ports.source.read()):
-                break
-        await self._closed.put([])
+    def _seat(self, seat: Seat, state: Any) -> None:
+        """Give a series its actor."""
+        actor = self._actors[seat.number] = Actor(seat.series, self._grid, state)
+        self._tasks.create_task(actor.run())
 
     async def _commit_all(self) -> None:
-        """Step and commit what has closed, until the horizon, the end of the source or `stop()`."""
-        while self._recovered.next_tick != self._plan.horizon:
-            ticks = await self._next_ticks()
-            if not ticks:
-                return
-            commit, sealed = await self._step(ticks)
-            await _uncancelled(self._gate.commit(commit, sealed))
+        """Step and commit what has closed and obey orders, until the horizon, the end of the source or `stop()`."""
+        while self._recovered.cut.next_tick != self._plan.horizon:
+            match await self._next():
+                case Order() as order:
+                    await order.obey()
+                case []:
+                    return
+                case ticks:
+                    commit, sealed = await self._step(ticks)
+                    await _uncancelled(self._gate.commit(commit, sealed))
 
-    async def _next_ticks(self) -> list[ClosedTick]:
-        """What has closed since the last commit, `GROUP` ticks or so; empty at the end or after `stop()`."""
-        got = asyncio.create_task(self._closed.get())
+    async def _next(self) -> Order | list[ClosedTick]:
+        """An order, or what has closed since the last commit, `GROUP` ticks or so; none at the end or on `stop`."""
+        got = asyncio.create_task(self._inbox.get(GROUP))
         stop = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait({got, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -219,42 +254,80 @@ class Engine:
             got.cancel()
             stop.cancel()
         if self._stopping.is_set():
+            if got.done() and not got.cancelled() and isinstance(order := got.result(), Order):
+                order.refuse()
             return []
-        ticks = got.result()
-        while ticks and not self._closed.empty() and len(ticks) < GROUP:
-            if not (more := self._closed.get_nowait()):
-                self._closed.put_nowait(more)
-                break
-            ticks += more
-        horizon = self._plan.horizon
-        return ticks if horizon is None else [each for each in ticks if each.tick < horizon]
+        found, horizon = got.result(), self._plan.horizon
+        if isinstance(found, Order) or horizon is None:
+            return found
+        return [each for each in found if each.tick < horizon]
+
+    async def _create(self, definition: bytes, analyst: str) -> Created:
+        """Charge, make it durable at this cut, and only then let the mechanism exist."""
+        now, seeds = self._recovered, self._ports.seeds
+        created, charge, seat = self.books.create(definition, analyst, now.cut.next_tick)
+        await self._reader.end()
+        now.cut = now.cut.opened(self._router.width, self.books.fresh_columns(seat))
+        seed = seeds()
+        await self._change(Commit(0, b"", charges=(charge,), seeds=(seed,), changes=(created,)))
+        self._seat(seat, initial_states((seat,), seed, self._make_noise)[seat.number])
+        self._guard = Guard(self._router.width)
+        await self._reader.again(self._tasks, now.cut)
+        return created
+
+    async def _halt(self, name: str) -> Halted:
+        """End a series at this cut, durably."""
+        halted = self.books.halt(name, self._recovered.cut.next_tick)
+        await self._change(Commit(0, b"", changes=(halted,)))
+        await self._actors.pop(halted.number).send(Halt())
+        return halted
+
+    async def _change(self, commit: Commit) -> None:
+        """Commit a change between two ticks, at the cut of the last one."""
+        commit = self._cut_here(commit, self._recovered.cut)
+        commit = msgspec.structs.replace(commit, version=CHANGING)
+        await _uncancelled(self._gate.commit(commit, self._sealed(commit)))
 
     async def _step(self, ticks: Sequence[ClosedTick]) -> tuple[Commit, bytes]:
         """Step all actors over these ticks and seal the commit that records them."""
-        now = self._recovered
+        now, last = self._recovered, ticks[-1]
         seeds = [self._ports.seeds() for _ in ticks]
         releases = await self._releases(ticks, seeds)
-        last = ticks[-1]
+        now.cut = last.cut
         commit = Commit(
-            now.next_commit,
-            now.previous,
+            0,
+            b"",
             ticks=tuple(t.tick for t in ticks),
             rows=tuple(tuple(t.row.tolist()) for t in ticks),
             seeds=tuple(seeds),
             releases=releases,
-            positions=last.positions,
-            marks=last.marks,
-            pending={t: tuple(row.tolist()) for t, row in last.pending.items()},
             dead_letters=tuple(d for t in ticks for d in t.dead_letters),
             late=sum(t.late for t in ticks),
             records=sum(t.records for t in ticks),
             snapshot=await self._snapshot(len(ticks)),
         )
+        commit = self._cut_here(commit, now.cut)
+        now.next_release += len(releases)
+        return commit, self._sealed(commit)
+
+    def _cut_here(self, commit: Commit, cut: Cut) -> Commit:
+        """The commit as the next one of the chain, at this cut."""
+        now = self._recovered
+        return msgspec.structs.replace(
+            commit,
+            sequence=now.next_commit,
+            previous=now.previous,
+            positions=dict(cut.positions),
+            marks=dict(cut.marks),
+            pending={t: tuple(row.tolist()) for t, row in cut.pending.items()},
+        )
+
+    def _sealed(self, commit: Commit) -> bytes:
+        """Seal the next commit of the chain."""
+        now = self._recovered
         sealed, now.previous = self._gate.seal(commit)
         now.next_commit += 1
-        now.next_tick = last.tick + 1
-        now.next_release += len(releases)
-        return commit, sealed
+        return sealed
 
     async def _releases(
         self, ticks: Sequence[ClosedTick], seeds: Sequence[bytes]
@@ -265,11 +338,11 @@ class Engine:
         waiting: list[tuple[int, str, int, asyncio.Future[bytes]]] = []
         for closed, seed in zip(ticks, seeds, strict=True):
             row = self._guard.admit(closed.row)
-            for i, series in enumerate(self._plan.series):
+            for seat in self.books.roster.live:
                 reply: asyncio.Future[bytes] = loop.create_future()
-                noise = self._make_noise(seed, i)
-                await self._actors[i].send(Tick(closed.tick, sequence, row, noise, reply))
-                waiting.append((sequence, series.name, closed.tick, reply))
+                noise = self._make_noise(seed, seat.number)
+                await self._actors[seat.number].send(Tick(closed.tick, sequence, row, noise, reply))
+                waiting.append((sequence, seat.series.name, closed.tick, reply))
                 sequence += 1
         return tuple([Release(n, name, tick, await reply) for n, name, tick, reply in waiting])
 
@@ -281,7 +354,7 @@ class Engine:
         self._since_snapshot = 0
         loop = asyncio.get_running_loop()
         replies: list[asyncio.Future[bytes]] = [loop.create_future() for _ in self._actors]
-        for actor, reply in zip(self._actors, replies, strict=True):
+        for actor, reply in zip(self._actors.values(), replies, strict=True):
             await actor.send(Snapshot(STATES.encode, reply))
         return msgspec.msgpack.encode([await reply for reply in replies])
 

@@ -13,14 +13,25 @@ import msgspec
 import numpy as np
 
 from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import step
-from stream_dp.runtime.commit import FORMAT, Charge, Commit, Header, Release, decode, digest
+from stream_dp.runtime.books import Books
+from stream_dp.runtime.commit import (
+    CHANGING,
+    FORMAT,
+    Charge,
+    Commit,
+    Header,
+    Release,
+    decode,
+    digest,
+)
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Journal, Sink, closing
-from stream_dp.runtime.series import Grid, Series
+from stream_dp.runtime.roster import Seat
+from stream_dp.runtime.series import Grid
+from stream_dp.runtime.ticks import Cut
 
 NoiseMaker: TypeAlias = Callable[[bytes, int], Noise]
 GENESIS = b""
@@ -32,32 +43,36 @@ class _Head(msgspec.Struct):
 
 @dataclass(slots=True, repr=False)
 class Recovered:
-    """Where the engine stands after the last durable commit; `replayed` ticks lie behind the last snapshot."""
+    """Where the engine stands after the last durable commit; `replayed` ticks lie behind the last snapshot.
+
+    `charges` are those of the first start; `states` has one for each live series, by its number.
+    """
 
     header: Header
     charges: tuple[Charge, ...]
-    states: list[Any]
+    states: dict[int, Any]
     previous: bytes
     next_commit: int
-    next_tick: int = 0
+    cut: Cut = field(default_factory=Cut)
     next_release: int = 1
     replayed: int = 0
-    positions: dict[int, int] = field(default_factory=dict)
-    marks: dict[int, int] = field(default_factory=dict)
-    pending: dict[int, IntArray] = field(default_factory=dict)
     unpublished: list[Release] = field(default_factory=list)
 
 
 @dataclass(slots=True, repr=False)
 class History:
-    """The journal as read: the first commit, those since the last snapshot, and the links of the chain."""
+    """The journal as read: the first commit, those since the last snapshot, and the links of the chain.
+
+    `changing` are the commits before `since` that created or halted; `ticked` is the last one with ticks.
+    """
 
     first: Commit
     since: list[Commit]
     last: Commit
     previous: bytes
-    charges: tuple[Charge, ...]
     after_head: list[Release]
+    changing: list[Commit] = field(default_factory=list)
+    ticked: Commit | None = None
 
 
 async def unsealed(
@@ -79,10 +94,10 @@ async def unsealed(
                     f"commit {sequence} of the journal of {pipeline} has a format this version cannot read; "
                     "use the version that wrote it"
                 ) from None
-            if commit.version != FORMAT:
+            if commit.version not in (FORMAT, CHANGING):
                 raise FailClosed(
                     f"commit {sequence} of the journal of {pipeline} has format {commit.version}, this version "
-                    f"reads {FORMAT}; use the version that wrote it"
+                    f"reads {FORMAT} and {CHANGING}; use the version that wrote it"
                 )
             if commit.sequence != sequence or commit.previous != previous:
                 raise FailClosed(
@@ -107,7 +122,7 @@ async def _read_history(
     matched = head is None
     async for commit, link in unsealed(journal.read(), sealer, pipeline):
         if history is None:
-            history = History(commit, [commit], commit, link, (), [])
+            history = History(commit, [commit], commit, link, [])
         _extend(history, commit, link)
         for release in commit.releases:
             if release.sequence > number:
@@ -123,11 +138,13 @@ async def _read_history(
 
 def _extend(history: History, commit: Commit, link: bytes) -> None:
     if commit.snapshot is not None:
+        history.changing += [each for each in history.since if each.changes]
         history.since = [commit]
     elif commit.sequence > 0:
         history.since.append(commit)
     history.last, history.previous = commit, link
-    history.charges += commit.charges
+    if commit.ticks:
+        history.ticked = commit
 
 
 def _header_of(history: History) -> Header:
@@ -153,64 +170,78 @@ def _head_sequence(head: bytes | None) -> int:
         ) from None
 
 
-def _rebuild(
-    history: History, series: Sequence[Series], grid: Grid, make_noise: NoiseMaker
-) -> Recovered:
+def _rebuild(history: History, books: Books, grid: Grid, make_noise: NoiseMaker) -> Recovered:
     """Replay the committed steps since the last snapshot and compare every release.
 
     Raises:
-        FailClosed: a replayed release differs from the recorded one.
+        FailClosed: a replayed release differs from the recorded one, or a change does not add up.
     """
+    for commit in history.changing:
+        books.replay(commit)
     start = history.since[0]
-    states = _start_states(start, series, make_noise)
+    states = _start_states(start, books, make_noise)
     for commit in history.since:
-        if commit is not start or commit.snapshot is None:
-            states = _replay(commit, states, series, grid, make_noise)
-    last = history.last
+        if commit.changes:
+            _change(commit, books, states, make_noise)
+        elif commit is not start or commit.snapshot is None:
+            _replay(commit, books, states, grid, make_noise)
+    last, ticked = history.last, history.ticked
+    pending = {t: np.array(r, dtype=np.int64) for t, r in last.pending.items()}
+    next_tick = 0 if ticked is None else ticked.ticks[-1] + 1
     recovered = Recovered(
-        _header_of(history), history.charges, states, history.previous, last.sequence + 1,
-        positions=dict(last.positions),
-        marks=dict(last.marks),
-        pending={t: np.array(r, dtype=np.int64) for t, r in last.pending.items()},
+        _header_of(history), history.first.charges, states, history.previous, last.sequence + 1,
+        Cut(next_tick, last.positions, last.marks, pending),
         unpublished=history.after_head,
     )  # fmt: skip
     recovered.replayed = sum(len(c.ticks) for c in history.since if c.snapshot is None)
-    if last.ticks:
-        recovered.next_tick = last.ticks[-1] + 1
-        recovered.next_release = last.releases[-1].sequence + 1
+    if ticked is not None:
+        recovered.next_release = ticked.releases[-1].sequence + 1
     return recovered
 
 
-def _start_states(start: Commit, series: Sequence[Series], make_noise: NoiseMaker) -> list[Any]:
-    if start.snapshot is not None:
-        return [
-            STATES.decode(part) for part in msgspec.msgpack.decode(start.snapshot, type=list[bytes])
-        ]
-    return initial_states(series, start.seeds[0], make_noise)
+def _start_states(start: Commit, books: Books, make_noise: NoiseMaker) -> dict[int, Any]:
+    if start.snapshot is None:
+        return initial_states(books.roster.live, start.seeds[0], make_noise)
+    parts = msgspec.msgpack.decode(start.snapshot, type=list[bytes])
+    return {
+        seat.number: STATES.decode(part)
+        for seat, part in zip(books.roster.live, parts, strict=True)
+    }
 
 
-def initial_states(series: Sequence[Series], seed: bytes, make_noise: NoiseMaker) -> list[Any]:
-    """The states before the first tick, drawn from the seed the first commit records."""
-    return [s.mechanism.init(make_noise(seed, i)) for i, s in enumerate(series)]
+def initial_states(seats: Sequence[Seat], seed: bytes, make_noise: NoiseMaker) -> dict[int, Any]:
+    """The states before the first tick, drawn from the seed that their commit records."""
+    return {
+        seat.number: seat.series.mechanism.init(make_noise(seed, seat.number)) for seat in seats
+    }
+
+
+def _change(commit: Commit, books: Books, states: dict[int, Any], make_noise: NoiseMaker) -> None:
+    """Create and halt what the commit did."""
+    created = books.replay(commit)
+    if created:
+        states |= initial_states(created, commit.seeds[0], make_noise)
+    for number in states.keys() - {seat.number for seat in books.roster.live}:
+        del states[number]
 
 
 def _replay(
-    commit: Commit, states: list[Any], series: Sequence[Series], grid: Grid, make_noise: NoiseMaker
-) -> list[Any]:
+    commit: Commit, books: Books, states: dict[int, Any], grid: Grid, make_noise: NoiseMaker
+) -> None:
     recorded = iter(commit.releases)
     for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=bool(commit.ticks)):
         whole = np.array(row, dtype=np.int64)
-        for i, one in enumerate(series):
+        for seat in books.roster.live:
             release = next(recorded)
-            states[i], body = step(
-                one, grid, states[i], tick, release.sequence, whole, make_noise(seed, i)
-            )
+            states[seat.number], body = step(
+                seat.series, grid, states[seat.number], tick, release.sequence, whole,
+                make_noise(seed, seat.number),
+            )  # fmt: skip
             if body != release.body:
                 raise FailClosed(
-                    f"replaying tick {tick} of series {one.name} does not give the recorded bytes: the journal was "
-                    "written by another version of the code; go back to that version"
+                    f"replaying tick {tick} of series {seat.series.name} does not give the recorded bytes: the journal "
+                    "was written by another version of the code; go back to that version"
                 )
-    return states
 
 
 async def recover(
@@ -218,7 +249,7 @@ async def recover(
     sink: Sink,
     sealer: Sealer,
     pipeline: str,
-    series: Sequence[Series],
+    books: Books,
     grid: Callable[[Header], Grid],
     make_noise: NoiseMaker,
 ) -> Recovered | None:
@@ -229,4 +260,4 @@ async def recover(
     await journal.verify({} if history is None else history.last.positions)
     if history is None:
         return None
-    return _rebuild(history, series, grid(_header_of(history)), make_noise)
+    return _rebuild(history, books, grid(_header_of(history)), make_noise)

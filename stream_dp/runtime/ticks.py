@@ -41,6 +41,29 @@ class Router(Protocol):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class Cut:
+    """Where a tick ended: all that the next one needs, and what a commit keeps of it."""
+
+    next_tick: int = 0
+    positions: Mapping[int, int] = field(default_factory=dict)
+    marks: Mapping[int, int] = field(default_factory=dict)
+    pending: Mapping[int, IntArray] = field(default_factory=dict)
+
+    def opened(self, width: int, fresh: slice) -> "Cut":
+        """The same cut for rows of `width` entries, of which those of `fresh` begin to count behind it.
+
+        What lies before the cut never counts in them, also for ticks still open.
+        """
+        pending = {}
+        for tick, row in self.pending.items():
+            pending[tick] = wide = np.zeros(width, dtype=np.int64)
+            kept = min(width, len(row))
+            wide[:kept] = row[:kept]
+            wide[fresh] = 0
+        return Cut(self.next_tick, self.positions, self.marks, pending)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class ClosedTick:
     """A tick at its cut: `positions` continue behind it, `pending` holds rows of later ticks before the cut.
 
@@ -55,6 +78,11 @@ class ClosedTick:
     dead_letters: tuple[DeadLetter, ...]
     late: int
     records: int
+
+    @property
+    def cut(self) -> Cut:
+        """Where it ended."""
+        return Cut(self.tick + 1, self.positions, self.marks, self.pending)
 
 
 @dataclass(slots=True, repr=False)
@@ -106,6 +134,11 @@ class TickAssembler:
         self._dead: list[DeadLetter] = []
         self._late = 0
         self._records = 0
+
+    @classmethod
+    def at(cls, cut: Cut, partitions: Sequence[int], width: int) -> "TickAssembler":
+        """An assembler that goes on behind this cut."""
+        return cls(partitions, width, cut.next_tick, cut.pending, cut.positions, cut.marks)
 
     def add(self, batch: Batch, routed: Routed) -> None:
         """Take what `batch` adds, and its mark."""

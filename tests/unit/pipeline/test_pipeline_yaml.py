@@ -172,8 +172,8 @@ def test_aliases_cannot_blow_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("", "1:1: the file is empty; it must hold a pipeline"),
-        ("# nothing\n", "1:1: the file is empty; it must hold a pipeline"),
+        ("", "1:1: is empty; it must hold keys and values"),
+        ("# nothing\n", "1:1: is empty; it must hold keys and values"),
         ("- a\n", "1:1: must be a mapping (key: value)"),
         ("name: [a\nversion: 1\n", "2:8: not valid YAML: expected ',' or ']', but got ':'"),
         ("name: a\n\tb: c\n", "2:1: not valid YAML"),

@@ -20,7 +20,7 @@ from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.recovery import History, Recovered
 from stream_dp.runtime.statement import Statement
-from stream_dp.runtime.ticks import ClosedTick, Routed, TickAssembler
+from stream_dp.runtime.ticks import ClosedTick, Cut, Routed, TickAssembler
 
 SECRET = 987654321
 BYTES = b"987654321" + bytes(23)
@@ -50,8 +50,9 @@ PRIVATE: list[Any] = [
     Batch(0, (BYTES,), (SECRET,), SECRET),
     Routed({4: ROW}, list(COMMIT.dead_letters), {4: SECRET}),
     ClosedTick(4, ROW, {0: SECRET}, {0: 4}, {5: ROW}, COMMIT.dead_letters, SECRET, SECRET),
-    Recovered(None, (), [ROW], BYTES, 1, positions={0: SECRET}, pending={4: ROW}),  # type: ignore[arg-type]
-    History(COMMIT, [COMMIT], COMMIT, BYTES, (), [COMMIT.releases[0]]),
+    Recovered(None, (), {0: ROW}, BYTES, 1, Cut(5, {0: SECRET}, {}, {4: ROW})),  # type: ignore[arg-type]
+    Cut(5, {0: SECRET}, {}, {4: ROW}),
+    History(COMMIT, [COMMIT], COMMIT, BYTES, [COMMIT.releases[0]]),
     Statement(events=SECRET, dead_letters=SECRET, late=SECRET, rows=ROW),
     assembler(),
     assembler()._partitions[0],
@@ -87,7 +88,7 @@ def test_the_check_can_fail() -> None:
 
 def test_every_private_value_of_the_runtime_is_checked() -> None:
     """A new dataclass or struct of the runtime is either in the list above or public by name."""
-    public = {"Charge", "Header", "Grid", "Series", "Plan", "Ports", "Halt", "Snapshot", "Sealed",
+    public = {"Charge", "Created", "Halted", "Header", "Grid", "Series", "Plan", "Ports", "Halt", "Snapshot", "Sealed",
               "_Private", "_Head", "_Segment", "_Partition"}  # fmt: skip
     checked = {type(value).__name__ for value in PRIVATE} | {"Tick"}
     found = set()

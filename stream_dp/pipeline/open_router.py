@@ -1,0 +1,115 @@
+"""A router to which features are added while it runs: what series created later count.
+
+Rules: the rows of the pipeline file's series come first and never change. An added feature has a small router of its
+own: a record that cannot be read for it is dead for it alone and counts elsewhere as before. Equal features share
+their columns; those of closed features are used again, the lowest first. This file knows no series and no budget.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stream_dp.core.messages import IntArray
+from stream_dp.errors import FailClosed
+from stream_dp.pipeline.layout import Feature, RowLayout
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.commit import DeadLetter
+from stream_dp.runtime.ports import Batch
+from stream_dp.runtime.ticks import Routed
+
+
+@dataclass(slots=True)
+class _Added:
+    """A feature's router, its first column, and the numbers of those who count on it."""
+
+    router: Router
+    column: int
+    users: set[int] = field(default_factory=set)
+
+    @property
+    def end(self) -> int:
+        return self.column + self.router.width
+
+
+class OpenRouter:
+    """The router of a pipeline file, and of what was asked later. `width` grows when a feature is opened."""
+
+    def __init__(self, spec: PipelineSpec, origin_ms: int) -> None:
+        self._spec = spec
+        self._origin = origin_ms
+        self._base = Router(spec, origin_ms)
+        self._added: dict[Feature, _Added] = {}
+        self.width = self._base.width
+
+    @property
+    def layout(self) -> RowLayout:
+        """The layout of the pipeline file's series."""
+        return self._base.layout
+
+    def place(self, feature: Feature) -> int:
+        """The column where the feature's entries begin, or would begin."""
+        if feature in self.layout.features:
+            return self.layout.features[feature].start
+        if feature in self._added:
+            return self._added[feature].column
+        column, wanted = self._base.width, RowLayout.alone(self._spec, feature).width
+        for other in sorted(self._added.values(), key=lambda added: added.column):
+            if other.column - column >= wanted:
+                break
+            column = other.end
+        return column
+
+    def open(self, feature: Feature, column: int, user: int) -> slice:
+        """Count the feature for `user` from here on, and return its part of the row.
+
+        Raises:
+            FailClosed: its place is not `column`, so this is not the router that chose it.
+        """
+        if self.place(feature) != column:
+            raise FailClosed(
+                "the journal keeps a question's counts in other columns than this version would; run the version "
+                "that wrote it"
+            )
+        if feature in self.layout.features:
+            slot = self.layout.features[feature]
+            return slice(slot.start, slot.stop)
+        if feature not in self._added:
+            alone = RowLayout.alone(self._spec, feature)
+            self._added[feature] = _Added(Router(self._spec, self._origin, alone), column)
+        added = self._added[feature]
+        added.users.add(user)
+        self.width = max(self._base.width, *(each.end for each in self._added.values()))
+        return slice(added.column, added.end)
+
+    def close(self, user: int) -> None:
+        """Count for this user no more."""
+        for feature, added in list(self._added.items()):
+            added.users.discard(user)
+            if not added.users:
+                del self._added[feature]
+
+    def route(self, batch: Batch) -> Routed:
+        """Decode and add up a batch; nothing that a payload holds raises."""
+        base = self._base.route(batch)
+        if self.width == self._base.width:
+            return base
+        rows: dict[int, IntArray] = {}
+        self._fill(rows, 0, base)
+        dead = {letter.offset: letter for letter in base.dead}
+        for added in self._added.values():
+            routed = added.router.route(batch)
+            self._fill(rows, added.column, routed)
+            for letter in routed.dead:
+                dead.setdefault(letter.offset, letter)
+        return Routed(rows, _in_order(dead), base.records)
+
+    def _fill(self, rows: dict[int, IntArray], column: int, routed: Routed) -> None:
+        for tick, part in routed.rows.items():
+            if tick not in rows:
+                rows[tick] = np.zeros(self.width, dtype=np.int64)
+            rows[tick][column : column + len(part)] = part
+
+
+def _in_order(dead: dict[int, DeadLetter]) -> list[DeadLetter]:
+    return [dead[offset] for offset in sorted(dead)]

@@ -1,0 +1,56 @@
+"""The reader: source -> router -> ticks, beside the commits, and again from a cut where a series was created.
+
+Rules: the bounded inbox holds it back. What it holds is not durable and can be read again at any time. This file
+knows no actor and no journal.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from stream_dp.runtime.orders import Inbox
+from stream_dp.runtime.ports import Batch, Source
+from stream_dp.runtime.ticks import Cut, Router, TickAssembler
+
+
+class Reader:
+    """Reads `source` from a cut on and puts closed ticks, up to `group` at a time, into `inbox`."""
+
+    def __init__(
+        self, source: Source, router: Router, partitions: Sequence[int], inbox: Inbox, group: int
+    ) -> None:
+        self._source = source
+        self._router = router
+        self._partitions = partitions
+        self._inbox = inbox
+        self._group = group
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, tasks: asyncio.TaskGroup, cut: Cut) -> None:
+        """Read on behind this cut, where the source stands."""
+        ticks = TickAssembler.at(cut, self._partitions, self._router.width)
+        self._task = tasks.create_task(self._gather(ticks))
+
+    async def again(self, tasks: asyncio.TaskGroup, cut: Cut) -> None:
+        """Forget what was read behind this cut and read it again."""
+        await self.end()
+        self._inbox.drop_ticks()
+        await self._source.seek(cut.positions)
+        self.begin(tasks, cut)
+
+    async def end(self) -> None:
+        """Stop reading."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _gather(self, ticks: TickAssembler) -> None:
+        batches: Sequence[Batch] = ()
+        while True:
+            for batch in batches:
+                ticks.add(batch, self._router.route(batch))
+            while closed := ticks.closed(self._group):
+                await self._inbox.put(closed)
+            if not (batches := await self._source.read()):
+                break
+        await self._inbox.put([])
