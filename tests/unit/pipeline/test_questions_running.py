@@ -1,0 +1,388 @@
+"""Series created and halted while the engine runs: what they count, what they cost, and what a crash leaves."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from unit.pipeline.question_worlds import HORIZON, PIPELINE, Stopping, World, batches
+
+from stream_dp.adapters.memory import MemoryJournal, MemorySource
+from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
+from stream_dp.runtime.commit import CHANGING, Commit, Created, Halted
+from stream_dp.runtime.engine import Engine
+from stream_dp.testing.noise import ZeroNoise
+
+
+def zero(_seed: bytes, _index: int) -> Any:
+    return ZeroNoise()
+
+
+def question(name: str = "large", epsilon: str = "0.5", **more: Any) -> bytes:
+    where = [{"field": "amount", "at_least": 5}]
+    return json.dumps(
+        {"name": name, "statistic": "count", "where": where, "epsilon": epsilon} | more
+    ).encode()
+
+
+async def running(
+    world: World, stop: int, then: Callable[[Engine, Stopping], Awaitable[None]]
+) -> None:
+    """Run to a tick, do something there, run to the end."""
+    source = Stopping(stop)
+    engine = world.engine(source)
+    run = asyncio.create_task(engine.run())
+    await world.until(stop)
+    try:
+        await then(engine, source)
+    finally:
+        source.go(HORIZON)
+        await run
+
+
+def large(tick: int, start: int) -> int:
+    """How many records with an amount of 5 or more lie in ticks start to tick, the early one at its own tick."""
+    found = 0
+    for batch in batches():
+        for payload, mark in zip(batch.payloads, [batch.mark] * 99, strict=False):
+            event = json.loads(payload)
+            at = int(event["time"][11:13])
+            amount = event["amount"]
+            if (
+                isinstance(amount, int)
+                and amount >= 5
+                and start <= at <= tick
+                and (mark or 0) >= start
+            ):
+                found += 1
+    return found
+
+
+async def test_it_counts_from_its_first_tick_and_the_others_do_not_notice() -> None:
+    world, alone = World(noise=zero), World(noise=zero)
+    await alone.engine(MemorySource(batches(), partitions=(0, 1))).run()
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        created = await engine.create(question())
+        assert (created.start, created.number) == (3, 1)
+
+    await running(world, 2, ask)
+    assert world.releases("large") == {t: large(t, 3) for t in range(3, HORIZON)}
+    assert world.releases("orders") == alone.releases("orders")
+
+
+async def test_an_early_record_before_the_cut_does_not_count_in_fresh_columns() -> None:
+    """The record of tick 7 lies before the mark of tick 3: a question from tick 4 on never sees it."""
+    world = World(noise=zero)
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        await engine.create(question())
+
+    await running(world, 3, ask)
+    assert world.releases("large")[HORIZON - 1] == large(HORIZON - 1, 4)
+    assert large(HORIZON - 1, 4) < sum(
+        json.loads(p)["amount"] in range(5, 99)
+        for b in batches()
+        for p in b.payloads
+        if int(json.loads(p)["time"][11:13]) >= 4 and json.loads(p)["amount"] != "many"
+    )
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 4, HORIZON])
+async def test_how_far_the_reader_was_ahead_changes_nothing(ahead: int) -> None:
+    world = World(noise=zero)
+
+    async def ask(engine: Engine, source: Stopping) -> None:
+        asked = asyncio.create_task(engine.create(question()))
+        source.go(2 + ahead)
+        created = await asked
+        assert world.releases("large").keys() <= set(range(created.start, HORIZON))
+
+    await running(world, 2, ask)
+    start = min(world.releases("large"))
+    assert world.releases("large") == {t: large(t, start) for t in range(start, HORIZON)}
+
+
+async def test_a_halt_ends_its_releases_and_frees_what_comes_later() -> None:
+    world = World(noise=zero)
+
+    async def ask(engine: Engine, source: Stopping) -> None:
+        await engine.create(question("first", "1"))
+        with pytest.raises(BudgetRefused, match=r"asks for epsilon 0\.5; .* has 0 left"):
+            await engine.create(question("second"))
+        source.go(5)
+        await world.until(5)
+        halted = await engine.halt("first")
+        assert halted == Halted(1, 6)
+        assert (await engine.create(question("second", "1"))).start == 6
+        assert engine.books.accounts.main.left == 0
+
+    await running(world, 2, ask)
+    assert sorted(world.releases("first")) == [3, 4, 5]
+    assert sorted(world.releases("second")) == [6, 7, 8, 9, 10, 11]
+    assert world.releases("second")[11] == large(11, 6)
+
+
+async def test_a_refusal_leaves_state_ledger_and_randomness_as_they_were() -> None:
+    world = World()
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        before = (len(world.drawn), len(world.store.commits), engine.books.accounts.main)
+        for bad, error in (
+            (question(epsilon="1.000000000001"), BudgetRefused),
+            (question(epsilon="0"), UsageError),
+            (question(epsilon="-1"), UsageError),
+            (question(epsilon="nan"), UsageError),
+            (question(epsilon="inf"), UsageError),
+            (question("orders"), UsageError),
+            (question(statistic="sum"), UsageError),
+            (question(by="planet", statistic="histogram", method="tree"), UsageError),
+            (b"[1]", UsageError),
+            (b"\xff", UsageError),
+        ):
+            with pytest.raises(error):
+                await engine.create(bad)
+            with pytest.raises(error) if error is UsageError else Nothing():
+                engine.preview(bad)
+        with pytest.raises(UsageError, match="no such analyst"):
+            await engine.create(question(), "eve")
+        for name in ("large", "orders"):
+            with pytest.raises(UnknownMechanism):
+                await engine.halt(name)
+        assert before == (len(world.drawn), len(world.store.commits), engine.books.accounts.main)
+        _, preview = engine.preview(question(epsilon="1.5"))
+        assert not preview.fits
+        assert preview.largest.epsilon == 10**12
+        await engine.create(question(epsilon="1"))
+
+    await running(world, 2, ask)
+    assert len(world.releases("large")) == 9
+
+
+class Nothing:
+    """No error expected."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+async def test_the_charge_is_durable_before_the_mechanism_draws() -> None:
+    """At every place: if the commit of the creation is not in the journal, no noise was drawn for it."""
+    world, seen = World(), list[tuple[int, int]]()
+
+    class Watched(MemoryJournal):
+        async def append(self, commit: Commit, sealed: bytes) -> None:
+            if commit.changes:
+                seen.append((len(world.drawn), len(streams)))
+                assert commit.version == CHANGING
+                assert [c.name for c in commit.charges] == ["large"]
+            await super().append(commit, sealed)
+
+    streams: list[int] = []
+
+    def noise(seed: bytes, stream: int) -> Any:
+        streams.append(stream)
+        return zero(seed, stream)
+
+    world.noise = noise
+    source = Stopping(2)
+    engine = world.engine(source, Watched(world.store))
+    run = asyncio.create_task(engine.run())
+    await world.until(2)
+    before = streams.count(1)
+    asked = asyncio.create_task(engine.create(question()))
+    await asked
+    source.go(HORIZON)
+    await run
+    assert before == 0
+    assert len(seen) == 1
+    assert 1 not in streams[: seen[0][1]]
+
+
+class Crash(Exception):
+    """The end of a process."""
+
+
+async def crashing(world: World, fuse: list[int]) -> None:
+    """Ask three questions and halt one, up to the crash; what is there already is not asked again."""
+
+    class Journal(MemoryJournal):
+        async def append(self, commit: Commit, sealed: bytes) -> None:
+            burn(fuse)
+            await super().append(commit, sealed)
+            burn(fuse)
+
+    source = Stopping(-1)
+    engine = world.engine(source, Journal(world.store))
+    run = asyncio.create_task(engine.run())
+    try:
+        for tick in range(HORIZON):
+            if run.done():
+                break
+            source.go(tick)
+            await world.until(tick, run)
+            if not run.done() and engine.ready.is_set():
+                await at(engine, tick)
+    except (UsageError, Crash):
+        pass
+    await run
+
+
+async def at(engine: Engine, tick: int) -> None:
+    """What is asked after a tick, unless an earlier run did it."""
+    names = engine.books.names
+    if tick >= 2 and "a" not in names:
+        await engine.create(question("a", "0.4"))
+    if tick >= 4 and "b" not in names:
+        await engine.create(
+            question("b", "0.3", statistic="histogram", by="country", method="tree")
+        )
+    if tick >= 6 and "a" in {s.series.name for s in engine.books.roster.live}:
+        await engine.halt("a")
+    if tick >= 7 and "c" not in names:
+        await engine.create(question("c", "0.7"))
+
+
+def burn(fuse: list[int]) -> None:
+    fuse[0] -= 1
+    if fuse[0] == 0:
+        raise Crash
+
+
+async def test_a_crash_anywhere_leaves_one_version_of_everything() -> None:
+    crashes = 0
+    for place in range(1, 60):
+        world = World()
+        ended = False
+        fuse = [place]
+        for _ in range(3):
+            try:
+                await crashing(world, fuse)
+            except Crash:
+                crashes += 1
+                continue
+            ended = True
+            break
+        assert ended
+        sequences = [json.loads(body)["sequence"] for body in world.bodies]
+        assert sequences == list(range(1, len(sequences) + 1))
+        recorded = [r.body for c in world.commits() for r in c.releases]
+        assert recorded == world.bodies
+        changes = [change for c in world.commits() for change in c.changes]
+        assert [type(c) for c in changes] == [Created, Created, Halted, Created]
+        charged = [charge.name for c in world.commits() for charge in c.charges]
+        assert charged[1:] == ["a", "b", "c"]
+        for name, first in (("a", 3), ("b", 5), ("c", 8)):
+            assert min(world.releases(name)) >= first
+    assert crashes >= 30
+
+
+async def test_a_snapshot_holds_created_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_dp.runtime.engine.SNAPSHOT_TICKS", 2)
+    world = World()
+    await crashing(world, [-1])
+    assert any(c.snapshot for c in world.commits())
+    engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
+    await engine.run()
+    assert {s.series.name for s in engine.books.roster.live} == {"orders", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: {"charges": ()},
+        lambda c: {"charges": (*c.charges, *c.charges)},
+        lambda c: {"charges": tuple(_with(x, epsilon=x.epsilon - 1) for x in c.charges)},
+        lambda c: {"changes": tuple(_with(x, definition=question(epsilon="9")) for x in c.changes)},
+        lambda c: {"changes": tuple(_with(x, definition=b"{}") for x in c.changes)},
+        lambda c: {"changes": (Halted(5, 3),)},
+        lambda c: {"changes": (Halted(0, 3),)},
+    ],
+)
+async def test_a_journal_whose_ledger_does_not_add_up_is_refused(
+    change: Callable[[Commit], dict[str, Any]],
+) -> None:
+    import msgspec
+    from unit.pipeline.question_worlds import SEALER
+
+    from stream_dp.runtime.commit import digest, encode
+
+    world = World()
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        await engine.create(question())
+
+    await running(world, 2, ask)
+    previous, sealed = b"", []
+    for commit in world.commits():
+        doctored = msgspec.structs.replace(commit, previous=previous)
+        if commit.changes:
+            doctored = msgspec.structs.replace(doctored, **change(doctored))
+        sealed.append(SEALER.seal(commit.sequence, encode(doctored)))
+        previous = digest(sealed[-1])
+    world.store.commits[:] = sealed
+    with pytest.raises(FailClosed, match="does not add up"):
+        await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
+
+
+def _with(struct: Any, **changes: Any) -> Any:
+    import msgspec
+
+    return msgspec.structs.replace(struct, **changes)
+
+
+async def test_after_the_end_nothing_is_taken() -> None:
+    world = World()
+    engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
+    await engine.run()
+    with pytest.raises(UsageError, match="ended"):
+        await engine.create(question())
+    with pytest.raises(UsageError, match="ended"):
+        await engine.halt("large")
+
+
+async def test_an_analyst_spends_from_a_ledger_of_their_own() -> None:
+    privacy = {
+        "epsilon": "2",
+        "analysts": [{"name": "ann", "epsilon": "0.6"}, {"name": "ben", "epsilon": "0.4"}],
+    }
+    world = World(pipeline=PIPELINE | {"privacy": privacy})
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        assert engine.books.accounts.main.left == 0
+        with pytest.raises(BudgetRefused):
+            await engine.create(question("mine", "0.1"))
+        await engine.create(question("anns", "0.5"), "ann")
+        with pytest.raises(BudgetRefused):
+            await engine.create(question("bens", "0.5"), "ben")
+        await engine.create(question("bens", "0.4"), "ben")
+        await engine.halt("anns")
+        await engine.create(question("anns2", "0.6"), "ann")
+
+    await running(world, 2, ask)
+    charges = [(c.name, c.analyst) for commit in world.commits() for c in commit.charges]
+    assert charges == [
+        ("analyst ann", ""), ("analyst ben", ""), ("shop: series of the first start", ""),
+        ("anns", "ann"), ("bens", "ben"), ("anns2", "ann"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["approximate", "tight_approximate", "zcdp", "renyi"])
+async def test_under_other_filters_a_halt_frees_nothing(name: str) -> None:
+    privacy = {"epsilon": "2", "delta": "1e-6", "filter": name, "order": "24"}
+    series = [{"name": "orders", "statistic": "count", "epsilon": "0.05"}]
+    world = World(pipeline=PIPELINE | {"privacy": privacy, "series": series})
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        left = engine.books.accounts.main.left
+        await engine.create(question(epsilon="0.05"))
+        spent = left - engine.books.accounts.main.left
+        assert spent > 0
+        await engine.halt("large")
+        assert engine.books.accounts.main.left == left - spent
+
+    await running(world, 2, ask)
+    engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
+    await engine.run()
