@@ -9,11 +9,17 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_dp.accounting.amounts import text
+from stream_dp.cli.budget import budget_json
 from stream_dp.cli.run import KeyFile, PipelineFile
 from stream_dp.cli.wiring import sealed_commits, sealer_for
 from stream_dp.errors import FailClosed
 from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.open_router import OpenRouter
+from stream_dp.pipeline.questions import PipelineQuestions
 from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.books import Books, charge_of
+from stream_dp.runtime.commit import Created, Halted
+from stream_dp.runtime.roster import Roster
 from stream_dp.runtime.statement import Statement, read_statement
 
 
@@ -49,36 +55,67 @@ def ledger_json(built: Built, statement: Statement) -> dict[str, Any]:
         raise FailClosed(
             "the journal was written for another version of this pipeline file; use the one it was run with"
         )
-    charged = [charge for _, charge in statement.charges]
-    expected = [(e.name, e.epsilon, e.delta) for e in built.ledger.entries]
-    if [(c.name, c.epsilon, c.delta) for c in charged] != expected:
+    first = [charge for commit, charge in statement.charges if commit == 0]
+    if first != [charge_of(entry) for entry in built.ledger.entries]:
         raise FailClosed("the journal's charges differ from what the pipeline file derives")
-    spent = sum(c.epsilon for c in charged)
+    books = derived_again(built, statement)
     return {
         "pipeline": built.spec.name,
         "private": statement.header.private,
         "accepted": statement.header.accepted,
-        "budget": text(built.ledger.epsilon),
-        "spent": text(spent),
-        "left": text(built.ledger.epsilon - spent),
-        "delta": "0",
-        "charges": [
-            {"commit": n, "name": c.name, "epsilon": text(c.epsilon), "rule": c.rule}
-            for n, c in statement.charges
-        ],
+        **budget_json(built.spec, books.accounts),
+        "charges": _charges(statement),
         "ticks": statement.ticks,
         "releases": statement.releases,
         "journal": "whole",
     }
 
 
+def derived_again(built: Built, statement: Statement) -> Books:
+    """The books after everything the journal records, each charge derived again from its definition.
+
+    Raises:
+        FailClosed: a charge is not what it should be, or would be refused.
+    """
+    plan = built.plan(0)
+    questions = PipelineQuestions(built.spec, OpenRouter(built.spec, plan.origin))
+    books = Books(Roster(plan.series), built.accounts(), questions)
+    for commit in statement.changing:
+        books.replay(commit)
+    return books
+
+
+def _charges(statement: Statement) -> list[dict[str, Any]]:
+    """Every charge, with the ticks of what it pays for; `end` is None for what lives."""
+    created = [c for commit in statement.changing for c in commit.changes if isinstance(c, Created)]
+    ends = {
+        c.number: c.end
+        for commit in statement.changing
+        for c in commit.changes
+        if isinstance(c, Halted)
+    }
+    spans: list[tuple[int, int | None]] = [(0, None)] * (len(statement.charges) - len(created))
+    spans += [(c.start, ends.get(c.number)) for c in created]
+    return [
+        {
+            "commit": n, "name": c.name, "analyst": c.analyst, "epsilon": text(c.epsilon), "delta": text(c.delta),
+            "measure": c.measure, "rule": c.rule, "start": start, "end": end,
+        }
+        for (n, c), (start, end) in zip(statement.charges, spans, strict=True)
+    ]  # fmt: skip
+
+
 def _print(shown: dict[str, Any]) -> None:
     console = Console(soft_wrap=True)
     table = Table(title=f"{shown['pipeline']}: ledger")
-    for column in ("commit", "charge", "epsilon", "rule"):
+    for column in ("commit", "charge", "of", "epsilon", "ticks", "rule"):
         table.add_column(column)
     for charge in shown["charges"]:
-        table.add_row(str(charge["commit"]), charge["name"], charge["epsilon"], charge["rule"])
+        end = "" if charge["end"] is None else str(charge["end"] - 1)
+        table.add_row(
+            str(charge["commit"]), charge["name"], charge["analyst"], charge["epsilon"],
+            f"{charge['start']} to {end}".rstrip(), charge["rule"],
+        )  # fmt: skip
     console.print(table)
     if shown["accepted"]:
         console.print(
@@ -90,6 +127,7 @@ def _print(shown: dict[str, Any]) -> None:
             "NOT PRIVATE: the test kit wrote this journal, with noise that protects nobody."
         )
     console.print(
-        f"Budget {shown['budget']}: spent {shown['spent']}, left {shown['left']}; delta {shown['delta']}. "
+        f"Budget {shown['budget']} ({shown['filter']} filter): spent {shown['spent']}, left {shown['left']}; "
+        f"delta {shown['delta']}. "
         f"{shown['ticks']} ticks, {shown['releases']} releases; the journal is whole and adds up."
     )

@@ -10,17 +10,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stream_dp.core.messages import IntArray
-from stream_dp.runtime.commit import Charge, Header
+from stream_dp.runtime.commit import Charge, Commit, Header
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.recovery import unsealed
 
 
 @dataclass(slots=True, repr=False)
 class Statement:
-    """The journal's header and charges (with the commit each came with), and its exact totals (private)."""
+    """The journal's header, charges (with the commit each came with) and changes, and its exact totals (private).
+
+    `changing` holds what of a commit tells about its changes: no rows and no releases.
+    """
 
     header: Header | None = None
     charges: list[tuple[int, Charge]] = field(default_factory=list)
+    changing: list[Commit] = field(default_factory=list)
     ticks: int = 0
     releases: int = 0
     events: int = 0
@@ -41,6 +45,10 @@ async def read_statement(
     async for commit, _ in unsealed(journal, sealer, pipeline):
         statement.header = statement.header or commit.header
         statement.charges += [(commit.sequence, charge) for charge in commit.charges]
+        if commit.changes:
+            statement.changing.append(
+                Commit(commit.sequence, b"", charges=commit.charges, changes=commit.changes)
+            )
         ticks = [t for t in commit.ticks if through is None or t <= through]
         statement.ticks += len(ticks)
         statement.releases += sum(through is None or r.tick <= through for r in commit.releases)
@@ -49,5 +57,15 @@ async def read_statement(
         statement.late += commit.late
         if ticks:
             rows = np.array(commit.rows[: len(ticks)], dtype=np.int64).sum(axis=0)
-            statement.rows = rows if statement.rows is None else statement.rows + rows
+            statement.rows = _added(statement.rows, rows)
     return statement
+
+
+def _added(total: IntArray | None, rows: IntArray) -> IntArray:
+    """The sum; rows are longer while more is asked."""
+    if total is None:
+        return rows
+    wide = np.zeros(max(len(total), len(rows)), dtype=np.int64)
+    wide[: len(total)] += total
+    wide[: len(rows)] += rows
+    return wide

@@ -1,0 +1,63 @@
+"""The state of a budget as commands and the API show it. Amounts are decimal strings: costs rounded up, rest down.
+
+Rules: everything here is public: parameters, charges, and what a filter makes of them.
+"""
+
+from fractions import Fraction
+from typing import Any
+
+from stream_dp.accounting.accounts import MAIN, Accounts
+from stream_dp.accounting.amounts import budget_units, text
+from stream_dp.accounting.ledger import PURE, Ledger
+from stream_dp.core.guarantee import PureDP
+from stream_dp.errors import BudgetRefused
+from stream_dp.pipeline.spec import PipelineSpec
+
+_SMALL = PureDP(Fraction(1, 10**12))
+
+
+def budget_json(spec: PipelineSpec, accounts: Accounts) -> dict[str, Any]:
+    """Budget, what is spent, and `left`: the largest pure epsilon that one more question may cost.
+
+    Under the pure filter `spent` is what is alive now and `peak` the most that ever was, in epsilon; under another one
+    they count what that filter adds up (`unit`).
+    """
+    main = accounts.main
+    return {
+        "budget": text(spec.privacy.epsilon),
+        "delta": text(spec.privacy.delta),
+        "filter": main.filter.name,
+        "unit": unit(main),
+        "capacity": _down(main, main.epsilon),
+        "spent": _up(main, main.spent),
+        "peak": _up(main, main.peak.amount),
+        "left": text(fits(main)),
+        "analysts": [
+            {"name": name, "budget": text(ledger.epsilon), "spent": text(ledger.spent), "left": text(ledger.left)}
+            for name, ledger in accounts.ledgers.items()
+            if name != MAIN
+        ],
+    }  # fmt: skip
+
+
+def fits(ledger: Ledger) -> int:
+    """The largest pure epsilon, in units, that a charge may have now."""
+    try:
+        return ledger.preview(ledger.ask("a question", _SMALL, "")).largest.epsilon
+    except BudgetRefused:
+        return 0
+
+
+def unit(ledger: Ledger) -> str:
+    """What the filter adds up."""
+    return {PURE: "epsilon", "approximate": "epsilon squared", "RDP": "epsilon"}.get(
+        ledger.filter.name, "rho"
+    )
+
+
+def _up(ledger: Ledger, amount: int) -> str:
+    return text(Fraction(amount, ledger.filter.scale))
+
+
+def _down(ledger: Ledger, amount: int) -> str:
+    return text(budget_units(Fraction(amount, ledger.filter.scale)))

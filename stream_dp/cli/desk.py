@@ -1,0 +1,96 @@
+"""Where questions are asked of a running engine: what the HTTP API may do with it, as plain public values.
+
+Rules: every answer is public: names, ticks, amounts, derivations. Errors are those of the engine. One desk for one run.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stream_dp.accounting.accounts import MAIN
+from stream_dp.accounting.amounts import text
+from stream_dp.cli.budget import budget_json, fits
+from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.planner import derivation_json
+from stream_dp.pipeline.questions import PipelineQuestions
+from stream_dp.runtime.engine import Engine
+
+
+class EngineDesk:
+    """Creates, halts and lists the series of `engine`; remembers who asked for what, and what has ended."""
+
+    def __init__(self, built: Built, engine: Engine, questions: PipelineQuestions) -> None:
+        self._built = built
+        self._engine = engine
+        self._questions = questions
+        self._ended: list[dict[str, Any]] = []
+
+    async def create(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
+        """Create a series; charged, durable and running on return.
+
+        Raises:
+            UsageError, BudgetRefused: nothing has changed; see `Engine.create`.
+        """
+        created = await self._engine.create(definition, analyst)
+        name = self._questions.asked[created.number].name
+        _, entry = self._engine.books.accounts.running[name]
+        return {
+            "name": name,
+            "start": created.start,
+            "epsilon": text(entry.epsilon),
+            "rule": entry.rule,
+            "left": self._left(analyst),
+        }
+
+    async def halt(self, name: str) -> Mapping[str, Any]:
+        """Halt a series that was created.
+
+        Raises:
+            UnknownMechanism: none of this name was created and runs.
+        """
+        known = {each["name"]: each for each in self._live()}
+        halted = await self._engine.halt(name)
+        self._ended.append({**known[name], "end": halted.end})
+        return {"name": name, "end": halted.end, "left": self._left(known[name]["analyst"])}
+
+    def preview(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
+        """What creating it would do; changes nothing.
+
+        Raises:
+            UsageError, BudgetRefused: see `Engine.create`; that it does not fit is an answer, and no error.
+        """
+        question, found = self._engine.preview(definition, analyst)
+        return {
+            "name": question.name,
+            "fits": found.fits,
+            "asked": text(question.derivation.guarantee.measure.epsilon),
+            "left": self._left(analyst),
+            "largest": text(found.largest.epsilon),
+            "derivation": derivation_json(question.derivation),
+        }
+
+    def queries(self) -> Sequence[Mapping[str, Any]]:
+        """Every series, those of the file first; `end` is None while it lives."""
+        return [*self._live(), *self._ended]
+
+    def budget(self) -> Mapping[str, Any]:
+        """What is spent and left, of all ledgers."""
+        return budget_json(self._built.spec, self._engine.books.accounts)
+
+    def _live(self) -> list[dict[str, Any]]:
+        books = self._engine.books
+        specs = {c.spec.name: c.spec for c in self._built.chosen}
+        found = []
+        for seat in books.roster.live:
+            series = self._questions.asked[seat.number] if seat.created else specs[seat.series.name]
+            analyst, _ = books.accounts.running.get(series.name, (MAIN, None))
+            found.append(
+                {
+                    "name": series.name, "statistic": series.statistic, "by": getattr(series, "by", None),
+                    "analyst": analyst, "epsilon": text(series.epsilon), "start": seat.start, "end": None,
+                    "created": seat.created,
+                }
+            )  # fmt: skip
+        return found
+
+    def _left(self, analyst: str) -> str:
+        return text(fits(self._engine.books.accounts.ledgers[analyst]))
