@@ -16,13 +16,12 @@ from stream_dp.runtime.engine import Engine
 
 
 class EngineDesk:
-    """Creates, halts and lists the series of `engine`; remembers who asked for what, and what has ended."""
+    """Creates, halts and lists the series of `engine`."""
 
     def __init__(self, built: Built, engine: Engine, questions: PipelineQuestions) -> None:
         self._built = built
         self._engine = engine
         self._questions = questions
-        self._ended: list[dict[str, Any]] = []
 
     async def create(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
         """Create a series; charged, durable and running on return.
@@ -47,10 +46,9 @@ class EngineDesk:
         Raises:
             UnknownMechanism: none of this name was created and runs.
         """
-        known = {each["name"]: each for each in self._live()}
+        analyst, _ = self._engine.books.accounts.running.get(name, (MAIN, None))
         halted = await self._engine.halt(name)
-        self._ended.append({**known[name], "end": halted.end})
-        return {"name": name, "end": halted.end, "left": self._left(known[name]["analyst"])}
+        return {"name": name, "end": halted.end, "left": self._left(analyst)}
 
     def preview(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
         """What creating it would do; changes nothing.
@@ -69,8 +67,12 @@ class EngineDesk:
         }
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
-        """Every series, those of the file first; `end` is None while it lives."""
-        return [*self._live(), *self._ended]
+        """Every series, those of the file first, the halted ones last; `end` is None while it lives."""
+        ended = self._engine.books.ended
+        return [
+            *self._live(),
+            *({"name": e.name, "start": e.start, "end": e.end, "created": True} for e in ended),
+        ]
 
     def budget(self) -> Mapping[str, Any]:
         """What is spent and left, of all ledgers."""

@@ -16,14 +16,24 @@ from stream_dp.runtime.questions import Question, Questions
 from stream_dp.runtime.roster import Roster, Seat
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A series that was halted: it saw the ticks from `start` up to, and not including, `end`."""
+
+    name: str
+    start: int
+    end: int
+
+
 @dataclass(slots=True)
 class Books:
-    """`names` are all names ever used: a name means one series for ever."""
+    """`names` are all names ever used, for a name means one series for ever; `ended` lists the halted ones."""
 
     roster: Roster
     accounts: Accounts
     questions: Questions | None = None
     names: set[str] = field(default_factory=set)
+    ended: list[Ended] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """The series of the first start have their names."""
@@ -122,8 +132,9 @@ class Books:
         return self.roster.add(created.number, series, created.start)
 
     def _end(self, number: int, end: int) -> Halted:
-        self.roster.remove(number)
+        seat = self.roster.remove(number)
         self._open().close(number)
+        self.ended.append(Ended(seat.series.name, seat.start, end))
         return Halted(number, end)
 
     def _number(self, name: str) -> int:

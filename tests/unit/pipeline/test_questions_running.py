@@ -287,6 +287,7 @@ async def test_a_snapshot_holds_created_series(monkeypatch: pytest.MonkeyPatch) 
     engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
     await engine.run()
     assert {s.series.name for s in engine.books.roster.live} == {"orders", "b", "c"}
+    assert [(e.name, e.start) for e in engine.books.ended] == [("a", 3)]
 
 
 @pytest.mark.parametrize(
