@@ -88,9 +88,10 @@ class Run:
 
     def view(self) -> PublicView:
         """The public face of this run, for the page."""
+        planned = plan_json(self.built)
         return PublicView(
-            pipeline=pipeline_json(self.built),
-            plan=plan_json(self.built),
+            pipeline=lambda: pipeline_json(self.built),
+            plan=lambda: planned,
             budget=self._budget,
             log=self.log,
         )

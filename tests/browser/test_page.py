@@ -273,7 +273,7 @@ async def serving(
     log: ReleaseLog, public: dict[str, Any] | None = None, port: int = 0
 ) -> AsyncIterator[PageServer]:
     """A server of a log, on any port or on one that must be free."""
-    made = PageServer(PublicView(public or pipeline(), plan(), budget, log))
+    made = PageServer(PublicView(lambda: public or pipeline(), plan, budget, log))
     await made.start(port=port)
     try:
         assert port in {0, port_of(made)}

@@ -16,8 +16,8 @@ async def test_configuration_is_served_as_it_is(
     client: httpx.AsyncClient, view: PublicView, name: str
 ) -> None:
     expected: dict[str, Any] = {
-        "pipeline": view.pipeline,
-        "plan": view.plan,
+        "pipeline": view.pipeline(),
+        "plan": view.plan(),
         "budget": view.budget(),
     }
     answer = await client.get(f"/api/{name}")
