@@ -19,6 +19,7 @@ _PART = 5  # between the parts of one box
 _ILLEGAL = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _STYLE = """
+:root { color-scheme: light dark; }
 text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; fill: #171a26; }
 rect { fill: #ffffff; stroke: #c9cedd; }
 .leaf rect { stroke: #3b5bdb; stroke-width: 1.5; }

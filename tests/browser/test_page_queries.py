@@ -247,4 +247,6 @@ async def test_a_phone_shows_the_queries_without_sideways_scroll(
         await page.wait_for_selector("[data-query=late_by_airline]")
         await page.click("#proof summary")
         assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert await page.locator("#proof img").is_hidden()
+        assert await page.locator("#proof a[href='/api/plan.svg']").is_visible()
         await picture(page, f"queries-phone-{scheme}")

@@ -33,6 +33,7 @@ export function showProof(holder, plan) {
     el("p", {}, "The guarantee is derived, not typed in: each step below is a theorem whose conditions were checked, down to " +
       "mechanisms with a proof of their own."),
     picture(),
+    el("p", {}, el("a", { href: "/api/plan.svg" }, "The tree as a picture of its own")),
     el("ul", { class: "tree" }, step(plan.derivation ?? {})),
     errorTable(plan));
   details.open = open;
