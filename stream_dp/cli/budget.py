@@ -3,6 +3,7 @@
 Rules: everything here is public: parameters, charges, and what a filter makes of them.
 """
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -29,7 +30,7 @@ def budget_json(spec: PipelineSpec, accounts: Accounts) -> dict[str, Any]:
         "filter": main.filter.name,
         "unit": unit(main),
         "capacity": _down(main, main.epsilon),
-        "spent": _up(main, main.spent),
+        "spent": spent(main),
         "peak": _up(main, main.peak.amount),
         "left": text(fits(main)),
         "analysts": [
@@ -40,12 +41,36 @@ def budget_json(spec: PipelineSpec, accounts: Accounts) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def api_budget(
+    spec: PipelineSpec, accounts: Accounts, prices: Iterable[tuple[str, Fraction]]
+) -> dict[str, Any]:
+    """The same for `GET /api/budget`; `prices` are the epsilons of the series that run."""
+    shown = budget_json(spec, accounts)
+    return {
+        "epsilon": {"total": shown["budget"], "spent": shown["spent"], "left": shown["left"]},
+        "delta": {"total": shown["delta"]},
+        "filter": shown["filter"],
+        "unit": shown["unit"],
+        "peak": shown["peak"],
+        "analysts": [
+            {"name": a["name"], "epsilon": {"total": a["budget"], "spent": a["spent"], "left": a["left"]}}
+            for a in shown["analysts"]
+        ],
+        "series": [{"name": name, "epsilon": text(epsilon)} for name, epsilon in prices],
+    }  # fmt: skip
+
+
 def fits(ledger: Ledger) -> int:
     """The largest pure epsilon, in units, that a charge may have now."""
     try:
         return ledger.preview(ledger.ask("a question", _SMALL, "")).largest.epsilon
     except BudgetRefused:
         return 0
+
+
+def spent(ledger: Ledger) -> str:
+    """What is spent, in the filter's unit."""
+    return _up(ledger, ledger.spent)
 
 
 def unit(ledger: Ledger) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from stream_dp.accounting.accounts import MAIN
 from stream_dp.accounting.amounts import text
-from stream_dp.cli.budget import budget_json, fits
+from stream_dp.cli.budget import fits, spent
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.planner import derivation_json
 from stream_dp.pipeline.questions import PipelineQuestions
@@ -61,6 +61,7 @@ class EngineDesk:
             "name": question.name,
             "fits": found.fits,
             "asked": text(question.derivation.guarantee.measure.epsilon),
+            "spent": self._spent(analyst),
             "left": self._left(analyst),
             "largest": text(found.largest.epsilon),
             "derivation": derivation_json(question.derivation),
@@ -73,10 +74,6 @@ class EngineDesk:
             *self._live(),
             *({"name": e.name, "start": e.start, "end": e.end, "created": True} for e in ended),
         ]
-
-    def budget(self) -> Mapping[str, Any]:
-        """What is spent and left, of all ledgers."""
-        return budget_json(self._built.spec, self._engine.books.accounts)
 
     def _live(self) -> list[dict[str, Any]]:
         books = self._engine.books
@@ -93,6 +90,9 @@ class EngineDesk:
                 }
             )  # fmt: skip
         return found
+
+    def _spent(self, analyst: str) -> str:
+        return spent(self._engine.books.accounts.ledgers[analyst])
 
     def _left(self, analyst: str) -> str:
         return text(fits(self._engine.books.accounts.ledgers[analyst]))

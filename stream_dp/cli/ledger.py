@@ -111,10 +111,10 @@ def _print(shown: dict[str, Any]) -> None:
     for column in ("commit", "charge", "of", "epsilon", "ticks", "rule"):
         table.add_column(column)
     for charge in shown["charges"]:
-        end = "" if charge["end"] is None else str(charge["end"] - 1)
+        last = charge["end"]
+        ticks = f"from {charge['start']}" if last is None else f"{charge['start']} to {last - 1}"
         table.add_row(
-            str(charge["commit"]), charge["name"], charge["analyst"], charge["epsilon"],
-            f"{charge['start']} to {end}".rstrip(), charge["rule"],
+            str(charge["commit"]), charge["name"], charge["analyst"], charge["epsilon"], ticks, charge["rule"]
         )  # fmt: skip
     console.print(table)
     if shown["accepted"]:

@@ -14,6 +14,7 @@ from stream_dp.cli.broker import broker
 from stream_dp.cli.demo import demo
 from stream_dp.cli.ledger import ledger
 from stream_dp.cli.plan import plan
+from stream_dp.cli.query import query
 from stream_dp.cli.replay import replay
 from stream_dp.cli.run import run
 from stream_dp.cli.topic import topic
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 for command in (demo, plan, run, replay, ledger, broker, topic):
     app.command()(command)
+app.add_typer(query, name="query")
 
 
 def _version(wanted: bool) -> None:

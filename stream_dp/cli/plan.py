@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,8 +13,10 @@ from rich.tree import Tree
 from stream_dp.accounting.amounts import text
 from stream_dp.cli.run import PipelineFile
 from stream_dp.core.derivation import Derivation
+from stream_dp.errors import WorldError
 from stream_dp.pipeline.builder import Built, Chosen, build
-from stream_dp.pipeline.planner import plan_json, predicted_errors
+from stream_dp.pipeline.picture import draw
+from stream_dp.pipeline.planner import derivation_json, plan_json, predicted_errors
 from stream_dp.pipeline.yaml import load
 
 PIPED_WIDTH = 180
@@ -23,9 +26,15 @@ def plan(
     pipeline: PipelineFile,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option(metavar="TREE.svg", help="Write the derivation tree there as a picture."),
+    ] = None,
 ) -> None:
     """Show what PIPELINE.yaml guarantees, why, and how large its errors will be."""
     built = build(load(pipeline))
+    if picture is not None:
+        _draw(built, picture)
     if as_json:
         typer.echo(json.dumps(plan_json(built)))
         return
@@ -37,6 +46,13 @@ def plan(
         console.print(f"{chosen.spec.name}: {chosen.why}", highlight=False)
     for warning in warnings(built):
         console.print(f"[yellow]Note[/yellow]: {warning}")
+
+
+def _draw(built: Built, path: Path) -> None:
+    try:
+        path.write_text(draw(derivation_json(built.derivation)), encoding="utf-8")
+    except OSError as error:
+        raise WorldError(f"--picture: {path} cannot be written: {error.strerror}") from None
 
 
 def warnings(built: Built) -> list[str]:

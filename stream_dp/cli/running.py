@@ -9,18 +9,22 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from fractions import Fraction
 from typing import Any
 
 from rich.console import Console
 from rich.status import Status
 
-from stream_dp.accounting.amounts import text
+from stream_dp.cli.budget import api_budget
+from stream_dp.cli.desk import EngineDesk
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.layout import keys_of
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.planner import plan_json
 from stream_dp.pipeline.questions import PipelineQuestions
 from stream_dp.pipeline.series import AlertsSeries
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.engine import Engine, Ports
 from stream_dp.runtime.recovery import NoiseMaker
 from stream_dp.runtime.series import Grid
@@ -49,10 +53,12 @@ class Run:
         self.built = built
         self.log = ReleaseLog(keep)
         plan = built.plan(ports.clock.now(), private=private, accepted=accepted)
+        self._token = ports.sealer.query_token()
         router = OpenRouter(built.spec, plan.origin)
+        self._questions = PipelineQuestions(built.spec, router)
         self.engine = Engine(
             plan, router, ports, make_noise, self.log.append,
-            questions=PipelineQuestions(built.spec, router), accounts=built.accounts(),
+            questions=self._questions, accounts=built.accounts(),
         )  # fmt: skip
         self.stopped = asyncio.Event()
 
@@ -92,32 +98,25 @@ class Run:
 
     def view(self) -> PublicView:
         """The public face of this run, for the page."""
+        planned = plan_json(self.built)
         return PublicView(
-            pipeline=pipeline_json(self.built),
-            plan=plan_json(self.built),
-            budget=self._budget,
+            pipeline=lambda: pipeline_json(self.built, self._questions),
+            plan=lambda: planned,
+            budget=lambda: api_budget(self.built.spec, self.engine.books.accounts, self._prices()),
             log=self.log,
+            desk=EngineDesk(self.built, self.engine, self._questions),
+            token=self._token,
         )
 
-    def _budget(self) -> dict[str, Any]:
-        ledger = self.built.ledger
-        return {
-            "epsilon": {
-                "total": text(ledger.epsilon),
-                "spent": text(ledger.spent),
-                "left": text(ledger.left),
-            },
-            "delta": {"total": "0", "spent": "0", "left": "0"},
-            "series": [
-                {"name": c.spec.name, "epsilon": text(c.derivation.guarantee.measure.epsilon)}
-                for c in self.built.chosen
-            ],
-        }
+    def _prices(self) -> list[tuple[str, Fraction]]:
+        every = [*(c.spec for c in self.built.chosen), *self._questions.asked.values()]
+        return [(series.name, series.epsilon) for series in every]
 
 
-def pipeline_json(built: Built) -> dict[str, Any]:
-    """The public configuration, for `GET /api/pipeline`."""
+def pipeline_json(built: Built, questions: PipelineQuestions) -> dict[str, Any]:
+    """The public configuration and the questions that run, for `GET /api/pipeline`."""
     spec = built.spec
+    every = [*(chosen.spec for chosen in built.chosen), *questions.asked.values()]
     return {
         "name": spec.name,
         "public_data": spec.public_data,
@@ -132,14 +131,14 @@ def pipeline_json(built: Built) -> dict[str, Any]:
             "step": spec.clock.step / 1000,
             "horizon": spec.clock.horizon,
         },
-        "series": [_series_json(built, c.spec) for c in built.chosen],
+        "series": [_series_json(spec, series) for series in every],
     }
 
 
-def _series_json(built: Built, series: Any) -> dict[str, Any]:
+def _series_json(spec: PipelineSpec, series: Any) -> dict[str, Any]:
     known = {"name": series.name, "statistic": series.statistic, "by": getattr(series, "by", None)}
     if known["by"] is not None:
-        known["domain"] = list(built.layout.keys(series.name))
+        known["domain"] = list(keys_of(spec, known["by"]))
     if isinstance(series, AlertsSeries):
         known["threshold"] = series.threshold
     return known

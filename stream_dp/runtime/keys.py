@@ -6,6 +6,7 @@ flipped byte does not open. Nonces are random: an aborted attempt and its retry 
 """
 
 import hashlib
+import hmac
 import os
 import stat
 from pathlib import Path
@@ -73,7 +74,12 @@ class Sealer:
     def __init__(self, key: bytes, pipeline: str) -> None:
         self._cipher = AESGCM(key)
         self._pipeline = pipeline
+        self._query_token = hmac.digest(key, b"stream-dp query\n" + pipeline.encode(), "sha256")
         self.key_id = hashlib.sha256(b"stream-dp key id\0" + key).hexdigest()[:16]
+
+    def query_token(self) -> str:
+        """The bearer token of this pipeline's HTTP API: HMAC-SHA256 under the operator's key, in hex."""
+        return self._query_token.hex()
 
     def seal(self, sequence: int, plain: bytes) -> bytes:
         """The sealed form of commit `sequence`."""

@@ -1,4 +1,4 @@
-"""The HTTP API: public configuration and published releases, read only.
+"""The HTTP API for reading: public configuration and published releases.
 
 Rules: an answer holds what `PublicView` holds and nothing else; releases are joined as bytes and
 never encoded again. 404 and 422 name our own parameters and never repeat what was sent. No page
@@ -15,6 +15,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.sse import EventSourceResponse
 
+from stream_dp.pipeline.picture import PICTURE_POLICY, draw
+from stream_dp.serve.queries import add_queries
 from stream_dp.serve.shield import Shield
 from stream_dp.serve.stream import Broadcast
 from stream_dp.serve.view import PublicView, Published
@@ -40,6 +42,7 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _refuse)
     _add_configuration(app, view)
     _add_series(app, view)
+    add_queries(app, view)
     _add_stream(app, broadcast or Broadcast(view))
     _add_page(app)
     return app
@@ -52,11 +55,17 @@ def _add_configuration(app: FastAPI, view: PublicView) -> None:
 
     @app.get("/api/pipeline")
     async def pipeline() -> Response:
-        return _json(msgspec.json.encode(view.pipeline))
+        return _json(msgspec.json.encode(view.pipeline()))
 
     @app.get("/api/plan")
     async def plan() -> Response:
-        return _json(msgspec.json.encode(view.plan))
+        return _json(msgspec.json.encode(view.plan()))
+
+    @app.get("/api/plan.svg")
+    async def plan_picture() -> Response:
+        picture = draw(view.plan().get("derivation", {}))
+        headers = {"content-security-policy": PICTURE_POLICY}
+        return Response(picture, media_type="image/svg+xml", headers=headers)
 
     @app.get("/api/budget")
     async def budget() -> Response:
@@ -64,12 +73,13 @@ def _add_configuration(app: FastAPI, view: PublicView) -> None:
 
 
 def _add_series(app: FastAPI, view: PublicView) -> None:
-    known = frozenset(str(series["name"]) for series in view.pipeline.get("series", ()))
+    def known() -> set[str]:
+        return {str(series["name"]) for series in view.pipeline().get("series", ())}
 
     @app.get("/api/series")
     async def all_series() -> Response:
         latest = view.log.latest()
-        entries = (_latest(name, latest) for name in sorted(known | set(latest)))
+        entries = (_latest(name, latest) for name in sorted(known() | set(latest)))
         return _json(
             b'{"sequence":%d,"series":[%s]}' % (view.log.last_sequence, b",".join(entries))
         )
@@ -80,7 +90,7 @@ def _add_series(app: FastAPI, view: PublicView) -> None:
         first: Annotated[_Tick, Query(alias="from")] = 0,
         last: Annotated[_Tick, Query(alias="to")] = _LARGEST,
     ) -> Response:
-        if name not in known and name not in view.log.names():
+        if name not in view.log.names() and name not in known():
             raise HTTPException(404, "no such series; /api/series lists them")
         bodies = _join(view.log.series_between(name, first, last))
         return _json(b'{"series":%s,"releases":[%s]}' % (msgspec.json.encode(name), bodies))

@@ -1,8 +1,8 @@
-"""What surrounds every answer: the check of the Host header and the security headers.
+"""What surrounds every answer: the checks of host and origin, and the security headers.
 
 Rules: a request for a host that is not ours gets 421 and nothing else (a page of another site
-whose name was rebound to this address must not read along). No answer repeats any part of the
-request. This file knows ASGI and no route.
+whose name was rebound to this address must not read along). A browser may write from our own pages
+only: any other origin gets 403. No answer repeats any part of the request. This file knows ASGI and no route.
 """
 
 from collections.abc import Iterable
@@ -44,20 +44,39 @@ class Shield:
                 _complete(MutableHeaders(scope=message))
             await send(message)
 
-        app: ASGIApp = self._app if self._is_ours(scope["headers"]) else _MISDIRECTED
-        await app(scope, receive, send_guarded)
+        await self._for(scope)(scope, receive, send_guarded)
 
-    def _is_ours(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        hosts = [value for name, value in headers if name == b"host"]
-        return len(hosts) == 1 and _without_port(hosts[0].decode("latin-1")) in self._allowed
+    def _for(self, scope: Scope) -> ASGIApp:
+        hosts = _values(scope, b"host")
+        if len(hosts) != 1 or _without_port(hosts[0]) not in self._allowed:
+            return _MISDIRECTED
+        writes = scope["method"] not in _READING
+        return _FOREIGN if writes and _is_foreign(scope, hosts[0]) else self._app
 
 
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_FOREIGN = JSONResponse(
+    {"detail": "pages of another origin may not write here", "exit_code": 2}, status_code=403
+)
 _MISDIRECTED = JSONResponse({"error": "this server does not answer for that host"}, status_code=421)
+
+
+def _values(scope: Scope, wanted: bytes) -> list[str]:
+    headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
+    return [value.decode("latin-1").lower() for name, value in headers if name == wanted]
+
+
+def _is_foreign(scope: Scope, host: str) -> bool:
+    """Whether a browser says that a page which did not come from `host` sends this."""
+    sites, origins = _values(scope, b"sec-fetch-site"), _values(scope, b"origin")
+    return any(site not in {"same-origin", "none"} for site in sites) or any(
+        origin.partition("://")[2] != host for origin in origins
+    )
 
 
 def _complete(headers: MutableHeaders) -> None:
     for name, value in _HEADERS.items():
-        headers[name] = value
+        headers.setdefault(name, value)
     headers.setdefault("cache-control", "no-store")
 
 

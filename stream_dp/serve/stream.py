@@ -26,7 +26,7 @@ class Broadcast:
     def __init__(self, view: PublicView, heartbeat: float = HEARTBEAT_SECONDS) -> None:
         """Stream the log of `view`; `heartbeat` is the longest silence in seconds."""
         self._log = view.log
-        self._fingerprint = view.pipeline.get("fingerprint")
+        self._pipeline = view.pipeline
         self._heartbeat = heartbeat
         self._closed = False
 
@@ -53,7 +53,8 @@ class Broadcast:
                     yield b": still here\n\n"
 
     def _opening(self) -> bytes:
-        head = {"sequence": self._log.last_sequence, "fingerprint": self._fingerprint}
+        fingerprint = self._pipeline().get("fingerprint")
+        head = {"sequence": self._log.last_sequence, "fingerprint": fingerprint}
         return b"retry: %d\nevent: head\ndata: %s\n\n" % (
             RETRY_MILLISECONDS,
             msgspec.json.encode(head),

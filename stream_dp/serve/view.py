@@ -10,13 +10,14 @@ for threads. This file must not know HTTP, events, counts, rates or lag.
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from stream_dp.errors import FailClosed, UsageError
+from stream_dp.serve.desk import Desk
 
 NOTHING = -1
 """The position before the first release."""
@@ -163,12 +164,15 @@ def _parse(body: bytes) -> Published:
 class PublicView:
     """Everything the server can answer with. What is not here cannot leak.
 
-    `pipeline`: name, public_data, unit, neighbors, clock {start, step (seconds), horizon}, series
-    [{name, statistic, by, domain, threshold, ...}] and `fingerprint`. `plan`: the JSON of
-    `stream-dp plan --json`. `budget`: called for each answer; amounts are decimal strings.
+    The first three are called for each answer, for series are added while the engine runs. `pipeline`: name,
+    public_data, unit, neighbors, clock {start, step (seconds), horizon}, series [{name, statistic, by,
+    domain, threshold, ...}] and `fingerprint`. `plan`: the JSON of `stream-dp plan --json`. `budget`: amounts
+    are decimal strings. `desk` creates and halts, for those who hold `token` (empty: for nobody).
     """
 
-    pipeline: Mapping[str, Any]
-    plan: Mapping[str, Any]
+    pipeline: Callable[[], Mapping[str, Any]]
+    plan: Callable[[], Mapping[str, Any]]
     budget: Callable[[], Mapping[str, Any]]
     log: ReleaseLog
+    desk: Desk | None = None
+    token: str = field(default="", repr=False)

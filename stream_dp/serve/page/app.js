@@ -1,11 +1,12 @@
 // The page: a client of the HTTP API. It loads what was published, then follows the stream.
 // Rules: the stream resumes after the last sequence taken, so nothing is missed or taken twice; another
-// fingerprint, a log that starts again, or a gap loads everything anew. Drawing happens at most ten times
-// a second, whatever arrives.
+// fingerprint, a log that starts again, or a gap loads everything anew. Releases of a series that is new wait
+// until it is described. Drawing happens at most ten times a second, whatever arrives.
 
 import { kindOf, makeCard } from "./cards.js";
 import { count, duration, el, seconds, setText, time, words } from "./format.js";
-import { showBudget, showPromise, showProof } from "./promise.js";
+import { isHalted, showBudget, showQueries } from "./budget.js";
+import { showPromise, showProof } from "./promise.js";
 
 const FRAME_MILLISECONDS = 100;
 const BUDGET_MILLISECONDS = 10_000;
@@ -15,7 +16,7 @@ const LARGE_DOMAIN = 200;
 const RECENT_TICKS = 2000;
 
 const byId = (id) => document.getElementById(id);
-const state = { pipeline: null, plan: null, cards: new Map(), sequence: -1, head: -1, latest: null, window: WINDOWS[0], connection: "connecting" };
+const state = { pipeline: null, plan: null, budget: {}, queries: [], waiting: [], cards: new Map(), sequence: -1, head: -1, latest: null, window: WINDOWS[0], connection: "connecting" };
 let stream = null;
 let generation = 0;
 let dirty = false;
@@ -46,10 +47,11 @@ async function load() {
 }
 
 async function fetchAll() {
-  const names = ["pipeline", "plan", "budget", "series"];
-  const [pipeline, plan, budget, series] = await Promise.all(names.map((name) => get(`/api/${name}`)));
-  const histories = await Promise.all(series.series.map(({ name, latest }) => history(pipeline, name, latest)));
-  return { pipeline, plan, budget, series, releases: histories.flat() };
+  const names = ["pipeline", "plan", "budget", "queries", "series"];
+  const [pipeline, plan, budget, { queries }, series] = await Promise.all(names.map((name) => get(`/api/${name}`)));
+  const running = series.series.filter(({ name }) => !halted(queries, name));
+  const histories = await Promise.all(running.map(({ name, latest }) => history(pipeline, name, latest)));
+  return { pipeline, plan, budget, queries, series, releases: histories.flat() };
 }
 
 /** The releases a card starts from: all of a scalar, only the newest of a histogram. */
@@ -63,23 +65,35 @@ async function history(pipeline, name, latest) {
   return (await get(`/api/series/${encodeURIComponent(name)}?from=${from}&to=${latest.tick}`)).releases;
 }
 
+const halted = (queries, name) => queries.some((query) => query.name === name && isHalted(query.end));
 const describe = (pipeline, name) => pipeline.series.find((series) => series.name === name) ?? { name };
 
-function build({ pipeline, plan, budget, series }) {
-  Object.assign(state, { pipeline, plan, sequence: -1, head: series.sequence, latest: null });
+function build({ pipeline, plan, budget, queries, series }) {
+  Object.assign(state, { pipeline, plan, budget, queries, waiting: [], sequence: -1, head: series.sequence, latest: null });
   state.cards.clear();
   byId("cards").replaceChildren();
   const latest = new Map(series.series.map((entry) => [entry.name, entry.latest]));
   const names = [...new Set([...pipeline.series.map(({ name }) => name), ...latest.keys()])];
-  for (const name of names) addCard(name, latest.get(name) ?? null);
+  for (const name of names.filter((name) => !halted(queries, name))) addCard(name, latest.get(name) ?? null);
   document.title = `${words(pipeline.name)} · stream_dp`;
   setText(byId("name"), words(pipeline.name));
   const step = Number(pipeline.clock?.step ?? 0);
   setText(byId("subtitle"), `live, differentially private${step > 0 ? `, one release per ${duration(step).replace(/^1 /, "")}` : ""}`);
-  showPromise(byId("promise"), pipeline, plan);
-  showBudget(budget);
-  showProof(byId("proof"), plan);
+  showClaims();
   showWindows(step);
+}
+
+/** All that the plan and the ledger say. */
+function showClaims() {
+  showPromise(byId("promise"), state.pipeline, state.plan);
+  showSpending();
+  showProof(byId("proof"), state.plan);
+}
+
+function showSpending() {
+  showBudget(byId("budget"), state.budget, state.queries);
+  showQueries(byId("queries"), state.queries);
+  for (const { name, end } of state.queries) if (isHalted(end)) state.cards.get(name)?.halt(end);
 }
 
 function addCard(name, release) {
@@ -93,11 +107,32 @@ function addCard(name, release) {
 }
 
 function take(release) {
-  let card = state.cards.get(release.series) ?? addCard(release.series, release);
+  let card = state.cards.get(release.series);
+  if (card === undefined) {
+    state.waiting.push(release);
+    if (state.waiting.length === 1) describeNew();
+    return;
+  }
   if (card.latest === null && !card.element.classList.contains(kindOf(card.series, release))) card = addCard(release.series, release);
   card.push(release);
   if (state.latest === null || release.tick >= state.latest.tick) state.latest = release;
   wish();
+}
+
+/** Learn what series there are now; cards for the new ones, then the releases that wait for them. */
+async function describeNew() {
+  const mine = generation;
+  const [pipeline, plan] = await Promise.all([get("/api/pipeline"), get("/api/plan")]).catch(() => [state.pipeline, state.plan]);
+  if (mine !== generation) return;
+  const known = new Set(state.pipeline.series.map(({ name }) => name));
+  const added = pipeline.series.filter(({ name }) => !known.has(name) && !halted(state.queries, name));
+  if (added.some(({ name }) => state.cards.has(name))) return void load(); // it came before its description
+  Object.assign(state, { pipeline, plan });
+  for (const { name } of added) addCard(name, null);
+  const waiting = state.waiting.splice(0);
+  for (const release of waiting) if (!state.cards.has(release.series)) addCard(release.series, release);
+  showClaims();
+  waiting.forEach(take);
 }
 
 function follow() {
@@ -135,8 +170,14 @@ function connection(now) {
 
 async function refreshBudget() {
   if (state.connection !== "open" || document.hidden) return;
+  const mine = generation;
   try {
-    showBudget(await get("/api/budget"));
+    const [budget, { queries }] = await Promise.all([get("/api/budget"), get("/api/queries")]);
+    if (mine !== generation) return;
+    Object.assign(state, { budget, queries });
+    showSpending();
+    const known = new Set(state.pipeline.series.map(({ name }) => name));
+    if (queries.some(({ name }) => !known.has(name))) await describeNew();
   } catch {
     // the stream's own error event says that the connection is gone
   }

@@ -32,11 +32,13 @@ class Card {
     this.note = el("p", { class: "note" }, "Waiting for the first release.");
     this.body = el("div", { class: "card-body" });
     const about = [words(series.statistic), series.by ? `by ${words(series.by)}` : "", kind === "alerts" ? "" : "so far"].filter(Boolean).join(" ");
+    this.about = about || kind;
+    this.tag = el("span", { class: "tag" }, this.about);
     const title = el("h3", { id: `card-${series.name}` }, words(series.name));
     this.element = el(
       "article",
       { class: `card ${kind}`, "data-series": series.name, "aria-labelledby": `card-${series.name}` },
-      el("header", { class: "card-head" }, title, el("span", { class: "tag" }, about || kind)),
+      el("header", { class: "card-head" }, title, this.tag),
       this.body,
       this.note,
       el("footer", { class: "card-foot" }, mechanismText(planned)),
@@ -51,6 +53,12 @@ class Card {
     this.latest = release;
     this.take(release);
     return true;
+  }
+
+  /** It takes no more events; what it said stays. */
+  halt(tick) {
+    this.element.classList.add("halted");
+    setText(this.tag, `${this.about} · halted at tick ${count(tick)}`);
   }
 
   draw(range) {

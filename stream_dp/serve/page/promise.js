@@ -1,10 +1,10 @@
-// The guarantee, the budget, and the proof behind them, as the plan derives them.
+// The guarantee and the proof behind it, as the plan derives them.
 // Rules: nothing is claimed here that the plan does not say; a condition that fails is shown as failing.
 
 import { amount, count, el, percent, toNumber, words } from "./format.js";
 
 const NEIGHBOURS = { add_remove: ["add or remove one", "Adding or removing one"], replace: ["replace one", "Replacing one"] };
-const COLOURS = 6;
+let drawings = 0;
 
 export function showPromise(holder, pipeline, plan) {
   const unit = words(plan.unit ?? pipeline.unit ?? "event");
@@ -27,37 +27,24 @@ export function showPromise(holder, pipeline, plan) {
   );
 }
 
-export function showBudget(budget) {
-  const holder = document.getElementById("budget");
-  const { total, spent, left } = budget.epsilon;
-  const whole = toNumber(total) || 1;
-  const parts = budget.series.map((series, index) => ({ ...series, share: toNumber(series.epsilon) / whole, colour: `part-${index % COLOURS}` }));
-  const bar = el("div", { class: "budget-bar", role: "img",
-    "aria-label": `Privacy budget: epsilon ${amount(spent)} of ${amount(total)} spent, ${amount(left)} left` });
-  for (const part of parts) {
-    const piece = el("span", { class: `piece ${part.colour}`, title: `${words(part.name)}: ε ${amount(part.epsilon)}` });
-    piece.style.width = `${Math.min(100, part.share * 100)}%`;
-    bar.append(piece);
-  }
-  holder.replaceChildren(el("p", { class: "eyebrow" }, "Privacy budget"),
-    el("p", { class: "spent" }, el("strong", { "data-budget": "spent" }, `ε ${amount(spent)}`), ` of ${amount(total)} spent`,
-      el("span", { class: "left", "data-budget": "left" }, `${amount(left)} left`)),
-    bar,
-    el("ul", { class: "legend" }, ...parts.map((part) => el("li", {}, el("span", { class: `dot ${part.colour}`, "aria-hidden": "true" }),
-      el("span", { class: "legend-name" }, words(part.name)), el("span", { class: "legend-amount" }, `ε ${amount(part.epsilon)}`, el("small", {}, ` ${percent(part.share)}`))))),
-    toNumber(budget.delta?.total) === 0 ? "" : el("p", { class: "muted" }, `δ ${amount(budget.delta.spent)} of ${amount(budget.delta.total)} spent, ${amount(budget.delta.left)} left`),
-  );
-}
-
 export function showProof(holder, plan) {
   const open = holder.querySelector("details")?.open ?? false;
   const details = el("details", {}, el("summary", {}, el("h2", {}, "How is this private?")),
     el("p", {}, "The guarantee is derived, not typed in: each step below is a theorem whose conditions were checked, down to " +
       "mechanisms with a proof of their own."),
+    picture(),
+    el("p", {}, el("a", { href: "/api/plan.svg" }, "The tree as a picture of its own")),
     el("ul", { class: "tree" }, step(plan.derivation ?? {})),
     errorTable(plan));
   details.open = open;
   holder.replaceChildren(details);
+}
+
+/** The tree as the server draws it; a new address each time, for browsers keep pictures. */
+function picture() {
+  drawings += 1;
+  const image = el("img", { src: `/api/plan.svg?${drawings}`, loading: "lazy", alt: "The derivation as a tree from left to right; the list below says the same in words." });
+  return el("div", { class: "picture", tabindex: "0", role: "region", "aria-label": "Derivation as a picture" }, image);
 }
 
 function step(node) {

@@ -13,7 +13,7 @@ from stream_dp.cli.example_files import flights_folder
 from stream_dp.cli.main import app, code_of, main
 
 Say = Callable[..., Any]
-COMMANDS = ("demo", "plan", "run", "replay", "ledger", "broker", "topic")
+COMMANDS = ("demo", "plan", "run", "replay", "ledger", "query", "broker", "topic")
 
 
 def test_version(say: Say) -> None:
@@ -117,7 +117,7 @@ def test_another_set_of_commands_has_the_same_codes() -> None:
         raise errors.FailClosed("stopped")
 
     assert code_of([], kit) == 4
-    assert len(app.registered_commands) == len(COMMANDS)
+    assert len(app.registered_commands) + len(app.registered_groups) == len(COMMANDS)
 
 
 REPLAY = """\
@@ -162,3 +162,18 @@ def test_json_is_one_line_of_stdout_and_nothing_else(say: Say) -> None:
     said = say("plan", str(flights_folder() / "pipeline.yaml"), "--json")
     assert (said.code, said.err, said.out.count("\n")) == (0, "", 1)
     assert json.loads(said.out)["epsilon"] == 2
+
+
+def test_the_plan_as_a_picture(say: Say, tmp_path: Any) -> None:
+    path = tmp_path / "tree.svg"
+    said = say("plan", str(flights_folder() / "pipeline.yaml"), "--picture", str(path))
+    assert (said.code, said.err) == (0, "")
+    assert "Predicted error" in said.out
+    assert path.read_text(encoding="utf-8").startswith("<svg ")
+
+
+def test_a_picture_that_cannot_be_written_is_5(say: Say, tmp_path: Any) -> None:
+    path = tmp_path / "nowhere" / "tree.svg"
+    said = say("plan", str(flights_folder() / "pipeline.yaml"), "--picture", str(path))
+    assert (said.code, said.out) == (5, "")
+    assert "--picture:" in said.err

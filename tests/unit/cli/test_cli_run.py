@@ -103,7 +103,9 @@ def test_ledger(desk: Desk) -> None:
     shown = json.loads(desk.command("ledger", "--json").out)
     assert shown == {
         "pipeline": "clicks", "private": True, "accepted": "", "budget": "1", "spent": "1", "left": "0", "delta": "0",
-        "charges": [{"commit": 0, "name": "clicks: series of the first start", "epsilon": "1",
+        "filter": "pure", "unit": "epsilon", "capacity": "1", "peak": "1", "analysts": [],
+        "charges": [{"commit": 0, "name": "clicks: series of the first start", "epsilon": "1", "delta": "0",
+                     "measure": "DP", "analyst": "", "start": 0, "end": None,
                      "rule": "concurrent composition ([HSV] Thm 4.10)"}],
         "ticks": 6, "releases": 18, "journal": "whole",
     }  # fmt: skip

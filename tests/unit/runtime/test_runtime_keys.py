@@ -1,5 +1,7 @@
 """Sealed commits open with their own key, pipeline and place only; a key file is private and whole."""
 
+import hashlib
+import hmac
 import stat
 from pathlib import Path
 
@@ -67,6 +69,15 @@ def test_the_key_id_says_nothing_of_the_key() -> None:
     assert SEALER.key_id == Sealer(KEY, "views").key_id != Sealer(OTHER, "clicks").key_id
     assert len(SEALER.key_id) == 16
     assert KEY.hex() not in repr(vars(SEALER)) + repr(SEALER)
+
+
+def test_the_query_token_is_an_hmac_of_the_pipelines_name() -> None:
+    expected = hmac.new(KEY, b"stream-dp query\nclicks", hashlib.sha256).hexdigest()
+    assert SEALER.query_token() == expected
+    others = {Sealer(KEY, "views").query_token(), Sealer(OTHER, "clicks").query_token()}
+    assert expected not in others
+    assert expected not in repr(SEALER)
+    assert SEALER.key_id not in expected
 
 
 def test_a_made_key_is_private_and_new(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ def view(log: ReleaseLog) -> PublicView:
         "series": [{"name": "total"}, {"name": "by_key"}, {"name": "silent"}],
     }
     budget = {"epsilon": {"total": "1", "spent": "0.5", "left": "0.5"}, "series": []}
-    return PublicView(pipeline, {"epsilon": "1", "delta": "0"}, lambda: budget, log)
+    plan = {"epsilon": "1", "delta": "0"}
+    return PublicView(lambda: pipeline, lambda: plan, lambda: budget, log)
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ async def test_configuration_is_served_as_it_is(
     client: httpx.AsyncClient, view: PublicView, name: str
 ) -> None:
     expected: dict[str, Any] = {
-        "pipeline": view.pipeline,
-        "plan": view.plan,
+        "pipeline": view.pipeline(),
+        "plan": view.plan(),
         "budget": view.budget(),
     }
     answer = await client.get(f"/api/{name}")
@@ -116,7 +116,15 @@ async def test_the_page_is_whole_and_loads_nothing_from_elsewhere(
     assert index.headers["content-type"].startswith("text/html")
     assert "default-src 'self'" in index.headers["content-security-policy"]
     assert "http" not in index.text.replace("http-equiv", "")
-    for name in ("app.js", "cards.js", "charts.js", "format.js", "promise.js", "uplot.min.js"):
+    for name in (
+        "app.js",
+        "cards.js",
+        "charts.js",
+        "format.js",
+        "budget.js",
+        "promise.js",
+        "uplot.min.js",
+    ):
         answer = await client.get(f"/{name}")
         assert answer.headers["content-type"].startswith("text/javascript"), name
         assert answer.headers["x-content-type-options"] == "nosniff"

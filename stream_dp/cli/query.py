@@ -1,0 +1,166 @@
+"""`stream-dp query`: preview, create, halt and list the mechanisms of an engine that runs.
+
+Rules: the engine decides and charges; these commands ask it over HTTP with a token made from the operator's key.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.tree import Tree
+
+from stream_dp.cli.asking import RunningEngine
+from stream_dp.cli.run import KeyFile, PipelineFile
+from stream_dp.cli.wiring import sealer_for
+from stream_dp.errors import BudgetRefused, UsageError
+from stream_dp.pipeline.yaml import load
+
+LARGEST_DEFINITION = 64 * 1024
+
+query = typer.Typer(
+    help="Preview, create, halt and list the series of a running engine (stream-dp run FILE --serve).",
+    no_args_is_help=True,
+)
+
+Series = Annotated[
+    str,
+    typer.Option(
+        metavar="JSON|@FILE",
+        help="The series, as in the pipeline file but as a JSON object; or @ and a file that holds it.",
+    ),
+]
+Analyst = Annotated[str, typer.Option(metavar="NAME", help="Whose quota pays.")]
+Url = Annotated[str, typer.Option(help="The engine's address, as it printed it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="The answer as one line of JSON.")]
+HERE = "http://127.0.0.1:8765"
+
+
+@query.command()
+def create(
+    pipeline: PipelineFile,
+    *,
+    series: Series,
+    analyst: Analyst = "",
+    url: Url = HERE,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit."""
+    answer = _engine(pipeline, url, key_file).create(_definition(series), analyst)
+    _say(
+        answer,
+        as_json,
+        "{name}: created, charged epsilon {epsilon}; it counts from tick {start} on. Left: {left}.",
+    )
+
+
+@query.command()
+def preview(
+    pipeline: PipelineFile,
+    *,
+    series: Series,
+    analyst: Analyst = "",
+    url: Url = HERE,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a series would cost and why, and change nothing. Exit code 3: it would not fit."""
+    answer = _engine(pipeline, url, key_file).preview(_definition(series), analyst)
+    fits = "fits" if answer.get("fits") else "does not fit"
+    _say(
+        answer,
+        as_json,
+        f"It {fits}: asked epsilon {{asked}}, spent {{spent}}, left {{left}}, largest that fits {{largest}}.",
+    )
+    if not as_json and "derivation" in answer:
+        Console(soft_wrap=True).print(_tree(answer["derivation"]), highlight=False)
+    if not answer.get("fits"):
+        raise typer.Exit(BudgetRefused.exit_code)
+
+
+@query.command()
+def halt(
+    pipeline: PipelineFile,
+    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    *,
+    url: Url = HERE,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a series for good. Its budget comes free for later ticks; what it said stays spent."""
+    answer = _engine(pipeline, url, key_file).halt(name)
+    _say(answer, as_json, "{name}: halted, tick {end} is the first it does not see. Left: {left}.")
+
+
+@query.command("list")
+def list_(pipeline: PipelineFile, *, url: Url = HERE, as_json: AsJson = False) -> None:
+    """Show every series: those of the file, those created since, those halted. Needs no key."""
+    found = RunningEngine(url.rstrip("/"), load(pipeline).name, token="").queries()
+    if as_json:
+        typer.echo(json.dumps({"queries": found}))
+        return
+    table = Table()
+    for column in ("series", "statistic", "analyst", "epsilon", "from tick", "to tick"):
+        table.add_column(column, justify="right" if column in {"epsilon", "from tick"} else "left")
+    for each in found:
+        end = each.get("end")
+        cells = [each.get(key) for key in ("name", "statistic", "analyst", "epsilon", "start")]
+        last = "runs" if end is None else f"{end - 1} (halted)"
+        table.add_row(*("" if cell is None else escape(str(cell)) for cell in cells), last)
+    Console(soft_wrap=True).print(table)
+
+
+@query.command()
+def token(pipeline: PipelineFile, *, key_file: KeyFile = None) -> None:
+    """Print the API's bearer token, for curl. Whoever has it can spend the budget: keep it like the key."""
+    typer.echo(sealer_for(load(pipeline), key_file).query_token())
+
+
+def _engine(pipeline: Path, url: str, key_file: Path | None) -> RunningEngine:
+    spec = load(pipeline)
+    return RunningEngine(url.rstrip("/"), spec.name, sealer_for(spec, key_file).query_token())
+
+
+def _definition(series: str) -> bytes:
+    """The bytes to send; what they mean is the engine's to say."""
+    if series.startswith("@"):
+        try:
+            content = Path(series[1:]).read_bytes()
+        except OSError as error:
+            raise UsageError(f"--series: {series[1:]} cannot be read: {error.strerror}") from None
+    else:
+        content = series.encode()
+    if len(content) > LARGEST_DEFINITION:
+        raise UsageError(f"--series: must not be larger than {LARGEST_DEFINITION} bytes")
+    return content
+
+
+def _say(answer: dict[str, Any], as_json: bool, text: str) -> None:
+    if as_json:
+        typer.echo(json.dumps(answer))
+    else:
+        typer.echo(text.format_map({**dict.fromkeys(_AMOUNTS, "?"), **answer}))
+
+
+_AMOUNTS = ("name", "epsilon", "start", "end", "asked", "spent", "left", "largest")
+
+
+def _tree(node: dict[str, Any], parent: Tree | None = None) -> Tree:
+    """The derivation the engine sent, as `stream-dp plan` shows its own."""
+    guarantee = node.get("guarantee", {})
+    numbers = ", ".join(
+        f"{key} {guarantee[key]}" for key in ("epsilon", "delta") if key in guarantee
+    )
+    label = (
+        f"{node.get('subject', '')}  {numbers}  by {node.get('rule', '')}, {node.get('source', '')}"
+    )
+    tree = Tree(escape(label), highlight=False) if parent is None else parent.add(escape(label))
+    for condition in node.get("conditions", ()):
+        tree.add(escape(f"holds {condition['name']}: {condition['why']}"))
+    for premise in node.get("premises", ()):
+        _tree(premise, tree)
+    return tree

@@ -1,0 +1,78 @@
+// The budget: what is spent and left, the odometer, the analysts' quotas, and the queries that spend it.
+// Rules: amounts are shown as they came; lengths of bars only are reckoned. What the answer does not say is
+// not shown. A halted query stays in the list and leaves the bar.
+
+import { amount, count, el, percent, setText, toNumber, words } from "./format.js";
+
+const COLOURS = 6;
+const MOST_ROWS = 300;
+
+export function showBudget(holder, budget, queries) {
+  if (!budget.epsilon) return void holder.replaceChildren();
+  const { total, spent, left } = budget.epsilon;
+  const whole = toNumber(total) || 1;
+  const halted = new Set(queries.filter(({ end }) => isHalted(end)).map(({ name }) => name));
+  const parts = (budget.series ?? []).filter(({ name }) => !halted.has(name))
+    .map((series, index) => ({ ...series, share: toNumber(series.epsilon) / whole, colour: `part-${index % COLOURS}` }));
+  const bar = el("div", { class: "budget-bar", role: "img",
+    "aria-label": `Privacy budget: epsilon ${amount(spent)} of ${amount(total)} spent, ${amount(left)} left` });
+  for (const part of parts) {
+    const piece = el("span", { class: `piece ${part.colour}`, title: `${words(part.name)}: ε ${amount(part.epsilon)}` });
+    piece.style.width = `${Math.min(100, part.share * 100)}%`;
+    bar.append(piece);
+  }
+  holder.replaceChildren(...[el("p", { class: "eyebrow" }, "Privacy budget"),
+    el("p", { class: "spent" }, el("strong", { "data-budget": "spent" }, `ε ${amount(spent)}`), ` of ${amount(total)} spent`,
+      el("span", { class: "left", "data-budget": "left" }, `${amount(left)} left`)),
+    bar,
+    el("ul", { class: "legend" }, ...parts.map((part) => el("li", {}, el("span", { class: `dot ${part.colour}`, "aria-hidden": "true" }),
+      el("span", { class: "legend-name" }, words(part.name)), el("span", { class: "legend-amount" }, `ε ${amount(part.epsilon)}`, el("small", {}, ` ${percent(part.share)}`))))),
+    toNumber(budget.delta?.total) === 0 ? null : el("p", { class: "muted" }, `δ ${amount(budget.delta.spent)} of ${amount(budget.delta.total)} spent, ${amount(budget.delta.left)} left`),
+    odometer(budget.odometer),
+    quotas(budget.analysts ?? []),
+    budget.filter ? el("p", { class: "muted small" }, `Booked through one filter: ${words(budget.filter)}.`) : null,
+  ].filter((part) => part !== null));
+}
+
+/** What is lost so far, whatever was asked; null bound: no finite one holds. */
+function odometer(said) {
+  if (!said) return null;
+  const bound = said.bound === null || said.bound === undefined ? "no finite bound" : `ε ≤ ${amount(said.bound)}`;
+  const delta = toNumber(said.delta) === 0 ? "" : ` at δ ${amount(said.delta)}`;
+  return el("div", { class: "odometer" },
+    el("p", {}, "Odometer ", el("strong", { "data-budget": "odometer" }, bound), `${delta}, so far`),
+    said.claim ? el("p", { class: "muted small" }, said.claim) : null);
+}
+
+function quotas(analysts) {
+  if (analysts.length === 0) return null;
+  return el("ul", { class: "quotas", "aria-label": "Quotas of analysts" }, ...analysts.map(({ name, epsilon }) => {
+    const used = el("span", { class: "used" });
+    used.style.width = `${Math.min(100, (100 * toNumber(epsilon?.spent)) / (toNumber(epsilon?.total) || 1))}%`;
+    return el("li", {}, el("span", {}, words(name)), el("span", { class: "meter", "aria-hidden": "true" }, used),
+      el("span", { class: "legend-amount" }, `ε ${amount(epsilon?.spent)} of ${amount(epsilon?.total)}`));
+  }));
+}
+
+export const isHalted = (end) => end !== null && end !== undefined;
+
+const COLUMNS = [["Series", ""], ["Statistic", "wide"], ["Analyst", "wide"], ["ε", "number"], ["From tick", "number"], ["State", ""]];
+
+/** Every series that was ever asked for, those that run first; nothing where the engine does not say. */
+export function showQueries(holder, queries) {
+  holder.hidden = queries.length === 0;
+  const running = queries.filter(({ end }) => !isHalted(end));
+  const halted = queries.filter(({ end }) => isHalted(end)).sort((one, two) => two.end - one.end);
+  const shown = [...running, ...halted].slice(0, MOST_ROWS);
+  setText(holder.querySelector("p.count"), `${count(running.length)} running, ${count(halted.length)} halted` +
+    (shown.length < queries.length ? `; the first ${count(MOST_ROWS)} are listed, /api/queries has all` : ""));
+  holder.querySelector("tbody").replaceChildren(...shown.map((query) => el("tr", { "data-query": query.name, class: isHalted(query.end) ? "halted" : "" },
+    el("th", { scope: "row" }, words(query.name), query.created ? el("span", { class: "chip" }, "added") : null),
+    el("td", { class: "wide" }, words(query.statistic)),
+    el("td", { class: "wide" }, words(query.analyst) || "–"),
+    el("td", { class: "number" }, amount(query.epsilon)),
+    el("td", { class: "number" }, query.start === undefined ? "–" : count(query.start)),
+    el("td", {}, isHalted(query.end) ? `halted at ${count(query.end)}` : "running"))));
+  const head = holder.querySelector("thead");
+  if (head.childElementCount === 0) head.append(el("tr", {}, ...COLUMNS.map(([name, kind]) => el("th", { scope: "col", class: kind }, name))));
+}

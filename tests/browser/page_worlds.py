@@ -1,0 +1,303 @@
+"""What the tests of the page share: synthetic pipelines and engines, a server of them, questions to a tab.
+
+Rules: everything the browser shows comes over HTTP from a `PageServer`; waits are for conditions in the page, never
+for a time. `STREAM_DP_REQUIRE=browser` turns a missing browser into a failure; `STREAM_DP_SCREENSHOT` names a file
+for the desktop picture.
+"""
+
+import asyncio
+import json
+import os
+import random
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, ConsoleMessage, Page
+
+from stream_dp.serve.server import PageServer
+from stream_dp.serve.view import PublicView, ReleaseLog
+
+START = datetime(2013, 1, 1, 10, tzinfo=UTC)
+HORIZON = 8760
+HISTORY = 700
+CODES = (
+    "ORDATLLAXBOSMCOCLTSFOFLLMIADCADTWDFWRDUTPADENIAHMSPPBIBNALASSJUIADBUFPHXCLE"
+    "STLMDWSEABWIMSYJAXSAVROCPITSANBQNXNASNAOMAGSODSMAUSCVGTYSAVLBTVCHSPDX"
+)
+DESTINATIONS = [CODES[at : at + 3] for at in range(0, len(CODES), 3)]
+AIRLINES = [
+    pair
+    for line in ("UA,B6,EV,DL,AA,MQ,US,9E", "WN,VX,FL,AS,F9,YV,HA,OO")
+    for pair in line.split(",")
+]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def pipeline(fingerprint: str = "f1") -> dict[str, Any]:
+    """The public description of a pipeline with each kind of series."""
+    return {
+        "name": "flights",
+        "public_data": True,
+        "unit": "event",
+        "neighbors": "add_remove",
+        "clock": {"start": "2013-01-01T10:00:00Z", "step": 3600, "horizon": HORIZON},
+        "fingerprint": fingerprint,
+        "series": [
+            {"name": "departures", "statistic": "count"},
+            {"name": "busiest_destination", "statistic": "maximum", "by": "destination"},
+            {
+                "name": "by_destination",
+                "statistic": "count",
+                "by": "destination",
+                "domain": [*DESTINATIONS, "other"],
+            },
+            {
+                "name": "late_departures",
+                "statistic": "alerts",
+                "by": "airline",
+                "domain": AIRLINES,
+                "threshold": 100,
+            },
+        ],
+    }
+
+
+def plan() -> dict[str, Any]:
+    """What `stream-dp plan --json` says, in short."""
+    mechanisms = {
+        "departures": "counter (3-ary tree)",
+        "busiest_destination": "HSS of a maximum",
+        "by_destination": "HSS",
+        "late_departures": "multi-SVT, re-armed",
+    }
+    epsilon = {"departures": "0.1", "busiest_destination": "0.2"}
+    leaves = [
+        {
+            "rule": f"{mechanism} is ε-DP for continual input",
+            "source": "[HSV] Section 7",
+            "conditions": [
+                {"name": "sensitivity 1", "holds": True, "why": "one event changes one row by 1"}
+            ],
+            "guarantee": f"ε = {epsilon.get(name, '0.3')}, δ = 0",
+            "premises": [],
+        }
+        for name, mechanism in mechanisms.items()
+    ]
+    return {
+        "epsilon": "1",
+        "delta": "0",
+        "unit": "event",
+        "neighbors": "add_remove",
+        "horizon": HORIZON,
+        "series": [
+            {
+                "name": name,
+                "mechanism": mechanism,
+                "epsilon": epsilon.get(name, "0.3"),
+                "delta": "0",
+                "predicted_error": [{"tick": HORIZON, "error": 160, "confidence": 0.95}],
+            }
+            for name, mechanism in mechanisms.items()
+        ],
+        "derivation": {
+            "rule": "concurrent composition of fixed mechanisms",
+            "source": "[HSV] Thm 4.10",
+            "conditions": [
+                {"name": "same neighbour relation", "holds": True, "why": "add_remove everywhere"},
+                {"name": "parameters fixed before the first tick", "holds": True, "why": ""},
+            ],
+            "guarantee": "ε = 0.9, δ = 0",
+            "premises": leaves,
+        },
+    }
+
+
+def budget() -> dict[str, Any]:
+    """A budget with something left."""
+    series = [(entry["name"], entry["epsilon"]) for entry in plan()["series"]]
+    return {
+        "epsilon": {"total": "1", "spent": "0.9", "left": "0.1"},
+        "delta": {"total": "0", "spent": "0", "left": "0"},
+        "series": [{"name": name, "epsilon": epsilon} for name, epsilon in series],
+    }
+
+
+class Engine:
+    """Publishes releases like an engine would; its log outlives the server."""
+
+    def __init__(self) -> None:
+        """Start at tick 0."""
+        self.log = ReleaseLog()
+        self.tick = 0
+        self._sequence = 0
+        self._random = random.Random(7)
+        self._weights = [400 / (rank + 4) ** 1.3 for rank in range(len(DESTINATIONS))] + [0.02]
+        self._counts = [0.0] * (len(DESTINATIONS) + 1)
+
+    def step(self) -> None:
+        """Publish the releases of one tick."""
+        busy = 0.15 + max(0.0, 1 - abs((self.tick + 10) % 24 - 14) / 9)
+        for index, weight in enumerate(self._weights):
+            self._counts[index] += weight * busy * self._random.uniform(0.02, 0.14)
+        total = round(sum(self._counts))
+        values = {
+            key: round(count) + self._random.randint(-12, 12)
+            for key, count in zip([*DESTINATIONS, "other"], self._counts, strict=True)
+        }
+        fired = {
+            key: True
+            for rank, key in enumerate(AIRLINES)
+            if self._random.random() < 0.09 / (rank + 1)
+        }
+        self.publish("departures", {"value": total + self._random.randint(-30, 30), "band": 45})
+        self.publish(
+            "busiest_destination",
+            {"value": max(values.values()) + self._random.randint(-9, 9), "band": 28},
+        )
+        self.publish("by_destination", {"values": values, "band": 24})
+        self.publish("late_departures", {"values": fired, "band": 17})
+        self.tick += 1
+
+    def publish(self, series: str, content: dict[str, Any]) -> None:
+        """Publish one release of the tick at hand."""
+        end = START + timedelta(hours=self.tick + 1)
+        release = {
+            "v": 1,
+            "sequence": self._sequence,
+            "series": series,
+            "tick": self.tick,
+            "end": end.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            **content,
+            "confidence": 0.95,
+        }
+        self._sequence += 1
+        self.log.append(json.dumps(release, separators=(",", ":")).encode())
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Publish a tick every 50 ms."""
+
+        async def run() -> None:
+            while True:
+                self.step()
+                await asyncio.sleep(0.05)
+
+        task = asyncio.create_task(run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+class Console:
+    """Everything the page complained about."""
+
+    def __init__(self, page: Page) -> None:
+        """Listen from now on."""
+        self.tolerant = False
+        self.complaints: list[str] = []
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if self.tolerant and "net::ERR_" in message.text:
+            return  # the browser's own words on a connection that was cut
+        if message.type in {"error", "warning"}:
+            self.complaints.append(message.text)
+
+
+def chromium() -> str:
+    """The browser to drive; skip, or fail where it is required."""
+    found = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
+    if found is None:
+        if "browser" in os.environ.get("STREAM_DP_REQUIRE", "").split(","):
+            pytest.fail(
+                "Chromium is required (STREAM_DP_REQUIRE) and not installed: apt install chromium"
+            )
+        pytest.skip("Chromium is not installed: apt install chromium")
+    return found
+
+
+@asynccontextmanager
+async def serving(
+    log: ReleaseLog, public: dict[str, Any] | None = None, port: int = 0, **more: Any
+) -> AsyncIterator[PageServer]:
+    """A server of a log, on any port or on one that must be free; `more` changes the view."""
+    view = PublicView(lambda: public or pipeline(), plan, budget, log)
+    made = PageServer(replace(view, **more))
+    await made.start(port=port)
+    try:
+        assert port in {0, port_of(made)}
+        yield made
+    finally:
+        await made.stop()
+
+
+def port_of(place: PageServer | Page) -> int:
+    """Where a server listens, or where a page came from."""
+    return int(place.url.rstrip("/").rpartition(":")[2])
+
+
+async def opened(
+    browser: Browser, url: str, width: int = 1280, height: int = 900, **more: Any
+) -> Page:
+    """A page that shows releases."""
+    page = await browser.new_page(viewport={"width": width, "height": height}, **more)
+    await page.goto(url)
+    await page.wait_for_selector(".card.scalar[data-tick]")
+    return page
+
+
+async def reaches(page: Page, tick: int) -> None:
+    """Wait until every card shows this tick or a later one."""
+    await page.wait_for_function(
+        "tick => [...document.querySelectorAll('.card')].every(card => Number(card.dataset.tick) >= tick)",
+        arg=tick,
+    )
+
+
+async def shows(page: Page, state: str) -> None:
+    """Wait for the state in the header."""
+    await page.wait_for_selector(f"#state[data-state={state}]")
+
+
+async def no_gaps(page: Page) -> None:
+    """Every release up to the shown tick was taken exactly once, in the series whose history is loaded."""
+    for name in ("departures", "busiest_destination", "late_departures"):
+        card = page.locator(f"[data-series={name}]")
+        tick, received = await card.evaluate("card => [card.dataset.tick, card.dataset.received]")
+        assert int(received) == int(tick) + 1, name
+
+
+async def text(page: Page, selector: str) -> str:
+    """The text of an element."""
+    return await page.inner_text(selector)
+
+
+async def picture(page: Page, name: str) -> None:
+    """Further pictures beside the one of `STREAM_DP_SCREENSHOT`, for the eye."""
+    target = os.environ.get("STREAM_DP_SCREENSHOT")
+    if target:
+        path = Path(target)
+        await page.screenshot(path=path.with_stem(f"{path.stem}-{name}"), full_page=True)

@@ -1,0 +1,252 @@
+"""Series that come and go while the page is open: cards, list, budget, odometer, the tree as a picture."""
+
+from typing import Any, Literal
+
+import pytest
+from browser.page_worlds import (
+    HISTORY,
+    Console,
+    Engine,
+    budget,
+    opened,
+    picture,
+    pipeline,
+    plan,
+    reaches,
+    serving,
+    text,
+)
+from playwright.async_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+LATE = {
+    "name": "late_by_airline",
+    "statistic": "histogram",
+    "by": "airline",
+    "domain": ["AA", "UA"],
+}
+LOOK = "() => document.dispatchEvent(new Event('visibilitychange'))"
+CLAIM = "for every eps: the view truncated when this exceeds eps is (eps, delta)-DP"
+
+
+class ChangingEngine:
+    """What an engine says of its series, which a test changes. A desk for reading only."""
+
+    def __init__(self) -> None:
+        self.series: list[dict[str, Any]] = list(pipeline()["series"])
+        self.listed = [self._query(entry["name"], "0.2", 0) for entry in self.series]
+        self.odometer: dict[str, str] | None = {
+            "bound": "0.93",
+            "delta": "0.000000001",
+            "claim": CLAIM,
+        }
+
+    @staticmethod
+    def _query(name: str, epsilon: str, start: int, **more: Any) -> dict[str, Any]:
+        found = {"name": name, "statistic": "count", "analyst": "", "epsilon": epsilon}
+        return {**found, "start": start, "end": None, "created": False, **more}
+
+    def add(self, entry: dict[str, Any], start: int) -> None:
+        """A series is created."""
+        self.series.append(entry)
+        more = {"statistic": entry["statistic"], "analyst": "ann", "created": True}
+        self.listed.append(self._query(entry["name"], "0.1", start, **more))
+
+    def halt(self, name: str, end: int) -> None:
+        """A series is halted."""
+        for query in self.listed:
+            if query["name"] == name:
+                query["end"] = end
+
+    def queries(self) -> list[dict[str, Any]]:
+        """The list."""
+        return self.listed
+
+    def view(self) -> dict[str, Any]:
+        """What the server shows."""
+        return {
+            "pipeline": lambda: {**pipeline(), "series": self.series},
+            "plan": plan,
+            "budget": self.budget,
+            "desk": self,
+        }
+
+    def budget(self) -> dict[str, Any]:
+        """A budget with an odometer, a filter and an analyst."""
+        quota = {"total": "0.3", "spent": "0.1", "left": "0.2"}
+        series = [{"name": q["name"], "epsilon": q["epsilon"]} for q in self.listed]
+        told = {"filter": "pure, over time", "analysts": [{"name": "ann", "epsilon": quota}]}
+        odometer = {} if self.odometer is None else {"odometer": self.odometer}
+        return {**budget(), "series": series, **told, **odometer}
+
+
+@pytest.fixture
+def changing() -> ChangingEngine:
+    """An engine whose series change."""
+    return ChangingEngine()
+
+
+def publish(engine: Engine, number: int) -> None:
+    """`number` ticks in which the new series releases too."""
+    for _ in range(number):
+        engine.publish("late_by_airline", {"values": {"AA": 120, "UA": 7}, "band": 30})
+        engine.step()
+
+
+async def received(page: Page, name: str) -> int:
+    """How many releases the card of a series has taken."""
+    await page.wait_for_selector(f"[data-series={name}][data-received]")
+    return int(await page.get_attribute(f"[data-series={name}]", "data-received") or 0)
+
+
+async def test_a_new_series_appears_without_reload(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    async with serving(engine.log, **changing.view()) as server:
+        page = await browser.new_page(viewport={"width": 1280, "height": 1000})
+        console = Console(page)
+        await page.goto(server.url)
+        await page.wait_for_selector(".card.scalar[data-tick]")
+        await page.evaluate("() => { window.sameDocument = true; }")
+        assert await page.locator("[data-series=late_by_airline]").count() == 0
+
+        changing.add(LATE, HISTORY)
+        publish(engine, 7)
+
+        await reaches(page, HISTORY + 6)
+        assert await received(page, "late_by_airline") == 7
+        assert (
+            await text(page, "[data-series=late_by_airline] .tag") == "histogram by airline so far"
+        )
+        assert await page.evaluate("() => window.sameDocument")
+        assert console.complaints == []
+
+
+async def test_a_new_series_is_announced_before_its_first_release(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    async with serving(engine.log, **changing.view()) as server:
+        page = await opened(browser, server.url)
+        changing.add(LATE, HISTORY)
+        await page.evaluate(LOOK)
+
+        await page.wait_for_selector("[data-series=late_by_airline]")
+        assert "Waiting" in await text(page, "[data-series=late_by_airline] .note")
+        assert "added" in await text(page, "[data-query=late_by_airline]")
+        publish(engine, 3)
+        assert await received(page, "late_by_airline") > 0
+
+
+async def test_a_halted_series_is_marked_and_has_no_card_after_a_reload(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    changing.add(LATE, HISTORY)
+    publish(engine, 3)
+    async with serving(engine.log, **changing.view()) as server:
+        page = await opened(browser, server.url, 1280, 1000)
+        await page.wait_for_selector("[data-query=late_by_airline]")
+        assert await page.locator(".budget-bar .piece").count() == 5
+        changing.halt("late_by_airline", HISTORY + 3)
+        await page.evaluate(LOOK)
+
+        await page.wait_for_selector("[data-query=late_by_airline].halted")
+        assert f"halted at {HISTORY + 3}" in await text(page, "[data-query=late_by_airline]")
+        tag = await text(page, "[data-series=late_by_airline] .tag")
+        assert tag.endswith(f"halted at tick {HISTORY + 3}")
+        assert await page.locator(".budget-bar .piece").count() == 4
+        assert await text(page, "#queries .count") == "4 running, 1 halted"
+        await picture(page, "queries")
+
+        await page.reload()
+        await page.wait_for_selector(".card.scalar[data-tick]")
+        assert await page.locator("[data-series=late_by_airline]").count() == 0
+        assert await page.locator("[data-query=late_by_airline].halted").count() == 1
+
+
+async def test_the_odometer_and_the_quotas_are_shown(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    async with serving(engine.log, **changing.view()) as server:
+        page = await opened(browser, server.url)
+        assert await text(page, "[data-budget=odometer]") == "ε ≤ 0.93"
+        shown = await text(page, "#budget")
+        assert "at δ 1.0e-9, so far" in shown
+        assert CLAIM in shown
+        assert "pure, over time" in shown
+        assert "ε 0.1 of 0.3" in shown
+
+        changing.odometer = {"bound": "1.07", "delta": "0", "claim": CLAIM}
+        await page.evaluate(LOOK)
+        await page.wait_for_function(
+            "() => document.querySelector('[data-budget=odometer]').textContent === 'ε ≤ 1.07'"
+        )
+
+
+@pytest.mark.parametrize("said", [{}, {"epsilon": {"total": "1", "spent": "1", "left": "0"}}])
+async def test_a_budget_that_says_little_breaks_nothing(
+    browser: Browser, engine: Engine, said: dict[str, Any]
+) -> None:
+    async with serving(engine.log, budget=lambda: said) as server:
+        page = await browser.new_page()
+        console = Console(page)
+        await page.goto(server.url)
+        await page.wait_for_selector(".card.scalar[data-tick]")
+        assert await page.locator("[data-budget=odometer]").count() == 0
+        assert await page.locator("#queries").is_hidden()
+        assert console.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_the_derivation_is_a_picture_too(
+    browser: Browser, engine: Engine, changing: ChangingEngine, scheme: Literal["light", "dark"]
+) -> None:
+    async with serving(engine.log, **changing.view()) as server:
+        page = await opened(browser, server.url, 1280, 1000, color_scheme=scheme)
+        console = Console(page)
+        await page.click("#proof summary")
+        await page.wait_for_function(
+            "() => document.querySelector('#proof img').naturalWidth > 500", timeout=10_000
+        )
+        alone = await browser.new_page(color_scheme=scheme)
+        heard = Console(alone)
+        await alone.goto(f"{server.url}api/plan.svg")
+        colours = await alone.evaluate(
+            "() => [...document.querySelectorAll('rect')].map(r => getComputedStyle(r).fill)"
+        )
+        assert set(colours) == {"rgb(255, 255, 255)" if scheme == "light" else "rgb(24, 28, 40)"}
+        assert await outside(alone) == []
+        assert console.complaints + heard.complaints == []
+        await picture(page, f"proof-{scheme}")
+
+
+async def outside(page: Page) -> list[str]:
+    """The texts of a picture that a real font makes larger than their box."""
+    found: list[str] = await page.evaluate(
+        """() => [...document.querySelectorAll('g')].flatMap(g => {
+            const box = g.querySelector('rect').getBBox();
+            return [...g.querySelectorAll('text')].filter(text => {
+                const own = text.getBBox();
+                return own.x < box.x || own.x + own.width > box.x + box.width
+                    || own.y < box.y || own.y + own.height > box.y + box.height;
+            }).map(text => text.textContent);
+        })"""
+    )
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_a_phone_shows_the_queries_without_sideways_scroll(
+    browser: Browser, engine: Engine, changing: ChangingEngine, scheme: Literal["light", "dark"]
+) -> None:
+    changing.add(LATE, HISTORY)
+    changing.halt("busiest_destination", HISTORY)
+    publish(engine, 3)
+    async with serving(engine.log, **changing.view()) as server:
+        page = await opened(browser, server.url, 360, 740, color_scheme=scheme)
+        await page.wait_for_selector("[data-query=late_by_airline]")
+        await page.click("#proof summary")
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert await page.locator("#proof img").is_hidden()
+        assert await page.locator("#proof a[href='/api/plan.svg']").is_visible()
+        await picture(page, f"queries-phone-{scheme}")

@@ -1,0 +1,343 @@
+"""`stream-dp query` against a real page server with a desk that has no engine behind it."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from unit.serve.fake_desk import FakeDesk
+
+from stream_dp import errors
+from stream_dp.cli import asking
+from stream_dp.runtime.keys import Sealer
+from stream_dp.serve.server import PageServer
+from stream_dp.serve.view import PublicView, ReleaseLog
+
+KEY = bytes(range(32))
+LATE = '{"name":"late","statistic":"count","epsilon":"0.1"}'
+
+Ask = Callable[..., Any]
+
+
+@contextmanager
+def served(view: PublicView) -> Iterator[str]:
+    """The address of a page server in a thread of its own."""
+    loop, server, ready = asyncio.new_event_loop(), PageServer(view), threading.Event()
+
+    async def start() -> None:
+        await server.start(port=0)
+        ready.set()
+
+    def run() -> None:
+        loop.run_until_complete(start())
+        loop.run_forever()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert ready.wait(20)
+    try:
+        yield server.url
+    finally:
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(20)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def view_of(desk: FakeDesk | None, name: str = "clicks", key: bytes = KEY) -> PublicView:
+    """What an engine of this pipeline with this key would serve."""
+    token = Sealer(key, "clicks").query_token()
+    return PublicView(lambda: {"name": name}, dict, dict, ReleaseLog(), desk, token)
+
+
+@pytest.fixture
+def engine() -> FakeDesk:
+    """What the engine's desk is asked."""
+    return FakeDesk()
+
+
+@pytest.fixture
+def ask(desk: Any, engine: FakeDesk) -> Iterator[Ask]:
+    """Run `stream-dp query` on the pipeline file against that engine."""
+    with served(view_of(engine)) as url:
+        yield lambda name, *more: desk.say("query", name, str(desk.pipeline), "--url", url, *more)
+
+
+def test_create_list_halt(ask: Ask, engine: FakeDesk) -> None:
+    said = ask("create", "--series", LATE, "--analyst", "ann")
+    assert (said.code, said.err) == (0, "")
+    assert said.out == (
+        "late: created, charged epsilon 0.1; it counts from tick 17 on. Left: 0.4.\n"
+    )
+    assert engine.asked == [("create", LATE.encode(), "ann")]
+
+    engine.now = 40
+    said = ask("halt", "late")
+    assert (said.code, said.err) == (0, "")
+    assert said.out == "late: halted, tick 40 is the first it does not see. Left: 0.5.\n"
+
+    said = ask("list")
+    assert said.code == 0
+    (late,) = [line for line in said.out.splitlines() if "late" in line]
+    assert [cell.strip() for cell in late.strip("│").split("│")] == [
+        "late",
+        "count",
+        "ann",
+        "0.1",
+        "17",
+        "39 (halted)",
+    ]
+    assert "runs" in next(line for line in said.out.splitlines() if "total" in line)
+
+
+def test_preview_shows_the_price_and_the_reasons(ask: Ask, engine: FakeDesk) -> None:
+    said = ask("preview", "--series", LATE)
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith(
+        "It fits: asked epsilon 0.1, spent 0.5, left 0.5, largest that fits 0.5."
+    )
+    assert "by proven mechanism, [HSV] Lemma 7.4" in said.out
+    assert len(engine.series) == 1
+
+
+def test_a_preview_that_does_not_fit_is_3(ask: Ask, engine: FakeDesk) -> None:
+    said = ask("preview", "--series", LATE.replace("0.1", "0.9"))
+    assert (said.code, said.err) == (3, "")
+    assert said.out.startswith("It does not fit: asked epsilon 0.9")
+    assert len(engine.series) == 1
+
+
+def test_a_refused_creation_is_3_and_a_smaller_one_succeeds(ask: Ask, engine: FakeDesk) -> None:
+    said = ask("create", "--series", LATE.replace("0.1", "0.9"))
+    assert said.code == 3
+    assert said.out == ""
+    assert "asked 0.9, spent 0.5, left 0.5, largest that fits 0.5" in said.err
+    assert len(engine.series) == 1
+    assert ask("create", "--series", LATE.replace("0.1", "0.5")).code == 0
+
+
+@pytest.mark.parametrize("command", ["create", "preview"])
+def test_json_is_one_line(ask: Ask, command: str) -> None:
+    said = ask(command, "--series", LATE, "--json")
+    assert (said.code, said.err, said.out.count("\n")) == (0, "", 1)
+    assert json.loads(said.out)["left"]
+
+
+def test_json_of_halt_and_list(ask: Ask) -> None:
+    assert json.loads(ask("halt", "total", "--json").out)["end"] == 17
+    assert json.loads(ask("list", "--json").out)["queries"][0]["name"] == "total"
+
+
+def test_a_definition_from_a_file(ask: Ask, engine: FakeDesk, tmp_path: Path) -> None:
+    path = tmp_path / "late.json"
+    path.write_text(LATE)
+    assert ask("create", "--series", f"@{path}").code == 0
+    assert engine.asked[0][1] == LATE.encode()
+
+
+@pytest.mark.parametrize(
+    ("series", "named"),
+    [
+        ("@none.json", "--series: none.json cannot be read: No such file"),
+        ("x" * 65_537, "--series: must not be larger than 65536 bytes"),
+        ("{}", "epsilon: is missing; name: is missing"),
+        ('{"name":"total","epsilon":1}', "name: a series of this name exists"),
+    ],
+)
+def test_a_bad_definition_is_2(ask: Ask, series: str, named: str) -> None:
+    said = ask("create", "--series", series)
+    assert said.code == 2
+    assert named in said.err
+
+
+@pytest.mark.parametrize("name", ["nobody", "a/b", "..", "a?b#c", "total/", "é"])
+def test_an_unknown_name_is_2(ask: Ask, engine: FakeDesk, name: str) -> None:
+    said = ask("halt", name)
+    assert said.code == 2
+    assert engine.series[0]["end"] is None
+
+
+def test_a_bad_analyst_is_2(ask: Ask) -> None:
+    said = ask("create", "--series", LATE, "--analyst", "Ann B&x=1")
+    assert said.code == 2
+    assert "analyst:" in said.err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.UsageError("a"),
+        errors.NotDerivable("b"),
+        errors.InvalidCost("c"),
+        errors.BudgetRefused("d"),
+        errors.FailClosed("e"),
+        errors.WorldError("f"),
+        errors.StreamDPError("g"),
+        ValueError("h"),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_errors_of_the_engine_keep_their_exit_code(
+    ask: Ask, engine: FakeDesk, error: Exception
+) -> None:
+    engine.error = error
+    said = ask("create", "--series", LATE)
+    assert said.code == getattr(error, "exit_code", 1)
+    known = str(error) if said.code != 1 else "a bug of ours"
+    assert f"stream-dp: {known}" in said.err
+    assert said.out == ""
+
+
+def test_without_an_engine_it_is_5(desk: Any) -> None:
+    url = "http://127.0.0.1:9"
+    said = desk.say("query", "create", str(desk.pipeline), "--series", LATE, "--url", url)
+    assert said.code == 5
+    assert "no engine of clicks answers at http://127.0.0.1:9" in said.err
+    assert "stream-dp run PIPELINE.yaml --serve" in said.err
+
+
+def test_another_key_is_refused(desk: Any, engine: FakeDesk) -> None:
+    with served(view_of(engine, key=bytes(32))) as url:
+        said = desk.say("query", "halt", str(desk.pipeline), "total", "--url", url)
+    assert said.code == 2
+    assert "--key-file or STREAM_DP_KEY_FILE" in said.err
+    assert engine.asked == []
+
+
+def test_an_engine_of_another_pipeline_is_not_asked(desk: Any, engine: FakeDesk) -> None:
+    with served(view_of(engine, name="views")) as url:
+        said = desk.say("query", "halt", str(desk.pipeline), "total", "--url", url)
+    assert said.code == 2
+    assert "does not run clicks but another pipeline" in said.err
+    assert engine.asked == []
+
+
+def test_an_engine_without_a_desk(desk: Any) -> None:
+    with served(view_of(None)) as url:
+        for command, more in (("halt", ("total",)), ("create", ("--series", LATE))):
+            said = desk.say("query", command, str(desk.pipeline), *more, "--url", url)
+            assert said.code == 2
+            assert "takes no queries" in said.err
+
+
+def test_the_list_needs_no_key(desk: Any, engine: FakeDesk, tmp_path: Path) -> None:
+    (tmp_path / "operator.key").unlink()
+    with served(view_of(engine)) as url:
+        assert desk.say("query", "list", str(desk.pipeline), "--url", url).code == 0
+        assert desk.say("query", "halt", str(desk.pipeline), "total", "--url", url).code == 2
+
+
+def test_the_token_is_made_from_the_key_and_the_name(desk: Any) -> None:
+    said = desk.say("query", "token", str(desk.pipeline))
+    assert (said.code, said.err) == (0, "")
+    assert said.out == Sealer(KEY, "clicks").query_token() + "\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("http://stats.example:8765", "http reaches this machine only"),
+        ("http://10.0.0.7", "http reaches this machine only"),
+        ("ftp://127.0.0.1", "must be like"),
+        ("127.0.0.1:8765", "must be like"),
+        ("http://", "must be like"),
+        ("http://127.0.0.1:port", "must be like"),
+        ("http://127.0.0.1:99999", "must be like"),
+        ("http://127.0.0.1/api?x", "must be like"),
+    ],
+)
+def test_a_bad_address_is_2(desk: Any, url: str, named: str) -> None:
+    said = desk.say("query", "list", str(desk.pipeline), "--url", url)
+    assert said.code == 2
+    assert f"--url: {named}" in said.err
+
+
+class Odd(BaseHTTPRequestHandler):
+    """A server that is no engine; it remembers what was sent to it."""
+
+    answers: ClassVar[dict[str, tuple[int, bytes]]] = {}
+    seen: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self.seen.append(self.path + str(self.headers))
+        status, body = self.answers[self.path]
+        self.send_response(status)
+        self.send_header("Location", "/elsewhere")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        """Answer."""
+        self.do_GET()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(
+    ("answers", "code"),
+    [
+        ({"/api/pipeline": (200, b"<html>")}, 5),
+        ({"/api/pipeline": (200, b"[]")}, 5),
+        ({"/api/pipeline": (302, b"{}")}, 5),
+        ({"/api/pipeline": (500, b'{"detail":"x"}')}, 5),
+        ({"/api/pipeline": (404, b"")}, 2),
+        ({"/api/pipeline": (200, b'{"name":"views"}')}, 2),
+    ],
+)
+def test_a_server_that_is_no_engine_never_sees_the_token(
+    desk: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: dict[str, tuple[int, bytes]],
+    code: int,
+) -> None:
+    monkeypatch.setattr(Odd, "answers", answers)
+    monkeypatch.setattr(Odd, "seen", [])
+    with HTTPServer(("127.0.0.1", 0), Odd) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        said = desk.say("query", "create", str(desk.pipeline), "--series", LATE, "--url", url)
+        server.shutdown()
+        thread.join()
+    assert said.code == code, said.err
+    assert len(Odd.seen) == 1
+    assert Sealer(KEY, "clicks").query_token() not in Odd.seen[0]
+
+
+def test_an_engine_that_does_not_answer(
+    desk: Any, engine: FakeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "SECONDS", 0.3)
+
+    async def sleep(definition: bytes, analyst: str) -> dict[str, Any]:
+        await asyncio.sleep(1)
+        return {}
+
+    monkeypatch.setattr(engine, "create", sleep)
+    with served(view_of(engine)) as url:
+        said = desk.say("query", "create", str(desk.pipeline), "--series", LATE, "--url", url)
+    assert said.code == 5
+    assert "what was asked may still happen" in said.err
+
+
+def test_proxies_of_the_environment_are_not_asked(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert ask("list").code == 0
+
+
+@pytest.mark.parametrize("name", ["create", "preview", "halt", "list", "token"])
+def test_help(say: Callable[..., Any], name: str) -> None:
+    said = say("query", name, "--help")
+    assert (said.code, said.err) == (0, "")
+    assert "PIPELINE.yaml" in said.out
