@@ -1,4 +1,4 @@
-"""The numbers that a filter can be made with: exact, greater than 0, and a delta below 1; all others are refused.
+"""The numbers that filters and odometers can be made with: exact, greater than 0, and a delta below 1.
 
 Rules: a refusal names the parameter, what was given and what to do; nothing was made. This file knows no filter.
 """
@@ -13,8 +13,10 @@ def exact_number(value: object) -> bool:
     return isinstance(value, int | Fraction) and not isinstance(value, bool)
 
 
-def budget(what: str, amount: Fraction, *, below: Fraction | None = None) -> Fraction:
-    """`amount`, if a filter can have it as its `what`.
+def budget(
+    what: str, amount: Fraction, *, below: Fraction | None = None, owner: str = "a filter"
+) -> Fraction:
+    """`amount`, if the owner can have it as its `what`.
 
     Raises:
         InvalidCost: not greater than 0, not below `below`, infinite, NaN or a float.
@@ -22,8 +24,8 @@ def budget(what: str, amount: Fraction, *, below: Fraction | None = None) -> Fra
     if not exact_number(amount) or amount <= 0 or (below is not None and amount >= below):
         limit = "" if below is None else f" and below {below}"
         raise InvalidCost(
-            f"a filter cannot have {what} {amount!r}: it takes an exact number greater than 0{limit} (a decimal or a "
-            "fraction, no float). No filter was made; name what may be spent in all"
+            f"{owner} cannot have {what} {amount!r}: it takes an exact number greater than 0{limit} (a decimal or a "
+            f"fraction, no float). No {owner.split()[-1]} was made"
         )
     return amount
 
@@ -38,14 +40,16 @@ def deltas(slack: Fraction, spent: Fraction) -> tuple[Fraction, Fraction]:
     return slack, own_delta(spent, below=1 - slack)
 
 
-def own_delta(spent: Fraction, *, below: Fraction = Fraction(1)) -> Fraction:
+def own_delta(
+    spent: Fraction, *, below: Fraction = Fraction(1), owner: str = "a filter"
+) -> Fraction:
     """delta'', for the mechanisms' own: 0, or a budget below `below`.
 
     Raises:
         InvalidCost: it is neither.
     """
     none = exact_number(spent) and spent == 0
-    return spent if none else budget("the delta''", spent, below=below)
+    return spent if none else budget("the delta''", spent, below=below, owner=owner)
 
 
 def whole_units(what: str, units: int) -> int:

@@ -26,6 +26,7 @@ from fractions import Fraction
 
 from stream_dp.accounting.conversions import renyi_to_approx, zcdp_to_approx
 from stream_dp.accounting.filters.base import Filter, Spend
+from stream_dp.accounting.filters.budgets import budget
 from stream_dp.accounting.filters.concurrent import proven
 from stream_dp.accounting.gaussian import gaussian_to_approx
 from stream_dp.core.guarantee import ZCDP, AnyMeasure, ApproxDP, GaussianDP, PureDP, RenyiDP
@@ -54,8 +55,9 @@ def bound_at(filter_: Filter, used: Spend, delta: Fraction) -> ApproxDP:
 
     Raises:
         NotDerivable: the filter is not proven for concurrent continual mechanisms.
-        ValueError: not a probability strictly between 0 and 1, where one is needed.
+        InvalidCost: delta is not an exact number strictly between 0 and 1.
     """
+    budget("the delta", delta, below=Fraction(1), owner="an odometer")
     if used == Spend():
         return ApproxDP(Fraction(0), Fraction(0))
     match bound(filter_, used):

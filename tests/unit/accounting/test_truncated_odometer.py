@@ -118,6 +118,34 @@ def test_a_view_truncated_at_any_epsilon_is_that_private(name: str) -> None:
     assert caught or name == "RDP"  # one order, fixed, is far from tight here
 
 
+@pytest.mark.parametrize("name", ["approximate", "tight approximate"])
+def test_a_view_truncated_at_epsilon_and_delta_is_that_private(name: str) -> None:
+    """Mechanisms with a delta of their own: the odometer shows delta' plus the deltas so far, and may exceed either."""
+    own, filter_, slack = Fraction(1, 50), FILTERS[name], Fraction(1, 20)
+    kinds = (RandomizedResponse(MENU[0]), RandomizedResponse(ONE, own))
+    measures = (PureDP(least_epsilon(MENU[0])), ApproxDP(Fraction(0), own))
+    costs = [filter_.cost(filter_.entry("m", m, "r")) for m in measures]
+
+    def spent(counts: Counts) -> ApproxDP:
+        pairs = list(zip(counts, costs, strict=True))
+        amount, delta = sum(n * c.amount for n, c in pairs), sum(n * c.delta for n, c in pairs)
+        return bound_at(filter_, Spend(amount, delta), DELTA)
+
+    for ratio, revealed in ((Fraction(3), 1), (Fraction(6), 2)):
+        limit = ApproxDP(below_log(ratio), slack + revealed * own)
+
+        def rule(counts: Counts, limit: ApproxDP = limit) -> bool:
+            found = spent(counts)
+            return found.epsilon <= limit.epsilon and found.delta <= limit.delta
+
+        def blind(counts: Counts, limit: ApproxDP = limit) -> bool:
+            return spent(counts).epsilon <= limit.epsilon  # the twin: the deltas are not looked at
+
+        machine, twin = Filtered(kinds, rule), Filtered(kinds, blind)
+        assert own <= exact_delta(machine, SecretBit(2), ratio, 6) <= limit.delta
+        assert exact_delta(twin, SecretBit(2), ratio, 6) > limit.delta
+
+
 def test_without_truncation_nothing_holds() -> None:
     for ratio in TARGETS:
         assert exact(always, ratio) > DELTA
