@@ -12,7 +12,8 @@ least epsilon of the filter's family: each is evaluated with outward rounding, a
 larger. So where F admits, the family's filter with the budget epsilon (and delta'' = delta - delta') admits too, and
 halting earlier is a post-processing. (2) That filter is valid for concurrent continual mechanisms ([HSV] Thm 12.4,
 Cor 13.8, 14.10; `filters.concurrent` says which). (3) The view truncated at epsilon is the view of the adversary in
-front of F plus answers to the odometer, which are functions of the charges alone ([HSTV] Lemma 2.19, Thm 2.17).
+front of F plus answers to the odometer, which are functions of the charges alone ([HSTV] Lemma 2.19, Thm 2.17; [HSV]
+has no odometer, but its Thm 12.4 is all that this needs).
 
 What exceeds is not shown: the charge is priced before its mechanism exists, and the answer of the first mechanism too
 many is no part of the view. [HSTV] Def 1.13 prints "exit if epsilon_i >= epsilon or delta_i >= delta", with which an

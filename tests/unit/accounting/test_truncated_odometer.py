@@ -147,8 +147,8 @@ def test_a_view_truncated_at_epsilon_and_delta_is_that_private(name: str) -> Non
 
 
 def test_without_truncation_nothing_holds() -> None:
-    for ratio in TARGETS:
-        assert exact(always, ratio) > DELTA
+    for ratio in (TARGETS[0], TARGETS[-1]):
+        assert exact(always, ratio, rounds=7) > DELTA
 
 
 def test_the_pure_odometer_is_met_exactly() -> None:
