@@ -16,10 +16,11 @@ def closed_form(epsilon: float, delta: float, k: int, target: float) -> float:
     """Kairouz, Oh, Viswanath: the delta at `target` of k-fold composition of RR_(epsilon, delta)."""
     inner = 0.0
     for low in range(k + 1):
-        if (k - 2 * low) * epsilon > target:
-            gain = math.exp((k - low) * epsilon) - math.exp(target + low * epsilon)
-            inner += math.comb(k, low) * gain
-    return 1 - (1 - delta) ** k * (1 - inner / (1 + math.exp(epsilon)) ** k)
+        gap = (k - 2 * low) * epsilon - target
+        if gap > 0:
+            ways = math.log(math.comb(k, low)) - k * math.log1p(math.exp(epsilon))
+            inner -= math.exp(ways + (k - low) * epsilon) * math.expm1(-gap)
+    return 1 - (1 - delta) ** k * (1 - inner)
 
 
 def brute_force(parts: Sequence[tuple[float, float]], target: float) -> float:

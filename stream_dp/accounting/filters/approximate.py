@@ -11,30 +11,66 @@ R + 2 sqrt(R L) = epsilon.
 from dataclasses import dataclass
 from fractions import Fraction
 
-from stream_dp.accounting.amounts import budget_units, cost_units
-from stream_dp.accounting.conversions import pure_zcdp, standard_budget, zcdp_budget
-from stream_dp.accounting.directed import ceil_units, floor_units
+from stream_dp.accounting.amounts import budget_units, exact
+from stream_dp.accounting.conversions import pure_zcdp, standard_budget, zcdp_budget, zcdp_epsilon
+from stream_dp.accounting.directed import ceil_units, floor_units, ln_inverse
 from stream_dp.accounting.entry import DP, Entry
-from stream_dp.accounting.filters.base import SQUARED, Filter, Spend, checked, foreign
-from stream_dp.core.guarantee import AnyMeasure, ApproxDP, PureDP
+from stream_dp.accounting.filters.base import SQUARED, Filter, Spend, charge, checked, foreign
+from stream_dp.accounting.filters.budgets import budget, deltas, whole_units
+from stream_dp.core.guarantee import ZCDP, AnyMeasure, ApproxDP, PureDP
+
+
+@dataclass(frozen=True, slots=True)
+class _ApproximateBudget:
+    """What the two share: (epsilon, delta' + delta'')-DP mechanisms in and out."""
+
+    promise: ApproxDP
+    capacity: Spend
+
+    def __post_init__(self) -> None:
+        """Refuse an empty budget."""
+        whole_units("a capacity", self.capacity.amount)
+
+    @property
+    def scale(self) -> int:
+        """Squares of epsilon, or rho: units of 10^-24."""
+        return SQUARED
+
+    @property
+    def slack(self) -> Fraction:
+        """delta', the part of the promise that the mechanisms' own deltas cannot use up."""
+        return self.promise.delta - exact(self.capacity.delta)
+
+    def covered(self, used: Spend, epsilon: Fraction) -> ApproxDP:
+        """(epsilon, delta' + the deltas spent)-DP, and the promise where that is better; (0, 0) for nothing."""
+        if used == Spend():
+            return ApproxDP(Fraction(0), Fraction(0))
+        if used.within(self.capacity):
+            epsilon = min(epsilon, self.promise.epsilon)
+        if not used.amount:
+            epsilon = Fraction(0)
+        return ApproxDP(epsilon, self.slack + exact(used.delta))
 
 
 def _entry(filter_: Filter, name: str, measure: AnyMeasure, rule: str) -> Entry:
     if not isinstance(measure, PureDP | ApproxDP):
         raise foreign(filter_, name, measure)
-    return Entry(name, cost_units(measure.epsilon), cost_units(measure.delta), rule)
+    return charge(name, measure.epsilon, rule, delta=measure.delta)
 
 
 @dataclass(frozen=True, slots=True)
-class ApproximateFilter:
+class ApproximateFilter(_ApproximateBudget):
     """Everything admitted is (epsilon, delta' + delta'')-DP by [WRRW] Thm 2. Amounts are sums of squares."""
-
-    promise: ApproxDP
-    capacity: Spend
 
     @classmethod
     def of(cls, epsilon: Fraction, slack: Fraction, spent: Fraction) -> "ApproximateFilter":
-        """`slack` is delta', the price of the theorem; `spent` is delta'', for the mechanisms' own deltas."""
+        """`slack` is delta', the price of the theorem; `spent` is delta'', for the mechanisms' own deltas.
+
+        Raises:
+            InvalidCost: no exact numbers, or out of their range.
+        """
+        budget("the epsilon", epsilon)
+        deltas(slack, spent)
         squares = 2 * standard_budget(ApproxDP(epsilon, slack))
         capacity = Spend(floor_units(squares, SQUARED), budget_units(spent))
         return cls(ApproxDP(epsilon, slack + spent), capacity)
@@ -43,11 +79,6 @@ class ApproximateFilter:
     def name(self) -> str:
         """Its name in `CONCURRENT`."""
         return "approximate"
-
-    @property
-    def scale(self) -> int:
-        """Squares of epsilon: units of 10^-24."""
-        return SQUARED
 
     def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
         """Takes pure and approximate DP."""
@@ -58,17 +89,26 @@ class ApproximateFilter:
         checked(self, entry, DP)
         return Spend(entry.epsilon**2, entry.delta)
 
+    def least(self, used: Spend) -> AnyMeasure:
+        """sqrt(2 L V) + V/2 at delta' plus the deltas spent: the accumulator of [HSTV] Thm B.4."""
+        squares = Fraction(used.amount, SQUARED)
+        root = (ln_inverse(self.slack) * (2 * squares)).sqrt()
+        return self.covered(used, (root + squares / 2).upper)
+
 
 @dataclass(frozen=True, slots=True)
-class TightApproximateFilter:
+class TightApproximateFilter(_ApproximateBudget):
     """Everything admitted is (epsilon, delta' + delta'')-DP, by [WRRW] Thm 1. Amounts are sums of rho."""
-
-    promise: ApproxDP
-    capacity: Spend
 
     @classmethod
     def of(cls, epsilon: Fraction, slack: Fraction, spent: Fraction) -> "TightApproximateFilter":
-        """`slack` is delta', the price of the theorem; `spent` is delta'', for the mechanisms' own deltas."""
+        """`slack` is delta', the price of the theorem; `spent` is delta'', for the mechanisms' own deltas.
+
+        Raises:
+            InvalidCost: no exact numbers, or out of their range.
+        """
+        budget("the epsilon", epsilon)
+        deltas(slack, spent)
         rho = zcdp_budget(ApproxDP(epsilon, slack))
         return cls(
             ApproxDP(epsilon, slack + spent), Spend(floor_units(rho, SQUARED), budget_units(spent))
@@ -79,11 +119,6 @@ class TightApproximateFilter:
         """Its name in `CONCURRENT`."""
         return "tight approximate"
 
-    @property
-    def scale(self) -> int:
-        """rho in units of 10^-24."""
-        return SQUARED
-
     def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
         """Takes pure and approximate DP."""
         return _entry(self, name, measure, rule)
@@ -92,6 +127,11 @@ class TightApproximateFilter:
         """Epsilon tanh(epsilon/2), rounded up, and delta."""
         checked(self, entry, DP)
         return Spend(zcdp_units(entry.epsilon), entry.delta)
+
+    def least(self, used: Spend) -> AnyMeasure:
+        """The epsilon of R-zCDP at delta', at delta' plus the deltas spent."""
+        rho = ZCDP(Fraction(max(used.amount, 1), SQUARED))
+        return self.covered(used, zcdp_epsilon(rho, self.slack))
 
 
 def zcdp_units(epsilon: int) -> int:

@@ -6,12 +6,14 @@ two comparisons, and no rounding accumulates in favour of the analyst. This file
 """
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Protocol
 
-from stream_dp.accounting.amounts import UNITS
-from stream_dp.accounting.entry import Entry
+from stream_dp.accounting.amounts import UNITS, cost_units
+from stream_dp.accounting.entry import DP, Entry
+from stream_dp.accounting.filters.budgets import exact_number
 from stream_dp.core.guarantee import AnyMeasure
-from stream_dp.errors import BudgetRefused
+from stream_dp.errors import BudgetRefused, InvalidCost
 
 SQUARED = UNITS**2  # units of a squared amount: an epsilon in units has its exact square here
 
@@ -68,6 +70,7 @@ class Filter(Protocol):
 
         Raises:
             BudgetRefused: no theorem of this filter covers the measure.
+            InvalidCost: the measure's parameters are no cost.
         """
         ...
 
@@ -75,22 +78,59 @@ class Filter(Protocol):
         """What the entry uses up, rounded up; not decreasing in its epsilon and delta.
 
         Raises:
-            BudgetRefused: a negative amount, or a measure that this filter has no theorem for.
+            BudgetRefused: a measure that this filter has no theorem for.
+            InvalidCost: nothing, less than nothing, or no whole number of units.
+        """
+        ...
+
+    def least(self, used: Spend) -> AnyMeasure:
+        """The least promise of a filter of this family that would have admitted `used`, rounded up.
+
+        The family has the same theorem and the same free parameters (order, delta'); within the capacity it is
+        never above `promise`. It is what the truncated-view odometer shows (`odometers.truncated`).
         """
         ...
 
 
-def checked(filter_: Filter, entry: Entry, *measures: str) -> Entry:
-    """`entry`, if it has no negative part and one of these measures.
+def charge(
+    name: str, amount: Fraction, rule: str, *, delta: Fraction = Fraction(0), measure: str = DP
+) -> Entry:
+    """The entry of a mechanism with these parameters, rounded up to units.
 
     Raises:
-        BudgetRefused: otherwise.
+        InvalidCost: a parameter is negative, infinite, NaN or a float, or both are 0.
     """
-    if entry.epsilon < 0 or entry.delta < 0:
-        raise BudgetRefused(f"{entry.name}: a charge must not be negative; nothing is given back")
+    for what, value in (("a cost", amount), ("a delta", delta)):
+        if not exact_number(value) or value < 0:
+            raise _no_cost(name, f"{what} of {value!r}")
+    if not amount and not delta:
+        raise _no_cost(name, "a cost of 0")
+    return Entry(name, cost_units(amount), cost_units(delta), rule, measure)
+
+
+def checked(filter_: Filter, entry: Entry, *measures: str) -> Entry:
+    """`entry`, if its amounts are a cost and its measure is one of these.
+
+    Raises:
+        BudgetRefused: it has another measure.
+        InvalidCost: nothing, less than nothing, or no whole number of units.
+    """
+    for units in (entry.epsilon, entry.delta):
+        if type(units) is not int or units < 0:
+            raise _no_cost(entry.name, f"{units!r} units of 10^-12")
+    if entry.epsilon == entry.delta == 0:
+        raise _no_cost(entry.name, "a cost of 0")
     if entry.measure not in measures:
         raise foreign(filter_, entry.name, entry.measure)
     return entry
+
+
+def _no_cost(name: str, asked: str) -> InvalidCost:
+    return InvalidCost(
+        f"{name} asks for {asked}; a cost is an exact number greater than 0 (a decimal or a fraction, no float; one "
+        "of epsilon and delta may be 0), and nothing is given back. Nothing was charged; name the epsilon of the "
+        "mechanism as it runs"
+    )
 
 
 def without_delta(filter_: Filter, entry: Entry) -> None:

@@ -7,10 +7,19 @@ mechanism without a horizon, does not have it.
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isqrt
 
-from stream_dp.accounting.amounts import budget_units, cost_units, exact
+from stream_dp.accounting.amounts import budget_units, exact
 from stream_dp.accounting.entry import GAUSSIAN, GAUSSIAN_FINITE, Entry
-from stream_dp.accounting.filters.base import SQUARED, Spend, checked, foreign, without_delta
+from stream_dp.accounting.filters.base import (
+    SQUARED,
+    Spend,
+    charge,
+    checked,
+    foreign,
+    without_delta,
+)
+from stream_dp.accounting.filters.budgets import budget, whole_units
 from stream_dp.core.guarantee import AnyMeasure, GaussianDP
 from stream_dp.errors import BudgetRefused
 
@@ -21,10 +30,18 @@ class GaussianFilter:
 
     mu: int
 
+    def __post_init__(self) -> None:
+        """Refuse an empty budget."""
+        whole_units("a mu", self.mu)
+
     @classmethod
     def of(cls, mu: Fraction) -> "GaussianFilter":
-        """The filter with this budget, rounded down."""
-        return cls(budget_units(mu))
+        """The filter with this budget, rounded down.
+
+        Raises:
+            InvalidCost: not an exact number of at least 10^-12.
+        """
+        return cls(budget_units(budget("the mu", mu)))
 
     @property
     def name(self) -> str:
@@ -50,11 +67,11 @@ class GaussianFilter:
         """Takes GDP; the entry is refused until `finite` says that the communication is finite."""
         if not isinstance(measure, GaussianDP):
             raise foreign(self, name, measure)
-        return Entry(name, cost_units(measure.mu), 0, rule, GAUSSIAN)
+        return charge(name, measure.mu, rule, measure=GAUSSIAN)
 
     def finite(self, name: str, measure: GaussianDP, rule: str, why: str) -> Entry:
         """The entry of a mechanism with finite communication; `why` names its alphabet and its horizon."""
-        return Entry(name, cost_units(measure.mu), 0, f"{rule}; {why}", GAUSSIAN_FINITE)
+        return charge(name, measure.mu, f"{rule}; {why}", measure=GAUSSIAN_FINITE)
 
     def cost(self, entry: Entry) -> Spend:
         """Its mu squared, exactly."""
@@ -65,3 +82,8 @@ class GaussianFilter:
             )
         without_delta(self, checked(self, entry, GAUSSIAN_FINITE))
         return Spend(entry.epsilon**2)
+
+    def least(self, used: Spend) -> AnyMeasure:
+        """GDP at the root of the sum of squares, rounded up to a unit."""
+        root = isqrt(used.amount)
+        return GaussianDP(exact(root + (root**2 < used.amount)))

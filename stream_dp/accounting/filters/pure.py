@@ -3,22 +3,26 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
-from stream_dp.accounting.amounts import UNITS, budget_units, cost_units, exact
-from stream_dp.accounting.entry import DP, Entry
-from stream_dp.accounting.filters.base import Spend, checked, foreign, without_delta
+from stream_dp.accounting.amounts import budget_units, exact
+from stream_dp.accounting.entry import Entry
+from stream_dp.accounting.filters.base import Spend, charge, foreign
+from stream_dp.accounting.filters.budgets import budget
+from stream_dp.accounting.filters.linear import EpsilonBudget, epsilon_of
 from stream_dp.core.guarantee import AnyMeasure, ApproxDP, PureDP
 
 
 @dataclass(frozen=True, slots=True)
-class PureFilter:
+class PureFilter(EpsilonBudget):
     """Everything admitted is epsilon-DP, epsilon in units of 10^-12."""
-
-    epsilon: int
 
     @classmethod
     def of(cls, epsilon: Fraction) -> "PureFilter":
-        """The filter with this budget, rounded down."""
-        return cls(budget_units(epsilon))
+        """The filter with this budget, rounded down.
+
+        Raises:
+            InvalidCost: not an exact number of at least 10^-12.
+        """
+        return cls(budget_units(budget("the epsilon", epsilon)))
 
     @property
     def name(self) -> str:
@@ -26,27 +30,20 @@ class PureFilter:
         return "pure"
 
     @property
-    def scale(self) -> int:
-        """Epsilon in units of 10^-12."""
-        return UNITS
-
-    @property
-    def capacity(self) -> Spend:
-        """The budget."""
-        return Spend(self.epsilon)
-
-    @property
     def promise(self) -> AnyMeasure:
         """Pure DP at the budget."""
-        return PureDP(exact(self.epsilon))
+        return self.least(self.capacity)
 
     def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
         """Takes DP; a delta is refused when it is charged."""
         if not isinstance(measure, PureDP | ApproxDP):
             raise foreign(self, name, measure)
-        return Entry(name, cost_units(measure.epsilon), cost_units(measure.delta), rule)
+        return charge(name, measure.epsilon, rule, delta=measure.delta)
 
     def cost(self, entry: Entry) -> Spend:
         """Its epsilon."""
-        without_delta(self, checked(self, entry, DP))
-        return Spend(entry.epsilon)
+        return epsilon_of(self, entry)
+
+    def least(self, used: Spend) -> AnyMeasure:
+        """Pure DP at the sum, exactly."""
+        return PureDP(exact(used.amount))

@@ -6,24 +6,30 @@ A grid of orders that stops only when all of them fail is not a filter at any of
 from dataclasses import dataclass
 from fractions import Fraction
 
-from stream_dp.accounting.amounts import UNITS, budget_units, cost_units, exact
+from stream_dp.accounting.amounts import budget_units, exact
 from stream_dp.accounting.conversions import pure_to_renyi, zcdp_to_renyi
 from stream_dp.accounting.entry import Entry, renyi
-from stream_dp.accounting.filters.base import Spend, checked, foreign, without_delta
+from stream_dp.accounting.filters.base import Spend, charge, foreign
+from stream_dp.accounting.filters.budgets import budget
+from stream_dp.accounting.filters.linear import EpsilonBudget, epsilon_of
 from stream_dp.core.guarantee import ZCDP, AnyMeasure, PureDP, RenyiDP
 
 
 @dataclass(frozen=True, slots=True)
-class RenyiFilter:
+class RenyiFilter(EpsilonBudget):
     """Everything admitted is (alpha, epsilon)-RDP, epsilon in units of 10^-12."""
 
     alpha: Fraction
-    epsilon: int
 
     @classmethod
-    def of(cls, budget: RenyiDP) -> "RenyiFilter":
-        """The filter with this budget, rounded down, at its order."""
-        return cls(budget.alpha, budget_units(budget.epsilon))
+    def of(cls, limit: RenyiDP) -> "RenyiFilter":
+        """The filter with this budget, rounded down, at its order.
+
+        Raises:
+            InvalidCost: not an exact epsilon of at least 10^-12, or the order is no exact number.
+        """
+        budget("the order", limit.alpha)
+        return cls(budget_units(budget("the epsilon", limit.epsilon)), limit.alpha)
 
     @property
     def name(self) -> str:
@@ -31,19 +37,9 @@ class RenyiFilter:
         return "RDP"
 
     @property
-    def scale(self) -> int:
-        """Epsilon in units of 10^-12."""
-        return UNITS
-
-    @property
-    def capacity(self) -> Spend:
-        """The budget."""
-        return Spend(self.epsilon)
-
-    @property
     def promise(self) -> AnyMeasure:
         """RDP at the order and the budget."""
-        return RenyiDP(self.alpha, exact(self.epsilon))
+        return self.least(self.capacity)
 
     def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
         """Takes RDP at its own order, zCDP and pure DP."""
@@ -53,12 +49,18 @@ class RenyiFilter:
             case ZCDP():
                 here = zcdp_to_renyi(measure, self.alpha)
             case PureDP():
+                charge(
+                    name, measure.epsilon, rule
+                )  # refuses what is no cost before it is converted
                 here = pure_to_renyi(measure, self.alpha)
             case _:
                 raise foreign(self, name, measure)
-        return Entry(name, cost_units(here.epsilon), 0, rule, renyi(self.alpha))
+        return charge(name, here.epsilon, rule, measure=renyi(self.alpha))
 
     def cost(self, entry: Entry) -> Spend:
         """Its epsilon at the order."""
-        without_delta(self, checked(self, entry, renyi(self.alpha)))
-        return Spend(entry.epsilon)
+        return epsilon_of(self, entry, renyi(self.alpha))
+
+    def least(self, used: Spend) -> AnyMeasure:
+        """RDP at the order and the sum, exactly."""
+        return RenyiDP(self.alpha, exact(used.amount))

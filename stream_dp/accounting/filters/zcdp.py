@@ -7,11 +7,12 @@ rho alpha ([HSV] Cor 13.8). With deltas it is not, and `concurrent` refuses it t
 from dataclasses import dataclass
 from fractions import Fraction
 
-from stream_dp.accounting.amounts import UNITS, budget_units, cost_units, exact
+from stream_dp.accounting.amounts import UNITS, budget_units, exact
 from stream_dp.accounting.directed import floor_units
 from stream_dp.accounting.entry import DP, ZERO_CONCENTRATED, Entry
 from stream_dp.accounting.filters.approximate import zcdp_units
-from stream_dp.accounting.filters.base import SQUARED, Spend, checked, foreign
+from stream_dp.accounting.filters.base import SQUARED, Spend, charge, checked, foreign
+from stream_dp.accounting.filters.budgets import budget, own_delta, whole_units
 from stream_dp.core.guarantee import ZCDP, AnyMeasure, ApproxDP, PureDP
 
 
@@ -21,10 +22,19 @@ class ZCDPFilter:
 
     capacity: Spend
 
+    def __post_init__(self) -> None:
+        """Refuse an empty budget."""
+        whole_units("a rho", self.capacity.amount)
+
     @classmethod
     def of(cls, rho: Fraction, delta: Fraction = Fraction(0)) -> "ZCDPFilter":
-        """The filter with these budgets, rounded down."""
-        return cls(Spend(floor_units(rho, SQUARED), budget_units(delta)))
+        """The filter with these budgets, rounded down.
+
+        Raises:
+            InvalidCost: no exact numbers, or out of their range.
+        """
+        amount = floor_units(budget("the rho", rho), SQUARED)
+        return cls(Spend(amount, budget_units(own_delta(delta))))
 
     @property
     def name(self) -> str:
@@ -39,7 +49,7 @@ class ZCDPFilter:
     @property
     def promise(self) -> AnyMeasure:
         """rho-zCDP; `capacity.delta` is the probability with which it may fail ([WRRW] Def 3)."""
-        return ZCDP(Fraction(self.capacity.amount, SQUARED))
+        return self.least(self.capacity)
 
     @property
     def failure(self) -> Fraction:
@@ -50,9 +60,9 @@ class ZCDPFilter:
         """Takes zCDP and DP, which is charged at its exact zCDP cost."""
         match measure:
             case ZCDP(rho):
-                return Entry(name, cost_units(rho), 0, rule, ZERO_CONCENTRATED)
+                return charge(name, rho, rule, measure=ZERO_CONCENTRATED)
             case PureDP() | ApproxDP():
-                return Entry(name, cost_units(measure.epsilon), cost_units(measure.delta), rule)
+                return charge(name, measure.epsilon, rule, delta=measure.delta)
             case _:
                 raise foreign(self, name, measure)
 
@@ -62,3 +72,7 @@ class ZCDPFilter:
         if entry.measure == DP:
             return Spend(zcdp_units(entry.epsilon), entry.delta)
         return Spend(entry.epsilon * UNITS, entry.delta)
+
+    def least(self, used: Spend) -> AnyMeasure:
+        """zCDP at the sum, exactly; `used.delta` is the probability with which it may fail."""
+        return ZCDP(Fraction(used.amount, SQUARED))

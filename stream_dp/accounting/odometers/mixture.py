@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from stream_dp.accounting.directed import Interval, ln_inverse
+from stream_dp.accounting.filters.budgets import budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,15 @@ class MixtureBoundary:
 
     delta: Fraction
     gamma: Fraction
+
+    def __post_init__(self) -> None:
+        """Refuse what is no boundary.
+
+        Raises:
+            InvalidCost: delta' is not between 0 and 1, or the gamma is not positive.
+        """
+        budget("the delta'", self.delta, below=Fraction(1), owner="an odometer")
+        budget("the gamma", self.gamma, owner="an odometer")
 
     def above(self, variance: Fraction) -> Fraction | None:
         """The curve at V."""
@@ -30,6 +40,15 @@ class OneSidedMixtureBoundary:
 
     delta: Fraction
     gamma: Fraction
+
+    def __post_init__(self) -> None:
+        """Refuse what is no boundary.
+
+        Raises:
+            InvalidCost: delta' is not between 0 and 1, or the gamma is not positive.
+        """
+        budget("the delta'", self.delta, below=Fraction(1), owner="an odometer")
+        budget("the gamma", self.gamma, owner="an odometer")
 
     def above(self, variance: Fraction) -> Fraction | None:
         """The curve at V."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from stream_dp.accounting.directed import Interval
+from stream_dp.accounting.filters.budgets import budget
 
 FACTOR, SHARE, CONSTANT = Fraction(17, 10), Fraction(72, 100), Fraction(52, 10)
 
@@ -14,6 +15,15 @@ class StitchedBoundary:
 
     delta: Fraction
     start: Fraction
+
+    def __post_init__(self) -> None:
+        """Refuse what is no boundary.
+
+        Raises:
+            InvalidCost: delta' is not between 0 and 1, or the start is not positive.
+        """
+        budget("the delta'", self.delta, below=Fraction(1), owner="an odometer")
+        budget("the start", self.start, owner="an odometer")
 
     def above(self, variance: Fraction) -> Fraction | None:
         """The curve at V; infinite below v0."""

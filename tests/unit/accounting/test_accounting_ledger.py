@@ -11,7 +11,7 @@ from stream_dp.accounting.ledger import Entry, Ledger
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.errors import BudgetRefused
+from stream_dp.errors import BudgetRefused, InvalidCost
 
 amounts = st.fractions(min_value=0, max_value=1000)
 
@@ -25,7 +25,10 @@ def test_costs_round_up_and_budgets_round_down(amount: Fraction) -> None:
     assert Fraction(text(budget)) == exact(budget)
 
 
-@given(st.lists(amounts, max_size=8), amounts)
+some = st.fractions(Fraction(1, 10**12), 1000)
+
+
+@given(st.lists(some, max_size=8), some)
 def test_what_is_charged_never_exceeds_the_budget(parts: list[Fraction], budget: Fraction) -> None:
     ledger = Ledger.of(budget)
     charged = Fraction(0)
@@ -69,9 +72,10 @@ def test_thirds_do_not_fit_three_times_into_one() -> None:
 
 
 def test_a_pure_ledger_takes_pure_positive_charges_only() -> None:
-    for entry in (Entry("refund", -1, 0, "r"), Entry("delta", 1, 1, "r")):
-        with pytest.raises(BudgetRefused, match=entry.name):
-            Ledger.of(Fraction(1)).charge(entry)
+    with pytest.raises(BudgetRefused, match="delta"):
+        Ledger.of(Fraction(1)).charge(Entry("delta", 1, 1, "r"))
+    with pytest.raises(InvalidCost, match="refund asks for -1 units"):
+        Ledger.of(Fraction(1)).charge(Entry("refund", -1, 0, "r"))
     approximate = Guarantee(ApproxDP(Fraction(1, 3), Fraction(1, 10**13)), Neighbors.REPLACE)
     price = Ledger.of(Fraction(1)).price(leaf("gauss", approximate, "a book"))
     assert (price.name, price.epsilon, price.delta) == ("gauss", 333_333_333_334, 1)

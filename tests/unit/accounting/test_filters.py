@@ -2,7 +2,9 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ from stream_dp.accounting.amounts import UNITS, cost_units
 from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.entry import GAUSSIAN_FINITE
 from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
-from stream_dp.accounting.filters.base import SQUARED, Filter
+from stream_dp.accounting.filters.base import SQUARED, Filter, Spend, charge
 from stream_dp.accounting.filters.concurrent import CONCURRENT, Standing
 from stream_dp.accounting.filters.gaussian import GaussianFilter
 from stream_dp.accounting.filters.pure import PureFilter
@@ -28,7 +30,7 @@ from stream_dp.core.guarantee import (
     PureDP,
     RenyiDP,
 )
-from stream_dp.errors import BudgetRefused, NotDerivable
+from stream_dp.errors import BudgetRefused, InvalidCost, NotDerivable
 
 ONE, SLACK = Fraction(1), Fraction(1, 10**6)
 FILTERS: dict[str, Filter] = {
@@ -87,25 +89,117 @@ def test_charges_until_a_refusal_that_changes_nothing_and_the_largest_ask_fits(
     assert (repr(ledger), ledger.entries) == (before, entries)
     assert not found.fits
     assert found.spent + found.left == filter_.capacity
-    full = ledger.charge(found.largest)
+    full = ledger.charge(found.largest) if found.largest.epsilon else ledger
     assert full.used.within(filter_.capacity)
     with pytest.raises(BudgetRefused):  # it was the largest, to one unit of 10^-12
         ledger.charge(dataclasses.replace(found.largest, epsilon=found.largest.epsilon + 1))
 
 
 @every_filter
-def test_no_charge_is_negative_and_foreign_measures_are_refused(filter_: Filter) -> None:
-    ledger, entry = Ledger.under(filter_, concurrent=False), tenth(filter_)
-    for bad in (
-        dataclasses.replace(entry, epsilon=-1),
-        dataclasses.replace(entry, delta=-1),
-        dataclasses.replace(entry, measure="a wish"),
-    ):
-        with pytest.raises(BudgetRefused, match="m: "):
-            ledger.charge(bad)
-    assert ledger.used.amount == ledger.used.delta == 0
+def test_what_is_no_cost_and_foreign_measures_are_refused_and_nothing_changes(
+    filter_: Filter,
+) -> None:
+    ledger = Ledger.under(filter_, concurrent=False).charge(tenth(filter_))
+    entry, before = tenth(filter_), repr(ledger)
+    no_units: list[Any] = [-1, math.inf, math.nan, 0.5, Fraction(1, 2), True, None]
+    for units in no_units:
+        for part in ("epsilon", "delta"):
+            bad = dataclasses.replace(entry, **{part: units})
+            for act in (ledger.charge, ledger.preview):
+                with pytest.raises(InvalidCost, match=r"^m asks for .*Nothing was charged"):
+                    act(bad)
+    with pytest.raises(InvalidCost, match="a cost of 0"):
+        ledger.charge(dataclasses.replace(entry, epsilon=0, delta=0))
+    with pytest.raises(BudgetRefused, match="no theorem"):
+        ledger.charge(dataclasses.replace(entry, measure="a wish"))
     with pytest.raises(BudgetRefused, match="no theorem"):
         ledger.ask("p", ProbabilisticDP(ONE, SLACK), "r")
+    assert repr(ledger) == before
+
+
+NO_NUMBERS: list[Any] = [0, Fraction(-1, 2), math.inf, -math.inf, math.nan, 0.5, "1", None]
+
+
+def asked(filter_: Filter, number: Any) -> AnyMeasure:
+    """A measure that the filter takes, with this number in it, whatever its own checks say."""
+    kinds: dict[str, tuple[AnyMeasure, str]] = {
+        "GDP": (GaussianDP(ONE), "mu"),
+        "RDP": (RenyiDP(Fraction(8), ONE), "epsilon"),
+        "zCDP": (ZCDP(ONE), "rho"),
+    }
+    measure, parameter = kinds.get(filter_.name, (PureDP(ONE), "epsilon"))
+    object.__setattr__(measure, parameter, number)
+    return measure
+
+
+@every_filter
+@pytest.mark.parametrize("number", NO_NUMBERS, ids=repr)
+def test_a_mechanism_without_an_exact_positive_cost_gets_no_entry(
+    filter_: Filter, number: Any
+) -> None:
+    ledger = Ledger.under(filter_, concurrent=False)
+    with pytest.raises(InvalidCost, match="dash asks for a cost of"):
+        ledger.ask("dash", asked(filter_, number), "r")
+    if filter_.name in {"zCDP", "RDP"}:
+        with pytest.raises(InvalidCost, match="dash asks for a cost of"):
+            ledger.ask("dash", asked(FILTERS["pure"], number), "r")
+    assert ledger == Ledger.under(filter_, concurrent=False)
+
+
+def test_a_cost_may_be_a_delta_alone() -> None:
+    ledger = Ledger.under(FILTERS["approximate"])
+    ledger = ledger.charge(ledger.ask("reveals", ApproxDP(Fraction(0), SLACK), "r"))
+    assert ledger.used == Spend(0, ledger.filter.capacity.delta)
+    with pytest.raises(InvalidCost, match="a delta of nan"):
+        charge("m", ONE, "r", delta=cast("Fraction", math.nan))
+
+
+MAKERS: dict[str, Callable[[Any], Filter]] = {
+    "pure": PureFilter.of,
+    "zCDP": ZCDPFilter.of,
+    "GDP": GaussianFilter.of,
+    "RDP": lambda x: RenyiFilter.of(asked_renyi(Fraction(8), x)),
+    "RDP, order": lambda x: RenyiFilter.of(asked_renyi(x, ONE)),
+    "Thm 2": lambda x: ApproximateFilter.of(x, SLACK, SLACK),
+    "Thm 2, slack": lambda x: ApproximateFilter.of(ONE, x, SLACK),
+    "tight": lambda x: TightApproximateFilter.of(x, SLACK, SLACK),
+    "tight, slack": lambda x: TightApproximateFilter.of(ONE, x, SLACK),
+}
+
+
+def asked_renyi(alpha: Any, epsilon: Any) -> RenyiDP:
+    """An RDP budget, whatever its own checks say."""
+    measure = RenyiDP(Fraction(2), ONE)
+    object.__setattr__(measure, "alpha", alpha)
+    object.__setattr__(measure, "epsilon", epsilon)
+    return measure
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize("number", NO_NUMBERS, ids=repr)
+def test_no_filter_has_a_bad_budget(make: Callable[[Any], Filter], number: Any) -> None:
+    with pytest.raises(InvalidCost, match=r"a filter cannot have .*No filter was made"):
+        make(number)
+
+
+def test_no_filter_has_a_delta_of_one_or_a_budget_below_a_unit() -> None:
+    wrong: list[Any] = [*NO_NUMBERS[1:], ONE, 1 - SLACK]
+    for delta in wrong:
+        for kind in (ApproximateFilter, TightApproximateFilter):
+            with pytest.raises(InvalidCost, match="delta"):
+                kind.of(ONE, SLACK, delta)
+        if delta != 1 - SLACK:
+            with pytest.raises(InvalidCost, match="delta"):
+                ZCDPFilter.of(ONE, delta)
+    for one in (ONE, Fraction(3, 2)):
+        with pytest.raises(InvalidCost, match="delta'"):
+            ApproximateFilter.of(ONE, one, Fraction(0))
+    for tiny in (PureFilter.of, GaussianFilter.of):
+        with pytest.raises(InvalidCost, match="would admit nothing"):
+            tiny(Fraction(1, 10**13))
+    for empty in (lambda: PureFilter(0), lambda: ZCDPFilter(Spend(-1)), lambda: PureFilter(0.5)):  # type: ignore[arg-type]
+        with pytest.raises(InvalidCost, match="would admit nothing"):
+            empty()
 
 
 @every_filter
@@ -119,7 +213,7 @@ def test_there_is_no_switch_and_no_best_of_several(filter_: Filter, other: Filte
         Ledger.under(filter_, other)
 
 
-@given(st.lists(st.fractions(0, Fraction(1, 2), max_denominator=1000), max_size=12))
+@given(st.lists(st.fractions(Fraction(1, 1000), Fraction(1, 2), max_denominator=1000), max_size=12))
 def test_the_approximate_filter_is_theorem_2(parts: list[Fraction]) -> None:
     ledger, squares, bits = Ledger.under(FILTERS["approximate"]), 0.0, math.log(1e6)
     for part in parts:
@@ -163,7 +257,6 @@ def test_measures_are_priced_by_their_conversions() -> None:
     assert zcdp.cost(zcdp.entry("m", PureDP(ONE), "r")).amount == pytest.approx(
         0.46211715726 * SQUARED
     )
-    assert zcdp.cost(zcdp.entry("m", PureDP(Fraction(0)), "r")).amount == 0
     assert renyi.entry("m", ZCDP(ONE / 8), "r").epsilon == UNITS
     assert renyi.entry("m", RenyiDP(Fraction(8), ONE / 3), "r").epsilon == 333_333_333_334
     with pytest.raises(BudgetRefused, match="no theorem"):  # another order is another filter

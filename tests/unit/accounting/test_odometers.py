@@ -1,15 +1,20 @@
 """Odometers against their closed forms; the twin tuned with epsilon for 2 epsilon; inputs that are no pDP."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 from stream_dp.accounting.conversions import approx_to_probabilistic
+from stream_dp.accounting.filters.base import Spend
+from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.odometers.base import Boundary, Odometer
 from stream_dp.accounting.odometers.filter import FilterBoundary
 from stream_dp.accounting.odometers.mixture import MixtureBoundary, OneSidedMixtureBoundary
 from stream_dp.accounting.odometers.stitched import StitchedBoundary
+from stream_dp.accounting.odometers.truncated import bound_at
 from stream_dp.core.guarantee import (
     ZCDP,
     AnyMeasure,
@@ -18,7 +23,7 @@ from stream_dp.core.guarantee import (
     ProbabilisticDP,
     PureDP,
 )
-from stream_dp.errors import NotDerivable
+from stream_dp.errors import InvalidCost, NotDerivable
 
 DELTA = Fraction(1, 10**6)
 BITS = math.log(1e6)
@@ -147,3 +152,37 @@ def test_what_is_no_pdp_is_refused_until_it_is_converted() -> None:
     for measure in (approximate, converted):
         with pytest.raises(NotDerivable, match="tight"):
             tight.observe(measure)
+
+
+NO_NUMBERS: list[Any] = [0, Fraction(-1), math.inf, math.nan, 0.5, None]
+
+
+@pytest.mark.parametrize("number", NO_NUMBERS, ids=repr)
+def test_no_odometer_has_a_bad_parameter(number: Any) -> None:
+    makers: list[Callable[[], object]] = [
+        lambda: FilterBoundary(DELTA, number),
+        lambda: FilterBoundary(number, G),
+        lambda: FilterBoundary.tuned(number, DELTA),
+        lambda: FilterBoundary.tuned(G, number),
+        lambda: MixtureBoundary(DELTA, number),
+        lambda: MixtureBoundary(number, G),
+        lambda: OneSidedMixtureBoundary(DELTA, number),
+        lambda: OneSidedMixtureBoundary(number, G),
+        lambda: StitchedBoundary(DELTA, number),
+        lambda: StitchedBoundary(Fraction(1), G),
+        lambda: bound_at(PureFilter.of(G), Spend(1), number),
+    ]
+    if number != 0:  # no delta of their own is the common case
+        makers.append(lambda: Odometer.of(MixtureBoundary(DELTA, G), number))
+    for make in makers:
+        with pytest.raises(InvalidCost, match=r"an odometer cannot have .*No odometer was made"):
+            make()
+
+
+@pytest.mark.parametrize("number", [math.inf, math.nan, 0.5])
+def test_what_is_no_number_is_not_observed(number: Any) -> None:
+    for tight in (False, True):
+        odometer = Odometer.of(MixtureBoundary(DELTA, G), tight=tight)
+        with pytest.raises(InvalidCost, match="told of a mechanism with epsilon"):
+            odometer.observe(PureDP(number))
+        assert odometer == Odometer.of(MixtureBoundary(DELTA, G), tight=tight)

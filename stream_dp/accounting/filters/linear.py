@@ -1,0 +1,47 @@
+"""What the pure filter and the Renyi filter share: epsilons in units of 10^-12 add up, and there is no delta.
+
+This file knows no theorem; each filter names its own.
+"""
+
+from dataclasses import dataclass
+
+from stream_dp.accounting.amounts import UNITS
+from stream_dp.accounting.entry import DP, Entry
+from stream_dp.accounting.filters.base import Filter, Spend, checked, without_delta
+from stream_dp.accounting.filters.budgets import whole_units
+
+
+@dataclass(frozen=True, slots=True)
+class EpsilonBudget:
+    """A budget of epsilon, in units of 10^-12.
+
+    Raises:
+        InvalidCost: it is not at least one unit.
+    """
+
+    epsilon: int
+
+    def __post_init__(self) -> None:
+        """Refuse an empty budget."""
+        whole_units("an epsilon", self.epsilon)
+
+    @property
+    def scale(self) -> int:
+        """Epsilon in units of 10^-12."""
+        return UNITS
+
+    @property
+    def capacity(self) -> Spend:
+        """The budget."""
+        return Spend(self.epsilon)
+
+
+def epsilon_of(filter_: Filter, entry: Entry, measure: str = DP) -> Spend:
+    """The entry's epsilon.
+
+    Raises:
+        BudgetRefused: it has a delta, or another measure.
+        InvalidCost: it is no cost.
+    """
+    without_delta(filter_, checked(filter_, entry, measure))
+    return Spend(entry.epsilon)
