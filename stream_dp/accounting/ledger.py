@@ -211,7 +211,7 @@ class Ledger:
             )
         return (
             f"{entry.name} asks for {_asked(entry)}; {state}. "
-            "Lower the epsilon of some series or raise privacy.epsilon"
+            "Lower the epsilon of some series, halt what is not needed, or raise privacy.epsilon before the first start"
         )
 
     def _cost(self, spend: Spend, *, down: bool = False) -> str:

@@ -10,10 +10,12 @@ from typing import Any
 from stream_dp.accounting.accounts import MAIN, Accounts
 from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.ledger import PURE, Ledger
+from stream_dp.accounting.odometers.truncated import bound_at
 from stream_dp.core.guarantee import PureDP
 from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.spec import PipelineSpec
 
+_ANY = Fraction(1, 2)  # a delta that the pure filter does not look at
 _SMALL = PureDP(Fraction(1, 10**12))
 
 
@@ -33,6 +35,7 @@ def budget_json(spec: PipelineSpec, accounts: Accounts) -> dict[str, Any]:
         "spent": spent(main),
         "peak": _up(main, main.peak.amount),
         "left": text(fits(main)),
+        "odometer": odometer(spec, main),
         "analysts": [
             {"name": name, "budget": text(ledger.epsilon), "spent": text(ledger.spent), "left": text(ledger.left)}
             for name, ledger in accounts.ledgers.items()
@@ -52,6 +55,7 @@ def api_budget(
         "filter": shown["filter"],
         "unit": shown["unit"],
         "peak": shown["peak"],
+        "odometer": shown["odometer"],
         "analysts": [
             {"name": a["name"], "epsilon": {"total": a["budget"], "spent": a["spent"], "left": a["left"]}}
             for a in shown["analysts"]
@@ -66,6 +70,20 @@ def fits(ledger: Ledger) -> int:
         return ledger.preview(ledger.ask("a question", _SMALL, "")).largest.epsilon
     except BudgetRefused:
         return 0
+
+
+def odometer(spec: PipelineSpec, main: Ledger) -> dict[str, str]:
+    """What is lost so far, by the truncated-view odometer ([HSTV] Def 2.11) of everything ever alive at one tick.
+
+    Under the pure filter the largest load of any tick; under another one the least epsilon at the file's delta whose
+    filter would still have admitted every charge.
+    """
+    now = bound_at(main.filter, main.peak, spec.privacy.delta or _ANY)
+    claim = (
+        "fix an epsilon beforehand: the view up to the moment at which this exceeds it is "
+        "(epsilon, delta)-DP"
+    )
+    return {"bound": text(now.epsilon), "delta": text(now.delta), "claim": claim}
 
 
 def spent(ledger: Ledger) -> str:

@@ -128,6 +128,6 @@ def _print(shown: dict[str, Any]) -> None:
         )
     console.print(
         f"Budget {shown['budget']} ({shown['filter']} filter): spent {shown['spent']}, left {shown['left']}; "
-        f"delta {shown['delta']}. "
+        f"delta {shown['delta']}. Odometer: {shown['odometer']['bound']}. "
         f"{shown['ticks']} ticks, {shown['releases']} releases; the journal is whole and adds up."
     )

@@ -96,7 +96,7 @@ def test_ledger(desk: Desk) -> None:
     said = desk.command("ledger")
     assert said.code == 0
     assert (
-        "Budget 1 (pure filter): spent 1, left 0; delta 0. 6 ticks, 18 releases; the journal is whole"
+        "Budget 1 (pure filter): spent 1, left 0; delta 0. Odometer: 1. 6 ticks, 18 releases; the journal is whole"
         in said.out
     )
     assert "NOT PRIVATE" not in said.out
@@ -104,6 +104,7 @@ def test_ledger(desk: Desk) -> None:
     assert shown == {
         "pipeline": "clicks", "private": True, "accepted": "", "budget": "1", "spent": "1", "left": "0", "delta": "0",
         "filter": "pure", "unit": "epsilon", "capacity": "1", "peak": "1", "analysts": [],
+        "odometer": {"bound": "1", "delta": "0", "claim": shown["odometer"]["claim"]},
         "charges": [{"commit": 0, "name": "clicks: series of the first start", "epsilon": "1", "delta": "0",
                      "measure": "DP", "analyst": "", "start": 0, "end": None,
                      "rule": "concurrent composition ([HSV] Thm 4.10)"}],
