@@ -123,12 +123,12 @@ class TaintedComposition(ConcurrentComposition):
 
 
 def _entering(message: Message) -> Message:
-    """The message with its row unwrapped; a tainted threshold is refused."""
+    """The message with its row unwrapped; a query with a tainted part is refused."""
     match message:
         case Update(row) if isinstance(row, Tainted):
             return Update(reveal(row))
-        case Query(threshold) if isinstance(threshold, Tainted):
-            raise TaintError("a threshold depends on private data")
+        case Query() if _holds_taint(message):
+            raise TaintError("a query's threshold or columns depend on private data")
     return message
 
 
