@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from stream_dp.accounting.amounts import text
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.rules.parallel import parallel_pure
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
@@ -103,6 +104,16 @@ def promise(protocol: LocalProtocol) -> Derivation:
     return parallel_pure("core numbers of every day", day, 1, "an edge arrives on one day")
 
 
+def explained(derivation: Derivation, depth: int = 0) -> Iterator[str]:
+    """The promise as lines of text: each node with its price, its rule and its conditions."""
+    indent, price = "    " * depth, text(derivation.guarantee.measure.epsilon)
+    yield f"{indent}{derivation.subject}: eps {price} by {derivation.rule}, {derivation.source}"
+    for condition in derivation.conditions:
+        yield f"{indent}  holds: {condition.name}: {condition.why}"
+    for premise in derivation.premises:
+        yield from explained(premise, depth + 1)
+
+
 def error_bound(vertices: int, epsilon: Fraction, raise_by: int, failure: float) -> float:
     """All estimates of a day are at most this far from the core numbers, but for the probability `failure`.
 
@@ -185,8 +196,7 @@ def main(noise: Noise, vertices: int = 100, epsilon: Fraction = Fraction(2)) -> 
     clubs = [range(60), range(40, vertices)]
     days = [Town(vertices, club).day(rng) for club in clubs]
     protocol = core_protocol(vertices, epsilon, raise_by)
-    found = promise(protocol)
-    print(f"{found.subject}: {found.guarantee.measure} for one edge, {found.source}")
+    print(*explained(promise(protocol)), sep="\n")
     bound = error_bound(vertices, epsilon, raise_by, failure=0.05)
     print(f"proven error of all {vertices} estimates: {bound:.0f} (95%)")
     for number, (day, club, estimates) in enumerate(
