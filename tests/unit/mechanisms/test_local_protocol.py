@@ -292,6 +292,35 @@ def test_further_users_cost_nothing() -> None:
     assert exact_delta(USERS, parallel(2, 2), ONE_USER, 8) > 0
 
 
+class AllThere(FiniteComposition):
+    """Two users, created before anything else."""
+
+    def initial(self) -> dict[Any, Fraction]:
+        """Both as they begin."""
+        (start,) = self.kinds[0].initial()
+        return {((0, start), (0, start)): ONE}
+
+
+def test_growing_data_needs_pure_users() -> None:
+    """Cor 8.8 read for growing data ([HSV] Remark 8.10) fails for delta > 0, by the machine of Thm 5.2.
+
+    Two (0, 1/4)-DP users who are there from the start, and one event in one of them: 7/16, where k = 1 books 1/4. With
+    the data first the claim holds.
+    """
+    delta = Fraction(1, 4)
+    grows = DifferAtMost((0,), ((0, 1),))
+    found = {
+        first: exact_delta(
+            AllThere((LeakyBit(delta),)),
+            SparsePairs((), (), 1, live=(first, first)),
+            ratio=ONE,
+            rounds=4,
+        )
+        for first in (grows, FirstPair(((0, 0), (0, 1)), (0,)))
+    }
+    assert list(found.values()) == [1 - (1 - delta) ** 2, Fraction(0)]
+
+
 def edge(epsilon: int) -> LocalProtocol:
     """Two nodes that both hold the only edge; two rounds."""
     queries = (SubsetQuery(2, (0,)), SubsetQuery(1, ()))
