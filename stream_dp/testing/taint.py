@@ -123,7 +123,7 @@ class TaintedComposition(ConcurrentComposition):
 
 
 def _entering(message: Message) -> Message:
-    """The message with its row unwrapped; a query with a tainted part is refused."""
+    """The message with its row unwrapped; a tainted threshold is refused."""
     match message:
         case Update(row) if isinstance(row, Tainted):
             return Update(reveal(row))
