@@ -107,13 +107,13 @@ class LocalProtocol:
             NotDerivable: a user is not pure.
         """
         measures = [user.guarantee.measure for user in self.users]
-        if not all(isinstance(measure, PureDP) for measure in measures):
+        pure = [measure.epsilon for measure in measures if isinstance(measure, PureDP)]
+        if len(pure) < len(measures):
             raise NotDerivable(
                 "users with delta > 0 whose data grows compose to no guarantee ([HSV] Thm 5.2); "
                 "take pure users, or [HSV] Cor 8.8 where all data comes first"
             )
-        largest = max(measure.epsilon for measure in measures)
-        return Guarantee(PureDP(self.sparsity * largest), self.users[0].guarantee.neighbors)
+        return Guarantee(PureDP(self.sparsity * max(pure)), self.users[0].guarantee.neighbors)
 
     def init(self, noise: Noise) -> LocalProtocolState:
         """All users created ([HSV] Def 8.5 (a)), the server before its first round."""

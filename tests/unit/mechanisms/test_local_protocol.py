@@ -139,7 +139,7 @@ def test_a_protocol_of_sparse_vectors_is_the_multi_dimensional_sparse_vector() -
         if not asked:
             break
     assert noises[0].used == noises[1].used > 6
-    assert block.guarantee.measure.epsilon == parts.guarantee.measure.epsilon  # 2 * (1 + 1) = 4
+    assert block.guarantee == parts.guarantee == Guarantee(PureDP(Fraction(4)), ADD)
 
 
 def test_the_most_users_of_one_event_are_counted() -> None:
