@@ -173,6 +173,17 @@ def test_one_coordinate_costs_both_shares_exactly(tau: Fraction, nu: Fraction) -
     assert exact_delta(machine, watched(EDGE), claimed * Fraction(99, 100), 4) > 0
 
 
+@pytest.mark.parametrize(("tau", "nu"), DECAYS)
+def test_an_event_that_moves_between_columns_needs_twice_the_scale(
+    tau: Fraction, nu: Fraction
+) -> None:
+    """`replace` in one coordinate: the count changes either way. D = 2 claims tau^-2 nu^-2; D = 1 is broken."""
+    moved = FirstPair((((1, 0), (0, 1)), ((0, 1), (1, 0))), (((0,), 3), ((1,), 3), ((1,), 1)))
+    found = worst_ratio(BelowThreshold(tau, nu), moved, 4)
+    assert 1 / (tau * nu) < found <= 1 / (tau * nu) ** 2
+    assert vector((0, 1), width=2, relation=REPLACE).sensitivity == 2
+
+
 def test_two_coordinates_on_one_column_cost_twice_as_much_exactly() -> None:
     """The certificate for D = 2, against every adaptive adversary and not only the rounds of this mechanism."""
     machine = FiniteComposition((BelowThreshold(HALF, HALF),))
