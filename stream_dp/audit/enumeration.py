@@ -18,7 +18,7 @@ from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.states import STATES
 
-Plain: TypeAlias = tuple[int, ...] | int | None  # a row, or a query's threshold
+Plain: TypeAlias = tuple[int, ...] | Query | int | None  # a row, a query, or a query's threshold
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class _MoreNoise(Exception):
 
 @dataclass(frozen=True)
 class Enumerated:
-    """`mechanism` with all its noise enumerated; queries are rows (tuples), or a threshold or None for a `Query`."""
+    """`mechanism` with all its noise enumerated; queries are rows (tuples), a `Query`, or its threshold or None."""
 
     mechanism: Mechanism[Any]
     base: Fraction
@@ -123,4 +123,4 @@ def _as_noise(script: _Script) -> Noise:
 def _message(query: Plain) -> Message:
     if isinstance(query, tuple):
         return Update(np.array(query, dtype=np.int64))
-    return Query(query)
+    return query if isinstance(query, Query) else Query(query)

@@ -84,3 +84,36 @@ class RearmedAlerts(AboveThreshold):
     def after_crossing(self, counts: Row, threshold: int) -> SVTState:
         """A fresh instance."""
         return (0,) * len(counts), ()
+
+
+Subset: TypeAlias = tuple[tuple[int, ...], int]  # the columns that count, and the public threshold
+
+
+@dataclass(frozen=True, slots=True)
+class BelowThreshold:
+    """Is the sum of these columns < threshold? Answers 1 and halts, or 0: a user of [HSV] section 9.
+
+    Its first message is its data set, a row; then come `Subset` queries. Privacy claim: (e1 + e2)-DP for one column
+    changed by 1, `tau` = e^(-e1) and `nu` = e^(-e2): all counts change in one direction.
+    """
+
+    tau: Fraction
+    nu: Fraction
+
+    def initial(self) -> Mapping[SVTState, Fraction]:
+        """No data, nothing compared."""
+        return {((), ()): ONE}
+
+    def step(self, state: SVTState, query: Row | Subset) -> Law[SVTState]:
+        """Take the data set, or compare."""
+        match state, query:
+            case None, _:
+                return {(None, None): ONE}
+            case ((), _), _:
+                return {(True, (query, ())): ONE}  # type: ignore[dict-item]  # the first message is a row
+            case (row, failed), (tuple(columns), int(threshold)):
+                margins = (*failed, sum(row[c] for c in columns) - threshold + 1)
+                before = all_below(failed, self.tau, self.nu)
+                stays = all_below(margins, self.tau, self.nu) / before
+                return {(0, (row, margins)): stays, (1, None): 1 - stays}
+        raise ValueError("a data set first, then subsets with a threshold")

@@ -11,6 +11,8 @@ from stream_dp.mechanisms.alerts import AlertsState
 from stream_dp.mechanisms.counter import CounterState
 from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
+from stream_dp.mechanisms.local_protocol import LocalProtocolState
+from stream_dp.mechanisms.multi_sparse_vector import MultiSparseVector, MultiSparseVectorState
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
 
@@ -25,6 +27,9 @@ STATES = Codec(
         HSSState,
         HybridCounter,
         HybridState,
+        LocalProtocolState,
+        MultiSparseVector,
+        MultiSparseVectorState,
         Neighbors,
         SparseVector,
         SparseVectorState,

@@ -127,8 +127,8 @@ def _entering(message: Message) -> Message:
     match message:
         case Update(row) if isinstance(row, Tainted):
             return Update(reveal(row))
-        case Query(threshold) if isinstance(threshold, Tainted):
-            raise TaintError("a threshold depends on private data")
+        case Query() if _holds_taint(message):
+            raise TaintError("a query's threshold or columns depend on private data")
     return message
 
 

@@ -15,6 +15,7 @@ from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.multi_sparse_vector import SubsetQuery
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.testing.noise import ZeroNoise
 from stream_dp.testing.taint import Tainted, TaintedComposition, reveal, tainted_step
@@ -136,6 +137,8 @@ def test_rows_enter_sub_mechanisms_and_nothing_else_does() -> None:
         Ask(private, Query()),
         Halt(private),
         Ask(0, Query(private)),
+        Ask(0, SubsetQuery(5, (0, private))),
+        Ask(0, SubsetQuery(5, private)),
         Create(vector),
         Create(Counter(3, ONE, Neighbors.ADD_REMOVE, private)),
     ):

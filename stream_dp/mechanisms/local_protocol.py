@@ -1,0 +1,158 @@
+"""Local protocols: users who each hold a part of the data, and a server that only hears their private answers.
+
+M_P = S_P o* ExtConComp of [HSV] section 8 as one continual mechanism. A row of event counts goes to the users in parts,
+user i gets the columns views[i]; a query lets the server play one round: it asks some users, and hears what they
+answer. Rules: at each tick every user gets its part, also one of zeros, so that no destination depends on data
+(Claim 8.4); the server is deterministic and sees nothing but answers (Remark 8.3: coins would be a mechanism of their
+own). This file knows no user mechanism by name and no graph.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposition, Create
+from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.mechanism import Mechanism, Noise
+from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.errors import NotDerivable, UsageError
+from stream_dp.mechanisms.rows import checked
+
+S = TypeVar("S")
+
+
+class Server(Protocol[S]):
+    """The server's rules: what it asks next, as a function of what it has heard."""
+
+    def init(self) -> S:
+        """The state before the first round; made of plain values, so that it can be saved."""
+        ...
+
+    def questions(self, state: S) -> tuple[Ask, ...]:
+        """The next round's queries, `index` is the user asked; nothing once the server has halted."""
+        ...
+
+    def hear(self, state: S, answers: tuple[IntArray, ...]) -> S:
+        """The state after the round's answers, in the order of the questions."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LocalProtocolState:
+    """`server` is public: a function of the answers given. `parts` holds the users, private."""
+
+    server: Any
+    parts: CompositionState
+
+
+@dataclass(frozen=True)
+class LocalProtocol:
+    """`users` answer `server`; user i holds the columns views[i] of each row.
+
+    Answers: those of one round, one after the other; shape (0,) once the server has halted. As the server is
+    deterministic, the answers so far tell its whole view ([HSV] Def 8.1), and no answer tells more.
+
+    Privacy claim ([HSV] Thm 8.7, Cor 8.8): with users that are pure epsilon'-DP, k * epsilon'-DP for one-hot event
+    streams under `neighbors`, where an event lies in the parts of at most k users: the k-sparse parallel composition of
+    the users (Cor 5.5), as in Remark 8.10 also while their data grows. For (epsilon', delta')-DP users whose data comes
+    whole in one first message, the rule of Cor 8.8 in the accounting has the price; with growing data there is none
+    (Thm 5.2).
+
+    Raises:
+        UsageError: no user, parts that do not fit the users, or users with different neighbours.
+    """
+
+    users: tuple[Mechanism[Any], ...]
+    views: tuple[tuple[int, ...], ...]
+    server: Server[Any]
+    composition: ConcurrentComposition = field(
+        default_factory=ConcurrentComposition, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse parts that no row can be cut into."""
+        if not self.users or len(self.users) != len(self.views):
+            raise UsageError(
+                f"each user holds one part: got {len(self.users)} users and {len(self.views)} parts"
+            )
+        for number, (user, view) in enumerate(zip(self.users, self.views, strict=True)):
+            if len(set(view)) < len(view) or min(view, default=0) < 0 or user.width != len(view):
+                raise UsageError(
+                    f"user {number} takes rows of {user.width} columns; its part must name "
+                    f"as many distinct columns, got {len(view)}"
+                )
+        if len({user.guarantee.neighbors for user in self.users}) > 1:
+            raise UsageError("all users must be private under the same neighbours")
+
+    @cached_property
+    def width(self) -> int:
+        """Number of columns of the rows it takes."""
+        return 1 + max((column for view in self.views for column in view), default=-1)
+
+    @cached_property
+    def sparsity(self) -> int:
+        """k: the most users one event can touch."""
+        holders = Counter(column for view in self.views for column in view)
+        changed = self.users[0].guarantee.neighbors.l0(self.width)
+        return min(len(self.users), changed * max(holders.values(), default=0))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure DP at k times the largest epsilon of a user.
+
+        Raises:
+            NotDerivable: a user is not pure.
+        """
+        measures = [user.guarantee.measure for user in self.users]
+        pure = [measure.epsilon for measure in measures if isinstance(measure, PureDP)]
+        if len(pure) < len(measures):
+            raise NotDerivable(
+                "users with delta > 0 whose data grows compose to no guarantee ([HSV] Thm 5.2); "
+                "take pure users, or [HSV] Cor 8.8 where all data comes first"
+            )
+        return Guarantee(PureDP(self.sparsity * max(pure)), self.users[0].guarantee.neighbors)
+
+    def init(self, noise: Noise) -> LocalProtocolState:
+        """All users created ([HSV] Def 8.5 (a)), the server before its first round."""
+        parts = self.composition.init()
+        for user in self.users:
+            parts, _ = self.composition.step(parts, Create(user), noise)
+        return LocalProtocolState(self.server.init(), parts)
+
+    def step(
+        self, state: LocalProtocolState, message: Message, noise: Noise
+    ) -> tuple[LocalProtocolState, IntArray | None]:
+        """Hand every user its part of a row, or play one round.
+
+        Raises:
+            RejectedMessage: a bad row, or a user refuses the server's question.
+        """
+        if isinstance(message, Query):
+            return self._round(state, noise)
+        row, parts = self._whole(message.row), state.parts
+        for user, view in enumerate(self.views):
+            handed = Ask(user, Update(row[list(view)]))
+            parts, _ = self.composition.step(parts, handed, noise)
+        return LocalProtocolState(state.server, parts), None
+
+    def _round(
+        self, state: LocalProtocolState, noise: Noise
+    ) -> tuple[LocalProtocolState, IntArray]:
+        parts, answers = state.parts, []
+        for question in self.server.questions(state.server):
+            parts, answer = self.composition.step(parts, question, noise)
+            if answer is None:
+                raise TypeError("a server asks queries; data comes from outside")
+            answers.append(answer)
+        if not answers:
+            return state, np.zeros(0, dtype=np.int64)
+        heard = self.server.hear(state.server, tuple(answers))
+        return LocalProtocolState(heard, parts), np.concatenate(answers)
+
+    def _whole(self, row: IntArray) -> IntArray:
+        """The row, checked; the tainted rows of the test kit hide their shape, and the users check their parts."""
+        hidden = not isinstance(row, np.ndarray) and hasattr(row, "__array_ufunc__")
+        return row if hidden else checked(row, self.width)

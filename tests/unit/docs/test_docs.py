@@ -1,0 +1,121 @@
+"""The pages of docs/ cannot rot: code blocks run, names resolve, links lead somewhere, the index is complete."""
+
+import doctest
+import importlib
+import re
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
+NAMES = ROOT / "docs" / "notation.md"
+
+
+def blocks(text: str) -> str:
+    """The Python blocks of a page, one after the other."""
+    return "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+
+
+def failures(text: str, name: str) -> list[str]:
+    """What goes wrong when the page's blocks are run in order, in one namespace."""
+    test = doctest.DocTestParser().get_doctest(blocks(text), {}, name, name, 0)
+    said: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(test, out=said.append)
+    return said
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_of_the_pages_runs(page: Path) -> None:
+    assert failures(page.read_text(), page.name) == []
+
+
+def test_the_page_on_updates_has_code_to_run() -> None:
+    assert blocks((ROOT / "docs" / "updates.md").read_text()).count(">>>") > 30
+
+
+def test_a_wrong_result_is_found() -> None:
+    assert failures("```python\n>>> 1 + 1\n3\n\n```\n", "wrong")
+    assert failures("```python\n>>> 1 + 1\n2\n\n```\n", "right") == []
+
+
+def resolved(dotted: str) -> Any:
+    """The object of a name below the package: module, then attributes or fields.
+
+    Raises:
+        LookupError: there is none.
+    """
+    parts = ["stream_dp", *dotted.split(".")]
+    for size in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:size]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[size:]:
+            found = member(found, part)
+        return found
+    raise LookupError(dotted)
+
+
+def member(owner: Any, name: str) -> Any:
+    """An attribute, or a field that has no default."""
+    if hasattr(owner, name):
+        return getattr(owner, name)
+    if is_dataclass(owner):
+        for field in fields(owner):
+            if field.name == name:
+                return field
+    raise LookupError(f"{owner} has no {name}")
+
+
+def names_of(table: str) -> list[str]:
+    """What stands in backquotes in the second column."""
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines() if line[:1] == "|"]
+    assert {len(row) for row in rows} == {3}
+    return [name for row in rows[2:] for name in re.findall(r"`([^`]+)`", row[1])]
+
+
+@pytest.mark.parametrize("name", names_of(NAMES.read_text()))
+def test_every_name_of_the_notation_table_is_there(name: str) -> None:
+    assert not isinstance(resolved(name), ModuleType)
+
+
+@pytest.mark.parametrize(
+    "name", ["core.nowhere.X", "core.mechanism.Machine", "mechanisms.hss.HSS.x"]
+)
+def test_a_name_that_is_gone_is_found(name: str) -> None:
+    with pytest.raises(LookupError):
+        resolved(name)
+
+
+def test_the_columns_of_the_table_are_read() -> None:
+    assert names_of("| a | b | c |\n|---|---|---|\n| x \\| y | `core.x`, `y` | `no` |\n") == [
+        "core.x",
+        "y",
+    ]
+
+
+def missing_links(page: Path) -> list[str]:
+    """Links to files that are not there."""
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    return [link for link in links if not (page.parent / link).exists()]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=lambda page: page.parent.name + page.name)
+def test_links_lead_to_files(page: Path) -> None:
+    assert missing_links(page) == []
+
+
+def test_a_dead_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "a.md"
+    page.write_text("[self](a.md#top) [gone](b.md) [web](https://example.org/x)")
+    assert missing_links(page) == ["b.md"]
+
+
+def test_the_index_names_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    assert [page.name for page in PAGES if f"({page.name})" not in index] == ["README.md"]
