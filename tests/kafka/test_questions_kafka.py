@@ -1,0 +1,175 @@
+"""Questions asked of an engine on a real Kafka, across kill -9: one version of every release, every charge kept."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from faults.kafka_evidence import records
+
+from stream_dp.broker.topics import create_topic
+from stream_dp.testing.kafka import fresh_topic_name
+
+STEP_MS = 250
+MAIN = "from stream_dp.cli.main import main; main()"
+
+
+def pipeline(name: str, topic: str, kafka: str) -> str:
+    return f"""
+version: 1
+name: {name}
+source: {{kind: kafka, topic: {topic}, bootstrap: "{kafka}"}}
+schema:
+  kind: {{type: category, domain: [red, green]}}
+  size: {{type: integer}}
+privacy: {{epsilon: 2}}
+clock: {{kind: wall, step: {STEP_MS}ms, delay: 100ms}}
+series:
+  - {{name: all, statistic: count, epsilon: 1}}
+"""
+
+
+QUESTION = {"name": "large", "statistic": "histogram", "by": "kind", "method": "tree", "epsilon": "0.75",
+            "where": [{"field": "size", "at_least": 5}]}  # fmt: skip
+
+
+class Place:
+    """A pipeline in a folder, and its processes."""
+
+    def __init__(self, folder: Path, name: str, topic: str, kafka: str) -> None:
+        self.folder, self.kafka, self.name = folder, kafka, name
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        (folder / "p.yaml").write_text(pipeline(name, topic, kafka))
+        key = folder / "key"
+        key.write_bytes(bytes(range(32)))
+        key.chmod(0o600)
+        self.environment = {
+            **os.environ, "STREAM_DP_KEY_FILE": str(key), "STREAM_DP_HOME": str(folder / "home"),
+        }  # fmt: skip
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-c", MAIN, *arguments, cwd=self.folder, env=self.environment,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+
+    async def engine(self) -> asyncio.subprocess.Process:
+        return await self.start("run", "p.yaml", "--serve", "--port", str(self.port))
+
+    async def command(self, *arguments: str) -> tuple[int, str]:
+        process = await self.start(*arguments)
+        out, err = await process.communicate()
+        return process.returncode or 0, (out + err).decode()
+
+    async def query(self, what: str, *arguments: str) -> tuple[int, str]:
+        return await self.command(
+            "query", what, "p.yaml", *arguments, "--url", f"http://127.0.0.1:{self.port}"
+        )
+
+    async def answered(self, what: str, *arguments: str) -> str:
+        """The answer, once an engine is there."""
+        for _ in range(60):
+            code, said = await self.query(what, *arguments)
+            if code != 5:
+                assert code == 0, said
+                return said
+            await asyncio.sleep(0.3)
+        raise AssertionError(said)
+
+    async def releases(self) -> list[dict[str, Any]]:
+        return [
+            json.loads(record.value)
+            for record in await records(self.kafka, f"{self.name}.releases")
+        ]
+
+    async def until(self, series: str, more_than: int) -> None:
+        """Wait until a series has a release beyond a tick."""
+        for _ in range(120):
+            if any(r["series"] == series and r["tick"] > more_than for r in await self.releases()):
+                return
+            await asyncio.sleep(0.25)
+        raise AssertionError(f"{series} has nothing after tick {more_than}")
+
+
+async def producing(kafka: str, topic: str) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=kafka)
+    await producer.start()
+    try:
+        number = 0
+        while True:
+            number += 1
+            body = json.dumps({"kind": ("red", "green")[number % 2], "size": number % 10}).encode()
+            await producer.send_and_wait(topic, body, partition=number % 2)
+            await asyncio.sleep(0.01)
+    finally:
+        await producer.stop()
+
+
+async def test_questions_survive_kill_9(kafka: str, tmp_path: Path) -> None:
+    topic = fresh_topic_name("asked")
+    await create_topic(kafka, topic, 2, {"message.timestamp.type": "LogAppendTime"})
+    place = Place(tmp_path, fresh_topic_name("asking"), topic, kafka)
+    feeding = asyncio.create_task(producing(kafka, topic))
+    engine = await place.engine()
+    try:
+        asked = json.loads(
+            await place.answered("create", "--series", json.dumps(QUESTION), "--json")
+        )
+        code, said = await place.query(
+            "create", "--series", json.dumps({**QUESTION, "name": "more"})
+        )
+        assert (code, "has 0.25 left" in said) == (3, True), said
+        await place.until("large", asked["start"])
+        before = await place.releases()
+        engine.send_signal(signal.SIGKILL)
+        await engine.wait()
+
+        engine = await place.engine()
+        assert "large" in await place.answered("list")
+        last = max(r["tick"] for r in before)
+        await place.until("large", last)
+        halted = json.loads(await place.answered("halt", "large", "--json"))
+        again = json.loads(
+            await place.answered(
+                "create", "--series", json.dumps({**QUESTION, "name": "again"}), "--json"
+            )
+        )
+        assert again["start"] >= halted["end"]
+        engine.send_signal(signal.SIGKILL)
+        await engine.wait()
+
+        engine = await place.engine()
+        await place.until("again", again["start"] + 1)
+        engine.send_signal(signal.SIGINT)
+        _, errors = await asyncio.wait_for(engine.communicate(), 30)
+        assert engine.returncode == 0, errors
+    finally:
+        feeding.cancel()
+        if engine.returncode is None:
+            engine.kill()
+        await asyncio.wait({feeding})
+
+    public = await place.releases()
+    assert public[: len(before)] == before
+    assert [r["sequence"] for r in public] == list(range(1, len(public) + 1))
+    ticks = {
+        name: [r["tick"] for r in public if r["series"] == name]
+        for name in ("all", "large", "again")
+    }
+    assert ticks["all"] == list(range(len(ticks["all"])))
+    assert ticks["large"] == list(range(asked["start"], halted["end"]))
+    assert ticks["again"] == list(range(again["start"], len(ticks["all"])))
+    code, said = await place.command("ledger", "p.yaml", "--json")
+    assert code == 0, said
+    shown = json.loads(said)
+    assert [(c["name"], c["start"], c["end"]) for c in shown["charges"][1:]] == [
+        ("large", asked["start"], halted["end"]), ("again", again["start"], None),
+    ]  # fmt: skip
+    assert (shown["spent"], shown["left"], shown["peak"]) == ("1.75", "0.25", "1.75")
