@@ -11,7 +11,8 @@ from rich.tree import Tree
 
 from stream_dp.accounting.amounts import text
 from stream_dp.cli.run import PipelineFile
-from stream_dp.core.derivation import Derivation
+from stream_dp.core.derivation import Alternative, Derivation
+from stream_dp.core.guarantee import NAMES, Guarantee, Measure, differential_privacy, parameters
 from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.planner import plan_json, predicted_errors
 from stream_dp.pipeline.yaml import load
@@ -58,7 +59,7 @@ _PEOPLE = ("user", "person", "customer", "patient", "member", "email", "account"
 
 
 def _guarantee(built: Built) -> str:
-    measure, privacy = built.derivation.guarantee.measure, built.spec.privacy
+    measure, privacy = differential_privacy(built.derivation.guarantee.measure), built.spec.privacy
     left = text(built.ledger.left)
     return (
         f"[bold]{built.spec.name}[/bold] is ({text(measure.epsilon)}, {text(measure.delta)})-differentially "
@@ -68,17 +69,40 @@ def _guarantee(built: Built) -> str:
 
 
 def _tree(derivation: Derivation, parent: Tree | None = None) -> Tree:
-    guarantee = derivation.guarantee
     label = (
-        f"[bold]{derivation.subject}[/bold]  eps {text(guarantee.measure.epsilon)}, "
-        f"delta {text(guarantee.measure.delta)}  by {derivation.rule}, {derivation.source}"
+        f"[bold]{derivation.subject}[/bold]  {_amounts(derivation.guarantee.measure)}  "
+        f"by {derivation.rule}, {derivation.source}"
     )
     node = Tree(label, highlight=False) if parent is None else parent.add(label, highlight=False)
     for condition in derivation.conditions:
         node.add(f"[green]holds[/green] {condition.name}: {condition.why}", highlight=False)
+    if derivation.alternatives:
+        node.add(f"[dim]not taken: {_others(derivation.alternatives)}[/dim]", highlight=False)
     for premise in derivation.premises:
         _tree(premise, node)
     return node
+
+
+def _amounts(measure: Measure) -> str:
+    """`eps 1, delta 0`; other measures name themselves."""
+    name = NAMES[type(measure)]
+    amounts = ", ".join(
+        f"{'eps' if key == 'epsilon' else key} {text(amount)}"
+        for key, amount in parameters(measure).items()
+    )
+    return amounts if name == "DP" else f"{name} {amounts}"
+
+
+def _others(alternatives: tuple[Alternative, ...]) -> str:
+    """The rules that apply too, with their price, and how many do not."""
+    prices = [
+        f"{other.source} ({_amounts(other.outcome.measure)})"
+        for other in alternatives
+        if isinstance(other.outcome, Guarantee)
+    ]
+    refused = len(alternatives) - len(prices)
+    lacking = [f"{refused} that do not apply (--json says why)"] if refused else []
+    return "; ".join(prices + lacking)
 
 
 def _errors(built: Built) -> Table:

@@ -105,8 +105,7 @@ class Run:
             },
             "delta": {"total": "0", "spent": "0", "left": "0"},
             "series": [
-                {"name": c.spec.name, "epsilon": text(c.derivation.guarantee.measure.epsilon)}
-                for c in self.built.chosen
+                {"name": c.spec.name, "epsilon": text(c.spec.epsilon)} for c in self.built.chosen
             ],
         }
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from stream_dp.accounting.amounts import number
-from stream_dp.core.derivation import Derivation
+from stream_dp.core.derivation import Alternative, Derivation
+from stream_dp.core.guarantee import NAMES, Guarantee, differential_privacy, parameters
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.pipeline.bands import Bands
 from stream_dp.pipeline.builder import Built, Chosen
@@ -15,7 +16,7 @@ POINTS = 12
 
 def plan_json(built: Built) -> dict[str, Any]:
     """The plan as `stream-dp plan --json` prints it; amounts are rounded up."""
-    spec, measure = built.spec, built.derivation.guarantee.measure
+    spec, measure = built.spec, differential_privacy(built.derivation.guarantee.measure)
     return {
         "epsilon": number(measure.epsilon),
         "delta": number(measure.delta),
@@ -33,8 +34,7 @@ def _series_json(built: Built, chosen: Chosen) -> dict[str, Any]:
         "name": chosen.spec.name,
         "mechanism": type(chosen.mechanism).__name__,
         "why": chosen.why,
-        "epsilon": number(measure.epsilon),
-        "delta": number(measure.delta),
+        **{name: number(amount) for name, amount in parameters(measure).items()},
         "predicted_error": [
             {"tick": tick, "error": error, "confidence": float(built.spec.confidence)}
             for tick, error in predicted_errors(built, chosen)
@@ -60,19 +60,31 @@ def _ticks(horizon: int) -> list[int]:
 
 
 def derivation_json(derivation: Derivation) -> dict[str, Any]:
-    """The tree as plain values."""
-    guarantee = derivation.guarantee
+    """The tree as plain values; `alternatives` are the rules that were tried and not taken."""
     return {
         "subject": derivation.subject,
         "rule": derivation.rule,
         "source": derivation.source,
-        "guarantee": {
-            "epsilon": number(guarantee.measure.epsilon),
-            "delta": number(guarantee.measure.delta),
-            "neighbors": str(guarantee.neighbors),
-        },
+        "guarantee": guarantee_json(derivation.guarantee),
         "conditions": [
             {"name": c.name, "holds": c.holds, "why": c.why} for c in derivation.conditions
         ],
+        "alternatives": [_alternative_json(other) for other in derivation.alternatives],
         "premises": [derivation_json(premise) for premise in derivation.premises],
     }
+
+
+def guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
+    """Its parameters by name; measures other than DP, and groups, say so."""
+    name = NAMES[type(guarantee.measure)]
+    amounts = {key: number(amount) for key, amount in parameters(guarantee.measure).items()}
+    kind = {} if name == "DP" else {"measure": name}
+    group = {} if guarantee.group == 1 else {"group": guarantee.group}
+    return {**kind, **amounts, "neighbors": str(guarantee.neighbors), **group}
+
+
+def _alternative_json(other: Alternative) -> dict[str, Any]:
+    named = {"rule": other.rule, "source": other.source}
+    if isinstance(other.outcome, Guarantee):
+        return {**named, "guarantee": guarantee_json(other.outcome)}
+    return {**named, "refused": other.outcome}

@@ -14,7 +14,7 @@ from stream_dp.pipeline.spec import PipelineSpec
 Data = dict[str, Any]
 TOP = ["epsilon", "delta", "unit", "neighbors", "horizon", "series", "derivation"]
 SERIES = {"name", "mechanism", "epsilon", "delta", "predicted_error"}
-NODE = {"subject", "rule", "source", "guarantee", "conditions", "premises"}
+NODE = {"subject", "rule", "source", "guarantee", "conditions", "alternatives", "premises"}
 
 
 @pytest.fixture
