@@ -16,7 +16,7 @@ from fractions import Fraction
 from stream_dp.accounting.directed import Interval
 from stream_dp.errors import NotDerivable
 
-LISTED = 4096  # answers of which the exact method keeps track
+LISTED = 4000  # answers of which the exact method keeps track
 FLOAT_ERROR = Fraction(
     1, 2**48
 )  # of one cell of one convolution: 2^-53 times a constant and log2 of the cells
