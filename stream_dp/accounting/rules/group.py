@@ -75,4 +75,4 @@ def _measure(premises: Premises, situation: Group) -> Measure:
             raise NotDerivable(f"no group rule is known for {NAMES[type(measure)]}")
 
 
-group = Rule("group privacy", "Dwork, Roth 2014, Thm 2.2", _conditions, _measure)
+group = Rule("group privacy", "Dwork, Roth 2014, Thm 2.2", _conditions, _measure, lambda s: s.size)

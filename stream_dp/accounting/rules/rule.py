@@ -29,12 +29,16 @@ S = TypeVar("S", bound=Situation)
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[S]):
-    """A theorem: `conditions` on premises and situation, and the `measure` it gives where they hold."""
+    """A theorem: `conditions` on premises and situation, and the `measure` it gives where they hold.
+
+    `members`: how many steps of the premises' neighbours it covers.
+    """
 
     name: str
     source: str
     conditions: Callable[[Premises, S], tuple[Condition, ...]]
     measure: Callable[[Premises, S], Measure]
+    members: Callable[[S], int] = lambda _: 1
 
     def __call__(self, premises: Premises, situation: S) -> Derivation:
         """Derive.
@@ -49,7 +53,8 @@ class Rule(Generic[S]):
         conditions = self.conditions(premises, situation)
         require(situation.subject, self.name, self.source, conditions)
         like = premises[0].guarantee
-        guarantee = Guarantee(self.measure(premises, situation), like.neighbors, like.group)
+        measure, members = self.measure(premises, situation), self.members(situation)
+        guarantee = Guarantee(measure, like.neighbors, like.group * members)
         return Derivation(
             situation.subject, guarantee, self.name, self.source, conditions, premises
         )
