@@ -68,7 +68,11 @@ def derive(premises: Premises, situation: Situation) -> Derivation:
     if not found:
         raise NotDerivable(_refusal(situation, refused))
     best = min(found, key=lambda candidate: _order(candidate[1], delta))
-    beside = [Alternative(r.name, r.source, d.guarantee) for r, d in found if r is not best[0]]
+    beside = [
+        Alternative(r.name, r.source, (at_delta(d, delta) if delta else d).guarantee)
+        for r, d in found
+        if r is not best[0]
+    ]
     beside += [Alternative(r.name, r.source, _reason(r, why)) for r, why in refused]
     taken = replace(best[1], alternatives=tuple(beside))
     return at_delta(taken, delta) if delta else taken

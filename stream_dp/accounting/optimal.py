@@ -20,6 +20,7 @@ LISTED = 4000  # answers of which the exact method keeps track
 FLOAT_ERROR = Fraction(
     1, 2**48
 )  # of one cell of one convolution: 2^-53 times a constant and log2 of the cells
+FAR = 10_000  # a sum of epsilons that protects nobody; e to its power is still a decimal
 SHARE = 100  # the slack may be this part of the delta
 COARSE, FINE = 2**10, 2**17  # grid points up to the sum of the epsilons
 
@@ -27,16 +28,18 @@ COARSE, FINE = 2**10, 2**17  # grid points up to the sum of the epsilons
 def least_epsilon(epsilons: Sequence[Fraction], delta: Fraction) -> Fraction:
     """An epsilon with which RR_(e1,0) x ... x RR_(ek,0) is (epsilon, delta)-DP: the least one, rounded up.
 
-    Raises:
-        NotDerivable: too many different epsilons for so small a delta.
+    The sum where nothing below it can be had: at delta 0, and where floats do not resolve so small a delta.
     """
     parts = Counter(e for e in epsilons if e > 0)
     total = sum(parts.elements(), Fraction(0))
-    if delta == 0 or not parts:
+    if delta == 0 or not parts or total > FAR:
         return total
     if math.prod(n + 1 for n in parts.values()) <= LISTED:
         return min(listed_epsilon(parts, delta), total)
-    return min(grid_epsilon(parts, delta), total)
+    try:
+        return min(grid_epsilon(parts, delta), total)
+    except NotDerivable:
+        return total
 
 
 def kept(deltas: Sequence[Fraction]) -> Fraction:
@@ -58,16 +61,15 @@ def listed_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
     delta(epsilon) is the sum of p - e^epsilon q over the answers whose loss ln(p/q) exceeds epsilon. From the largest
     loss down: the first loss at which it exceeds `delta` begins the segment in which e^epsilon = (P - delta) / Q.
     """
-    answers = _answers(parts)
     above_p, above_q = Interval.of(0), Interval.of(0)
-    for loss, p, q in answers:
+    enough = sum(parts.elements(), Fraction(0))
+    for loss, p, q in [*_answers(parts), (Fraction(0), Interval.of(0), Interval.of(0))]:
         here = above_p - Interval.of(loss).exp() * above_q
         if here.upper > delta:
-            return max(((above_p - delta) / above_q).ln().upper, loss)
-        above_p, above_q = above_p + p, above_q + q
-    if (above_p - above_q).upper <= delta:
-        return Fraction(0)
-    return max(((above_p - delta) / above_q).ln().upper, Fraction(0))
+            left = above_p - delta
+            return enough if left.low <= 0 else max((left / above_q).ln().upper, loss)
+        above_p, above_q, enough = above_p + p, above_q + q, loss
+    return Fraction(0)
 
 
 def _answers(parts: Counter[Fraction]) -> list[tuple[Fraction, Interval, Interval]]:

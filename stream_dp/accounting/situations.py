@@ -33,9 +33,12 @@ class Touched:
         )
 
     @classmethod
-    def intervals(cls, relation: Neighbors, why: str) -> "Touched":
-        """One part after the other, each taking whole ticks of its own: both contents of an event are in one tick."""
-        return cls(1, relation, why)
+    def intervals(cls, relation: Neighbors, why: str, suite: str) -> "Touched":
+        """One part after the other, each with ticks of its own; both contents of an event are in one tick.
+
+        That the code does so is checked by the test `suite`, which counts the parts that two neighbouring runs touch.
+        """
+        return cls(1, relation, f"{why}; checked by {suite}")
 
     @classmethod
     def shards(cls, relation: Neighbors, number: int, *, moves: bool) -> "Touched":

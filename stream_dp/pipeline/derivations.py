@@ -25,6 +25,9 @@ from stream_dp.mechanisms.sparse_vector import SparseVector
 TREE = "odd k-ary tree with subtraction, l1 sensitivity = height (arXiv 2408.07021)"
 HYBRID = "hybrid of trees (Chan, Shi, Song 2011)"
 SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs
+REARMED = (
+    "tests/unit/audit/test_exact_mechanisms.py"  # exact privacy of re-armed alerts, every adversary
+)
 NONE = Fraction(0)
 SVT = "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)"
 
@@ -118,7 +121,8 @@ def _(mechanism: Alerts) -> Derivation:
         f"{text(mechanism.scale)}",
     )
     one = leaf("one alert instance of one key", Guarantee(PureDP(epsilon), relation), SVT, (shift,))
-    live = replace(touched, why=f"an event reaches one live instance per key; {touched.why}")
+    why = f"an event reaches one live instance per key; {touched.why}; checked by {REARMED}"
+    live = replace(touched, why=why)
     return tightest((one,), Parallel(f"{width} keys, re-armed for ever", live))
 
 
@@ -127,6 +131,7 @@ def _(mechanism: HSS) -> Derivation:
     intervals = Touched.intervals(
         mechanism.neighbors,
         "intervals are disjoint and their ends are released: an event reaches one instance",
+        SUITE,
     )
     watchers = tightest(
         (_derive(mechanism.instance()),), Parallel("sparse vector instances", intervals)

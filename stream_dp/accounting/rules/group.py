@@ -9,6 +9,7 @@ Adding up k randomized responses instead is false: all k events may fall into on
 from fractions import Fraction
 
 from stream_dp.accounting.directed import Interval
+from stream_dp.accounting.optimal import FAR
 from stream_dp.accounting.rules.rule import Premises, Rule, measures
 from stream_dp.accounting.situations import Group
 from stream_dp.core.derivation import Condition
@@ -27,9 +28,11 @@ KNOWN = (PureDP, ApproxDP, ProbabilisticDP, ZCDP, GaussianDP)
 
 
 def group_delta(epsilon: Fraction, delta: Fraction, size: int) -> Fraction:
-    """delta (e^(k epsilon) - 1) / (e^epsilon - 1), rounded up; k delta at epsilon 0."""
-    if epsilon == 0 or size == 1:
+    """delta (e^(k epsilon) - 1) / (e^epsilon - 1), rounded up; k delta at epsilon 0, and 1 where it is beyond all."""
+    if epsilon == 0 or size == 1 or delta == 0:
         return size * delta
+    if size * epsilon > FAR:
+        return Fraction(1)
     one = Interval.of(1)
     factor = (Interval.of(size * epsilon).exp() - one) / (Interval.of(epsilon).exp() - one)
     return (factor * delta).upper

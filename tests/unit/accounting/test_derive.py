@@ -274,6 +274,7 @@ def test_groups_of_every_measure() -> None:
         (RenyiDP(TWO, ONE), 3, "no group rule is known for RDP"),
         (PureDP(ONE), 0, "group size"),
         (ApproxDP(ONE, TENTH), 9, "delta below 1"),
+        (ApproxDP(ONE, TENTH), 10**9, "delta below 1"),
     ]
     for measure, k, why in refusals:
         with pytest.raises(NotDerivable, match=why):

@@ -1,4 +1,4 @@
-"""[HSV] Thm 12.4 as a rule: what a filter admitted has the filter's promise; what it did not, or is not proven, has none."""
+"""[HSV] Thm 12.4 as a rule: what a proven filter admitted has its promise, and nothing else has."""
 
 from dataclasses import dataclass
 from fractions import Fraction

@@ -118,7 +118,8 @@ def test_many_different_epsilons_go_by_the_grid(monkeypatch: pytest.MonkeyPatch)
     exact = listed_epsilon(Counter(epsilons), delta)
     assert exact <= found <= exact * Fraction(101, 100)
     with pytest.raises(NotDerivable, match="beyond what floats resolve"):
-        least_epsilon(epsilons, Fraction(1, 10**12))
+        grid_epsilon(Counter(epsilons), Fraction(1, 10**12))
+    assert least_epsilon(epsilons, Fraction(1, 10**12)) == sum(epsilons)
 
 
 def test_never_looser_than_basic_and_corners() -> None:
@@ -127,6 +128,9 @@ def test_never_looser_than_basic_and_corners() -> None:
     assert least_epsilon(epsilons, Fraction(1, 10**300)) <= Fraction(10, 21)
     assert least_epsilon(epsilons, Fraction(1, 2)) == 0
     assert least_epsilon([], Fraction(1, 100)) == least_epsilon([Fraction(0)], Fraction(0)) == 0
+    huge = [Fraction(20_000), Fraction(1)]
+    assert least_epsilon(huge, Fraction(1, 2)) == 20_001
+    assert least_epsilon([Fraction(200)], 1 - Fraction(1, 10**70)) <= 200  # p rounds to 1
     assert spare(Fraction(1, 100), [Fraction(1, 50)]) < 0
     assert spare(Fraction(1, 10), [Fraction(1, 10)]) == 0
 

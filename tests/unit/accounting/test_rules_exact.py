@@ -12,6 +12,7 @@ from fractions import Fraction
 import pytest
 from oracles.universal import LateResponse, composed_delta
 
+from stream_dp.accounting.amounts import budget_units, cost_units
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.optimal import least_epsilon
@@ -154,6 +155,17 @@ def test_first_pair_consistent_composition_costs_the_touched_part(granted: Fract
         found = claimed((part(THREE, TENTH),), situation)
         assert exact_delta(machine, pairs, ratio(found.epsilon), 8) <= found.delta * ROUND
         assert exact_delta(machine, pairs, ratio(found.epsilon - TIGHT), 8) > found.delta
+
+
+def test_deltas_rounded_down_are_caught() -> None:
+    """The twin books each delta in whole units of 10^-12, downwards: three times 10^-13 are nothing to it."""
+    delta = Fraction(1, 10**13)
+    machine = FiniteComposition((RandomizedResponse(TWO, delta),))
+    exact = exact_delta(machine, SparsePairs((ONE_PAIR,), (3,), 3), Fraction(8), 6)
+    twin = 3 * budget_units(delta)
+    ours = claimed((part(TWO, delta),) * 3, Fixed("three", Fraction(1, 10**12)))
+    assert twin == 0 < exact <= ours.delta
+    assert cost_units(ours.delta) == 1
 
 
 def test_kinds_of_different_price_are_covered_by_the_worst() -> None:
