@@ -86,12 +86,18 @@ class Parallel:
         )
 
 
-def shards(subject: str, relation: Neighbors, number: int, *, moves: bool) -> Parallel:
-    """One copy of the same mechanism per shard (DESIGN.md 8): k = 1, or 2; a delta adds up over all of them."""
+def shards(
+    subject: str, relation: Neighbors, number: int, *, moves: bool, delta: Fraction = ZERO
+) -> Parallel:
+    """One copy of the same mechanism per shard: k = 1, or 2 if events move; a delta adds up over all of them.
+
+    Raises:
+        NotDerivable: no shard.
+    """
     if number < 1:
         raise NotDerivable(f"{subject}: at least one shard is needed, got {number}")
     touched = Touched.shards(relation, number, moves=moves)
-    return Parallel(subject, touched, (number,))
+    return Parallel(subject, touched, (number,), delta)
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,10 @@ def test_the_frozen_block_is_the_sum_of_its_series() -> None:
     block = fixed_block("flights", parts)
     assert block.guarantee.measure == PureDP(6 * EPSILON)
     assert [p.subject for p in block.premises] == list("012345")
+    spared = fixed_block("flights", parts, Fraction(1, 100)).guarantee.measure
+    assert isinstance(spared, ApproxDP)
+    assert spared.epsilon < 6 * EPSILON
+    assert spared.delta == Fraction(1, 100)
 
 
 def test_a_derivation_cannot_be_bent_afterwards() -> None:

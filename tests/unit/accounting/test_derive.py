@@ -244,6 +244,10 @@ def test_shards() -> None:
         measure(ApproxDP(ONE, TENTH), ADD, moves=False)
     with pytest.raises(NotDerivable, match=r"Thm 13\.5"):
         measure(ZCDP(ONE), ADD, moves=False)
+    every = 1 - Fraction(9, 10) ** 8  # [HSV] Thm 5.4: over all eight, though an event is in one
+    granted = shards("s", ADD, 8, moves=False, delta=every)
+    found = derive((part(ApproxDP(ONE, TENTH)),), granted)
+    assert found.guarantee.measure == ApproxDP(ONE, every)
     with pytest.raises(NotDerivable, match="at least one shard"):
         shards("s", ADD, 0, moves=False)
 
