@@ -1,7 +1,8 @@
 """What is promised: a privacy measure with exact parameters, against a neighbour relation.
 
-Rules: parameters are exact (`Fraction` or `int`), never floats; 0 is legal. The measure is a closed, growing family:
-the meaning of an existing class never changes, a new measure is a new class. This file knows no mechanism and no rule.
+Rules: parameters are exact (`Fraction`), never floats, and no ints, which are units elsewhere; 0 is legal. The measure
+is a closed, growing family: the meaning of an existing class never changes, a new measure is a new class. This file
+knows no mechanism and no rule.
 """
 
 from dataclasses import dataclass, fields
@@ -13,9 +14,9 @@ from stream_dp.errors import InvalidCost, NotDerivable
 
 
 def _exact(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Fraction | int):
+    if not isinstance(value, Fraction):
         raise InvalidCost(
-            f"{name} must be an exact number (a Fraction or an int), got the {type(value).__name__} {value!r}; "
+            f"{name} must be an exact number, a Fraction, got the {type(value).__name__} {value!r}; "
             "write it as a decimal or a fraction"
         )
 

@@ -31,7 +31,7 @@ def concentrated(measure: Measure) -> ZCDP | None:
         case ApproxDP(epsilon, delta) | ProbabilisticDP(epsilon, delta) if delta == 0:
             return pure_to_zcdp(PureDP(epsilon))
         case GaussianDP(mu):
-            return ZCDP(Fraction(mu) ** 2 / 2)
+            return ZCDP(mu**2 / 2)
         case _:
             return None
 
@@ -44,7 +44,7 @@ def orders(found: tuple[Measure, ...]) -> list[Fraction]:
 
 def _orders(measure: RenyiDP | RenyiCurve) -> list[Fraction]:
     points = (measure,) if isinstance(measure, RenyiDP) else measure.points
-    return [Fraction(point.alpha) for point in points]
+    return [point.alpha for point in points]
 
 
 def at(measure: Measure, alpha: Fraction) -> Fraction:

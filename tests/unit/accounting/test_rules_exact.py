@@ -131,10 +131,11 @@ def test_max_delta_and_touched_deltas_are_caught(created: int) -> None:
     late, leaky = LateResponse(THREE, TENTH), LeakyBit(TENTH)
     once = SparsePairs((DifferAtMost((0,), ((0, 1),)),), (created,), 1)
     leaks = SparsePairs((DifferAtMost((0, 1), ((0, 1), (1, 0))),), (created,), 1)
-    by_max = by_touched = TENTH  # both twins: one part's delta, and its epsilon
+    twins = {"max": TENTH, "touched": 1 - (1 - TENTH) ** once.sparsity}
     rounds = 2 * created + 1
-    assert exact_delta(FiniteComposition((late,)), once, THREE, rounds) > by_touched
-    assert exact_delta(FiniteComposition((leaky,)), leaks, Fraction(100), rounds) > by_max
+    for booked in twins.values():  # at the touched part's whole epsilon, and far beyond it
+        assert exact_delta(FiniteComposition((late,)), once, THREE, rounds) > booked
+        assert exact_delta(FiniteComposition((leaky,)), leaks, Fraction(100), rounds) > booked
     ours = claimed(
         (part(ONE, TENTH),), Parallel("leaky", Touched(1, ADD, "why"), (created,), Fraction(1, 2))
     )
@@ -155,6 +156,27 @@ def test_first_pair_consistent_composition_costs_the_touched_part(granted: Fract
         found = claimed((part(THREE, TENTH),), situation)
         assert exact_delta(machine, pairs, ratio(found.epsilon), 8) <= found.delta * ROUND
         assert exact_delta(machine, pairs, ratio(found.epsilon - TIGHT), 8) > found.delta
+
+
+def test_touched_deltas_are_not_enough_for_two_of_three() -> None:
+    """As above where the two twins differ: two touched parts' deltas are more than the largest, and too few."""
+    machine = FiniteComposition((LeakyBit(TENTH),))
+    leaks = SparsePairs((DifferAtMost((0, 1), ((0, 1), (1, 0))),), (3,), 2)
+    exact = exact_delta(machine, leaks, Fraction(100), 7)
+    touched, every = 1 - (1 - TENTH) ** 2, 1 - (1 - TENTH) ** 3
+    assert TENTH < touched < exact == every
+    situation = Parallel("leaky", Touched(2, ADD, "why"), (3,), every)
+    assert claimed((part(ONE, TENTH),), situation) == ApproxDP(ZERO, every)
+
+
+def test_the_worst_parameters_cover_every_adaptive_choice() -> None:
+    """One RR(3) and two RR(2) may be made, two may be touched: priced as RR(3) x RR(2), also if it is the RR(2)s."""
+    machine = FiniteComposition((RandomizedResponse(THREE), RandomizedResponse(TWO)))
+    pairs = SparsePairs((ONE_PAIR, ONE_PAIR), (1, 2), 2)
+    situation = Parallel("kinds", Touched(2, ADD, "why"), (1, 2), TENTH)
+    found = claimed((part(THREE), part(TWO)), situation)
+    assert exact_delta(machine, pairs, ratio(found.epsilon), 6) <= found.delta * ROUND
+    assert exact_delta(machine, pairs, ratio(found.epsilon - TIGHT), 6) > found.delta
 
 
 def test_deltas_rounded_down_are_caught() -> None:
