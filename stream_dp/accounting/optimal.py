@@ -34,12 +34,32 @@ def least_epsilon(epsilons: Sequence[Fraction], delta: Fraction) -> Fraction:
     total = sum(parts.elements(), Fraction(0))
     if delta == 0 or not parts or total > FAR:
         return total
-    if math.prod(n + 1 for n in parts.values()) <= LISTED:
+    if _answers_of(parts) <= LISTED:
         return min(listed_epsilon(parts, delta), total)
     try:
         return min(grid_epsilon(parts, delta), total)
     except NotDerivable:
         return total
+
+
+def precision(epsilons: Sequence[Fraction], delta: Fraction) -> str:
+    """How `least_epsilon` computes at this delta, and how much of the delta is set aside for floats."""
+    parts = Counter(e for e in epsilons if e > 0)
+    if (number := _answers_of(parts)) <= LISTED:
+        return f"all {number} answers listed in intervals, rounded outwards"
+    step, indices = _grid(parts, _points(parts, delta))
+    slack = _slack(indices)
+    if slack * SHARE > 2 * delta:
+        return "floats do not resolve so small a delta: the sum"
+    return (
+        f"privacy loss distribution, losses rounded up to steps of {float(step):.1e}, "
+        f"{float(slack):.1e} of the delta set aside for floats"
+    )
+
+
+def _answers_of(parts: Counter[Fraction]) -> int:
+    """How many answers with different losses there are, at most."""
+    return math.prod(n + 1 for n in parts.values())
 
 
 def kept(deltas: Sequence[Fraction]) -> Fraction:
@@ -101,9 +121,8 @@ def grid_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
         PrivacyLossDistribution,
     )
 
-    points = _points(parts, delta)
-    step, indices = _grid(parts, points)
-    slack = FLOAT_ERROR * parts.total() * 2 * (sum(indices.elements()) + 1)
+    step, indices = _grid(parts, _points(parts, delta))
+    slack = _slack(indices)
     if slack * SHARE > 2 * delta:
         raise NotDerivable(
             f"{len(parts)} different epsilons at a delta of {float(delta):.1e} are beyond what floats resolve "
@@ -125,6 +144,11 @@ def grid_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
         if Fraction(float(composed.get_delta_for_epsilon(max(below, 0.0)))) + slack <= delta:
             return found
         found += step
+
+
+def _slack(indices: Counter[int]) -> Fraction:
+    """What the convolutions may be wrong by: an error for each cell of each."""
+    return FLOAT_ERROR * indices.total() * 2 * (sum(indices.elements()) + 1)
 
 
 def _points(parts: Counter[Fraction], delta: Fraction) -> int:

@@ -7,7 +7,7 @@ that of `optimal`; it is never above the sum.
 from fractions import Fraction
 
 from stream_dp.accounting.amounts import text
-from stream_dp.accounting.optimal import kept, least_epsilon, spare
+from stream_dp.accounting.optimal import kept, least_epsilon, precision, spare
 from stream_dp.accounting.rules.fixed import fixed_before, paid
 from stream_dp.accounting.rules.rule import (
     Premises,
@@ -32,12 +32,16 @@ def _conditions(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
         if left > 0
         else "none is granted beyond the parts' own, so nothing is below the sum"
     )
-    return (
+    checked = (
         fixed_before(premises, situation),
         known,
         same_neighbors(premises),
         Condition("delta", left > 0 or not known.holds, own),
     )
+    if not all(c.holds for c in checked):
+        return checked
+    how = precision([epsilon_of(m) for m in found], left)
+    return (*checked, Condition("rounding", True, how))
 
 
 def _measure(premises: Premises, situation: Fixed) -> Measure:

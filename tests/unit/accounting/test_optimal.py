@@ -11,7 +11,14 @@ from oracles.universal import composed_delta
 
 from stream_dp.accounting import optimal
 from stream_dp.accounting.directed import Interval
-from stream_dp.accounting.optimal import grid_epsilon, kept, least_epsilon, listed_epsilon, spare
+from stream_dp.accounting.optimal import (
+    grid_epsilon,
+    kept,
+    least_epsilon,
+    listed_epsilon,
+    precision,
+    spare,
+)
 from stream_dp.errors import NotDerivable
 
 TIGHT = Fraction(1, 10**12)
@@ -120,6 +127,9 @@ def test_many_different_epsilons_go_by_the_grid(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(NotDerivable, match="beyond what floats resolve"):
         grid_epsilon(Counter(epsilons), Fraction(1, 10**12))
     assert least_epsilon(epsilons, Fraction(1, 10**12)) == sum(epsilons)
+    assert precision(epsilons, Fraction(1, 10**12)).endswith("the sum")
+    assert "of the delta set aside for floats" in precision(epsilons, delta)
+    assert precision([Fraction(1)] * 9, delta).startswith("all 10 answers listed")
 
 
 def test_never_looser_than_basic_and_corners() -> None:
