@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from stream_dp.core.composition import Ask, Create
+from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors, OneHotPair
 
@@ -75,7 +76,8 @@ class SparseComposition:
             case _:
                 return None
 
-    def _created(self, measure: Any, check: PairCheck) -> "SparseComposition | None":
+    def _created(self, stated: Any, check: PairCheck) -> "SparseComposition | None":
+        measure = differential_privacy(stated)
         unfailed = self.unfailed * (1 - measure.delta)
         if self.delta_budget is not None and 1 - unfailed > self.delta_budget:
             return None

@@ -27,7 +27,7 @@ def budget_json(spec: PipelineSpec, accounts: Accounts) -> dict[str, Any]:
     """
     main = accounts.main
     return {
-        "budget": text(spec.privacy.epsilon),
+        "budget": text(budget_units(spec.privacy.epsilon)),
         "delta": text(spec.privacy.delta),
         "filter": main.filter.name,
         "unit": unit(main),

@@ -8,8 +8,12 @@ from typing import Any
 
 from stream_dp.accounting.accounts import MAIN
 from stream_dp.accounting.amounts import text
+from stream_dp.accounting.situations import Alive
 from stream_dp.cli.budget import fits, spent
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import differential_privacy
 from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.planner import derivation_json
 from stream_dp.pipeline.questions import PipelineQuestions
 from stream_dp.runtime.engine import Engine
@@ -60,7 +64,7 @@ class EngineDesk:
         return {
             "name": question.name,
             "fits": found.fits,
-            "asked": text(question.derivation.guarantee.measure.epsilon),
+            "asked": text(differential_privacy(question.derivation.guarantee.measure).epsilon),
             "spent": self._spent(analyst),
             "left": self._left(analyst),
             "largest": text(found.largest.epsilon),
@@ -74,6 +78,16 @@ class EngineDesk:
             *self._live(),
             *({"name": e.name, "start": e.start, "end": e.end, "created": True} for e in ended),
         ]
+
+    def promise(self) -> Derivation:
+        """What holds for everything, derived with the questions that run now."""
+        books, built = self._engine.books, self._built
+        mine = [
+            (self._questions.derivation(seat.number, seat.start), Alive(seat.start, None))
+            for seat in books.roster.live
+            if seat.created and books.accounts.running[seat.series.name][0] == MAIN
+        ]
+        return whole(built.spec.name, books.accounts.main.filter, [*built.frozen, *mine])
 
     def _live(self) -> list[dict[str, Any]]:
         books = self._engine.books

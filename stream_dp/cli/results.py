@@ -13,6 +13,7 @@ from rich.table import Table
 
 from stream_dp.accounting.amounts import number
 from stream_dp.cli.wiring import sealed_commits
+from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.messages import IntArray
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.series import AlertsSeries, MaximumSeries
@@ -64,7 +65,8 @@ def print_results(built: Built, found: Results, as_json: bool, compare_exact: bo
 
 
 def _json(built: Built, found: Results, exact: dict[str, Any] | None) -> dict[str, Any]:
-    measure, statement = built.derivation.guarantee.measure, found.statement
+    measure = differential_privacy(built.derivation.guarantee.measure)
+    statement = found.statement
     content = {
         "broker": found.broker,
         "events": statement.events,

@@ -21,7 +21,7 @@ from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.layout import keys_of
 from stream_dp.pipeline.open_router import OpenRouter
-from stream_dp.pipeline.planner import plan_json
+from stream_dp.pipeline.planner import plan_json, promise_json
 from stream_dp.pipeline.questions import PipelineQuestions
 from stream_dp.pipeline.series import AlertsSeries
 from stream_dp.pipeline.spec import PipelineSpec
@@ -99,12 +99,13 @@ class Run:
     def view(self) -> PublicView:
         """The public face of this run, for the page."""
         planned = plan_json(self.built)
+        desk = EngineDesk(self.built, self.engine, self._questions)
         return PublicView(
             pipeline=lambda: pipeline_json(self.built, self._questions),
-            plan=lambda: planned,
+            plan=lambda: {**planned, "promise": promise_json(self.built, desk.promise())},
             budget=lambda: api_budget(self.built.spec, self.engine.books.accounts, self._prices()),
             log=self.log,
-            desk=EngineDesk(self.built, self.engine, self._questions),
+            desk=desk,
             token=self._token,
         )
 

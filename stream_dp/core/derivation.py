@@ -19,8 +19,19 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another rule for the same node: the guarantee it would give, or why it was refused."""
+
+    rule: str
+    source: str
+    outcome: Guarantee | str
+
+
+@dataclass(frozen=True, slots=True)
 class Derivation:
     """`guarantee` follows by `rule` (proved in `source`) from the `premises`, as all `conditions` hold.
+
+    `alternatives` are the rules that were tried and not taken.
 
     Raises:
         NotDerivable: a condition does not hold; the message names it.
@@ -32,11 +43,19 @@ class Derivation:
     source: str
     conditions: tuple[Condition, ...] = ()
     premises: tuple["Derivation", ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a derivation with a broken side condition."""
-        broken = [f"{c.name}: {c.why}" for c in self.conditions if not c.holds]
-        if broken:
-            raise NotDerivable(
-                f"{self.subject}: {self.rule} ({self.source}) does not apply: " + "; ".join(broken)
-            )
+        require(self.subject, self.rule, self.source, self.conditions)
+
+
+def require(subject: str, rule: str, source: str, conditions: tuple[Condition, ...]) -> None:
+    """Refuse a rule with a broken side condition.
+
+    Raises:
+        NotDerivable: naming every condition that does not hold.
+    """
+    broken = [f"{c.name}: {c.why}" for c in conditions if not c.holds]
+    if broken:
+        raise NotDerivable(f"{subject}: {rule} ({source}) does not apply: " + "; ".join(broken))

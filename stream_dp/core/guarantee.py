@@ -1,14 +1,36 @@
 """What is promised: a privacy measure with exact parameters, against a neighbour relation.
 
-Rules: parameters are exact (`Fraction`), never floats. The measure is a closed, growing family: the meaning
-of an existing class never changes, a new measure is a new class. This file knows no mechanism and no rule.
+Rules: parameters are exact (`Fraction`), never floats, and no ints, which are units elsewhere; 0 is legal. The measure
+is a closed, growing family: the meaning of an existing class never changes, a new measure is a new class. This file
+knows no mechanism and no rule.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import InvalidCost, NotDerivable
+
+
+def _exact(name: str, value: Any) -> None:
+    if not isinstance(value, Fraction):
+        raise InvalidCost(
+            f"{name} must be an exact number, a Fraction, got the {type(value).__name__} {value!r}; "
+            "write it as a decimal or a fraction"
+        )
+
+
+def _not_negative(name: str, value: Any) -> None:
+    _exact(name, value)
+    if value < 0:
+        raise InvalidCost(f"{name} must not be negative, got {value}")
+
+
+def _probability(name: str, value: Any) -> None:
+    _exact(name, value)
+    if not 0 <= value < 1:
+        raise InvalidCost(f"{name} must lie in [0, 1), got {value}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +40,8 @@ class PureDP:
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse a negative epsilon."""
-        if self.epsilon < 0:
-            raise ValueError(f"epsilon must not be negative, got {self.epsilon}")
+        """Refuse what is no exact epsilon >= 0 (InvalidCost)."""
+        _not_negative("epsilon", self.epsilon)
 
     @property
     def delta(self) -> Fraction:
@@ -36,11 +57,9 @@ class ApproxDP:
     delta: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse a negative epsilon and a delta outside [0, 1)."""
-        if self.epsilon < 0:
-            raise ValueError(f"epsilon must not be negative, got {self.epsilon}")
-        if not 0 <= self.delta < 1:
-            raise ValueError(f"delta must lie in [0, 1), got {self.delta}")
+        """Refuse what is no exact epsilon >= 0, or no exact delta in [0, 1) (InvalidCost)."""
+        _not_negative("epsilon", self.epsilon)
+        _probability("delta", self.delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +73,9 @@ class ProbabilisticDP:
     delta: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse a negative epsilon and a delta outside [0, 1)."""
-        ApproxDP(self.epsilon, self.delta)
+        """Refuse what is no exact epsilon >= 0, or no exact delta in [0, 1) (InvalidCost)."""
+        _not_negative("epsilon", self.epsilon)
+        _probability("delta", self.delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +85,42 @@ class ZCDP:
     rho: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse a negative rho."""
-        if self.rho < 0:
-            raise ValueError(f"rho must not be negative, got {self.rho}")
+        """Refuse what is no exact rho >= 0 (InvalidCost)."""
+        _not_negative("rho", self.rho)
 
 
 @dataclass(frozen=True, slots=True)
 class RenyiDP:
-    """(alpha, epsilon)-Renyi DP at this one order alpha > 1 ([HSV] section 13)."""
+    """(alpha, epsilon)-Renyi DP at this one order alpha > 1 ([HSV] Def 13.3)."""
 
     alpha: Fraction
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse an order of at most 1 and a negative epsilon."""
+        """Refuse an order that is not exact or at most 1, and what is no exact epsilon >= 0 (InvalidCost)."""
+        _exact("the order alpha", self.alpha)
         if self.alpha <= 1:
-            raise ValueError(f"the order alpha must be greater than 1, got {self.alpha}")
-        if self.epsilon < 0:
-            raise ValueError(f"epsilon must not be negative, got {self.epsilon}")
+            raise InvalidCost(f"the order alpha must be greater than 1, got {self.alpha}")
+        _not_negative("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiCurve:
+    """Renyi DP at several orders at once: every one of the `points` holds ([HSV] Def 13.3). Orders ascend."""
+
+    points: tuple[RenyiDP, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse an empty curve, and orders that do not ascend (InvalidCost)."""
+        orders = [point.alpha for point in self.points]
+        if not orders or sorted(set(orders)) != orders:
+            raise InvalidCost(
+                f"the orders of a curve must ascend and be at least one, got {orders}"
+            )
+
+    def at(self, alpha: Fraction) -> RenyiDP | None:
+        """The point at this order, if the curve has one."""
+        return next((point for point in self.points if point.alpha == alpha), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +130,59 @@ class GaussianDP:
     mu: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse a negative mu."""
-        if self.mu < 0:
-            raise ValueError(f"mu must not be negative, got {self.mu}")
+        """Refuse what is no exact mu >= 0 (InvalidCost)."""
+        _not_negative("mu", self.mu)
 
 
-Measure: TypeAlias = PureDP | ApproxDP
-AnyMeasure: TypeAlias = Measure | ProbabilisticDP | ZCDP | RenyiDP | GaussianDP
+Measure: TypeAlias = PureDP | ApproxDP | ProbabilisticDP | ZCDP | RenyiDP | RenyiCurve | GaussianDP
+AnyMeasure: TypeAlias = Measure
+
+NAMES: dict[type[Any], str] = {
+    PureDP: "DP", ApproxDP: "DP", ProbabilisticDP: "pDP", ZCDP: "zCDP", RenyiDP: "RDP",
+    RenyiCurve: "RDP", GaussianDP: "GDP",
+}  # fmt: skip
+
+
+def differential_privacy(measure: Measure) -> ApproxDP:
+    """What `measure` says as (epsilon, delta)-DP without another choice; pDP implies it.
+
+    Raises:
+        NotDerivable: it has no epsilon before a delta is chosen (zCDP, RDP, GDP).
+    """
+    if isinstance(measure, PureDP | ApproxDP | ProbabilisticDP):
+        return ApproxDP(measure.epsilon, measure.delta)
+    raise NotDerivable(
+        f"{NAMES[type(measure)]} is no (epsilon, delta) before a delta is chosen; convert it first "
+        "(grant a delta to `derive`, or use accounting.conversions)"
+    )
+
+
+def parameters(measure: Measure) -> dict[str, Fraction]:
+    """The numbers of a measure by their names; DP always has epsilon and delta, a curve one epsilon per order.
+
+    >>> parameters(PureDP(Fraction(1, 2)))
+    {'epsilon': Fraction(1, 2), 'delta': Fraction(0, 1)}
+    """
+    if isinstance(measure, RenyiCurve):
+        return {f"epsilon at alpha {point.alpha}": point.epsilon for point in measure.points}
+    if isinstance(measure, PureDP):
+        return {"epsilon": measure.epsilon, "delta": measure.delta}
+    return {field.name: getattr(measure, field.name) for field in fields(measure)}
 
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """`measure` holds for every pair of input streams that `neighbors` relates."""
+    """`measure` holds for every pair of input streams that `neighbors` relates.
+
+    With `group` > 1: for every pair that a chain of at most so many such steps connects (a user with that many
+    events, all of them together).
+    """
 
     measure: Measure
     neighbors: Neighbors
+    group: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a group of less than one (InvalidCost)."""
+        if self.group < 1:
+            raise InvalidCost(f"a group must have at least one member, got {self.group}")

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from stream_dp.accounting.accounts import MAIN, Accounts
-from stream_dp.accounting.ledger import Ledger
+from stream_dp.accounting.ledger import PURE, Ledger
+from stream_dp.accounting.situations import Alive
 from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import PureDP
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
@@ -19,7 +21,7 @@ from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.states import MECHANISMS
 from stream_dp.pipeline.bands import Bands
 from stream_dp.pipeline.budget import frozen_charges, opened
-from stream_dp.pipeline.derivations import derive, fixed_block
+from stream_dp.pipeline.derivations import analyst_ledger, derive, fixed_block, whole
 from stream_dp.pipeline.methods import ENDLESS, Demand, best_hss, predicted_hss_error
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.series import AlertsSeries, CountSeries, HistogramSeries, MaximumSeries
@@ -72,6 +74,21 @@ class Built:
     def ledger(self) -> Ledger:
         """The main ledger after the charges of the first start."""
         return self.ledgers[MAIN]
+
+    @property
+    def frozen(self) -> tuple[tuple[Derivation, Alive], ...]:
+        """What the main ledger is charged with at the first start, for ever: the analysts' ledgers and the series."""
+        relation, ever = self.spec.relation, Alive(0, None)
+        analysts = self.spec.privacy.analysts
+        paid = [analyst_ledger(a.name, PureDP(a.epsilon), relation) for a in analysts]
+        pure = self.ledger.filter.name == PURE
+        series = (self.derivation,) if pure else self.derivation.premises
+        return tuple((part, ever) for part in (*paid, *series))
+
+    @property
+    def promise(self) -> Derivation:
+        """What holds for everything that is ever asked of this pipeline, at its first start."""
+        return whole(self.spec.name, self.ledger.filter, self.frozen)
 
     def accounts(self) -> Accounts:
         """The accounts after the charges of the first start, for one engine."""

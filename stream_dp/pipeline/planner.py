@@ -3,7 +3,8 @@
 from typing import Any
 
 from stream_dp.accounting.amounts import number
-from stream_dp.core.derivation import Derivation
+from stream_dp.core.derivation import Alternative, Derivation
+from stream_dp.core.guarantee import NAMES, Guarantee, differential_privacy, parameters
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.pipeline.bands import Bands
 from stream_dp.pipeline.builder import Built, Chosen
@@ -14,8 +15,11 @@ POINTS = 12
 
 
 def plan_json(built: Built) -> dict[str, Any]:
-    """The plan as `stream-dp plan --json` prints it; amounts are rounded up."""
-    spec, measure = built.spec, built.derivation.guarantee.measure
+    """The plan as `stream-dp plan --json` prints it; amounts are rounded up.
+
+    `epsilon`, `delta` and `derivation` are those of the file's series alone, `promise` covers all that is asked later.
+    """
+    spec, measure = built.spec, differential_privacy(built.derivation.guarantee.measure)
     return {
         "epsilon": number(measure.epsilon),
         "delta": number(measure.delta),
@@ -24,6 +28,18 @@ def plan_json(built: Built) -> dict[str, Any]:
         "horizon": spec.clock.horizon,
         "series": [_series_json(built, chosen) for chosen in built.chosen],
         "derivation": derivation_json(built.derivation),
+        "promise": promise_json(built, built.promise),
+    }
+
+
+def promise_json(built: Built, promise: Derivation) -> dict[str, Any]:
+    """What holds for all that is asked, now and later: the budget of the one filter, and why."""
+    privacy = built.spec.privacy
+    return {
+        "epsilon": number(privacy.epsilon),
+        "delta": number(privacy.delta),
+        "filter": built.ledger.filter.name,
+        "derivation": derivation_json(promise),
     }
 
 
@@ -33,8 +49,7 @@ def _series_json(built: Built, chosen: Chosen) -> dict[str, Any]:
         "name": chosen.spec.name,
         "mechanism": type(chosen.mechanism).__name__,
         "why": chosen.why,
-        "epsilon": number(measure.epsilon),
-        "delta": number(measure.delta),
+        **{name: number(amount) for name, amount in parameters(measure).items()},
         "predicted_error": [
             {"tick": tick, "error": error, "confidence": float(built.spec.confidence)}
             for tick, error in predicted_errors(built, chosen)
@@ -60,19 +75,31 @@ def _ticks(horizon: int) -> list[int]:
 
 
 def derivation_json(derivation: Derivation) -> dict[str, Any]:
-    """The tree as plain values."""
-    guarantee = derivation.guarantee
+    """The tree as plain values; `alternatives` are the rules that were tried and not taken."""
     return {
         "subject": derivation.subject,
         "rule": derivation.rule,
         "source": derivation.source,
-        "guarantee": {
-            "epsilon": number(guarantee.measure.epsilon),
-            "delta": number(guarantee.measure.delta),
-            "neighbors": str(guarantee.neighbors),
-        },
+        "guarantee": guarantee_json(derivation.guarantee),
         "conditions": [
             {"name": c.name, "holds": c.holds, "why": c.why} for c in derivation.conditions
         ],
+        "alternatives": [_alternative_json(other) for other in derivation.alternatives],
         "premises": [derivation_json(premise) for premise in derivation.premises],
     }
+
+
+def guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
+    """Its parameters by name; measures other than DP, and groups, say so."""
+    name = NAMES[type(guarantee.measure)]
+    amounts = {key: number(amount) for key, amount in parameters(guarantee.measure).items()}
+    kind = {} if name == "DP" else {"measure": name}
+    group = {} if guarantee.group == 1 else {"group": guarantee.group}
+    return {**kind, **amounts, "neighbors": str(guarantee.neighbors), **group}
+
+
+def _alternative_json(other: Alternative) -> dict[str, Any]:
+    named = {"rule": other.rule, "source": other.source}
+    if isinstance(other.outcome, Guarantee):
+        return {**named, "guarantee": guarantee_json(other.outcome)}
+    return {**named, "refused": other.outcome}

@@ -7,6 +7,7 @@ tick, never what was before. Its meaning depends on its definition, its first ti
 import json
 from dataclasses import dataclass, field
 
+from stream_dp.core.derivation import Derivation
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import Chosen, chosen_for
 from stream_dp.pipeline.layout import RowLayout, feature_of, keys_of
@@ -59,6 +60,10 @@ class PipelineQuestions:
         """Count its entries no more."""
         self.router.close(number)
         self.asked.pop(number, None)
+
+    def derivation(self, number: int, start: int) -> Derivation:
+        """Why a question that runs costs what it costs."""
+        return self._chosen(self.asked[number], start).derivation
 
     def _chosen(self, series: SeriesSpec, start: int) -> Chosen:
         rows = slice(0, RowLayout.alone(self.spec, feature_of(self.spec, series)).width)

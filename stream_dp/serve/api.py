@@ -7,7 +7,7 @@ of this server loads anything from elsewhere. Every answer but the page's own fi
 
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import FastAPI, Header, HTTPException, Query, Request
@@ -63,13 +63,19 @@ def _add_configuration(app: FastAPI, view: PublicView) -> None:
 
     @app.get("/api/plan.svg")
     async def plan_picture() -> Response:
-        picture = draw(view.plan().get("derivation", {}))
+        picture = draw(_whole(view.plan()))
         headers = {"content-security-policy": PICTURE_POLICY}
         return Response(picture, media_type="image/svg+xml", headers=headers)
 
     @app.get("/api/budget")
     async def budget() -> Response:
         return _json(msgspec.json.encode(view.budget()))
+
+
+def _whole(plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The tree of everything, or of the file's series where that is all there is."""
+    tree: Mapping[str, Any] = plan.get("promise", plan).get("derivation", {})
+    return tree
 
 
 def _add_series(app: FastAPI, view: PublicView) -> None:

@@ -146,6 +146,7 @@ async def test_questions_survive_kill_9(kafka: str, tmp_path: Path) -> None:
         await engine.wait()
 
         engine = await place.engine()
+        assert "again" in await place.answered("list")  # it runs, and will take the signal
         await place.until("again", again["start"] + 1)
         engine.send_signal(signal.SIGINT)
         _, errors = await asyncio.wait_for(engine.communicate(), 30)

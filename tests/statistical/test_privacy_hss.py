@@ -13,6 +13,7 @@ from oracles import hss as oracle
 from oracles import naive
 from statistical import broken_privacy as broken
 
+from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss import HSS, Statistic
@@ -121,7 +122,7 @@ def loss(kind: type[HSS], relation: Neighbors) -> tuple[float, float]:
         l0=1,
         gamma=lambda t, j: mechanism.gamma(t, j - 1) + 1,
     )
-    claim = float(mechanism.guarantee.measure.epsilon)
+    claim = float(differential_privacy(mechanism.guarantee.measure).epsilon)
     return oracle.worst_loss(small, RELATIONS[relation], 3).loss, claim
 
 

@@ -31,6 +31,7 @@ from stream_dp.accounting.filters.budgets import budget
 from stream_dp.accounting.filters.concurrent import proven
 from stream_dp.accounting.gaussian import gaussian_to_approx
 from stream_dp.core.guarantee import ZCDP, AnyMeasure, ApproxDP, GaussianDP, PureDP, RenyiDP
+from stream_dp.errors import NotDerivable
 
 
 def bound(filter_: Filter, used: Spend) -> AnyMeasure:
@@ -70,5 +71,7 @@ def bound_at(filter_: Filter, used: Spend, delta: Fraction) -> ApproxDP:
             return renyi_to_approx(measure, delta)
         case GaussianDP() as measure:
             return gaussian_to_approx(measure, delta)
+        case ApproxDP() as measure:
+            return measure
         case measure:
-            return ApproxDP(measure.epsilon, measure.delta)
+            raise NotDerivable(f"no truncated view of a {type(measure).__name__} is known")

@@ -1,18 +1,35 @@
-"""Composite mechanisms: the guarantee of the sub-mechanisms is the guarantee of the whole ([HSV] Thm 6.1)."""
+"""Composite mechanisms: the guarantee of the sub-mechanisms is the guarantee of the whole ([HSV] Thm 6.1, Cor 6.6).
 
-from stream_dp.core.derivation import Condition, Derivation
+The three properties of [HSV] 6.3 are properties of code: taint (destination, response) and two copies on neighbouring
+inputs (f to f') are run by the test suite that the situation names.
+"""
+
+from stream_dp.accounting.rules.rule import Premises, Rule, measures
+from stream_dp.accounting.situations import Composite
+from stream_dp.core.derivation import Condition
+from stream_dp.core.guarantee import Measure
 
 
-def composite(subject: str, premise: Derivation, destination: str, relation: str) -> Derivation:
-    """`subject` only adds and forwards its input to the mechanisms of `premise` and decides on their answers.
-
-    `destination` says why no destination or response depends on tainted values (checked by the taint suite),
-    `relation` why neighbouring inputs become neighbouring inputs of the sub-mechanisms ([HSV] Def 6.2).
-    """
-    conditions = (
-        Condition("destination and response", True, destination),
-        Condition("f to f'", True, relation),
+def _conditions(premises: Premises, situation: Composite) -> tuple[Condition, ...]:
+    checked = f"; checked by {situation.suite}" if situation.suite else ""
+    named = bool(situation.suite)
+    return (
+        Condition("one composition", len(premises) == 1, "all sub-mechanisms are derived together"),
+        Condition(
+            "destination and response",
+            named and bool(situation.destination),
+            (situation.destination or "no reason given") + (checked or "; no test suite is named"),
+        ),
+        Condition(
+            "f to f'",
+            named and bool(situation.relation),
+            (situation.relation or "no reason given") + (checked or "; no test suite is named"),
+        ),
     )
-    return Derivation(
-        subject, premise.guarantee, "composite mechanism", "[HSV] Thm 6.1", conditions, (premise,)
-    )
+
+
+def _measure(premises: Premises, _: Composite) -> Measure:
+    return measures(premises)[0]
+
+
+composite = Rule("composite mechanism", "[HSV] Thm 6.1, Cor 6.6", _conditions, _measure)

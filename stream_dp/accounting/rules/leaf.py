@@ -1,7 +1,12 @@
-"""Leaves of a derivation: mechanisms with a proof of their own."""
+"""Leaves of a derivation: mechanisms with a proof of their own.
+
+All composition theorems of [HSV] want discrete answers (sections 4 and 5); an answer here is an array of integers.
+"""
 
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee
+
+DISCRETE = Condition("discrete answers", True, "arrays of integers; checked by tests/conformance")
 
 
 def leaf(
@@ -11,4 +16,4 @@ def leaf(
     conditions: tuple[Condition, ...] = (),
 ) -> Derivation:
     """`subject` has `guarantee` by the proof in `source`."""
-    return Derivation(subject, guarantee, "proven mechanism", source, conditions)
+    return Derivation(subject, guarantee, "proven mechanism", source, (*conditions, DISCRETE))

@@ -34,7 +34,7 @@ export function showProof(holder, plan) {
       "mechanisms with a proof of their own."),
     picture(),
     el("p", {}, el("a", { href: "/api/plan.svg" }, "The tree as a picture of its own")),
-    el("ul", { class: "tree" }, step(plan.derivation ?? {})),
+    el("ul", { class: "tree" }, step((plan.promise ?? plan).derivation ?? {})),
     errorTable(plan));
   details.open = open;
   holder.replaceChildren(details);

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from stream_dp.accounting.rules.composite import composite
-from stream_dp.accounting.rules.concurrent import concurrent_pure
+from stream_dp.accounting.derive import derive as tightest
 from stream_dp.accounting.rules.leaf import leaf
-from stream_dp.accounting.rules.parallel import parallel_pure
+from stream_dp.accounting.situations import Composite, Fixed, Parallel, Touched
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP
 from stream_dp.core.neighbors import Neighbors
@@ -80,41 +79,60 @@ def test_a_claim_that_does_not_follow_is_refused() -> None:
         derive("counter", "series")
 
 
+def sparse(k: int, relation: Neighbors = ADD) -> Parallel:
+    """One kind, created without end, k of which an event touches."""
+    return Parallel("p", Touched(k, relation, "why"))
+
+
 def test_parallel_takes_pure_copies_and_at_least_one() -> None:
-    assert parallel_pure("p", pure(EPSILON), 3, "why").guarantee.measure == PureDP(3 * EPSILON)
-    with pytest.raises(NotDerivable, match="forbids delta"):
-        parallel_pure("p", APPROXIMATE, 1, "why")
+    assert tightest((pure(EPSILON),), sparse(3)).guarantee.measure == PureDP(3 * EPSILON)
+    with pytest.raises(NotDerivable, match=r"Thm 5\.2 forbids delta"):
+        tightest((APPROXIMATE,), sparse(1))
     for k in (0, -1):
-        with pytest.raises(NotDerivable, match="sparse: why"):
-            parallel_pure("p", pure(EPSILON), k, "why")
+        with pytest.raises(NotDerivable, match=rf"{k}-sparse: k must be at least 1 \(why\)"):
+            tightest((pure(EPSILON),), sparse(k))
+    with pytest.raises(NotDerivable, match="counted for replace, but the parts protect under add"):
+        tightest((pure(EPSILON),), sparse(1, REPLACE))
 
 
 def test_concurrent_composition_adds_up_pure_parts_of_one_relation() -> None:
-    found = concurrent_pure("c", (pure(EPSILON), pure(Fraction(1, 3))))
+    found = tightest((pure(EPSILON), pure(Fraction(1, 3))), Fixed("c"))
     assert found.guarantee == Guarantee(PureDP(EPSILON + Fraction(1, 3)), ADD)
-    with pytest.raises(NotDerivable, match="not pure"):
-        concurrent_pure("c", (pure(EPSILON), APPROXIMATE))
-    with pytest.raises(NotDerivable, match="same neighbours"):
-        concurrent_pure("c", (pure(EPSILON), pure(EPSILON, REPLACE)))
+    with pytest.raises(NotDerivable, match=r"the parts' deltas come to 0.01, 0 is granted"):
+        tightest((pure(EPSILON), APPROXIMATE), Fixed("c"))
+    with pytest.raises(
+        NotDerivable, match="same neighbours: all parts protect under add_remove and"
+    ):
+        tightest((pure(EPSILON), pure(EPSILON, REPLACE)), Fixed("c"))
     with pytest.raises(NotDerivable, match="nothing to compose"):
-        concurrent_pure("c", ())
+        tightest((), Fixed("c"))
 
 
 def test_a_composite_has_the_guarantee_of_its_parts() -> None:
-    found = composite("whole", pure(EPSILON), "destination", "relation")
+    found = tightest((pure(EPSILON),), Composite("whole", "destination", "relation", "tests/suite"))
     assert found.guarantee == pure(EPSILON).guarantee
-    assert [c.why for c in found.conditions] == ["destination", "relation"]
+    assert [c.why for c in found.conditions[1:]] == [
+        "destination; checked by tests/suite", "relation; checked by tests/suite"
+    ]  # fmt: skip
+    with pytest.raises(NotDerivable, match="destination and response: why; no test suite is named"):
+        tightest((pure(EPSILON),), Composite("whole", "why", "why", ""))
+    with pytest.raises(NotDerivable, match="f to f': no reason given"):
+        tightest((pure(EPSILON),), Composite("whole", "why", "", "tests/suite"))
 
 
 def test_the_frozen_block_is_the_sum_of_its_series() -> None:
     parts = tuple(derive(m, str(i)) for i, m in enumerate(mechanisms(3, REPLACE)))
     block = fixed_block("flights", parts)
-    assert block.guarantee.measure.epsilon == 6 * EPSILON
+    assert block.guarantee.measure == PureDP(6 * EPSILON)
     assert [p.subject for p in block.premises] == list("012345")
+    spared = fixed_block("flights", parts, Fraction(1, 100)).guarantee.measure
+    assert isinstance(spared, ApproxDP)
+    assert spared.epsilon < 6 * EPSILON
+    assert spared.delta == Fraction(1, 100)
 
 
 def test_a_derivation_cannot_be_bent_afterwards() -> None:
-    found = parallel_pure("p", pure(EPSILON), 2, "why")
+    found = tightest((pure(EPSILON),), sparse(2))
     broken = replace(found.conditions[0], holds=False)
     with pytest.raises(NotDerivable):
         replace(found, conditions=(broken,))

@@ -20,6 +20,7 @@ from stream_dp.core.guarantee import (
     PureDP,
     RenyiDP,
 )
+from stream_dp.errors import InvalidCost
 
 MILLIONTH = Fraction(1, 10**6)
 positive = st.fractions(Fraction(1, 1000), 10, max_denominator=10**6)
@@ -139,7 +140,7 @@ def test_bad_parameters_are_refused() -> None:
     with pytest.raises(ValueError, match="probability"):
         convert.renyi_epsilon(RenyiDP(Fraction(2), Fraction(1)), Fraction(0))
     for delta in (Fraction(0), Fraction(-1)):
-        with pytest.raises(ValueError, match=r"probability|delta"):
+        with pytest.raises((ValueError, InvalidCost), match=r"probability|delta"):
             convert.zcdp_budget(ApproxDP(Fraction(1), delta))
     for make in (
         lambda: PureDP(Fraction(-1)),
@@ -150,7 +151,7 @@ def test_bad_parameters_are_refused() -> None:
         lambda: GaussianDP(Fraction(-1)),
         lambda: ProbabilisticDP(Fraction(1), Fraction(1)),
     ):
-        with pytest.raises(ValueError, match="must"):
+        with pytest.raises(InvalidCost, match="must"):
             make()
     with pytest.raises(ZeroDivisionError):
         Interval.of(1) / (Interval.of(Fraction(1, 3)) - Fraction(1, 3))

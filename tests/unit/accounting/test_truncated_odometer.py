@@ -231,6 +231,8 @@ def main(measure: AnyMeasure) -> Fraction:
             return mu
         case PureDP() | ApproxDP() | ProbabilisticDP() | RenyiDP():
             return measure.epsilon
+        case _:
+            raise AssertionError(measure)
 
 
 def test_nothing_is_lost_before_the_first_charge_and_deltas_count_as_they_are_spent() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
+from oracles.universal import LateResponse
 
 from stream_dp.audit.exact_delta import delta_bracket, exact_delta, worst_ratio
 from stream_dp.audit.finite import (
@@ -23,7 +24,6 @@ from stream_dp.audit.randomized_response import (
     InteractiveRandomizedResponse,
     LeakyBit,
     RandomizedResponse,
-    noisy_bit,
 )
 
 ONE = Fraction(1)
@@ -123,27 +123,6 @@ def test_the_largest_delta_is_not_the_price_of_parallel_composition(
         assert found == 1 - (1 - delta) ** created
     booked_by_max_delta = delta
     assert (found > booked_by_max_delta) == (created > 1)
-
-
-@dataclass(frozen=True)
-class LateResponse:
-    """(ln odds, delta)-DP for one changed bit: TOP or BOTTOM first, whatever the bit; then RR of the second bit."""
-
-    odds: Fraction
-    delta: Fraction
-
-    def initial(self) -> Mapping[str, Fraction]:
-        """Nothing taken."""
-        return {"new": ONE}
-
-    def step(self, state: str, query: int) -> Law[str]:
-        """Answer a bit."""
-        if state == "new":
-            return {("top", "top"): self.delta, ("bottom", "bottom"): 1 - self.delta}
-        if state == "halted":
-            return {(None, "halted"): ONE}
-        law = {query: ONE} if state == "top" else noisy_bit(query, self.odds)
-        return {(bit, "halted"): chance for bit, chance in law.items()}
 
 
 @pytest.mark.parametrize("created", [1, 2, 3])

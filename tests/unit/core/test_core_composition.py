@@ -12,7 +12,7 @@ from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import Codec
-from stream_dp.errors import NotDerivable, RejectedMessage
+from stream_dp.errors import InvalidCost, NotDerivable, RejectedMessage
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.states import STATES
 from stream_dp.testing.noise import ZeroNoise
@@ -78,9 +78,9 @@ def test_the_codec_refuses_strangers_both_ways() -> None:
 def test_guarantees_are_exact_and_refuse_nonsense() -> None:
     assert PureDP(ONE).delta == 0
     for epsilon, delta in ((-1, 0), (1, -1), (1, 1)):
-        with pytest.raises(ValueError, match="must"):
+        with pytest.raises(InvalidCost, match="must"):
             ApproxDP(Fraction(epsilon), Fraction(delta))
-    with pytest.raises(ValueError, match="negative"):
+    with pytest.raises(InvalidCost, match="negative"):
         PureDP(Fraction(-1))
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS, Statistic
@@ -87,7 +88,7 @@ def test_the_shares_are_exactly_what_was_asked_for(
 ) -> None:
     demand = replace(DEMAND, epsilon=epsilon, neighbors=neighbors, width=width)
     best = best_hss(demand)
-    assert best.guarantee.measure.epsilon == epsilon
+    assert differential_privacy(best.guarantee.measure).epsilon == epsilon
     rest = best.threshold_epsilon + best.query_epsilon
     monotone = neighbors is Neighbors.ADD_REMOVE or width == 1
     assert best.threshold_epsilon == rest * (Fraction(1, 2) if monotone else Fraction(5, 13))

@@ -12,9 +12,9 @@ from stream_dp.pipeline.planner import plan_json, predicted_errors
 from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
-TOP = ["epsilon", "delta", "unit", "neighbors", "horizon", "series", "derivation"]
+TOP = ["epsilon", "delta", "unit", "neighbors", "horizon", "series", "derivation", "promise"]
 SERIES = {"name", "mechanism", "epsilon", "delta", "predicted_error"}
-NODE = {"subject", "rule", "source", "guarantee", "conditions", "premises"}
+NODE = {"subject", "rule", "source", "guarantee", "conditions", "alternatives", "premises"}
 
 
 @pytest.fixture
@@ -119,6 +119,7 @@ def test_the_text(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Budget 0.333333333333: spent 0.3, left 0.033333333333." in out
     assert "[HSV] Thm 4.10" in out
     assert "odd k-ary tree with subtraction" in out
+    assert "not taken: [HSV] Thm 5.4 (eps 0.3, delta 0); 4 that do not apply" in out
     assert "Predicted error" in out
     assert "clicks: a count is a tree counter" in out
     assert "Note: this pipeline only" in out

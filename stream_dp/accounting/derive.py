@@ -1,0 +1,96 @@
+"""`derive`: every rule for a situation is tried, the tightest is taken, the others stay beside it with their price.
+
+Rules: the tightest is the one with the least epsilon at the delta that the situation grants; this is a choice between
+theorems about the same fixed situation, each of which holds. (Among filters there is no such choice.) The best of none
+is a refusal that says what each rule lacked. This file knows no mechanism.
+"""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from stream_dp.accounting.rules.best_fixed import optimal
+from stream_dp.accounting.rules.composite import composite
+from stream_dp.accounting.rules.convert import at_delta, price
+from stream_dp.accounting.rules.filtered import filtered
+from stream_dp.accounting.rules.first_pair import first_pair, first_pair_renyi, first_pair_zcdp
+from stream_dp.accounting.rules.fixed import concurrent
+from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair
+from stream_dp.accounting.rules.group import group
+from stream_dp.accounting.rules.local import local
+from stream_dp.accounting.rules.renyi import renyi, zcdp
+from stream_dp.accounting.rules.rule import Premises, Rule
+from stream_dp.accounting.rules.sparse_delta import sparse_delta
+from stream_dp.accounting.rules.sparse_pure import sparse_pure
+from stream_dp.accounting.rules.ticks import ticks
+from stream_dp.accounting.situations import (
+    Composite,
+    Filtered,
+    Fixed,
+    Group,
+    Local,
+    Parallel,
+    Situation,
+    Ticks,
+)
+from stream_dp.core.derivation import Alternative, Derivation
+from stream_dp.errors import NotDerivable
+
+RULES: dict[type[Any], tuple[Rule[Any], ...]] = {
+    Fixed: (concurrent, optimal, zcdp, renyi, gaussian),
+    Parallel: (
+        sparse_pure, first_pair, sparse_delta, first_pair_zcdp, first_pair_renyi, gaussian_first_pair,
+    ),
+    Composite: (composite,),
+    Local: (local,),
+    Filtered: (filtered,),
+    Group: (group,),
+    Ticks: (ticks,),
+}  # fmt: skip
+
+
+def derive(premises: Premises, situation: Situation) -> Derivation:
+    """The tightest guarantee of the premises in this situation.
+
+    Where a delta is granted, the result is (epsilon, delta)-DP. Rules of equal price: the first of the list is taken.
+
+    Raises:
+        NotDerivable: no rule applies; the message says which condition of each does not hold.
+    """
+    delta: Fraction = getattr(situation, "delta", Fraction(0))
+    found: list[tuple[Rule[Any], Derivation]] = []
+    refused: list[tuple[Rule[Any], str]] = []
+    for rule in RULES[type(situation)]:
+        try:
+            found.append((rule, rule(premises, situation)))
+        except NotDerivable as refusal:
+            refused.append((rule, str(refusal)))
+    if not found:
+        raise NotDerivable(_refusal(situation, refused))
+    best = min(found, key=lambda candidate: _order(candidate[1], delta))
+    beside = [
+        Alternative(r.name, r.source, (at_delta(d, delta) if delta else d).guarantee)
+        for r, d in found
+        if r is not best[0]
+    ]
+    beside += [Alternative(r.name, r.source, _reason(r, why)) for r, why in refused]
+    taken = replace(best[1], alternatives=tuple(beside))
+    return at_delta(taken, delta) if delta else taken
+
+
+def _order(candidate: Derivation, delta: Fraction) -> tuple[bool, Fraction]:
+    """By price; what has none at this delta comes last."""
+    epsilon = price(candidate.guarantee.measure, delta)
+    return epsilon is None, epsilon or Fraction(0)
+
+
+def _refusal(situation: Situation, refused: list[tuple[Rule[Any], str]]) -> str:
+    if len(refused) == 1:
+        return refused[0][1]
+    reasons = "; ".join(f"{rule.source}: {_reason(rule, why)}" for rule, why in refused)
+    return f"{situation.subject}: no rule applies. {reasons}"
+
+
+def _reason(rule: Rule[Any], why: str) -> str:
+    """The part of a refusal after the rule's name."""
+    return why.partition(f"({rule.source}) does not apply: ")[2] or why

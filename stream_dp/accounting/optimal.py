@@ -1,0 +1,169 @@
+"""The optimal composition of RR_(e1,d1) x ... x RR_(ek,dk): the least epsilon at a given delta, rounded up.
+
+Kairouz, Oh, Viswanath (arXiv 1311.0776) for equal epsilons, Murtagh, Vadhan (arXiv 1507.03113) in general: the answers
+with a privacy loss above epsilon are listed, equal epsilons as one binomial, in outward-rounded intervals. Where these
+are too many, the privacy loss distribution of dp_accounting stands in: losses are rounded up to a grid of our own,
+and what its floats may be wrong by is an explicit slack. Neither is ever looser than the sum of the epsilons.
+Rules: rationals in, rationals out, every result an upper bound. This file knows no mechanism and no rule.
+"""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+
+from stream_dp.accounting.directed import Interval
+from stream_dp.errors import NotDerivable
+
+LISTED = 4000  # answers of which the exact method keeps track
+FLOAT_ERROR = Fraction(
+    1, 2**48
+)  # of one cell of one convolution: 2^-53 times a constant and log2 of the cells
+FAR = 10_000  # a sum of epsilons that protects nobody; e to its power is still a decimal
+SHARE = 100  # the slack may be this part of the delta
+COARSE, FINE = 2**10, 2**17  # grid points up to the sum of the epsilons
+
+
+def least_epsilon(epsilons: Sequence[Fraction], delta: Fraction) -> Fraction:
+    """An epsilon with which RR_(e1,0) x ... x RR_(ek,0) is (epsilon, delta)-DP: the least one, rounded up.
+
+    The sum where nothing below it can be had: at delta 0, and where floats do not resolve so small a delta.
+    """
+    parts = Counter(e for e in epsilons if e > 0)
+    total = sum(parts.elements(), Fraction(0))
+    if delta == 0 or not parts or total > FAR:
+        return total
+    if _answers_of(parts) <= LISTED:
+        return min(listed_epsilon(parts, delta), total)
+    try:
+        return min(grid_epsilon(parts, delta), total)
+    except NotDerivable:
+        return total
+
+
+def precision(epsilons: Sequence[Fraction], delta: Fraction) -> str:
+    """How `least_epsilon` computes at this delta, and how much of the delta is set aside for floats."""
+    parts = Counter(e for e in epsilons if e > 0)
+    if (number := _answers_of(parts)) <= LISTED:
+        return f"all {number} answers listed in intervals, rounded outwards"
+    step, indices = _grid(parts, _points(parts, delta))
+    slack = _slack(indices)
+    if slack * SHARE > 2 * delta:
+        return "floats do not resolve so small a delta: the sum"
+    return (
+        f"privacy loss distribution, losses rounded up to steps of {float(step):.1e}, "
+        f"{float(slack):.1e} of the delta set aside for floats"
+    )
+
+
+def _answers_of(parts: Counter[Fraction]) -> int:
+    """How many answers with different losses there are, at most."""
+    return math.prod(n + 1 for n in parts.values())
+
+
+def kept(deltas: Sequence[Fraction]) -> Fraction:
+    """prod(1 - delta): the probability that no part of RR_(e1,d1) x ... reveals its bit."""
+    return math.prod((1 - d for d in deltas), start=Fraction(1))
+
+
+def spare(granted: Fraction, deltas: Sequence[Fraction]) -> Fraction:
+    """The delta' with 1 - (1 - delta') prod(1 - delta_i) = granted: what composition itself may still use.
+
+    Negative where the parts' own deltas exceed what is granted.
+    """
+    return 1 - (1 - granted) / kept(deltas)
+
+
+def listed_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
+    """The least epsilon at `delta`, from all answers with a positive loss.
+
+    delta(epsilon) is the sum of p - e^epsilon q over the answers whose loss ln(p/q) exceeds epsilon. From the largest
+    loss down: the first loss at which it exceeds `delta` begins the segment in which e^epsilon = (P - delta) / Q.
+    """
+    above_p, above_q = Interval.of(0), Interval.of(0)
+    enough = sum(parts.elements(), Fraction(0))
+    for loss, p, q in [*_answers(parts), (Fraction(0), Interval.of(0), Interval.of(0))]:
+        here = above_p - Interval.of(loss).exp() * above_q
+        if here.upper > delta:
+            left = above_p - delta
+            return enough if left.low <= 0 else max((left / above_q).ln().upper, loss)
+        above_p, above_q, enough = above_p + p, above_q + q, loss
+    return Fraction(0)
+
+
+def _answers(parts: Counter[Fraction]) -> list[tuple[Fraction, Interval, Interval]]:
+    """(loss, p, q) of the answers with a positive loss, largest loss first."""
+    whole = Interval.of(1)
+    for e, n in parts.items():
+        for _ in range(n):
+            whole = whole / (Interval.of(e).exp() + 1)
+    found = []
+    for lies in itertools.product(*(range(n + 1) for n in parts.values())):
+        told = sum(
+            ((n - x) * e for (e, n), x in zip(parts.items(), lies, strict=True)), Fraction(0)
+        )
+        lied = sum((x * e for e, x in zip(parts, lies, strict=True)), Fraction(0))
+        if told > lied:
+            ways = math.prod(math.comb(n, x) for n, x in zip(parts.values(), lies, strict=True))
+            p, q = Interval.of(told).exp(), Interval.of(lied).exp()
+            found.append((told - lied, p * whole * ways, q * whole * ways))
+    return sorted(found, key=lambda answer: answer[0], reverse=True)
+
+
+def grid_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:
+    """The least epsilon at `delta` by dp_accounting's privacy loss distribution, losses rounded up to a grid.
+
+    Raises:
+        NotDerivable: what floats may be wrong by is not small against `delta`.
+    """
+    from dp_accounting.pld.privacy_loss_distribution import (
+        PrivacyLossDistribution,
+    )
+
+    step, indices = _grid(parts, _points(parts, delta))
+    slack = _slack(indices)
+    if slack * SHARE > 2 * delta:
+        raise NotDerivable(
+            f"{len(parts)} different epsilons at a delta of {float(delta):.1e} are beyond what floats resolve "
+            f"(slack {float(slack):.1e}); use fewer different epsilons or a larger delta"
+        )
+    width = math.nextafter(float(step), math.inf)
+    composed = None
+    for n, times in indices.items():
+        truth = 1 / (1 + math.exp(-n * width))
+        one = PrivacyLossDistribution.create_from_rounded_probability(
+            {n: truth, -n: 1 - truth}, 0.0, width
+        ).self_compose(times)
+        composed = one if composed is None else composed.compose(one)
+    if composed is None:
+        return Fraction(0)
+    found = Fraction(float(composed.get_epsilon_for_delta(float(delta - 2 * slack))))
+    while True:  # the float only chose; this is what is relied on
+        below = math.nextafter(float(found), -math.inf)
+        if Fraction(float(composed.get_delta_for_epsilon(max(below, 0.0)))) + slack <= delta:
+            return found
+        found += step
+
+
+def _slack(indices: Counter[int]) -> Fraction:
+    """What the convolutions may be wrong by: an error for each cell of each."""
+    return FLOAT_ERROR * indices.total() * 2 * (sum(indices.elements()) + 1)
+
+
+def _points(parts: Counter[Fraction], delta: Fraction) -> int:
+    """Grid points up to the sum of the epsilons: as many as keep the slack below a hundredth of delta."""
+    most = delta / (SHARE * 2 * parts.total() * FLOAT_ERROR)
+    return max(COARSE, min(FINE, int(most)))
+
+
+def _grid(parts: Counter[Fraction], points: int) -> tuple[Fraction, Counter[int]]:
+    """A step and the epsilons in steps, rounded up: exact where the common divisor is not too fine."""
+    total = sum(parts.elements(), Fraction(0))
+    denominator = math.lcm(*(e.denominator for e in parts))
+    common = Fraction(math.gcd(*(int(e * denominator) for e in parts)), denominator)
+    step = common if common * points >= total else total / points
+    indices: Counter[int] = Counter()
+    for e, n in parts.items():
+        indices[math.ceil(e / step)] += n
+    return step, indices

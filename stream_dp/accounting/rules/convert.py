@@ -1,0 +1,67 @@
+"""From a measure without an epsilon to (epsilon, delta)-DP at a granted delta.
+
+zCDP and RDP: Canonne, Kamath, Steinke 2020 (arXiv 2004.00010), Prop. 12, at the best order; for a curve the best of its
+orders, each of which holds. GDP: Dong, Roth, Su 2022, Cor. 2.13. All rounded up.
+"""
+
+from fractions import Fraction
+
+from stream_dp.accounting.amounts import text
+from stream_dp.accounting.conversions import renyi_epsilon, zcdp_epsilon
+from stream_dp.accounting.gaussian import gaussian_to_approx
+from stream_dp.core.derivation import Condition, Derivation
+from stream_dp.core.guarantee import (
+    NAMES,
+    ZCDP,
+    ApproxDP,
+    GaussianDP,
+    Guarantee,
+    Measure,
+    RenyiCurve,
+    RenyiDP,
+    differential_privacy,
+)
+
+RENYI, GAUSSIAN = "Canonne, Kamath, Steinke 2020, Prop. 12", "Dong, Roth, Su 2022, Cor. 2.13"
+
+
+def price(measure: Measure, delta: Fraction) -> Fraction | None:
+    """The epsilon it is worth at this delta, rounded up; None where it has none there."""
+    if isinstance(measure, ZCDP | RenyiDP | RenyiCurve | GaussianDP) and delta == 0:
+        return None
+    match measure:
+        case ZCDP():
+            return zcdp_epsilon(measure, delta)
+        case RenyiDP():
+            return renyi_epsilon(measure, delta)
+        case RenyiCurve(points):
+            return min(renyi_epsilon(point, delta) for point in points)
+        case GaussianDP():
+            return gaussian_to_approx(measure, delta).epsilon
+        case _:
+            stated = differential_privacy(measure)
+            return stated.epsilon if stated.delta <= delta else None
+
+
+def at_delta(premise: Derivation, delta: Fraction) -> Derivation:
+    """`premise` as (epsilon, delta)-DP; itself where it states an epsilon already.
+
+    Raises:
+        NotDerivable: it has no epsilon at this delta.
+    """
+    measure = premise.guarantee.measure
+    if not isinstance(measure, ZCDP | RenyiDP | RenyiCurve | GaussianDP):
+        return premise
+    epsilon = price(measure, delta)
+    granted = Condition(
+        "delta", epsilon is not None, f"{text(delta)} is granted" if delta else "none is granted"
+    )
+    like = premise.guarantee
+    return Derivation(
+        premise.subject,
+        Guarantee(ApproxDP(epsilon or Fraction(0), delta), like.neighbors, like.group),
+        f"{NAMES[type(measure)]} at a delta",
+        GAUSSIAN if isinstance(measure, GaussianDP) else RENYI,
+        (granted,),
+        (premise,),
+    )

@@ -1,0 +1,89 @@
+"""k-sparse parallel composition of first-pair consistent mechanisms ([HSV] Def 5.12, Thm 5.14; Cor 5.15; Thm 13.6).
+
+A part whose first pair of messages is equal gets equal pairs for ever, as with a static data set. Then only touched
+parts cost anything, their deltas included: RR_(e1,d1) x ... x RR_(ek,dk) over the k most expensive ones. The k largest
+epsilons beside the k largest deltas are at least as bad as any k parts, as the composition's delta grows with both.
+"""
+
+from fractions import Fraction
+
+from stream_dp.accounting.optimal import kept, least_epsilon, spare
+from stream_dp.accounting.rules.orders import all_orders, at, concentrated, curve, one_order, orders
+from stream_dp.accounting.rules.rule import (
+    Premises,
+    Rule,
+    delta_of,
+    dp,
+    epsilon_of,
+    measures,
+    same_neighbors,
+    stated,
+    within,
+)
+from stream_dp.accounting.rules.sparse import first_pair_consistent, sparse, worst
+from stream_dp.accounting.situations import Parallel
+from stream_dp.core.derivation import Condition
+from stream_dp.core.guarantee import ZCDP, Measure, RenyiDP
+
+
+def touched_deltas(premises: Premises, situation: Parallel) -> list[Fraction]:
+    """The k largest deltas."""
+    return worst([delta_of(m) for m in measures(premises)], situation)
+
+
+def _conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
+    known, counted = stated(measures(premises)), sparse(premises, situation)
+    consistent = first_pair_consistent(situation, "[HSV] Thm 5.2")
+    if not known.holds or not counted.holds:
+        return known, counted, consistent
+    own = 1 - kept(touched_deltas(premises, situation))
+    return known, counted, consistent, within(own, situation.delta), same_neighbors(premises)
+
+
+def _measure(premises: Premises, situation: Parallel) -> Measure:
+    epsilons = worst([epsilon_of(m) for m in measures(premises)], situation)
+    deltas = touched_deltas(premises, situation)
+    epsilon = least_epsilon(epsilons, spare(situation.delta, deltas))
+    total = sum(epsilons, Fraction(0))
+    return dp(epsilon, situation.delta if epsilon < total else 1 - kept(deltas))
+
+
+def _renyi_conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
+    consistent = first_pair_consistent(situation, "[HSV] Thm 13.5")
+    found = measures(premises)
+    return one_order(found), sparse(premises, situation), consistent, same_neighbors(premises)
+
+
+def _renyi(premises: Premises, situation: Parallel) -> Measure:
+    found = measures(premises)
+    return curve(
+        [
+            RenyiDP(a, sum(worst([at(m, a) for m in found], situation), Fraction(0)))
+            for a in orders(found)
+        ]
+    )
+
+
+def _zcdp_conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
+    consistent = first_pair_consistent(situation, "[HSV] Thm 13.5")
+    found = measures(premises)
+    return all_orders(found), sparse(premises, situation), consistent, same_neighbors(premises)
+
+
+def _zcdp(premises: Premises, situation: Parallel) -> Measure:
+    found = [concentrated(m) for m in measures(premises)]
+    return ZCDP(sum(worst([m.rho for m in found if m is not None], situation), Fraction(0)))
+
+
+first_pair = Rule(
+    "first-pair consistent parallel composition", "[HSV] Thm 5.14", _conditions, _measure
+)
+first_pair_renyi = Rule(
+    "first-pair consistent parallel composition in Renyi DP", "[HSV] Thm 13.6", _renyi_conditions, _renyi
+)  # fmt: skip
+first_pair_zcdp = Rule(
+    "first-pair consistent parallel composition in zCDP",
+    "[HSV] Thm 13.6 at every order",
+    _zcdp_conditions,
+    _zcdp,
+)

@@ -1,0 +1,67 @@
+"""Concurrent composition of fixed mechanisms ([HSV] Thm 4.10) or of fixed parameters (Thm 4.12): the sum.
+
+RR_(e1,d1) x ... x RR_(ek,dk) is (sum e, 1 - prod(1 - d))-DP. For pure parts the sum of the epsilons is the optimum at
+delta 0: the product of randomized responses attains it.
+"""
+
+from collections import Counter
+from fractions import Fraction
+
+from stream_dp.accounting.optimal import kept
+from stream_dp.accounting.rules.rule import (
+    Premises,
+    Rule,
+    delta_of,
+    dp,
+    epsilon_of,
+    measures,
+    same_neighbors,
+    stated,
+    within,
+)
+from stream_dp.accounting.situations import Fixed
+from stream_dp.core.derivation import Condition
+from stream_dp.core.guarantee import Measure
+
+SOURCES = "[HSV] Thm 4.10"
+
+
+def paid(premises: Premises, situation: Fixed) -> tuple[Measure, ...]:
+    """What is paid for: the parts, or all the parameters that were fixed for them."""
+    return measures(premises) if situation.parameters is None else situation.parameters
+
+
+def fixed_before(premises: Premises, situation: Fixed) -> Condition:
+    """Mechanisms fixed, or their parameters a sub-multiset of fixed ones ([HSV] Def 4.11 (ii))."""
+    if situation.parameters is None:
+        return Condition(
+            "fixed", True, "mechanisms and parameters are fixed before the first event"
+        )
+    over = Counter(measures(premises)) - Counter(situation.parameters)
+    why = (
+        f"{over.total()} part(s) are not among the parameters that were fixed before"
+        if over
+        else f"the parts' parameters are among the {len(situation.parameters)} fixed before (Thm 4.12)"
+    )
+    return Condition("fixed", not over, why)
+
+
+def _conditions(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
+    found = paid(premises, situation)
+    known = stated(found)
+    own = 1 - kept([delta_of(m) for m in found]) if known.holds else Fraction(0)
+    return (
+        fixed_before(premises, situation),
+        known,
+        same_neighbors(premises),
+        within(own, situation.delta),
+    )
+
+
+def _measure(premises: Premises, situation: Fixed) -> Measure:
+    found = paid(premises, situation)
+    epsilon = sum((epsilon_of(m) for m in found), Fraction(0))
+    return dp(epsilon, 1 - kept([delta_of(m) for m in found]))
+
+
+concurrent = Rule("concurrent composition", SOURCES, _conditions, _measure)

@@ -1,0 +1,131 @@
+"""What a rule is, and the side conditions that many rules share.
+
+Rules: a rule first checks its conditions, on the evidence of the situation, and computes only where all hold; otherwise
+it refuses and names those that fail. This file knows no theorem.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Generic, TypeAlias, TypeVar
+
+from stream_dp.accounting.amounts import text
+from stream_dp.accounting.situations import Situation
+from stream_dp.core.derivation import Condition, Derivation, require
+from stream_dp.core.guarantee import (
+    NAMES,
+    ApproxDP,
+    Guarantee,
+    Measure,
+    ProbabilisticDP,
+    PureDP,
+    differential_privacy,
+)
+from stream_dp.errors import NotDerivable
+
+Premises: TypeAlias = tuple[Derivation, ...]
+S = TypeVar("S", bound=Situation)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[S]):
+    """A theorem: `conditions` on premises and situation, and the `measure` it gives where they hold.
+
+    `members`: how many steps of the premises' neighbours it covers.
+    """
+
+    name: str
+    source: str
+    conditions: Callable[[Premises, S], tuple[Condition, ...]]
+    measure: Callable[[Premises, S], Measure]
+    members: Callable[[S], int] = lambda _: 1
+
+    def __call__(self, premises: Premises, situation: S) -> Derivation:
+        """Derive.
+
+        Raises:
+            NotDerivable: no premise, or a condition does not hold; the message names it.
+        """
+        if not premises:
+            raise NotDerivable(
+                f"{situation.subject}: nothing to compose; declare at least one series"
+            )
+        conditions = self.conditions(premises, situation)
+        require(situation.subject, self.name, self.source, conditions)
+        like = premises[0].guarantee
+        measure, members = self.measure(premises, situation), self.members(situation)
+        guarantee = Guarantee(measure, like.neighbors, like.group * members)
+        return Derivation(
+            situation.subject, guarantee, self.name, self.source, conditions, premises
+        )
+
+
+def measures(premises: Premises) -> tuple[Measure, ...]:
+    """The premises' measures."""
+    return tuple(premise.guarantee.measure for premise in premises)
+
+
+def pure_measures(found: tuple[Measure, ...]) -> bool:
+    """Whether all are pure DP; (epsilon, 0) counts."""
+    return all(isinstance(m, PureDP | ApproxDP | ProbabilisticDP) and m.delta == 0 for m in found)
+
+
+def pure(premises: Premises, otherwise: str = "a part is not pure DP") -> Condition:
+    """Every part is pure DP."""
+    holds = pure_measures(measures(premises))
+    return Condition("pure", holds, "every part is pure DP" if holds else otherwise)
+
+
+def stated(found: tuple[Measure, ...]) -> Condition:
+    """Every part states an epsilon and a delta."""
+    if pure_measures(found):
+        return Condition("pure", True, "every part is pure DP")
+    others = sorted(
+        {NAMES[type(m)] for m in found if not isinstance(m, PureDP | ApproxDP | ProbabilisticDP)}
+    )
+    why = f"a part is {', '.join(others)}" if others else "every part is (epsilon, delta)-DP"
+    return Condition("(epsilon, delta)", not others, why)
+
+
+def same_neighbors(premises: Premises) -> Condition:
+    """All parts protect against the same relation, and groups of the same size."""
+    relations = {(p.guarantee.neighbors, p.guarantee.group) for p in premises}
+    names = sorted(
+        str(relation) if group == 1 else f"{relation}, groups of {group}"
+        for relation, group in relations
+    )
+    return Condition(
+        "same neighbours", len(relations) == 1, f"all parts protect under {' and under '.join(names)}"
+    )  # fmt: skip
+
+
+def within(deltas: Fraction, granted: Fraction) -> Condition:
+    """The parts' own deltas fit into the delta that is granted."""
+    holds = deltas <= granted
+    why = (
+        f"the parts' deltas come to {text(deltas)}, {text(granted)} is granted"
+        if deltas or granted
+        else "no part has one"
+    )
+    return Condition("delta", holds, why)
+
+
+def epsilon_of(measure: Measure) -> Fraction:
+    """Its epsilon, as (epsilon, delta)-DP."""
+    return differential_privacy(measure).epsilon
+
+
+def delta_of(measure: Measure) -> Fraction:
+    """Its delta, as (epsilon, delta)-DP."""
+    return differential_privacy(measure).delta
+
+
+def dp(epsilon: Fraction, delta: Fraction) -> Measure:
+    """Pure where delta is 0.
+
+    Raises:
+        NotDerivable: delta reaches 1, so nothing is promised.
+    """
+    if delta >= 1:
+        raise NotDerivable("delta reaches 1: nothing would be promised")
+    return ApproxDP(epsilon, delta) if delta else PureDP(epsilon)

@@ -1,0 +1,68 @@
+"""k-sparse parallel composition with a delta budget ([HSV] Def 5.3, Thm 5.4).
+
+A part's delta may go wrong without the part being touched, so delta' = 1 - prod(1 - delta_j) runs over EVERY creation;
+the epsilons count for the k touched ones only. The two combine as 1 - (1 - delta)(1 - delta'), as the proof has it (the
+theorem as printed says delta + delta'). Without a bound on the creations delta' is 1: refused, Thm 5.2.
+"""
+
+import math
+from fractions import Fraction
+
+from stream_dp.accounting.optimal import least_epsilon
+from stream_dp.accounting.rules.rule import (
+    Premises,
+    Rule,
+    delta_of,
+    dp,
+    epsilon_of,
+    measures,
+    same_neighbors,
+    stated,
+    within,
+)
+from stream_dp.accounting.rules.sparse import sparse, worst
+from stream_dp.accounting.situations import Parallel
+from stream_dp.core.derivation import Condition
+from stream_dp.core.guarantee import Measure
+
+
+def created(premises: Premises, situation: Parallel) -> Fraction:
+    """delta' over every creation; kinds without a delta may be created without end."""
+    kinds = zip(measures(premises), situation.creations, strict=True)
+    return 1 - math.prod(
+        ((1 - delta_of(m)) ** n for m, n in kinds if n is not None), start=Fraction(1)
+    )
+
+
+def _conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
+    known, counted = stated(measures(premises)), sparse(premises, situation)
+    if not known.holds or not counted.holds:
+        return known, counted
+    kinds = zip(measures(premises), situation.creations, strict=True)
+    endless = any(n is None and delta_of(m) > 0 for m, n in kinds)
+    why = (
+        "a kind with delta > 0 is created without bound, so 1 - prod(1 - delta_j) reaches 1 ([HSV] Thm 5.2)"
+        if endless
+        else "every creation is counted, touched or not"
+    )
+    every = within(created(premises, situation), situation.delta)
+    return (
+        known,
+        counted,
+        Condition("delta budget", not endless, why),
+        every,
+        same_neighbors(premises),
+    )
+
+
+def _measure(premises: Premises, situation: Parallel) -> Measure:
+    touched = worst([epsilon_of(m) for m in measures(premises)], situation)
+    over_all = created(premises, situation)
+    left = 1 - (1 - situation.delta) / (1 - over_all)
+    epsilon, total = least_epsilon(touched, left), sum(touched, Fraction(0))
+    return dp(epsilon, situation.delta if epsilon < total else over_all)
+
+
+sparse_delta = Rule(
+    "sparse parallel composition with a delta budget", "[HSV] Thm 5.4", _conditions, _measure
+)

@@ -1,0 +1,66 @@
+"""Pure event-level privacy over time: the largest sum, over the ticks, of the epsilons of the mechanisms alive then.
+
+An event is in one tick, both contents of a replaced one too, so only mechanisms alive at that tick see two different
+messages. Given one transcript, the odds of the two runs are a product over the mechanisms created: a factor of at most
+e^(epsilon_j) for those alive at the tick, exactly 1 for all others, however many and however adaptively they were
+created ([HSV] Cor 5.5; by Cor 5.7 a pure mechanism with equal pairs needs no randomized response). A delta would
+go wrong without being touched (Thm 5.2): pure only.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from stream_dp.accounting.rules.rule import (
+    Premises,
+    Rule,
+    epsilon_of,
+    measures,
+    pure,
+    same_neighbors,
+)
+from stream_dp.accounting.situations import Alive, Ticks
+from stream_dp.core.derivation import Condition
+from stream_dp.core.guarantee import Measure, PureDP
+
+
+def loads(alive: Sequence[Alive], epsilons: Sequence[Fraction]) -> list[tuple[int, Fraction]]:
+    """(tick, sum of the epsilons alive from it on) at every tick where the sum changes, in order."""
+    changes: dict[int, Fraction] = {}
+    for time, epsilon in zip(alive, epsilons, strict=True):
+        changes[time.first] = changes.get(time.first, Fraction(0)) + epsilon
+        if time.last is not None:
+            changes[time.last + 1] = changes.get(time.last + 1, Fraction(0)) - epsilon
+    total, found = Fraction(0), []
+    for tick in sorted(changes):
+        total += changes[tick]
+        found.append((tick, total))
+    return found
+
+
+def _conditions(premises: Premises, situation: Ticks) -> tuple[Condition, ...]:
+    times = situation.alive
+    matched = len(times) == len(premises)
+    valid = matched and all(t.first >= 0 and (t.last is None or t.first <= t.last) for t in times)
+    event = all(p.guarantee.group == 1 for p in premises)
+    return (
+        pure(premises, "a part is not pure DP, and its delta counts at every tick ([HSV] Thm 5.2)"),
+        Condition(
+            "times",
+            valid,
+            "every part is alive from its first tick to its last"
+            if valid
+            else f"{len(times)} times for {len(premises)} parts, or a part that ends before it begins",
+        ),
+        Condition(
+            "event level", event, "an event is in one tick" if event else "a user has many ticks"
+        ),
+        same_neighbors(premises),
+    )
+
+
+def _measure(premises: Premises, situation: Ticks) -> Measure:
+    epsilons = [epsilon_of(m) for m in measures(premises)]
+    return PureDP(max(load for _, load in loads(situation.alive, epsilons)))
+
+
+ticks = Rule("parallel composition over ticks", "[HSV] Cor 5.5, 5.7", _conditions, _measure)

@@ -1,0 +1,164 @@
+"""What the parts of a derivation have to do with each other: the evidence that rules check and compute with.
+
+Rules: numbers here are counted from relations, widths and creations, never typed in as a cost. `delta` is what the
+caller grants to the node. This file knows no rule and no mechanism.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from stream_dp.accounting.filters.base import Filter
+from stream_dp.core.guarantee import Measure
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import NotDerivable
+
+ZERO = Fraction(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """At most `k` of the parts get different messages in two neighbouring runs ([HSV] Def 5.1 (ii)), and why."""
+
+    k: int
+    neighbors: Neighbors
+    why: str
+
+    @classmethod
+    def columns(cls, relation: Neighbors, width: int, what: str = "column") -> "Touched":
+        """One part per entry of a one-hot row of this width: the relation's L0."""
+        k = relation.l0(width)
+        many = f"{width} {what}" if width == 1 else f"{width} {what}s"
+        return cls(
+            k, relation, f"one event under {relation} touches at most {k} of {many} (one-hot rows)"
+        )
+
+    @classmethod
+    def intervals(cls, relation: Neighbors, why: str, suite: str) -> "Touched":
+        """One part after the other, each with ticks of its own; both contents of an event are in one tick.
+
+        That the code does so is checked by the test `suite`, which counts the parts that two neighbouring runs touch.
+        """
+        return cls(1, relation, f"{why}; checked by {suite}")
+
+    @classmethod
+    def shards(cls, relation: Neighbors, number: int, *, moves: bool) -> "Touched":
+        """One part per partition; `moves`: a replacement may lie in another partition than the original."""
+        k = 2 if moves and relation is Neighbors.REPLACE and number > 1 else 1
+        why = "an event lies in one partition, by itself alone"
+        return cls(k, relation, f"{why}; a replacement may lie in another" if k == 2 else why)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """All parts run at once on the same stream.
+
+    `parameters` None: the mechanisms are fixed before the first event ([HSV] Def 4.9). Else the parameters are, and
+    the parts were created in any order from among them ([HSV] Def 4.11); all of `parameters` are paid for. `finite`
+    says why communication is finite ([HSV] Def 14.4), where it is.
+    """
+
+    subject: str
+    delta: Fraction = ZERO
+    parameters: tuple[Measure, ...] | None = None
+    finite: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Any number of parts of these kinds are created, and `touched` bounds how many get different messages.
+
+    `creations`: how many of each kind there are at most, None for no bound. `first_pair` says why every part's
+    first pair of messages decides whether its pairs differ at all ([HSV] Def 5.12), where it does.
+    """
+
+    subject: str
+    touched: Touched
+    creations: tuple[int | None, ...] = (None,)
+    delta: Fraction = ZERO
+    first_pair: str = ""
+    finite: str = ""
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many of each kind may be touched."""
+        return tuple(
+            self.touched.k if n is None else min(n, self.touched.k) for n in self.creations
+        )
+
+
+def shards(
+    subject: str, relation: Neighbors, number: int, *, moves: bool, delta: Fraction = ZERO
+) -> Parallel:
+    """One copy of the same mechanism per shard: k = 1, or 2 if events move; a delta adds up over all of them.
+
+    Raises:
+        NotDerivable: no shard.
+    """
+    if number < 1:
+        raise NotDerivable(f"{subject}: at least one shard is needed, got {number}")
+    touched = Touched.shards(relation, number, moves=moves)
+    return Parallel(subject, touched, (number,), delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """A mechanism that only adds and forwards its input to its parts and decides on their answers.
+
+    `destination` says why no destination or response depends on tainted values and `relation` why neighbouring
+    inputs become neighbouring inputs of the parts ([HSV] 6.3); `suite` is the test that runs both.
+    """
+
+    subject: str
+    destination: str
+    relation: str
+    suite: str
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A local protocol ([HSV] Def 8.1): `users` users with a static data set each; at most `touched.k` differ.
+
+    One premise for all users where they follow identical procedures, else one per user. `static` says why a user's
+    data set is its first message and never changes.
+    """
+
+    subject: str
+    users: int
+    touched: Touched
+    static: str
+    delta: Fraction = ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """The parts were created one after the other, their parameters chosen adaptively, through one filter."""
+
+    subject: str
+    filter: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The streams differ in up to `size` events, each of them as the premise's neighbours do."""
+
+    subject: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """A part sees the ticks from `first` to `last`, both included; None: for ever. A query of the past starts there."""
+
+    first: int
+    last: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """Parts that are alive at different times; an event is in one tick. `alive[i]` is the i-th premise's time."""
+
+    subject: str
+    alive: tuple[Alive, ...]
+
+
+Situation = Fixed | Parallel | Composite | Local | Filtered | Group | Ticks

@@ -1,0 +1,361 @@
+"""`derive`: the tightest rule is taken, the others stay with their price, a refusal names what each rule lacks."""
+
+import math
+import random
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from oracles.compositions import closed_form
+
+from stream_dp.accounting.derive import RULES, derive
+from stream_dp.accounting.directed import Interval
+from stream_dp.accounting.rules.convert import at_delta, price
+from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.rules.ticks import loads
+from stream_dp.accounting.situations import (
+    Alive,
+    Fixed,
+    Group,
+    Local,
+    Parallel,
+    Situation,
+    Ticks,
+    Touched,
+    shards,
+)
+from stream_dp.core.derivation import Alternative, Derivation
+from stream_dp.core.guarantee import (
+    ZCDP,
+    ApproxDP,
+    GaussianDP,
+    Guarantee,
+    Measure,
+    ProbabilisticDP,
+    PureDP,
+    RenyiCurve,
+    RenyiDP,
+)
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import NotDerivable
+
+ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
+ONE, ZERO, TENTH, TWO = Fraction(1), Fraction(0), Fraction(1, 10), Fraction(2)
+MILLIONTH = Fraction(1, 10**6)
+STATIC = "a data set comes first"
+ONCE = Touched(1, ADD, "why")
+
+
+def part(measure: Measure, relation: Neighbors = ADD) -> Derivation:
+    """A leaf."""
+    return leaf("part", Guarantee(measure, relation), "proof")
+
+
+def pures(*epsilons: Fraction) -> tuple[Derivation, ...]:
+    """Pure leaves."""
+    return tuple(part(PureDP(e)) for e in epsilons)
+
+
+def refused(found: Derivation) -> dict[str, str]:
+    """The rules that did not apply, and why."""
+    return {a.rule: a.outcome for a in found.alternatives if isinstance(a.outcome, str)}
+
+
+def test_the_tightest_is_taken_and_the_others_stay_with_their_price() -> None:
+    """30 series at 0.1 and a delta of 10^-6: basic 3, optimal 2.35, zCDP in between (rho 0.15)."""
+    found = derive(pures(*[TENTH] * 30), Fixed("block", MILLIONTH))
+    prices = {found.rule: found.guarantee.measure} | {
+        a.rule: a.outcome.measure for a in found.alternatives if isinstance(a.outcome, Guarantee)
+    }
+    at = [price(measure, MILLIONTH) for measure in prices.values()]
+    assert [rule.split(" ")[0] for rule in prices] == ["optimal", "concurrent", "concurrent"]
+    assert at[0] is not None
+    rho = 30 * 0.1 * math.tanh(0.05)
+    orders = [1 + math.exp(x / 1000) for x in range(-2000, 8000)]
+    by_rho = min(
+        a * rho + (math.log(10**6) + a * math.log1p(-1 / a) - math.log(a - 1)) / (a - 1)
+        for a in orders
+    )
+    assert closed_form(0.1, 0, 30, float(at[0])) == pytest.approx(1e-6, rel=1e-6)
+    assert [float(p) for p in at if p is not None] == pytest.approx([at[0], 3, by_rho], rel=1e-5)
+    assert at[0] < by_rho < 3
+    assert found.guarantee.measure == ApproxDP(at[0], MILLIONTH)
+    assert found.conditions[-1].why == "all 31 answers listed in intervals, rounded outwards"
+    assert {"concurrent composition in Renyi DP", "concurrent composition in Gaussian DP"} == set(
+        refused(found)
+    )
+    assert len(found.alternatives) == len(RULES[Fixed]) - 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_never_looser_than_basic_composition(seed: int) -> None:
+    """Random blocks with and without deltas: at the sum's own delta or more, never above the sum."""
+    rng = random.Random(seed)
+    parts = tuple(
+        part(ApproxDP(Fraction(rng.randrange(1, 40), 20), Fraction(rng.randrange(2), 10**6)))
+        for _ in range(rng.randrange(1, 7))
+    )
+    total = sum((p.guarantee.measure.epsilon for p in parts), ZERO)  # type: ignore[union-attr]
+    for delta in (Fraction(1, 10**5), Fraction(1, 10)):
+        found = derive(parts, Fixed("block", delta)).guarantee.measure
+        worth = price(found, delta)
+        assert worth is not None
+        assert worth <= total
+
+
+def test_without_a_delta_the_sum_is_the_optimum_and_the_plan_says_so() -> None:
+    found = derive(pures(ONE, TWO), Fixed("block"))
+    assert found.guarantee.measure == PureDP(Fraction(3))
+    assert found.rule == "concurrent composition"
+    assert "nothing is below the sum" in refused(found)["optimal concurrent composition"]
+    zcdp = next(a for a in found.alternatives if "zCDP" in a.rule)
+    assert isinstance(zcdp.outcome, Guarantee)  # it holds, but states no epsilon without a delta
+
+
+def test_rhos_add_up_and_become_an_epsilon_at_a_delta() -> None:
+    """rho 1/8 + 1/8 = 1/4 at 10^-6: 3.5337 (golden section over the orders of Prop. 12 in floats)."""
+    parts = (part(ZCDP(ONE / 8)), part(GaussianDP(ONE / 2)))
+    found = derive(parts, Fixed("both", MILLIONTH))
+    assert (found.rule, found.premises[0].guarantee.measure) == ("zCDP at a delta", ZCDP(ONE / 4))
+    measure = found.guarantee.measure
+    assert isinstance(measure, ApproxDP)
+    assert 3.4 < measure.epsilon < 3.6
+    assert measure.delta == MILLIONTH
+    with pytest.raises(NotDerivable, match="none is granted"):
+        at_delta(part(ZCDP(ONE)), ZERO)
+    assert derive(parts, Fixed("both")).guarantee.measure == ZCDP(ONE / 4)
+
+
+@pytest.mark.parametrize("alpha", [2, 5])
+def test_pure_parts_follow_an_order_exactly(alpha: int) -> None:
+    """Against E_q (p/q)^alpha of a product of randomized responses in Fractions: met to 20 digits, never below."""
+    odds = [Fraction(3), Fraction(7, 2), TWO]
+    moment = ONE
+    for o in odds:
+        moment *= (o**alpha + o ** (1 - alpha)) / (1 + o)
+    parts = pures(*[Interval.of(o).ln().upper for o in odds])
+    found = derive((*parts, part(RenyiDP(Fraction(alpha), ZERO))), Fixed("x")).guarantee.measure
+    assert isinstance(found, RenyiDP)
+    ours = Interval.of((alpha - 1) * found.epsilon).exp()
+    assert moment <= ours.upper <= moment * (1 + Fraction(1, 10**20))
+
+
+def test_renyi_epsilons_add_up_at_each_shared_order() -> None:
+    """[HSV] Cor 13.4."""
+    low, high = RenyiDP(TWO, TENTH), RenyiDP(Fraction(8), ONE)
+    curve = RenyiCurve((low, high))
+    found = derive((part(curve), part(RenyiDP(Fraction(8), TWO))), Fixed("one order"))
+    assert found.guarantee.measure == RenyiDP(Fraction(8), Fraction(3))
+    both = derive((part(curve), part(curve)), Fixed("two orders")).guarantee.measure
+    assert both == RenyiCurve((RenyiDP(TWO, TENTH * 2), RenyiDP(Fraction(8), TWO)))
+    assert price(both, MILLIONTH) == min(price(p, MILLIONTH) or 0 for p in both.points)
+    with pytest.raises(NotDerivable, match="no order is shared"):
+        derive((part(low), part(high)), Fixed("none"))
+    with pytest.raises(NotDerivable, match=r"a part with a delta \(DP\) has no Renyi order"):
+        derive((part(low), part(ApproxDP(ONE, TENTH))), Fixed("none", ONE / 2))
+
+
+def is_five(measure: Measure) -> bool:
+    """GDP at mu = 5 = sqrt(3^2 + 4^2), rounded up."""
+    return isinstance(measure, GaussianDP) and 0 <= measure.mu - 5 < Fraction(1, 10**50)
+
+
+def test_gaussian_dp_needs_finite_communication() -> None:
+    parts = (part(GaussianDP(Fraction(3))), part(GaussianDP(Fraction(4))))
+    found = derive(parts, Fixed("g", MILLIONTH, finite="answers in 0..9, 100 ticks"))
+    assert is_five(found.premises[0].guarantee.measure)
+    by_rho = derive(parts, Fixed("g", MILLIONTH))
+    assert by_rho.premises[0].guarantee.measure == ZCDP(Fraction(25, 2))
+    assert "Def 14.4" in refused(by_rho.premises[0])["concurrent composition in Gaussian DP"]
+    assert price(found.guarantee.measure, MILLIONTH) < price(by_rho.guarantee.measure, MILLIONTH)  # type: ignore[operator]
+
+
+def test_gaussian_composition_agrees_with_dp_accounting() -> None:
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    found = derive(
+        tuple(part(GaussianDP(Fraction(n, 10))) for n in (3, 4)),
+        Fixed("g", Fraction(1, 10**5), finite="finite"),
+    ).guarantee.measure
+    theirs = pld.from_gaussian_mechanism(10 / 3).compose(pld.from_gaussian_mechanism(10 / 4))
+    assert isinstance(found, ApproxDP)
+    assert float(found.epsilon) == pytest.approx(theirs.get_epsilon_for_delta(1e-5), rel=1e-3)
+
+
+SPARSE_REFUSALS: list[tuple[Measure, str]] = [
+    (ApproxDP(ONE, MILLIONTH), r"Thm 5.4: delta budget: a kind with delta > 0 is created without"),
+    (ApproxDP(ONE, MILLIONTH), r"may differ later on, and \[HSV\] Thm 5.2 breaks the rule"),
+    (ProbabilisticDP(ONE, MILLIONTH), r"\[HSV\] Thm 5.2 forbids delta > 0 here"),
+    (RenyiDP(TWO, ONE), r"may differ later on, and \[HSV\] Thm 13.5 breaks the rule"),
+    (ZCDP(ONE), r"may differ later on, and \[HSV\] Thm 13.5 breaks the rule"),
+    (GaussianDP(ONE), r"finite communication: not declared"),
+]
+
+
+@pytest.mark.parametrize(("measure", "why"), SPARSE_REFUSALS, ids=str)
+def test_parallel_parts_that_are_not_pure_are_refused(measure: Measure, why: str) -> None:
+    with pytest.raises(NotDerivable, match=why):
+        derive((part(measure),), Parallel("sparse", ONCE, delta=TENTH))
+
+
+def test_first_pair_consistent_parts_of_any_measure() -> None:
+    """[HSV] Thm 13.6, Cor 14.8 and zCDP order by order: k of them, however many are created."""
+    twice = Touched(2, ADD, "two users")
+    first: list[tuple[Measure, Measure]] = [
+        (ZCDP(ONE), ZCDP(TWO)),
+        (RenyiDP(TWO, ONE), RenyiDP(TWO, TWO)),
+        (GaussianDP(ONE), ZCDP(ONE)),
+    ]
+    for measure, expected in first:
+        found = derive((part(measure),), Parallel("first", twice, first_pair=STATIC))
+        assert found.guarantee.measure == expected
+    mus = tuple(part(GaussianDP(Fraction(n))) for n in (3, 4, 1))
+    finite = Parallel("g", twice, (1, 1, None), TENTH, STATIC, "bits, 9 ticks")
+    found = derive(mus, finite)
+    assert is_five(found.premises[0].guarantee.measure)
+
+
+def test_a_delta_counts_for_every_creation_and_side_conditions_are_counted() -> None:
+    kinds = (part(ApproxDP(ONE, TENTH)), part(PureDP(TWO)))
+    within = 1 - Fraction(9, 10) ** 3
+    found = derive(kinds, Parallel("kinds", ONCE, (3, None), within))
+    assert found.guarantee.measure == ApproxDP(TWO, within)
+    with pytest.raises(NotDerivable, match=r"come to 0\.271, 0\.2 is granted"):
+        derive(kinds, Parallel("kinds", ONCE, (3, None), Fraction(1, 5)))
+    for creations, why in (((3,), "2 kinds, but 1 creation counts"), ((3, 0), "less than once")):
+        with pytest.raises(NotDerivable, match=why):
+            derive(kinds, Parallel("kinds", ONCE, creations, within))
+    grouped = derive(pures(ONE), Group("user", 3))
+    with pytest.raises(NotDerivable, match="counted for one event, but the parts protect groups"):
+        derive((grouped,), Parallel("kinds", ONCE))
+
+
+def test_shards() -> None:
+    """DESIGN.md 8: pure k = 1, or 2 where a replacement may move; a delta adds up over all shards."""
+
+    def measure(m: Measure, relation: Neighbors, *, moves: bool, number: int = 8) -> Measure:
+        return derive(
+            (part(m, relation),), shards("s", relation, number, moves=moves)
+        ).guarantee.measure
+
+    assert measure(PureDP(ONE), ADD, moves=True) == PureDP(ONE)
+    assert measure(PureDP(ONE), REPLACE, moves=False) == PureDP(ONE)
+    assert measure(PureDP(ONE), REPLACE, moves=True) == PureDP(TWO)
+    assert measure(PureDP(ONE), REPLACE, moves=True, number=1) == PureDP(ONE)
+    with pytest.raises(NotDerivable, match="is granted"):
+        measure(ApproxDP(ONE, TENTH), ADD, moves=False)
+    with pytest.raises(NotDerivable, match=r"Thm 13\.5"):
+        measure(ZCDP(ONE), ADD, moves=False)
+    every = 1 - Fraction(9, 10) ** 8  # [HSV] Thm 5.4: over all eight, though an event is in one
+    granted = shards("s", ADD, 8, moves=False, delta=every)
+    found = derive((part(ApproxDP(ONE, TENTH)),), granted)
+    assert found.guarantee.measure == ApproxDP(ONE, every)
+    with pytest.raises(NotDerivable, match="at least one shard"):
+        shards("s", ADD, 0, moves=False)
+
+
+def test_the_k_core_protocol() -> None:
+    """[HSV] Lemma 9.1 by Cor 8.8: an edge is in two users' sets, each at epsilon/2, whatever the number of users."""
+    edge = Touched(2, ADD, "an edge is in the adjacency sets of its two ends")
+    found = derive(pures(ONE / 2), Local("k-core", 10**6, edge, "N_v comes first"))
+    assert (found.guarantee.measure, found.source) == (PureDP(ONE), "[HSV] Thm 8.7, Cor 8.8")
+    with pytest.raises(NotDerivable, match="first-pair consistent"):
+        derive(pures(ONE / 2), Local("k-core", 10, edge, ""))
+    with pytest.raises(NotDerivable, match=r"users: 10 user\(s\), 2 mechanism\(s\)"):
+        derive(pures(ONE, ONE), Local("k-core", 10, edge, STATIC))
+    each = derive(pures(ONE, TWO, ONE), Local("three", 3, edge, STATIC))
+    assert each.guarantee.measure == PureDP(Fraction(3))
+
+
+def test_groups_of_every_measure() -> None:
+    known: list[tuple[Measure, Measure]] = [
+        (PureDP(ONE), PureDP(Fraction(3))),
+        (ZCDP(ONE), ZCDP(Fraction(9))),
+        (GaussianDP(ONE), GaussianDP(Fraction(3))),
+        (ApproxDP(ZERO, TENTH), ApproxDP(ZERO, 3 * TENTH)),
+    ]
+    for measure, expected in known:
+        assert derive((part(measure),), Group("user", 3)).guarantee == Guarantee(expected, ADD, 3)
+    refusals: list[tuple[Measure, int, str]] = [
+        (RenyiDP(TWO, ONE), 3, "no group rule is known for RDP"),
+        (PureDP(ONE), 0, "group size"),
+        (ApproxDP(ONE, TENTH), 9, "delta below 1"),
+        (ApproxDP(ONE, TENTH), 10**9, "delta below 1"),
+    ]
+    for measure, k, why in refusals:
+        with pytest.raises(NotDerivable, match=why):
+            derive((part(measure),), Group("user", k))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_load_is_the_largest_sum_alive_at_a_tick(seed: int) -> None:
+    """Against a sum per tick; parts without an end are alive at every later one."""
+    rng, horizon = random.Random(seed), 12
+    times, epsilons = [], []
+    for _ in range(rng.randrange(1, 9)):
+        first = rng.randrange(horizon)
+        times.append(Alive(first, rng.choice([None, rng.randrange(first, horizon)])))
+        epsilons.append(Fraction(rng.randrange(1, 9), 7))
+    every = [
+        sum(
+            (e for t, e in zip(times, epsilons, strict=True)
+             if t.first <= tick and (t.last is None or tick <= t.last)),
+            ZERO,
+        )
+        for tick in range(horizon + 1)
+    ]  # fmt: skip
+    found = derive(pures(*epsilons), Ticks("time", tuple(times)))
+    assert found.guarantee.measure == PureDP(max(every))
+    steps = dict(loads(times, epsilons))
+    assert all(steps[tick] == every[tick] for tick in steps if tick <= horizon)
+
+
+def test_ten_thousand_dashboards_one_after_the_other_cost_one() -> None:
+    number = 10_000
+    alive = tuple(Alive(10 * i, 10 * i + 9) for i in range(number))
+    found = derive(pures(*[ONE / 3] * number), Ticks("dashboards", alive))
+    assert found.guarantee.measure == PureDP(ONE / 3)
+    overlap = tuple(Alive(10 * i, 10 * i + 10) for i in range(number))
+    found = derive(pures(*[ONE / 3] * number), Ticks("dashboards", overlap))
+    assert found.guarantee.measure == PureDP(TWO / 3)
+
+
+TICKS_REFUSED: list[tuple[tuple[Derivation, ...], tuple[Alive, ...], str]] = [
+    ((part(ApproxDP(ONE, TENTH)),), (Alive(0, 1),), "its delta counts at every tick"),
+    ((part(ZCDP(ONE)),), (Alive(0, 1),), "not pure DP"),
+    (pures(ONE), (), "0 times for 1 parts"),
+    (pures(ONE), (Alive(2, 1),), "ends before it begins"),
+    ((derive(pures(ONE), Group("user", 2)),), (Alive(0, 1),), "a user has many ticks"),
+]
+
+
+@pytest.mark.parametrize(("premises", "alive", "why"), TICKS_REFUSED)
+def test_time_frees_pure_event_level_budget_only(
+    premises: tuple[Derivation, ...], alive: tuple[Alive, ...], why: str
+) -> None:
+    with pytest.raises(NotDerivable, match=why):
+        derive(premises, Ticks("time", alive))
+
+
+def test_parameters_must_have_been_fixed_before() -> None:
+    fixed = (PureDP(ONE), PureDP(TWO))
+    assert derive(pures(TWO), Fixed("some", parameters=fixed)).guarantee.measure == PureDP(
+        Fraction(3)
+    )
+    for created in (pures(Fraction(3)), pures(ONE, ONE)):
+        with pytest.raises(NotDerivable, match=r"fixed: 1 part\(s\) are not among the parameters"):
+            derive(created, Fixed("some", parameters=fixed))
+
+
+NOTHING: list[Any] = [Fixed("x"), Parallel("x", ONCE), Ticks("x", ()), Group("x", 1)]
+
+
+@pytest.mark.parametrize("situation", NOTHING, ids=lambda s: type(s).__name__)
+def test_nothing_to_compose(situation: Situation) -> None:
+    with pytest.raises(NotDerivable, match="nothing to compose"):
+        derive((), situation)
+
+
+def test_an_alternative_is_a_value() -> None:
+    first = derive(pures(ONE), Fixed("a")).alternatives
+    assert first == derive(pures(ONE), Fixed("a")).alternatives
+    assert all(isinstance(a, Alternative) and a.rule and a.source for a in first)

@@ -1,0 +1,161 @@
+"""The plan's derivation tree against numbers written by hand: every node's rule, source, guarantee and conditions."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_dp.cli.example_files import flights_folder
+from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.tree import TreeNoise
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.planner import plan_json
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load
+
+Data = dict[str, Any]
+Node = tuple[int, str, str, float, list[str]]  # depth, rule, source, epsilon, conditions
+ROOT = Path(__file__).parents[3]
+
+FILTER = ("filter composition", "[HSV] Thm 12.4")
+ADMITTED = ["proven for concurrent continual mechanisms", "admitted", "same neighbours"]
+CONCURRENT = ("concurrent composition", "[HSV] Thm 4.10")
+SPARSE = ("sparse parallel composition", "[HSV] Cor 5.5")
+COMPOSITE = ("composite mechanism", "[HSV] Thm 6.1, Cor 6.6")
+PROVEN = "proven mechanism"
+TREE = (PROVEN, "odd k-ary tree with subtraction, l1 sensitivity = height (arXiv 2408.07021)")
+HYBRID = (PROVEN, "hybrid of trees (Chan, Shi, Song 2011)")
+SVT = (PROVEN, "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)")
+FIXED = ["fixed", "pure", "same neighbours", "delta"]
+COUNTER = ["noise", "discrete answers"]
+WATCHER = ["query noise", "threshold noise", "discrete answers"]
+ALERT = ["constant shift", "discrete answers"]
+PROPERTIES = ["one composition", "destination and response", "f to f'"]
+
+
+def touched(k: int) -> list[str]:
+    """The conditions of Cor 5.5."""
+    return ["pure", f"{k}-sparse", "same neighbours"]
+
+
+def flat(node: Data, depth: int = 0) -> list[Node]:
+    """Every node, from the top; nothing but pure DP under the one relation, all conditions hold."""
+    assert node["guarantee"]["delta"] == 0
+    assert all(c["holds"] is True for c in node["conditions"])
+    names = [c["name"] for c in node["conditions"]]
+    deeper = [line for premise in node["premises"] for line in flat(premise, depth + 1)]
+    return [(depth, node["rule"], node["source"], node["guarantee"]["epsilon"], names), *deeper]
+
+
+def test_three_series_under_replace(data: Data) -> None:
+    """One-hot rows under replace: an event leaves one bin and enters another, L0 = 2 (1 where there is one bin).
+
+    departures       1 bin,  0.2 / 1 each, 1 touched: 1 x 0.2  = 0.2
+    by_destination   3 bins, 1.0 / 2 each, 2 touched: 2 x 0.5  = 1.0   (ATL, BOS, other)
+    late_departures  4 keys, 0.3 / 2 each, 2 touched: 2 x 0.15 = 0.3   (AA, NO, UA, other)
+    all at once                                       0.2 + 1.0 + 0.3 = 1.5
+    """
+    privacy = data["privacy"] | {"neighbors": "replace"}
+    shown = plan_json(build(PipelineSpec.model_validate(data | {"privacy": privacy})))
+    top = shown["promise"]["derivation"]
+    assert (top["rule"], top["source"], top["guarantee"]["epsilon"]) == (*FILTER, 2)
+    assert [c["name"] for c in top["conditions"]] == ADMITTED
+    (tree,) = top["premises"]
+    assert tree == shown["derivation"]
+    assert flat(tree) == [
+        (0, *CONCURRENT, 1.5, FIXED),
+        (1, *SPARSE, 0.2, touched(1)),
+        (2, *TREE, 0.2, COUNTER),
+        (1, *SPARSE, 1, touched(2)),
+        (2, *TREE, 0.5, COUNTER),
+        (1, *SPARSE, 0.3, touched(2)),
+        (2, *SVT, 0.15, ALERT),
+    ]
+    # 100 ticks fit a tree of 2 levels; an event is in one node per level: 2 / scale = 0.5, so the scale is 4
+    assert tree["premises"][1]["premises"][0]["conditions"][0]["why"] == (
+        "height / scale = 2 / 4, at most 0.5"
+    )
+    assert tree["guarantee"]["neighbors"] == "replace"
+    assert (shown["epsilon"], shown["delta"]) == (1.5, 0)
+    assert (shown["promise"]["epsilon"], shown["promise"]["filter"]) == (2, "pure")
+
+
+def test_the_other_rules_are_shown_with_their_price_or_what_they_lack(data: Data) -> None:
+    """Pure 0.2, 1 and 0.3 are rho = sum of e tanh(e/2) = 0.0199336 + 0.4621172 + 0.0446655 = 0.5267163."""
+    top = plan_json(build(PipelineSpec.model_validate(data)))["derivation"]
+    others = {other["source"]: other for other in top["alternatives"]}
+    rho = others["[HSV] Cor 13.4 at every order"]["guarantee"]
+    assert (rho["measure"], round(rho["rho"], 6)) == ("zCDP", 0.526716)
+    optimal = others["[HSV] Thm 4.10 with Kairouz-Oh-Viswanath, Murtagh-Vadhan"]
+    assert "nothing is below the sum" in optimal["refused"]
+    column = {other["source"]: other for other in top["premises"][1]["alternatives"]}
+    assert column["[HSV] Thm 5.4"]["guarantee"]["epsilon"] == 1  # the same at delta' = 0
+    assert "[HSV] Thm 5.2 breaks" in column["[HSV] Thm 5.14"]["refused"]
+
+
+def test_the_example() -> None:
+    """Under add_remove an event touches one column, one key, one live instance: L0 = 1.
+
+    departures           0.2
+    by_destination       instances 0.4 + counter 0.6  = 1.0
+    busiest_destination  instances 0.15 + counter 0.35 = 0.5
+    late_departures      0.3
+    all at once          0.2 + 1.0 + 0.5 + 0.3 = 2.0
+    """
+    tree = plan_json(build(load(flights_folder() / "pipeline.yaml")))["derivation"]
+
+    def hss(whole: float, instances: float, counter: float) -> list[Node]:
+        return [
+            (1, *COMPOSITE, whole, PROPERTIES),
+            (2, *CONCURRENT, whole, FIXED),
+            (3, *SPARSE, instances, touched(1)),
+            (4, *SVT, instances, WATCHER),
+            (3, *SPARSE, counter, touched(1)),
+            (4, *HYBRID, counter, COUNTER),
+        ]
+
+    assert flat(tree) == [
+        (0, *CONCURRENT, 2, FIXED),
+        (1, *SPARSE, 0.2, touched(1)),
+        (2, *TREE, 0.2, COUNTER),
+        *hss(1, 0.4, 0.6),
+        *hss(0.5, 0.15, 0.35),
+        (1, *SPARSE, 0.3, touched(1)),
+        (2, *SVT, 0.3, ALERT),
+    ]
+    # 8760 hours fit a tree of 3 levels: 3 / scale = 0.2, so the scale is 15
+    assert tree["premises"][0]["premises"][0]["conditions"][0]["why"] == (
+        "height / scale = 3 / 15, at most 0.2"
+    )
+
+
+def whys(node: Data) -> list[str]:
+    """The reasons of all conditions."""
+    deeper = [why for premise in node["premises"] for why in whys(premise)]
+    return [c["why"] for c in node["conditions"]] + deeper
+
+
+def test_a_proof_obligation_names_a_suite_that_is_there() -> None:
+    tree = plan_json(build(load(flights_folder() / "pipeline.yaml")))["derivation"]
+    named = {why.rpartition("checked by ")[2] for why in whys(tree) if "checked by " in why}
+    assert named == {"tests/conformance", "tests/unit/audit/test_exact_mechanisms.py"}
+    cases = (ROOT / "tests/conformance/test_conformance_mechanisms.py").read_text()
+    assert "composite(Statistic.HISTOGRAM" in cases
+    assert "composite(Statistic.MAXIMUM" in cases
+    assert "RearmedAlerts" in (ROOT / "tests/unit/audit/test_exact_mechanisms.py").read_text()
+
+
+def test_noise_that_does_not_pay_for_the_claim_is_refused(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half the scale at the same epsilon: the condition is computed from what will be drawn."""
+    right = Counter.tree.func  # type: ignore[attr-defined]
+
+    def halved(self: Counter) -> TreeNoise:
+        tree: TreeNoise = right(self)
+        return TreeNoise(tree.shape, tree.scale / 2, tree.width)
+
+    monkeypatch.setattr(Counter, "tree", property(halved))
+    with pytest.raises(NotDerivable, match=r"noise: height / scale = 2 / 5, at most 0.2"):
+        build(PipelineSpec.model_validate(data))
