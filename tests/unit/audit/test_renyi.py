@@ -107,6 +107,13 @@ def test_any_epsilon_is_exceeded(order: int, epsilon: Fraction, excess: int) -> 
     assert math.log(at_least) > (order - 1) * excess
 
 
+def test_the_printed_constants_do_not_do() -> None:
+    """Erratum: q = 1 - 3/4 2^(-2 - eps' (alpha-1)/alpha) at alpha = 2, eps' = 8, in base 2."""
+    wrong = Fraction(3, 4) * Fraction(1, 2**6)
+    assert bit_moment((1 - wrong) / wrong, 2) < 2**8
+    assert bit_moment(RenyiAdversary.against(2, ONE, 8).odds, 2) > 2**8
+
+
 def test_first_pair_consistency_saves_the_rule() -> None:
     """[HSV] Thm 13.6 with equality: IRR, whose first pair decides, costs the touched one only."""
     machine = FiniteComposition((InteractiveRandomizedResponse(THREE),))
