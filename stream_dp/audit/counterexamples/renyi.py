@@ -4,11 +4,11 @@ In the 1-sparse parallel composition of (alpha, eps)-RDP mechanisms the divergen
 any eps' after enough creations, though only one mechanism ever gets a pair of different messages. Rules: whole orders
 only, so that moments e^((alpha-1) D) are rational and everything is exact; roles of TOP as in `randomized_response`.
 
-Errata of the printed proof: (1) its last display averages (P/Q)^alpha over P = V^0; Def 13.1 averages over Q = V^1. So
-its q is too small for large eps': at alpha = 2, eps' = 8 the divergence (base 2) is 6.4. Here the odds are chosen from the
-exact moment. (2) Powers of 2 stand beside log(1 + x) <= x: bases 2 and e are mixed. (3) eps = 0 is false: (alpha, 0)-RDP
-mechanisms have equal laws, and so has their composition; the proof's p is then 0 and its adversary waits for ever.
-(4) The display's first line must have ((1-q)/q)^alpha in its second term.
+Errata of the printed proof: (1) its last display averages (P/Q)^alpha over P = V^0; Def 13.1 averages over Q = V^1.
+So its q is too small for large eps': at alpha = 2, eps' = 8 the divergence (base 2) is 6.4. Here the odds are chosen
+from the exact moment. (2) Powers of 2 stand beside log(1 + x) <= x: bases 2 and e are mixed. (3) eps = 0 is false:
+(alpha, 0)-RDP mechanisms have equal laws, and so has their composition; the proof's p is then 0 and its adversary
+waits for ever. (4) The display's first line must have ((1-q)/q)^alpha in its second term.
 """
 
 import math
