@@ -60,8 +60,8 @@ def audit_mechanism(
     """
     if runs < FEWEST_RUNS or ticks < 1 or not 0 < failure < 1:
         raise UsageError(
-            f"an audit needs {FEWEST_RUNS} runs or more, a tick or more and a confidence inside (0, 1); "
-            f"got {runs} runs, {ticks} ticks, confidence {1 - failure:g}"
+            f"an audit needs {FEWEST_RUNS} runs or more, a tick or more and a failure probability inside (0, 1); "
+            f"got {runs} runs, {ticks} ticks, failure probability {failure:g}"
         )
     adversary, each = OneEventAdversary.against(mechanism, ticks), runs // 4
     measure = mechanism.guarantee.measure
@@ -96,7 +96,8 @@ def _played(
     Raises:
         FailClosed: the verifier or the mechanism refused what an event-level stream may hold.
     """
-    found = [answers(game.play(adversary, b, noise())) for _ in range(plays)]
+    rounds = 2 * len(adversary.pairs) + 2  # create, an update and a query per tick, halt
+    found = [answers(game.play(adversary, b, noise(), rounds)) for _ in range(plays)]
     if any(len(sample) < len(adversary.pairs) for sample in found):
         raise FailClosed(
             "the game was halted: the audit's streams are no neighbours, or the mechanism refused a row of counts; "

@@ -13,7 +13,7 @@ from stream_dp.audit.lower_bound import Finding, audit_mechanism
 from stream_dp.cli.plan import PIPED_WIDTH
 from stream_dp.cli.run import PipelineFile
 from stream_dp.core.mechanism import Noise
-from stream_dp.errors import FailClosed
+from stream_dp.errors import FailClosed, UsageError
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.yaml import load
@@ -32,6 +32,10 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Attack PIPELINE.yaml's mechanisms: can one event be told from its absence better than claimed?"""
+    if not 0 < confidence < 1:
+        raise UsageError(
+            f"--confidence: must lie between 0 and 1, got {confidence:g}; try {CONFIDENCE}"
+        )
     built = build(load(pipeline))
     ticks = min(ticks, built.spec.clock.horizon or ticks)
     findings = {

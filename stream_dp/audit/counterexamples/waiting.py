@@ -5,7 +5,7 @@ It creates a mechanism and asks it the pair (0, 0), again and again with new mec
 messages, but which one was chosen by its answer. Rules: deterministic. This file knows no bit but the one it guesses.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -31,7 +31,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingAdversary:
+class WaitingAdversary(ABC):
     """Waits at most `most` creations of the mechanism that a subclass names."""
 
     most: int = field(kw_only=True)

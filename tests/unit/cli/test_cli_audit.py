@@ -1,12 +1,14 @@
 """`stream-dp audit`: no data touched, right pipelines pass, a broken sampler is exit 4."""
 
 import json
+import time
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from stream_dp.cli import audit as audit_module
+from stream_dp.cli.example_files import flights_folder
 from stream_dp.core.messages import IntArray
 from stream_dp.noise import NoiseStream, fresh_seed
 
@@ -40,6 +42,15 @@ def test_the_table_says_what_a_bound_means(desk: Any) -> None:
         assert text in said.out
 
 
+@pytest.mark.slow
+def test_the_flights_pass_in_well_under_a_minute(say: Any) -> None:
+    """With the default number of games; flagged wrongly with probability at most 1e-6."""
+    begun = time.monotonic()
+    said = say("audit", str(flights_folder() / "pipeline.yaml"), "--confidence", "0.999999")
+    assert (said.code, said.err) == (0, "")
+    assert time.monotonic() - begun < 60
+
+
 class QuarterNoise:
     """A broken sampler: a quarter of the scale asked for, so four times the epsilon."""
 
@@ -68,9 +79,15 @@ def test_a_broken_sampler_is_exit_4(desk: Any, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    "bad", [("--runs", "99"), ("--ticks", "0"), ("--confidence", "1.5"), ("--confidence", "nan")]
+    ("bad", "said_what"),
+    [
+        (("--runs", "99"), "an audit needs 100 runs or more"),
+        (("--ticks", "0"), "a tick or more"),
+        (("--confidence", "1.5"), "between 0 and 1, got 1.5"),
+        (("--confidence", "nan"), "between 0 and 1, got nan"),
+    ],
 )
-def test_bad_settings_are_2(desk: Any, bad: tuple[str, str]) -> None:
+def test_bad_settings_are_2(desk: Any, bad: tuple[str, str], said_what: str) -> None:
     said = desk.command("audit", *bad)
     assert (said.code, said.out) == (2, "")
-    assert "an audit needs 100 runs or more" in said.err
+    assert said_what in said.err
