@@ -8,17 +8,15 @@ scaled to mass 1. Rules: e^eps is given as a rational and nothing is rounded; no
 """
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from stream_dp.audit.finite import FiniteMachine, Pairs
+from stream_dp.audit.joint import ZERO, Joint, by_answer, frozen, mass_of, rescaled
 
-Bit: TypeAlias = Literal[0, 1]
-Measure: TypeAlias = dict[Any, Fraction]
-Joint: TypeAlias = tuple[Measure, Measure]
-ZERO, ONE = Fraction(0), Fraction(1)
+ONE = Fraction(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +94,13 @@ class _Control:
     memo: dict[Hashable, _Value] = field(default_factory=dict)
 
     def value(self, joint: Joint, pairs: Pairs, rounds: int) -> _Value:
-        mass = (_mass(joint[0]), _mass(joint[1]))
+        mass = (mass_of(joint[0]), mass_of(joint[1]))
         here = _Value(max(ZERO, mass[self.b] - self.ratio * mass[1 - self.b]), mass)
         if rounds == 0 or ZERO in mass:  # then no further message can add anything
             return here
         total = mass[0] + mass[1]
-        scaled = _scaled(joint, 1 / total)
-        key = (_frozen(scaled), pairs, rounds)
+        scaled = rescaled(joint, 1 / total)
+        key = (frozen(scaled), pairs, rounds)
         if key not in self.memo:
             self.memo[key] = self._best(scaled, pairs, rounds, here.scaled(1 / total))
         return self.memo[key].scaled(total)
@@ -113,7 +111,7 @@ class _Control:
         for pair, after in pairs.moves():
             parts = [
                 self.value(part, after, rounds - 1)
-                for part in _by_answer(self.machine, joint, pair).values()
+                for part in by_answer(self.machine, joint, pair).values()
             ]
             kept0, kept1 = (sum((p.kept[c] for p in parts), ZERO) for c in (0, 1))
             best = _Value(
@@ -130,48 +128,21 @@ def _ratio(
     rounds: int,
     memo: dict[Hashable, Fraction | float],
 ) -> Fraction | float:
-    mass = (_mass(joint[0]), _mass(joint[1]))
+    mass = (mass_of(joint[0]), mass_of(joint[1]))
     if ZERO in mass:
         return math.inf
     here = max(mass[0] / mass[1], mass[1] / mass[0])
     if rounds == 0:
         return here
-    scaled = _scaled(joint, 1 / (mass[0] + mass[1]))
-    key = (_frozen(scaled), pairs, rounds)
+    scaled = rescaled(joint, 1 / (mass[0] + mass[1]))
+    key = (frozen(scaled), pairs, rounds)
     if key not in memo:
         worst: Fraction | float = here
         for pair, after in pairs.moves():
-            parts = _by_answer(machine, scaled, pair)
-            if sum((_mass(p[0]) + _mass(p[1]) for p in parts.values()), ZERO) != 1:
+            parts = by_answer(machine, scaled, pair)
+            if sum((mass_of(p[0]) + mass_of(p[1]) for p in parts.values()), ZERO) != 1:
                 raise ValueError("the machine's laws leave out some mass")
             for part in parts.values():
                 worst = max(worst, _ratio(machine, part, after, rounds - 1, memo))
         memo[key] = worst
     return memo[key]
-
-
-def _by_answer(
-    machine: FiniteMachine[Any, Any], joint: Joint, pair: tuple[Any, Any]
-) -> Mapping[Hashable, Joint]:
-    """The joint measure after `pair`, split by the answer."""
-    split: dict[Hashable, Joint] = {}
-    for b in (0, 1):
-        for state, mass in joint[b].items():
-            for (answer, after), chance in machine.step(state, pair[b]).items():
-                if chance:
-                    part = split.setdefault(answer, ({}, {}))[b]
-                    part[after] = part.get(after, ZERO) + mass * chance
-    return split
-
-
-def _mass(measure: Measure) -> Fraction:
-    return sum(measure.values(), ZERO)
-
-
-def _scaled(joint: Joint, by: Fraction) -> Joint:
-    zero, one = ({state: mass * by for state, mass in measure.items()} for measure in joint)
-    return zero, one
-
-
-def _frozen(joint: Joint) -> Hashable:
-    return frozenset(joint[0].items()), frozenset(joint[1].items())

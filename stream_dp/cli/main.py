@@ -10,6 +10,7 @@ import traceback
 import typer
 
 from stream_dp import __version__
+from stream_dp.cli.audit import audit
 from stream_dp.cli.broker import broker
 from stream_dp.cli.demo import demo
 from stream_dp.cli.ledger import ledger
@@ -28,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, plan, run, replay, ledger, broker, topic):
+for command in (demo, plan, audit, run, replay, ledger, broker, topic):
     app.command()(command)
 app.add_typer(query, name="query")
 

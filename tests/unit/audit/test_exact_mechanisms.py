@@ -94,6 +94,41 @@ def test_the_largest_column_costs_both_shares_under_add_remove(tau: Fraction, nu
     assert exact_delta(machine, pairs, claimed * Fraction(99, 100), 3) > 0
 
 
+@dataclass(frozen=True)
+class TwoKeys:
+    """Re-armed alerts on two keys with independent noise; queries are (row of two, threshold)."""
+
+    key: RearmedAlerts
+
+    def initial(self) -> dict[Any, Fraction]:
+        """Nothing counted."""
+        start = next(iter(self.key.initial()))
+        return {(start, start): Fraction(1)}
+
+    def step(self, state: Any, query: tuple[Row, int]) -> dict[tuple[Any, Any], Fraction]:
+        """Both answers."""
+        row, level = query
+        laws = [self.key.step(s, ((x,), level)) for s, x in zip(state, row, strict=True)]
+        return {
+            ((a, b), (s, t)): p * q
+            for (a, s), p in laws[0].items()
+            for (b, t), q in laws[1].items()
+        }
+
+
+@pytest.mark.parametrize(("tau", "nu"), DECAYS)
+def test_count_alerts_under_replace_cost_both_shares(tau: Fraction, nu: Fraction) -> None:
+    """An event moves between keys: one count grows, the other shrinks; e1 + e2, met exactly, and one key is too few."""
+    machine, pairs = TwoKeys(RearmedAlerts(tau, nu)), ticks(((0, 0), (2, 2)), MOVED, (2,))
+    claimed = 1 / (tau * nu)
+    assert worst_ratio(machine, pairs, 3) == claimed
+    assert exact_delta(machine, pairs, claimed, 3) == 0
+    assert exact_delta(machine, pairs, 1 / min(tau, nu), 3) > 0
+    one_key = tuple(((*a, 0), (*b, 0)) for a, b in ONE_EVENT)
+    appears = ticks(((0, 0), (2, 0)), one_key, (2,))
+    assert worst_ratio(machine, appears, 3) == 1 / min(tau, nu)
+
+
 class CarriedOvershoot(AboveThreshold):
     """Broken: the next instance starts with what lay above the threshold."""
 

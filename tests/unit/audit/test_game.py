@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from stream_dp.audit.counterexamples import MaxDeltaAdversary, leaky_mechanism
+from stream_dp.audit.counterexamples.max_delta import MaxDeltaAdversary, leaky_mechanism
 from stream_dp.audit.game import Game, HaltingVerifier
 from stream_dp.audit.identifier import Identifier
 from stream_dp.audit.message_pairs import SparseComposition, StreamPairs

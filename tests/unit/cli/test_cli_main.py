@@ -13,7 +13,7 @@ from stream_dp.cli.example_files import flights_folder
 from stream_dp.cli.main import app, code_of, main
 
 Say = Callable[..., Any]
-COMMANDS = ("demo", "plan", "run", "replay", "ledger", "query", "broker", "topic")
+COMMANDS = ("demo", "plan", "audit", "run", "replay", "ledger", "query", "broker", "topic")
 
 
 def test_version(say: Say) -> None:
@@ -51,6 +51,7 @@ def test_no_arguments_show_the_help(say: Say) -> None:
         (("run", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
         (("ledger", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
         (("replay", "a.csv"), "--topic"),
+        (("audit", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
         (("broker", "--nodes", "2"), "1 or 3 nodes, not 2"),
     ],
 )

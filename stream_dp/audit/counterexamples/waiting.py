@@ -1,32 +1,22 @@
-"""Running counterexamples: adversaries that win where a tempting rule promises that nobody can.
+"""The adversary that waits for a failure: what [HSV] Thm 5.2 and Thm 13.5 have in common.
 
-[HSV] Thm 5.2: in the 1-sparse parallel composition of (0, delta)-DP continual mechanisms, booked by the largest delta,
-an adversary learns the secret bit with probability 1 - (1 - delta)^l after l creations, though only one mechanism
-ever gets a pair of different messages. It asks identical pairs until one mechanism has given up, and only then
-sends the pair (0, 1), to that one. This file knows no bit but the one it guesses.
+It creates a mechanism and asks it the pair (0, 0), again and again with new mechanisms, until one has given up
+(`Symbol.TOP`); only then it sends the pair (0, 1), to that one. So only one mechanism gets a pair of different
+messages, but which one was chosen by its answer. Rules: deterministic. This file knows no bit but the one it guesses.
 """
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from enum import Enum, auto
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from stream_dp.audit.randomized_response import LeakyBit, Symbol
-from stream_dp.audit.sampled import Sampled
+from stream_dp.audit.randomized_response import Symbol
 from stream_dp.audit.transcript import HALT, View
 from stream_dp.core.composition import Ask, Create
-from stream_dp.core.guarantee import ApproxDP, Guarantee
-from stream_dp.core.mechanism import Noise
+from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import Query, Update
-from stream_dp.core.neighbors import Neighbors
-
-
-def leaky_mechanism(delta: Fraction) -> Sampled:
-    """M_delta of the proof as a core mechanism, with its guarantee: (0, delta)-DP for one changed bit."""
-    measure = ApproxDP(Fraction(0), delta)
-    return Sampled(LeakyBit(delta), Guarantee(measure, Neighbors.ADD_REMOVE))
 
 
 class Phase(Enum):
@@ -41,21 +31,15 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class MaxDeltaAdversary:
-    """A_delta of [HSV] Thm 5.2, with at most `most` creations; deterministic.
+class WaitingAdversary(ABC):
+    """Waits at most `most` creations of the mechanism that a subclass names."""
 
-    Example:
-        >>> MaxDeltaAdversary(Fraction(1, 4), most=5).winning_probability
-        Fraction(781, 1024)
-    """
-
-    delta: Fraction
-    most: int
+    most: int = field(kw_only=True)
 
     @property
-    def winning_probability(self) -> Fraction:
-        """1 - (1 - delta)^most: how often it knows the bit for sure."""
-        return 1 - (1 - self.delta) ** self.most
+    @abstractmethod
+    def mechanism(self) -> Mechanism[Any]:
+        """What it creates: takes bits; answers TOP when it gives up, then TOP + 1 + bit."""
 
     def init(self, noise: Noise) -> tuple[Phase, int]:
         """Nothing created."""
@@ -71,7 +55,7 @@ class MaxDeltaAdversary:
             phase = Phase.CREATE if created < self.most else Phase.DONE
         match phase:
             case Phase.CREATE:
-                return (Phase.SAME, created + 1), (Create(leaky_mechanism(self.delta)),) * 2
+                return (Phase.SAME, created + 1), (Create(self.mechanism),) * 2
             case Phase.SAME:
                 return (Phase.LOOK, created), (_bit(created, 0),) * 2
             case Phase.LOOK:
@@ -82,7 +66,7 @@ class MaxDeltaAdversary:
                 return (Phase.DONE, created), HALT
 
     def guess(self, view: View) -> int | None:
-        """The secret bit where the view shows it, else None."""
+        """The bit that the view shows, or None where no mechanism gave up."""
         last = view.transcript.last
         known = isinstance(last, np.ndarray) and int(last[0]) > Symbol.TOP
         return int(last[0]) - Symbol.TOP - 1 if known else None

@@ -1,0 +1,122 @@
+"""Which event tells two samples of answers apart, and how much epsilon it proves.
+
+An event is chosen on one part of the plays and judged on the other, where only its two rates count. The candidates are
+fixed: every answer of a touched column at or above a cut, or below; the difference of two touched columns; and the sum
+of all answers' log-likelihood ratios (naive Bayes), cut likewise. Rules: a bad choice costs power, never correctness.
+This file knows no mechanism.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+
+from stream_dp.core.messages import IntArray
+
+FloatArray = NDArray[np.float64]
+CUTS = 40  # at most so many cuts per statistic
+CAUTION = 0.01  # failure probability of the bounds an event is chosen by
+GRAIN = 1000  # log-likelihood ratios are kept as integers of 1/1000
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`statistic` >= `cut` (or < where not `above`); `swapped` where it is likelier under the left stream."""
+
+    statistic: int
+    cut: int
+    above: bool
+    swapped: bool
+
+    def count(self, values: IntArray) -> int:
+        """In how many of the plays it happened; `values` has shape (plays, statistics)."""
+        return (
+            int((values[:, self.statistic] >= self.cut).sum())
+            if self.above
+            else int((values[:, self.statistic] < self.cut).sum())
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Naive Bayes over the indicators value >= cut: integer weights for yes and for no, each of shape (statistics,)."""
+
+    cuts: IntArray
+    yes: IntArray
+    no: IntArray
+
+    @classmethod
+    def fit(cls, left: IntArray, right: IntArray) -> "Score":
+        """The cut of each statistic where the two samples differ most, and the ratios there."""
+        cuts = np.array([_best_cut(a, b) for a, b in zip(left.T, right.T, strict=True)])
+        p, q = (_smoothed((sample >= cuts).sum(axis=0), len(sample)) for sample in (right, left))
+        yes, no = np.log(p / q), np.log((1 - p) / (1 - q))
+        return cls(cuts, _grains(yes), _grains(no))
+
+    def extended(self, values: IntArray) -> IntArray:
+        """`values` with the score as one more column."""
+        score = np.where(values >= self.cuts, self.yes, self.no).sum(axis=1, keepdims=True)
+        return np.concatenate([values, score], axis=1)
+
+
+def statistics(answers: IntArray, columns: int) -> IntArray:
+    """Plain statistics of plays; `answers` has shape (plays, ticks, entries), the result (plays, statistics)."""
+    shown = answers[:, :, :columns]
+    if shown.shape[2] == 2:
+        shown = np.concatenate([shown, shown[:, :, :1] - shown[:, :, 1:]], axis=2)
+    return shown.reshape(len(answers), -1)
+
+
+def choose_event(left: IntArray, right: IntArray, delta: float) -> Event:
+    """The event with the best cautious estimate on these samples, each of shape (plays, statistics)."""
+    best, most = Event(0, 0, above=True, swapped=False), -math.inf
+    for statistic, (a, b) in enumerate(zip(left.T, right.T, strict=True)):
+        cuts = _cuts(a, b)
+        low, high = ((sample[:, None] >= cuts).sum(axis=0) for sample in (a, b))
+        for above, swapped in ((True, False), (True, True), (False, False), (False, True)):
+            x, y = (high, low) if above else (len(b) - high, len(a) - low)
+            if swapped:
+                x, y = y, x
+            found = epsilon_bound(x, y, len(a), delta, CAUTION)
+            at = int(found.argmax())
+            if found[at] > most:
+                best, most = Event(statistic, int(cuts[at]), above, swapped), float(found[at])
+    return best
+
+
+def epsilon_bound(
+    likely: IntArray, rare: IntArray, plays: int, delta: float, failure: float
+) -> FloatArray:
+    """A lower bound of epsilon from the counts of one event in `plays` plays under each stream; may be negative.
+
+    P <= e^eps Q + delta, with Clopper-Pearson bounds, P from below and Q from above, each failing with probability
+    at most failure / 2.
+    """
+    p = np.where(likely > 0, betaincinv(np.maximum(likely, 1), plays - likely + 1, failure / 2), 0)
+    spare = np.maximum(plays - rare, 1)
+    q = np.where(rare < plays, betaincinv(rare + 1, spare, 1 - failure / 2), 1)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.maximum(p - delta, 0)) - np.log(q), dtype=np.float64)
+
+
+def _cuts(a: IntArray, b: IntArray) -> IntArray:
+    """The values that occur, thinned out to CUTS quantiles."""
+    values = np.unique(np.concatenate([a, b]))
+    places = np.unique(np.linspace(0, len(values) - 1, CUTS).astype(int))
+    return np.asarray(values[places], dtype=np.int64)
+
+
+def _best_cut(a: IntArray, b: IntArray) -> int:
+    cuts = _cuts(a, b)
+    gap = np.abs((a[:, None] >= cuts).mean(axis=0) - (b[:, None] >= cuts).mean(axis=0))
+    return int(cuts[gap.argmax()])
+
+
+def _smoothed(count: IntArray, plays: int) -> FloatArray:
+    return np.asarray((count + 0.5) / (plays + 1), dtype=np.float64)
+
+
+def _grains(ratio: FloatArray) -> IntArray:
+    return np.asarray(np.rint(ratio * GRAIN), dtype=np.int64)

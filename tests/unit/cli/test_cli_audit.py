@@ -1,0 +1,93 @@
+"""`stream-dp audit`: no data touched, right pipelines pass, a broken sampler is exit 4."""
+
+import json
+import time
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from stream_dp.cli import audit as audit_module
+from stream_dp.cli.example_files import flights_folder
+from stream_dp.core.messages import IntArray
+from stream_dp.noise import NoiseStream, fresh_seed
+
+QUICK = ("--runs", "400", "--ticks", "1", "--json")
+
+
+def test_a_right_pipeline_passes_and_touches_nothing(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flagged wrongly with probability at most 1e-6."""
+    (desk.folder / "clicks.csv").unlink()
+    (desk.folder / "operator.key").unlink()
+    monkeypatch.delenv("STREAM_DP_KEY_FILE")
+    before = sorted(desk.folder.rglob("*"))
+    said = desk.command("audit", *QUICK, "--confidence", "0.999999")
+    assert (said.code, said.err) == (0, "")
+    found = json.loads(said.out)
+    assert (found["pipeline"], found["violated"], found["runs"]) == ("clicks", False, 400)
+    assert [s["name"] for s in found["series"]] == ["clicks", "by_page", "busy"]
+    assert [s["claimed_epsilon"] for s in found["series"]] == [0.5, 0.25, 0.25]
+    for series in found["series"]:
+        assert 0 <= series["epsilon_lower_bound"] <= series["claimed_epsilon"]
+        assert all(0 <= rate <= 1 for rate in series["rates"])
+    assert sorted(desk.folder.rglob("*")) == before
+
+
+def test_the_table_says_what_a_bound_means(desk: Any) -> None:
+    said = desk.command("audit", "--runs", "100", "--ticks", "100")  # the horizon is 6
+    assert said.code == 0
+    for text in ("clicks", "Alerts", "claimed epsilon", "proves nothing", "confidence 0.99"):
+        assert text in said.out
+
+
+@pytest.mark.slow
+def test_the_flights_pass_in_well_under_a_minute(say: Any) -> None:
+    """With the default number of games; flagged wrongly with probability at most 1e-6."""
+    begun = time.monotonic()
+    said = say("audit", str(flights_folder() / "pipeline.yaml"), "--confidence", "0.999999")
+    assert (said.code, said.err) == (0, "")
+    assert time.monotonic() - begun < 60
+
+
+class QuarterNoise:
+    """A broken sampler: a quarter of the scale asked for, so four times the epsilon."""
+
+    def __init__(self) -> None:
+        self._noise = NoiseStream(fresh_seed(), 0)
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """Too little."""
+        return self._noise.laplace(scale / 4, size)
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        """Too little."""
+        return self._noise.geometric(scale / 4, size)
+
+
+def test_a_broken_sampler_is_exit_4(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The alerts show epsilon 1 for 1/4: rates .73 and .27 of 400 each; missed with probability below 1e-6."""
+    monkeypatch.setattr(audit_module, "fresh_noise", QuarterNoise)
+    said = desk.command("audit", "--runs", "1600", "--ticks", "1", "--json")
+    assert said.code == 4
+    assert "refutes the claimed epsilon of" in said.err
+    assert "busy" in said.err
+    found = {s["name"]: s for s in json.loads(said.out)["series"]}
+    assert found["busy"]["violated"]
+    assert found["busy"]["epsilon_lower_bound"] > 0.25
+
+
+@pytest.mark.parametrize(
+    ("bad", "said_what"),
+    [
+        (("--runs", "99"), "an audit needs 100 runs or more"),
+        (("--ticks", "0"), "a tick or more"),
+        (("--confidence", "1.5"), "between 0 and 1, got 1.5"),
+        (("--confidence", "nan"), "between 0 and 1, got nan"),
+    ],
+)
+def test_bad_settings_are_2(desk: Any, bad: tuple[str, str], said_what: str) -> None:
+    said = desk.command("audit", *bad)
+    assert (said.code, said.out) == (2, "")
+    assert said_what in said.err
