@@ -21,7 +21,8 @@ from stream_dp.core.composition import (
 )
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
-from stream_dp.core.neighbors import Neighbors, OneHotPair
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.relations.rows import EventRows, event
 from stream_dp.core.serial import Codec
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.states import STATES
@@ -241,19 +242,19 @@ def neighbours_stay_neighbours(case: Case) -> None:
     """f to f' ([HSV] Def 6.2): neighbouring inputs, equal answers, neighbouring inputs of the sub-mechanisms.
 
     Two copies run with the same answers forced on all their sub-mechanisms. They must send the same messages to the
-    same places, up to the rows, which must pass `OneHotPair`, for as many sub-mechanisms as `touches` says.
+    same places, up to the rows, which must pass the event relation, for as many sub-mechanisms as `touches` says.
     """
     relation = case.make().guarantee.neighbors
     base = list(islice(rows(case.make().width), 6))
     for bits in ((0,), (1,), (0, 1), (0, 0, 1), (1, 1, 0)):
         for tick, (left, right) in _one_event(relation, base[0].size, len(base)):
             traces = []
-            for event in (left, right):
+            for one in (left, right):
                 composition = Forced(bits)
                 mechanism = _composite(case, composition)
                 state, noise = mechanism.init(ZeroNoise()), ZeroNoise()
                 for t, row in enumerate(base):
-                    changed = Update(row + event if t == tick else row)
+                    changed = Update(row + one if t == tick else row)
                     state, _ = mechanism.step(state, changed, noise)
                     state, _ = mechanism.step(state, case.query, noise)
                 traces.append(composition.trace)
@@ -296,7 +297,7 @@ def _compare(
     """The two copies' messages to their sub-mechanisms, pair by pair."""
     _require(len(a) == len(b), "private data decides how many messages are sent")
     made: list[type] = []
-    checks: list[OneHotPair] = []
+    checks: list[EventRows] = []
     for left, right in zip(a, b, strict=True):
         if isinstance(left, Ask) and isinstance(left.message, Update):
             if not isinstance(right, Ask) or not isinstance(right.message, Update):
@@ -310,9 +311,11 @@ def _compare(
         _require(left == right, "private data decides what is sent")
         if isinstance(left, Create):
             made.append(type(left.mechanism))
-            checks.append(OneHotPair(relation))
+            checks.append(event(relation))
     for kind, number in case.touches:
-        reached = sum(c.used for c, made_as in zip(checks, made, strict=True) if made_as is kind)
+        reached = sum(
+            c.spent > 0 for c, made_as in zip(checks, made, strict=True) if made_as is kind
+        )
         _require(reached <= number, f"one event reaches {reached} sub-mechanisms of one kind")
 
 
