@@ -24,10 +24,11 @@ from unit.core.relations.toys import (
 )
 
 from stream_dp.accounting.filters.pure import PureFilter
+from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.relation_filter import LedgerFilter
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
-from stream_dp.core.guarantee import AnyMeasure, ApproxDP, GaussianDP, PureDP
+from stream_dp.core.guarantee import AnyMeasure, ApproxDP, GaussianDP, PureDP, RenyiDP
 from stream_dp.core.relations import compositions as f
 from stream_dp.core.relations.base import All, Claim, Identical, Relation
 from stream_dp.core.relations.conditions import (
@@ -73,6 +74,17 @@ class AtMost:
         assert isinstance(measure, PureDP | ApproxDP)
         left = AtMost(self.epsilon - measure.epsilon, self.delta - measure.delta)
         return left if min(left.epsilon, left.delta) >= 0 else None
+
+
+@dataclass(frozen=True)
+class Few:
+    """A filter that counts."""
+
+    left: int
+
+    def charge(self, measure: AnyMeasure) -> "Few | None":
+        """One less."""
+        return Few(self.left - 1) if self.left else None
 
 
 def admits(parameters: Sequence[tuple[Fraction, Fraction]]) -> bool:
@@ -235,10 +247,16 @@ CASES: dict[str, Case] = {
         RENYI,
     ),
     "filter, RDP (13)": Case(
-        All((TOLD, Filtered(LedgerFilter(Ledger.of(TWO)), Renyi(TWO)))),
-        of_order(oracle.filtered, lambda _: False, eps),  # a pure ledger has no theorem for RDP
-        [*RENYI[:4]],
-        1,
+        f.filtered(
+            LedgerFilter(Ledger.under(RenyiFilter.of(RenyiDP(TWO, TWO)))), Renyi(TWO), told
+        ),
+        of_order(oracle.filtered, lambda s: sum(s) <= 2, eps),
+        RENYI,
+    ),
+    "filter, f-DP (14)": Case(
+        f.filtered(Few(2), privacy_function, told),
+        finite(oracle.filtered, lambda s: len(s) <= 2, eps),
+        FDP,
     ),
     "fixed parameters, f-DP (14)": Case(
         f.fixed_parameters([GaussianDP(ONE), ApproxDP(ONE, NONE)], privacy_function, told),
@@ -286,7 +304,7 @@ def test_a_relation_is_its_definition_at_every_prefix(name: str) -> None:
     found = compare(case.relation, case.predicate, case.alphabet, case.depth)
     assert found.disagreement is None
     assert found.inadmissible == []
-    assert name == "filter, RDP (13)" or min(found.accepted, found.refused) > 10
+    assert min(found.accepted, found.refused) > 10
 
 
 class AnyIndex(Suitable):
@@ -420,6 +438,16 @@ class Everything(TouchedWithin):
     def query(self, left: Ask, right: Ask) -> Any:
         """As if the queries differed."""
         return TouchedWithin.query(self, left, Ask(left.index, object()))  # type: ignore[arg-type]
+
+
+class Shallow(TouchedWithin):
+    """Different messages to a mechanism inside a composition do not touch the composition."""
+
+    __slots__ = ()
+
+    def query(self, left: Ask, right: Ask) -> Any:
+        """Messages that are themselves addressed say nothing."""
+        return self if isinstance(left.message, Ask) else TouchedWithin.query(self, left, right)
 
 
 @dataclass(frozen=True)
@@ -578,8 +606,8 @@ TWINS: dict[str, tuple[str, Relation]] = {
         LocalProtocol.of(USERS, SparseDataSets(9, lambda *_: True), COINS, told),
     ),
     "no order": ("local protocol (8.5)", anything(YES)),
-    "inner untouched": ("nested", All((YES,))),
-    "inner free": ("nested", All((YES, TouchedWithin.of([PURE, PURE])))),
+    "no sparsity": ("nested", All((YES,))),
+    "a touch inside is none": ("nested", All((YES, Shallow.of([PURE])))),
 }  # fmt: skip
 
 
@@ -595,3 +623,9 @@ def test_a_composition_inside_is_judged_by_its_own_claim() -> None:
     case = CASES["nested"]
     twin = [(create("box", UNJUDGED),) * 2, *case.alphabet[1:]]
     assert compare(case.relation, case.predicate, twin, 3, sides=False).disagreement
+
+
+def test_twins_of_suitability_differ_by_their_fault_alone() -> None:
+    case = CASES["suitable (4.5)"]
+    found = compare(keeping(Suitable), case.predicate, case.alphabet, case.depth, sides=False)
+    assert found.disagreement is None
