@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 from math import prod
 from typing import Any, TypeAlias
 
@@ -27,7 +27,7 @@ def identical(pairs: Pairs) -> bool:
     return all(a == b for a, b in pairs)
 
 
-@lru_cache(maxsize=None)
+@cache
 def fewest_events(gap: Row, relation: str) -> int:
     """The least number of changed events that gives this difference of two rows of one tick, by breadth-first search.
 

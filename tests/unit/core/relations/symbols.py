@@ -1,4 +1,4 @@
-"""Messages in two forms, the package's and the oracle's, and the exhaustive comparison of a relation with a predicate."""
+"""Messages in two forms, the package's and the oracle's, and the comparison of a relation with a predicate."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy

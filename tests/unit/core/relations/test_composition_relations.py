@@ -586,7 +586,7 @@ TWINS: dict[str, tuple[str, Relation]] = {
     "RR without budget": ("RR only (5.8)", All((TOLD, OnlyKind(is_rr)))),
     "any epsilon": (
         "RR only (5.8)",
-        f.randomized_response_only(lambda q: q.mechanism in (QUERIES["rr"].mechanism, QUERIES["rr1"].mechanism), BUDGET, told),
+        f.randomized_response_only(lambda q: is_rr(q) or q is QUERIES["rr1"], BUDGET, told),
     ),
     "not first-pair consistent": ("first pair (5.13)", f.k_sparse([APPROX], truth=told)),
     "refunding filter": (

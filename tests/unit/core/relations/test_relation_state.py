@@ -42,7 +42,8 @@ def test_a_vector_grows_by_levels() -> None:
 
 @pytest.mark.parametrize("index", [-1, 1])
 def test_there_is_nothing_outside(index: int) -> None:
-    one: Vector[str] = Vector().appended("a")
+    empty: Vector[str] = Vector()
+    one = empty.appended("a")
     for change in (lambda: one[index], lambda: one.replaced(index, "b")):
         with pytest.raises(IndexError):
             change()
