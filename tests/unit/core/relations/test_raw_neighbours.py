@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dp.core.messages import IntArray
@@ -69,6 +69,7 @@ def idle(*streams: list[IntArray]) -> bool:
     return all(Guard(WIDTH).admit(row) is row for stream in streams for row in stream)
 
 
+@settings(deadline=None)
 @given(events, caps, windows_of, st.integers(0, TICKS - 1), st.data())
 def test_one_users_events_are_removed(
     stream: list[Event], k: int, window: int | None, at: int, data: st.DataObject
@@ -87,6 +88,7 @@ def test_one_users_events_are_removed(
         assert idle(routed(left), routed(right))
 
 
+@settings(deadline=None)
 @given(events, caps, windows_of, st.integers(0, TICKS - 1), st.data())
 def test_one_users_events_have_other_contents(
     stream: list[Event], k: int, window: int | None, at: int, data: st.DataObject
@@ -100,6 +102,7 @@ def test_one_users_events_have_other_contents(
     assert idle(routed(right))
 
 
+@settings(deadline=None)
 @given(events, caps, st.integers(0, TICKS - 1), st.data())
 def test_one_event_beyond_the_cap_is_seen(
     stream: list[Event], k: int, tick: int, data: st.DataObject
@@ -119,6 +122,7 @@ def test_one_event_beyond_the_cap_is_seen(
         assert halted_after(user(relation, k + 1), *rows) is None
 
 
+@settings(deadline=None)
 @given(events, st.integers(0, 2), st.integers(0, 2))
 def test_a_cap_per_window_protects_one_window(
     stream: list[Event], category: int, other: int
@@ -131,6 +135,7 @@ def test_a_cap_per_window_protects_one_window(
     assert halted_after(user(ADD, 2), *rows) is None
 
 
+@settings(deadline=None)
 @given(events, st.integers(0, TICKS - 1), st.integers(0, WIDTH), st.integers(0, WIDTH))
 def test_event_level_is_one_event_of_a_user(
     stream: list[Event], tick: int, one: int, other: int
@@ -150,6 +155,7 @@ rows_of_anything = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(rows_of_anything, st.sampled_from(Neighbors), caps, windows_of)
 def test_the_guard_is_the_relation_on_the_diagonal_whatever_came_before(
     rows: list[list[int]], relation: Neighbors, k: int, window: int | None

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.core.relations.toys import toy
 
@@ -14,6 +14,7 @@ from stream_dp.core.relations.persistent import Multiset, Vector
 operations = st.lists(st.one_of(st.none(), st.integers(0, 10**6)), max_size=200)
 
 
+@settings(deadline=None)
 @given(operations, st.sampled_from([0, 31, 32, 1023, 1024, 1025]))
 def test_a_vector_is_a_list_and_old_versions_stay(changes: list[int | None], start: int) -> None:
     """None appends, a number replaces; every version so far reads as it did."""
@@ -49,6 +50,7 @@ def test_there_is_nothing_outside(index: int) -> None:
             change()
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 3), max_size=8), st.lists(st.integers(0, 4), max_size=8))
 def test_a_multiset_gives_each_item_as_often_as_it_has_it(of: list[int], items: list[int]) -> None:
     left: Multiset | None = Multiset.of(of)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import relations as oracle
 from oracles.relations import Pairs
@@ -303,6 +303,7 @@ rows_of = st.lists(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(rows_of, rows_of, st.integers(1, 4), st.sampled_from([None, 1, 2, 3]), st.data())
 def test_random_streams_against_the_definition(
     left: list[list[int]], right: list[list[int]], k: int, window: int | None, data: st.DataObject
