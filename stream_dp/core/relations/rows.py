@@ -105,7 +105,12 @@ def event(neighbors: Neighbors, width: int | None = None) -> EventRows:
 
 
 def user(
-    neighbors: Neighbors, k: int, window: int | None = None, *, windows: int | None = 1
+    neighbors: Neighbors,
+    k: int,
+    window: int | None = None,
+    *,
+    windows: int | None = 1,
+    width: int | None = None,
 ) -> EventRows:
     """At most k events of one user differ, overall or within one public window of `window` ticks; see `EventRows`.
 
@@ -114,7 +119,7 @@ def user(
     """
     if k < 1 or (window is not None and window < 1) or (windows is not None and windows < 1):
         raise UsageError("a user's cap, its window and the number of windows must be at least 1")
-    return EventRows(neighbors, k, window, windows)
+    return EventRows(neighbors, k, window, windows, RowSpace(width))
 
 
 @dataclass(frozen=True, slots=True)

@@ -346,7 +346,9 @@ def test_rows_outside_the_query_space_are_no_pair() -> None:
     many = np.array([MOST_EVENTS + 1])
     for bad in (many, many.astype(np.float64), np.zeros((1, 1), np.int64), [0], np.array([True])):
         assert event(ADD).accept(bad, bad) is None
-    assert event(ADD, 2).accept(np.zeros(1, np.int64), np.zeros(1, np.int64)) is None
+    narrow = np.zeros(1, np.int64)
+    for relation in (event(ADD, 2), user(ADD, 3, width=2)):
+        assert relation.accept(narrow, narrow) is None
 
 
 def test_first_pair_consistency_is_what_its_definition_says() -> None:
