@@ -20,7 +20,8 @@ import numpy as np
 
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.rules.leaf import leaf
-from stream_dp.accounting.rules.parallel import parallel_pure
+from stream_dp.accounting.rules.sparse_pure import sparse_pure
+from stream_dp.accounting.situations import Parallel, Touched
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import Noise
@@ -100,8 +101,10 @@ def promise(protocol: LocalProtocol) -> Derivation:
     """What is promised for one edge, over all days, with its reasons."""
     user = leaf("a vertex's sparse vector", protocol.users[0].guarantee, "[HSV] Alg. 3, Lemma 7.4")
     why = "an edge lies in the parts of its two ends, and every vertex gets its part at every tick"
-    day = parallel_pure("core numbers of a day", user, protocol.sparsity, f"[HSV] Cor 8.8: {why}")
-    return parallel_pure("core numbers of every day", day, 1, "an edge arrives on one day")
+    ends = Touched(protocol.sparsity, Neighbors.ADD_REMOVE, f"[HSV] Cor 8.8: {why}")
+    day = sparse_pure((user,), Parallel("core numbers of a day", ends))
+    once = Touched(1, Neighbors.ADD_REMOVE, "an edge arrives on one day")
+    return sparse_pure((day,), Parallel("core numbers of every day", once))
 
 
 def explained(derivation: Derivation, depth: int = 0) -> Iterator[str]:

@@ -8,31 +8,28 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stream_dp.audit.identifier import Identifier
-from stream_dp.audit.message_pairs import PairCheck
 from stream_dp.audit.transcript import HALT, Machine, PostProcessed, Side, View, interact
 from stream_dp.core.mechanism import Noise
+from stream_dp.core.relations.base import Relation
+from stream_dp.core.verifier import Verifier
 
 
 @dataclass(frozen=True, slots=True)
 class HaltingVerifier:
-    """V[f] ([HSV] Def 3.5): f-valid pairs pass, the first other one halts; answers go back unchanged."""
+    """The core's V[f] as a post-processor: what it lets pass goes to the right, else it halts."""
 
-    function: PairCheck
+    function: Relation
 
-    def init(self) -> PairCheck | None:
+    def init(self) -> Verifier:
         """No pair so far."""
-        return self.function
+        return Verifier(self.function)
 
-    def step(
-        self, state: PairCheck | None, side: Side, message: Any
-    ) -> tuple[PairCheck | None, Side, Any]:
-        """Check, or pass back; what is no pair of messages is not f-valid."""
+    def step(self, state: Verifier, side: Side, message: Any) -> tuple[Verifier, Side, Any]:
+        """Verify, or pass an answer back unchanged."""
         if side is Side.RIGHT:
             return state, Side.LEFT, message
-        if state is None or not isinstance(message, tuple) or len(message) != 2:
-            return None, Side.LEFT, HALT
-        after = state.accept(*message)
-        return (after, Side.RIGHT, message) if after is not None else (None, Side.LEFT, HALT)
+        after = state.verify(message)
+        return (after, Side.LEFT, HALT) if after.halted else (after, Side.RIGHT, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ class Game:
     """`mechanism` behind the verifier with this verification function."""
 
     mechanism: Machine[Any]
-    verifier: PairCheck
+    verifier: Relation
 
     def challenger(self, b: Literal[0, 1]) -> PostProcessed:
         """The machine V[f] o* I(b) o* M."""

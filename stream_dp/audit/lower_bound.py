@@ -16,10 +16,11 @@ import numpy as np
 from stream_dp.audit.adversaries import OneEventAdversary, answers
 from stream_dp.audit.events import Event, Score, choose_event, epsilon_bound, statistics
 from stream_dp.audit.game import Game
-from stream_dp.audit.message_pairs import SparseComposition
-from stream_dp.core.composition import ConcurrentComposition
+from stream_dp.core.composition import ConcurrentComposition, Create
+from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray
+from stream_dp.core.relations.compositions import fixed_mechanisms
 from stream_dp.errors import FailClosed, UsageError
 
 FEWEST_RUNS = 100
@@ -57,6 +58,7 @@ def audit_mechanism(
 
     Raises:
         UsageError: too few runs or ticks, or a failure probability outside (0, 1).
+        NotDerivable: the mechanism's guarantee is not one of differential privacy.
     """
     if runs < FEWEST_RUNS or ticks < 1 or not 0 < failure < 1:
         raise UsageError(
@@ -64,8 +66,8 @@ def audit_mechanism(
             f"got {runs} runs, {ticks} ticks, failure probability {failure:g}"
         )
     adversary, each = OneEventAdversary.against(mechanism, ticks), runs // 4
-    measure = mechanism.guarantee.measure
-    game = Game(ConcurrentComposition(), SparseComposition(((measure.epsilon, measure.delta),)))
+    measure = differential_privacy(mechanism.guarantee.measure)
+    game = Game(ConcurrentComposition(), fixed_mechanisms((Create(mechanism),)))
     left, right = (_played(game, adversary, b, noise, 2 * each) for b in (0, 1))
     score = Score.fit(left[:each], right[:each])
     left, right = score.extended(left), score.extended(right)

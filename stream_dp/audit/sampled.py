@@ -15,7 +15,8 @@ import numpy as np
 from stream_dp.audit.finite import FiniteMachine
 from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.relations.rows import RowSpace
 from stream_dp.errors import FailClosed, RejectedMessage
 from stream_dp.mechanisms.rows import checked
 
@@ -42,6 +43,12 @@ class Sampled:
     def width(self) -> int:
         """One column: the bit."""
         return 1
+
+    def takes(self, message: object) -> bool:
+        """Whether it is in the query space: a bit, or a query for the answer."""
+        return isinstance(message, Query) or (
+            isinstance(message, Update) and RowSpace(1, 0, 1).holds(message.row)
+        )
 
     def init(self, noise: Noise) -> SampledState:
         """Nothing taken."""

@@ -10,14 +10,19 @@ from typing import Any, TypeAlias
 
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message
+from stream_dp.core.relations.base import Claim
 from stream_dp.errors import RejectedMessage
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create `mechanism`; the answer is nothing, its index is the number of creations before it."""
+    """Create `mechanism`; the answer is nothing, its index is the number of creations before it.
 
-    mechanism: Mechanism[Any]
+    `claim` is what is asserted of it, where that is not its own guarantee (a composition has none of its own).
+    """
+
+    mechanism: "Mechanism[Any] | ConcurrentComposition"
+    claim: Claim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,7 @@ class Ask:
     """Pass `message` to the mechanism with this index."""
 
     index: int
-    message: Message
+    message: "Message | CompositionMessage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ CompositionMessage: TypeAlias = Create | Ask | Halt
 class Child:
     """A live mechanism and its state."""
 
-    mechanism: Mechanism[Any]
+    mechanism: "Mechanism[Any] | ConcurrentComposition"
     state: Any
 
 
@@ -80,7 +85,8 @@ class ConcurrentComposition:
                 return CompositionState(state.created + 1, live), None
             case Ask(index, inner):
                 child = self._live(state, index)
-                after, answer = child.mechanism.step(child.state, inner, noise)
+                machine: Any = child.mechanism  # each refuses what is not in its query space
+                after, answer = machine.step(child.state, inner, noise)
                 return replace(
                     state, live={**state.live, index: Child(child.mechanism, after)}
                 ), answer
@@ -89,6 +95,10 @@ class ConcurrentComposition:
                 return replace(
                     state, live={i: c for i, c in state.live.items() if i != index}
                 ), None
+            case _:
+                raise RejectedMessage(
+                    "a composition takes creations, halts and messages to one of its own"
+                )
 
     @staticmethod
     def _live(state: CompositionState, index: int) -> Child:

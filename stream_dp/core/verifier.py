@@ -1,45 +1,46 @@
-"""The verifier V[f] of [HSV] 3.5, in its two uses.
+"""The verifier V[f] of [HSV] Def 3.5, in its two uses.
 
-In a game it stands between the adversary and the mechanism and halts at the first pair of messages that the
-verification function refuses. In production there is no pair: the guard in front of the engine passes on just
-those rows that can stand on one side of an accepted pair, and is the identity on them. This file knows no mechanism.
+In a game it stands between the adversary and the mechanism and halts at the first message that is no f-valid pair. In
+production there is no pair: the guard in front of the engine is the same f on the diagonal, that is, a row passes where
+the pair of it with itself is accepted. Both sides of every accepted pair pass it. This file knows no mechanism.
 """
 
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Any
 
 from stream_dp.core.messages import IntArray
-from stream_dp.core.neighbors import Neighbors, OneHotPair
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.relations.base import Relation
+from stream_dp.core.relations.rows import event
 from stream_dp.errors import FailClosed
-
-MOST_EVENTS = 1 << 40  # of one tick; more is no stream of events
 
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """Pairs of rows pass while they are neighbours so far; afterwards nothing passes."""
+    """V[f]: pairs pass while they are f-valid; afterwards nothing passes. `function` is None once it has halted."""
 
-    check: OneHotPair | None
-
-    @classmethod
-    def of(cls, neighbors: Neighbors) -> "Verifier":
-        """The verifier before the first pair."""
-        return cls(OneHotPair(neighbors))
+    function: Relation | None
 
     @property
     def halted(self) -> bool:
-        """Whether a pair has been refused."""
-        return self.check is None
+        """Whether a message has been refused."""
+        return self.function is None
 
-    def verify(self, left: IntArray, right: IntArray) -> "Verifier":
-        """The verifier after this pair; halted for ever where the pair is not f-valid."""
-        return self if self.check is None else Verifier(self.check.accept(left, right))
+    def verify(self, message: Any) -> "Verifier":
+        """The verifier after this message; halted for ever where it is no f-valid pair (left, right)."""
+        if self.function is None:
+            return self
+        pair = isinstance(message, tuple) and len(message) == 2
+        return Verifier(self.function.accept(*message) if pair else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The one-sided guard of event-level relations: every row of event counts is admissible."""
+    """The one-sided guard of the event and user relations on rows of shape (width,).
+
+    Whether a row is admissible depends for these on the row alone, and not on the relation, the cap or the rows before:
+    the guard has no state to lose in a crash.
+    """
 
     width: int
 
@@ -49,8 +50,7 @@ class Guard:
         Raises:
             FailClosed: it is not a row of counts of this width, so no guarantee covers it.
         """
-        whole = row.shape == (self.width,) and row.dtype == np.int64
-        if not whole or (self.width and (row.min() < 0 or row.max() > MOST_EVENTS)):
+        if event(Neighbors.REPLACE, self.width).accept(row, row) is None:
             raise FailClosed(
                 "a row that no stream of events can produce reached the guard; stop and report this"
             )

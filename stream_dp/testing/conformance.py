@@ -21,7 +21,9 @@ from stream_dp.core.composition import (
 )
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
-from stream_dp.core.neighbors import Neighbors, OneHotPair
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.relations.base import same
+from stream_dp.core.relations.suitable import Suitable
 from stream_dp.core.serial import Codec
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.states import STATES
@@ -241,23 +243,23 @@ def neighbours_stay_neighbours(case: Case) -> None:
     """f to f' ([HSV] Def 6.2): neighbouring inputs, equal answers, neighbouring inputs of the sub-mechanisms.
 
     Two copies run with the same answers forced on all their sub-mechanisms. They must send the same messages to the
-    same places, up to the rows, which must pass `OneHotPair`, for as many sub-mechanisms as `touches` says.
+    same places, up to the rows: a suitable sequence of pairs that touches as many sub-mechanisms as `touches` says.
     """
     relation = case.make().guarantee.neighbors
     base = list(islice(rows(case.make().width), 6))
     for bits in ((0,), (1,), (0, 1), (0, 0, 1), (1, 1, 0)):
         for tick, (left, right) in _one_event(relation, base[0].size, len(base)):
             traces = []
-            for event in (left, right):
+            for one in (left, right):
                 composition = Forced(bits)
                 mechanism = _composite(case, composition)
                 state, noise = mechanism.init(ZeroNoise()), ZeroNoise()
                 for t, row in enumerate(base):
-                    changed = Update(row + event if t == tick else row)
+                    changed = Update(row + one if t == tick else row)
                     state, _ = mechanism.step(state, changed, noise)
                     state, _ = mechanism.step(state, case.query, noise)
                 traces.append(composition.trace)
-            _compare(case, relation, *traces)
+            _compare(case, *traces)
 
 
 class Forced(ConcurrentComposition):
@@ -290,30 +292,31 @@ class Forced(ConcurrentComposition):
         return CompositionState(after.created, live), np.array([next(self._bits)], dtype=np.int64)
 
 
-def _compare(
-    case: Case, relation: Neighbors, a: list[CompositionMessage], b: list[CompositionMessage]
-) -> None:
-    """The two copies' messages to their sub-mechanisms, pair by pair."""
+def _compare(case: Case, a: list[CompositionMessage], b: list[CompositionMessage]) -> None:
+    """The two copies' messages to their sub-mechanisms, pair by pair: suitable ([HSV] Def 4.5), and sparse enough."""
     _require(len(a) == len(b), "private data decides how many messages are sent")
     made: list[type] = []
-    checks: list[OneHotPair] = []
+    touched: set[int] = set()
+    now = Suitable()
     for left, right in zip(a, b, strict=True):
-        if isinstance(left, Ask) and isinstance(left.message, Update):
-            if not isinstance(right, Ask) or not isinstance(right.message, Update):
-                raise NotConforming("private data decides what is sent")
+        rows = _updates(left) and _updates(right)
+        _require(rows or same(left, right), "private data decides what is sent")
+        if isinstance(left, Ask) and isinstance(right, Ask) and not same(left, right):
             _require(left.index == right.index, "private data decides where a row goes")
-            pair = checks[left.index].accept(left.message.row, right.message.row)
-            if pair is None:
-                raise NotConforming("a sub-mechanism's inputs are not neighbours")
-            checks[left.index] = pair
-            continue
-        _require(left == right, "private data decides what is sent")
+            touched.add(left.index)
+        after = now.accept(left, right)
+        if after is None:
+            raise NotConforming("a sub-mechanism's inputs are not neighbours")
+        now = after
         if isinstance(left, Create):
             made.append(type(left.mechanism))
-            checks.append(OneHotPair(relation))
     for kind, number in case.touches:
-        reached = sum(c.used for c, made_as in zip(checks, made, strict=True) if made_as is kind)
+        reached = sum(made[index] is kind for index in touched)
         _require(reached <= number, f"one event reaches {reached} sub-mechanisms of one kind")
+
+
+def _updates(message: CompositionMessage) -> bool:
+    return isinstance(message, Ask) and isinstance(message.message, Update)
 
 
 def _one_event(

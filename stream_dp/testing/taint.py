@@ -122,7 +122,7 @@ class TaintedComposition(ConcurrentComposition):
         return ConcurrentComposition.step(self, state, message, noise)
 
 
-def _entering(message: Message) -> Message:
+def _entering(message: Message | CompositionMessage) -> Message | CompositionMessage:
     """The message with its row unwrapped; a tainted threshold is refused."""
     match message:
         case Update(row) if isinstance(row, Tainted):

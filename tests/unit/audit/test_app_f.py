@@ -20,9 +20,9 @@ from stream_dp.audit.app_f import DELTA, ODDS, RARE, LossAdversary, folded, mech
 from stream_dp.audit.exact_delta import exact_delta
 from stream_dp.audit.finite import FirstPair
 from stream_dp.audit.game import Game
-from stream_dp.audit.message_pairs import StreamPairs
 from stream_dp.core.guarantee import ApproxDP, ProbabilisticDP
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.relations.rows import Stream, event
 from stream_dp.errors import NotDerivable
 from stream_dp.testing.noise import SeededNoise
 
@@ -69,7 +69,7 @@ def test_one_step_exceeds_the_misused_odometer_more_than_twice_as_often_as_promi
 
 def test_the_adversary_sees_it_in_the_game() -> None:
     assert stats.binom.sf(LIMIT, PLAYS, float(ALLOWED)) < 1e-6
-    game = Game(mechanism(RARE, ApproxDP(EPSILON, DELTA)), StreamPairs.of(Neighbors.ADD_REMOVE))
+    game = Game(mechanism(RARE, ApproxDP(EPSILON, DELTA)), Stream(event(Neighbors.ADD_REMOVE)))
     adversary, noise, limit = LossAdversary(), SeededNoise(7), ratio_above(misused())
     answers = [adversary.answer(game.play(adversary, 1, noise)) for _ in range(PLAYS)]
     assert sum(RARE.ratio(answer, 1) > limit for answer in answers) > LIMIT

@@ -11,7 +11,6 @@ import pytest
 from stream_dp.audit.counterexamples.max_delta import MaxDeltaAdversary, leaky_mechanism
 from stream_dp.audit.game import Game, HaltingVerifier
 from stream_dp.audit.identifier import Identifier
-from stream_dp.audit.message_pairs import SparseComposition, StreamPairs
 from stream_dp.audit.randomized_response import RandomizedResponse
 from stream_dp.audit.sampled import Sampled, choose
 from stream_dp.audit.transcript import HALT, Chain, PostProcessed, Side, View, interact
@@ -20,6 +19,8 @@ from stream_dp.core.guarantee import ApproxDP, Guarantee
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.relations.compositions import k_sparse, k_sparse_with_delta_budget
+from stream_dp.core.relations.rows import Stream, event
 from stream_dp.errors import FailClosed, RejectedMessage
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
@@ -54,7 +55,7 @@ def values(view: View) -> list[list[int]]:
 
 
 def test_the_identifier_picks_one_side_of_every_pair() -> None:
-    game = Game(Counter(1, ONE, ADD, 9), StreamPairs.of(ADD))
+    game = Game(Counter(1, ONE, ADD, 9), Stream(event(ADD)))
     pairs = [(row(2), row(2)), (row(3), row(4)), (Query(), Query())]
     views = [game.play(Recited(pairs), b, ZeroNoise()) for b in BITS]
     assert [values(v) for v in views] == [[[5]], [[6]]]
@@ -75,7 +76,7 @@ def test_the_identifier_picks_one_side_of_every_pair() -> None:
     ],
 )
 def test_a_pair_that_is_not_valid_halts_and_shows_nothing(refused: Any) -> None:
-    game = Game(Counter(1, ONE, ADD, 9), StreamPairs.of(ADD))
+    game = Game(Counter(1, ONE, ADD, 9), Stream(event(ADD)))
     for b in BITS:
         view = game.play(Recited([(row(1), row(1)), refused, (Query(), Query())]), b, ZeroNoise())
         assert view.transcript.halted is Side.RIGHT
@@ -84,14 +85,14 @@ def test_a_pair_that_is_not_valid_halts_and_shows_nothing(refused: Any) -> None:
 
 
 def test_the_second_difference_halts() -> None:
-    game = Game(Counter(1, ONE, ADD, 9), StreamPairs.of(ADD))
+    game = Game(Counter(1, ONE, ADD, 9), Stream(event(ADD)))
     view = game.play(Recited([(row(0), row(1))] * 2), 0, ZeroNoise())
     assert len(view.transcript.messages) == 3
     assert view.transcript.halted is Side.RIGHT
 
 
 def test_a_message_the_mechanism_refuses_halts() -> None:
-    game = Game(Counter(1, ONE, ADD, 1), StreamPairs.of(ADD))
+    game = Game(Counter(1, ONE, ADD, 1), Stream(event(ADD)))
     view = game.play(Recited([(row(1), row(1))] * 3), 0, ZeroNoise())
     assert len(view.transcript.messages) == 3
     assert view.transcript.halted is Side.RIGHT
@@ -114,7 +115,7 @@ class AsksTwice:
 
 def test_post_processing_is_associative() -> None:
     """V o* (I o* M) and (V o* I) o* M are one machine, also with a processor that talks more than its left does."""
-    counter, check = Counter(1, ONE, ADD, 9), StreamPairs.of(ADD)
+    counter, check = Counter(1, ONE, ADD, 9), Stream(event(ADD))
     pairs = [(row(2), row(2)), (row(3), row(4)), (Query(), Query()), (row(0), row(1))]
     for b in BITS:
         for inner in (Identifier(b), Chain(AsksTwice(), Identifier(b))):
@@ -135,7 +136,7 @@ def test_rounds_end_an_interaction_without_a_halt() -> None:
 
 def test_a_composition_is_played_like_any_mechanism() -> None:
     leaky = leaky_mechanism(QUARTER)
-    game = Game(ConcurrentComposition(), SparseComposition(((Fraction(0), QUARTER),)))
+    game = Game(ConcurrentComposition(), k_sparse([(Fraction(0), QUARTER)]))
     same = (Ask(1, row(0)),) * 2
     created = [(Create(leaky),) * 2] * 2
     ok = [*created, same, (Ask(0, row(0)), Ask(0, row(1)))]
@@ -150,7 +151,7 @@ def test_a_composition_is_played_like_any_mechanism() -> None:
     ):
         view = game.play(Recited([*ok, refused]), 0, SeededNoise(1))
         assert view.transcript.halted is Side.RIGHT
-    other = Game(ConcurrentComposition(), SparseComposition(((ONE, QUARTER),)))
+    other = Game(ConcurrentComposition(), k_sparse([(ONE, QUARTER)]))
     assert other.play(Recited(ok), 0, SeededNoise(1)).transcript.last == ok[-1]
 
 
@@ -168,7 +169,7 @@ def wins(game: Game, adversary: MaxDeltaAdversary) -> list[tuple[int, int | None
 def test_the_adversary_beats_the_largest_delta() -> None:
     """Booked at (0, 1/4) by the largest delta, won with 1 - (3/4)^5 = .763; never wrong. Off by .05: below 1e-3."""
     adversary = MaxDeltaAdversary(QUARTER, most=5)
-    game = Game(ConcurrentComposition(), SparseComposition(((Fraction(0), QUARTER),)))
+    game = Game(ConcurrentComposition(), k_sparse([(Fraction(0), QUARTER)]))
     found = wins(game, adversary)
     assert all(guess in (None, b) for b, guess in found)
     for secret in BITS:
@@ -179,7 +180,7 @@ def test_the_adversary_beats_the_largest_delta() -> None:
 def test_our_bookkeeping_stops_the_adversary_at_its_second_creation() -> None:
     """[HSV] Def 5.3 with a budget of delta: what is won stays within delta."""
     adversary = MaxDeltaAdversary(QUARTER, most=5)
-    game = Game(ConcurrentComposition(), SparseComposition(((Fraction(0), QUARTER),), QUARTER))
+    game = Game(ConcurrentComposition(), k_sparse_with_delta_budget((Fraction(0),), QUARTER))
     found = wins(game, adversary)
     rate = sum(guess is not None for _, guess in found) / len(found)
     assert rate == pytest.approx(0.25, abs=0.06)

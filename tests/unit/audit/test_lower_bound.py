@@ -18,7 +18,8 @@ from stream_dp.audit.events import Event, Score, choose_event, epsilon_bound, st
 from stream_dp.audit.lower_bound import audit_mechanism
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray
-from stream_dp.core.neighbors import Neighbors, OneHotPair
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.relations.rows import event
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
@@ -210,9 +211,9 @@ def test_the_adversarys_pair_is_one_event_apart(name: str) -> None:
     mechanism = RIGHT[name]
     left, right = worst_pair(mechanism)
     relation = mechanism.guarantee.neighbors
-    accepted = OneHotPair(relation).accept(left, right)
+    accepted = event(relation).accept(left, right)
     assert accepted is not None
-    assert accepted.used
+    assert accepted.spent > 0
     assert np.abs(left - right).sum() == relation.l0(mechanism.width)
     later = OneEventAdversary.against(mechanism, 3).pairs[1:]
     assert [np.abs(a).sum() + np.abs(b).sum() for a, b in later] == [0, 0]

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_dp.core.messages import IntArray
-from stream_dp.core.neighbors import Neighbors, OneHotPair
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.relations.rows import EventRows, event
 from stream_dp.core.verifier import Guard, Verifier
 from stream_dp.errors import FailClosed
 
@@ -34,9 +35,9 @@ def tick_rows(stream: list[tuple[int, int]]) -> list[IntArray]:
 
 def accepted(neighbors: Neighbors, left: list[IntArray], right: list[IntArray]) -> bool:
     """Whether the verifier lets every prefix pass."""
-    verifier = Verifier.of(neighbors)
+    verifier = Verifier(event(neighbors))
     for a, b in zip(left, right, strict=True):
-        verifier = verifier.verify(a, b)
+        verifier = verifier.verify((a, b))
     return not verifier.halted
 
 
@@ -73,7 +74,7 @@ def test_accepted_pairs_are_admissible_neighbours(
     left: list[IntArray], right: list[IntArray], relation: Neighbors
 ) -> None:
     """The checker against a slow reading of the definition, on the whole history at each prefix."""
-    check: OneHotPair | None = OneHotPair(relation)
+    check: EventRows | None = event(relation)
     guard = Guard(2)
     for size, (a, b) in enumerate(zip(left, right, strict=True), start=1):
         check = check.accept(a, b) if check else None
@@ -94,19 +95,19 @@ def by_definition(left: list[IntArray], right: list[IntArray], relation: Neighbo
 
 
 def test_rows_of_different_widths_are_no_pair() -> None:
-    assert OneHotPair(ADD).accept(np.zeros(1, np.int64), np.zeros(2, np.int64)) is None
+    assert event(ADD).accept(np.zeros(1, np.int64), np.zeros(2, np.int64)) is None
 
 
 def test_equal_rows_that_no_events_make_are_no_pair() -> None:
     negative = np.array([-1, 0])
-    assert OneHotPair(REPLACE).accept(negative, negative) is None
+    assert event(REPLACE).accept(negative, negative) is None
 
 
 def test_a_halted_verifier_stays_halted() -> None:
     zero, two = np.zeros(2, np.int64), np.array([2, 0])
-    halted = Verifier.of(ADD).verify(zero, two)
+    halted = Verifier(event(ADD)).verify((zero, two))
     assert halted.halted
-    assert halted.verify(zero, zero).halted
+    assert halted.verify((zero, zero)).halted
 
 
 @given(st.lists(st.integers(0, 2**40), min_size=WIDTH, max_size=WIDTH))

@@ -52,8 +52,8 @@ def test_the_program_tells_the_club_from_the_others(
     lines = capsys.readouterr().out.splitlines()
     prices = [line.strip() for line in lines if " eps " in line]
     assert prices == [
-        "core numbers of every day: eps 2 by 1-sparse parallel composition, [HSV] Cor 5.5",
-        "core numbers of a day: eps 2 by 2-sparse parallel composition, [HSV] Cor 5.5",
+        "core numbers of every day: eps 2 by sparse parallel composition, [HSV] Cor 5.5",
+        "core numbers of a day: eps 2 by sparse parallel composition, [HSV] Cor 5.5",
         "a vertex's sparse vector: eps 1 by proven mechanism, [HSV] Alg. 3, Lemma 7.4",
     ]
     estimated = [float(line.rpartition(" ")[2]) for line in lines if "estimated" in line]

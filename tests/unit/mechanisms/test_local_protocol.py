@@ -14,11 +14,15 @@ from stream_dp.audit.finite import DifferAtMost, FiniteComposition, FirstPair, S
 from stream_dp.audit.randomized_response import LeakyBit
 from stream_dp.audit.sampled import Sampled
 from stream_dp.audit.sparse_vector import BelowThreshold
-from stream_dp.core.composition import Ask, ConcurrentComposition
+from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.relations.base import Claim
+from stream_dp.core.relations.local import LocalProtocol as Pairs
+from stream_dp.core.relations.local import SparseDataSets
+from stream_dp.core.relations.static import StaticDataSet
 from stream_dp.errors import NotDerivable, RejectedMessage, TaintError, UsageError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.local_protocol import LocalProtocol, LocalProtocolState
@@ -264,6 +268,47 @@ def test_parts_that_show_an_event_twice_are_caught() -> None:
     taint(twin)  # no decision depends on data
     with pytest.raises(NotConforming, match="not neighbours"):
         neighbours_stay_neighbours(twin)
+
+
+class Traced(ConcurrentComposition):
+    """A composition that remembers its messages."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "sent", [])
+
+    def step(self, state: Any, message: Any, noise: Noise) -> Any:
+        """Remember, and go on."""
+        self.__dict__["sent"].append(message)
+        return ConcurrentComposition.step(self, state, message, noise)
+
+
+def sent(data: Update) -> list[Any]:
+    """What a triangle sends to its users without noise, the data first and then all rounds."""
+    over = Traced()
+    play(triangle(Query(1), Query(2), composition=over), ZeroNoise(), data, Query(), Query())
+    return over.__dict__["sent"]  # type: ignore[no-any-return]
+
+
+def one_more(left: Any, right: Any) -> bool:
+    """~*: one event more or less in one user's part."""
+    return bool(abs(left.row - right.row).sum() <= 1)
+
+
+@pytest.mark.parametrize(("k", "valid"), [(2, True), (1, False)])
+def test_what_is_sent_to_the_users_is_valid_for_the_relation_of_local_protocols(
+    k: int, valid: bool
+) -> None:
+    """Claim 8.6: f_~ -> f_(P, ~), with the two ends of an edge; k = 1 does not cover it."""
+    users = tuple(
+        Create(user(2), Claim(PureDP(Fraction(2)), StaticDataSet(one_more))) for _ in TRIANGLE
+    )
+    check: Any = Pairs.of(users, SparseDataSets(k, one_more), truth=lambda create: True)
+    left, right = sent(row(5, 5, 5)), sent(row(5, 6, 5))
+    for number, pair in enumerate(zip(left, right, strict=True)):
+        a, b = ((users[number],) * 2) if number < len(users) else pair
+        check = check and check.accept(a, b)
+    assert (check is not None) == valid
+    assert len(left) == 3 + 3 + 3 + 3
 
 
 # --- exact privacy ------------------------------------------------------------------------------

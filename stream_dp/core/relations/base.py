@@ -1,0 +1,110 @@
+"""What a verification function is ([HSV] Def 3.3), what it may claim of a mechanism, and conjunction.
+
+Rules: a relation is an immutable value that stands for the sequence of pairs accepted so far; `accept` returns the
+relation after one more pair, or None where the longer sequence is not f-valid. Its cost does not depend on how many
+pairs came before (up to a logarithm in the number of mechanisms created). One-sided: a message is *admissible* where
+the pair of it with itself is accepted. Every relation here is closed under that (an f-valid pair of sequences has two
+admissible sides), so a production guard is the same object on the diagonal. This file knows no message by name.
+"""
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from stream_dp.core.guarantee import AnyMeasure
+
+
+class Relation(Protocol):
+    """An incremental verification function on pairs of messages."""
+
+    @property
+    def first_pair_consistent(self) -> bool:
+        """Whether a first pair of identical messages admits identical pairs only from then on ([HSV] Def 5.12)."""
+        ...
+
+    def accept(self, left: Any, right: Any) -> "Relation | None":
+        """Take the next pair; None where it is not f-valid. What is no message of its kind is never f-valid."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a creation query says of its mechanism: `measure` holds with respect to `relation` ([HSV] Def 4.1).
+
+    The measure is (epsilon, delta), or Renyi DP at an order ([HSV] section 13), or a privacy function of f-DP; then
+    `finite` says whether its communication is finite ([HSV] Def 14.4).
+    """
+
+    measure: AnyMeasure
+    relation: Relation
+    finite: bool = False
+
+
+def same(left: object, right: object) -> bool:
+    """Whether two messages are identical: the same types and equal, down through tuples, arrays and dataclasses.
+
+    Example:
+        >>> same((1, np.array([2])), (1, np.array([2]))), same(1, True)
+        (True, False)
+    """
+    if left is right:
+        return True
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return left.dtype == right.dtype and np.array_equal(left, right)
+    if isinstance(left, tuple | list) and isinstance(right, tuple | list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if is_dataclass(left):
+        names = (f.name for f in fields(left))
+        return all(same(getattr(left, name), getattr(right, name)) for name in names)
+    return bool(left == right)
+
+
+@dataclass(frozen=True, slots=True)
+class Identical:
+    """Both messages are the same, always."""
+
+    @property
+    def first_pair_consistent(self) -> bool:
+        """Always."""
+        return True
+
+    def accept(self, left: Any, right: Any) -> "Identical | None":
+        """Take the next pair."""
+        return self if same(left, right) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """No message at all."""
+
+    @property
+    def first_pair_consistent(self) -> bool:
+        """Always."""
+        return True
+
+    def accept(self, left: Any, right: Any) -> None:
+        """Refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """The conjunction: f-valid for each of `parts`."""
+
+    parts: tuple[Relation, ...]
+
+    @property
+    def first_pair_consistent(self) -> bool:
+        """If one part is: the conjunction accepts no more than that."""
+        return any(part.first_pair_consistent for part in self.parts)
+
+    def accept(self, left: Any, right: Any) -> "All | None":
+        """Take the next pair."""
+        after = []
+        for part in self.parts:
+            if (next_part := part.accept(left, right)) is None:
+                return None
+            after.append(next_part)
+        return All(tuple(after))

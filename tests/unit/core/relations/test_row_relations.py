@@ -1,0 +1,366 @@
+"""Row relations, static data sets and the relations of [HSV] section 7 against the definitions; broken twins."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import relations as oracle
+from oracles.relations import Pairs
+from unit.core.relations.symbols import (
+    JUNK,
+    Pair,
+    Symbol,
+    compare,
+    query,
+    row,
+    twice,
+    update,
+)
+
+from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.relations import histogram
+from stream_dp.core.relations.base import All, Identical, Relation, same
+from stream_dp.core.relations.rows import (
+    MOST_EVENTS,
+    EventRows,
+    RowSpace,
+    StepRows,
+    Stream,
+    event,
+    user,
+)
+from stream_dp.core.relations.static import StaticDataSet
+from stream_dp.errors import UsageError
+
+ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
+
+
+@dataclass(frozen=True)
+class Case:
+    """A relation, its predicate and the pairs to try."""
+
+    relation: Relation
+    predicate: Callable[[Pairs], bool]
+    alphabet: list[Pair]
+    depth: int = 5
+
+
+def flat(message: Any) -> Symbol:
+    """A value that is its own plain form."""
+    return message, message
+
+
+SAME = twice(row(0, 0), row(2, 1))
+ROWS: list[Pair] = [
+    *SAME,
+    (row(1, 0), row(0, 0)),
+    (row(0, 1), row(1, 0)),
+    (row(1, 1), row(0, 0)),
+    (row(3, 0), row(1, 1)),
+    (row(3, 1), row(0, 0)),
+    (row(-1, 0), row(-1, 0)),
+    (row(0), row(0, 0)),
+    ((None, None), (None, None)),
+    (row(0, 0), (np.array([0.0, 0.0]), None)),
+]
+BITS: list[Pair] = [
+    *twice(row(0, 1), row(2, 0), row(-1, 0), row(1)),
+    (row(0, 1), row(1, 0)),
+    (row(0, 0), row(0, 1)),
+    (row(2, 0), row(1, 1)),
+    (row(-1, 0), row(0, 1)),
+    (row(0, 3), row(0, 1)),
+]
+MESSAGES: list[Pair] = [
+    *twice(query(), query(3), update(0, 1), update(2, 0), JUNK),
+    (query(3), query(4)),
+    (update(0, 1), query()),
+    (update(0, 1), update(1, 1)),
+    (update(0, 0), update(1, 1)),
+]
+VALUES: list[Pair] = [
+    *twice(flat(3), flat(Fraction(1, 2)), (1.5, "no number"), ("a", "a")),
+    (flat(0), flat(1)),
+    (flat(Fraction(1, 3)), flat(Fraction(4, 3))),
+    (flat(0), flat(2)),
+    (flat(Fraction(1, 3)), flat(2)),
+]
+
+
+def near(left: Any, right: Any) -> bool:
+    """Data sets are integers."""
+    return isinstance(left, int) and isinstance(right, int) and abs(left - right) <= 1
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """A property of queries: no more than so many."""
+
+    left: int
+    first_pair_consistent: bool = False
+
+    def accept(self, left: Any, right: Any) -> "AtMost | None":
+        """One more."""
+        return AtMost(self.left - 1) if self.left else None
+
+
+def users(relation: Neighbors, k: int, window: int | None = None, windows: int | None = 1) -> Case:
+    """User-level relations."""
+    return Case(
+        user(relation, k, window, windows=windows),
+        lambda pairs: oracle.user(pairs, relation.value, k, window, windows),
+        ROWS,
+    )
+
+
+CASES: dict[str, Case] = {
+    "identical": Case(Identical(), oracle.identical, [*ROWS[:5], *MESSAGES], 3),
+    **{f"event {n}": replace(users(n, 1), relation=event(n)) for n in Neighbors},
+    **{f"user 2 {n}": users(n, 2) for n in Neighbors},
+    **{f"user 3 {n}": users(n, 3) for n in Neighbors},
+    **{f"user 2 in windows of 2 {n}": users(n, 2, 2) for n in Neighbors},
+    "user 2 in every window of 2": users(ADD, 2, 2, None),
+    "user 1 in two windows of 1": users(REPLACE, 1, 1, 2),
+    "~_H": Case(histogram.histogram(2), lambda p: oracle.one_step(p, 2, 0, 1), BITS),
+    "~_C": Case(histogram.counter(2), lambda p: oracle.one_step(p, 2, -(10**9), 10**9), BITS),
+    "rows(1, 2)": Case(
+        StepRows(1, 2, RowSpace(2)),
+        lambda p: oracle.one_step(p, 2, 0, 10**9, l0=1, linf=2),
+        [*BITS, (row(5, 0), row(1, 0))],
+    ),
+    "~_S": Case(histogram.sparse_vector(2), lambda p: oracle.sparse_vector(p, 2), MESSAGES, 4),
+    "~_L": Case(
+        histogram.laplace(),
+        lambda p: not any("no number" in pair or "a" in pair for pair in p) and oracle.laplace(p),
+        VALUES,
+        3,
+    ),
+    "stream": Case(
+        Stream(event(ADD, 2)),
+        lambda p: oracle.stream(p, lambda rows: oracle.user(rows, "add_remove", 1, None, 1)),
+        MESSAGES,
+    ),
+    "static": Case(
+        StaticDataSet(near),
+        lambda p: oracle.static(p, near),
+        [*VALUES, *twice(query())],
+        4,
+    ),
+    "static with a property": Case(
+        StaticDataSet(near, AtMost(2)),
+        lambda p: oracle.static(p, near, lambda queries: len(queries) <= 2),
+        [*VALUES, *twice(query())],
+        4,
+    ),
+    "conjunction": Case(
+        All((event(REPLACE), StepRows(1, 1), Identical())),
+        lambda p: oracle.identical(p) and oracle.user(p, "replace", 1, None, 1),
+        ROWS,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_relation_is_its_definition_at_every_prefix(name: str) -> None:
+    """All sequences; and both sides of every accepted pair are admissible."""
+    case = CASES[name]
+    found = compare(case.relation, case.predicate, case.alphabet, case.depth)
+    assert found.disagreement is None
+    assert found.inadmissible == []
+    assert min(found.accepted, found.refused) > 3
+
+
+class ForgetsUsed(EventRows):
+    """Every tick is the first that differs."""
+
+    __slots__ = ()
+
+    def accept(self, left: Any, right: Any) -> Any:
+        """Forget."""
+        return None if super().accept(left, right) is None else self
+
+
+class NetEvents(EventRows):
+    """A removal pays for an addition, within a tick."""
+
+    __slots__ = ()
+
+    def _events(self, gap: IntArray) -> int:
+        return abs(int(gap.sum()))
+
+
+class OneSided(EventRows):
+    """add_remove priced like replace."""
+
+    __slots__ = ()
+
+    def _events(self, gap: IntArray) -> int:
+        return max(int(gap[gap > 0].sum()), -int(gap[gap < 0].sum()))
+
+
+class EveryWindow(EventRows):
+    """The cap of each window, and nothing over all of them."""
+
+    __slots__ = ()
+
+    def accept(self, left: Any, right: Any) -> Any:
+        """Forget the windows that differed."""
+        after = super().accept(left, right)
+        return None if after is None else replace(after, begun=0)
+
+
+class StuckWindow(EventRows):
+    """Ticks without a difference do not count."""
+
+    __slots__ = ()
+
+    def accept(self, left: Any, right: Any) -> Any:
+        """Count them not."""
+        after = super().accept(left, right)
+        return self if after is not None and np.array_equal(left, right) else after
+
+
+class OneTickPerWindow(EventRows):
+    """Every tick of a window has the whole cap."""
+
+    __slots__ = ()
+
+    def accept(self, left: Any, right: Any) -> Any:
+        """Forget what the window has spent."""
+        after = super().accept(left, right)
+        return None if after is None else replace(after, spent=0)
+
+
+class AnyStep(StepRows):
+    """Any number of steps."""
+
+    __slots__ = ()
+
+    def accept(self, left: Any, right: Any) -> Any:
+        """Forget."""
+        return None if super().accept(left, right) is None else self
+
+
+class Unchecked(Stream):
+    """Thresholds may differ."""
+
+    __slots__ = ()
+
+    def accept(self, left: Any, right: Any) -> Any:
+        """Look at updates only."""
+        queries = isinstance(left, Query) and isinstance(right, Query)
+        return self if queries else super().accept(left, right)
+
+
+class AlwaysData(StaticDataSet):
+    """Every pair may be a pair of neighbours."""
+
+    __slots__ = ()
+
+    def accept(self, left: Any, right: Any) -> Any:
+        """Never begun."""
+        return self if self.relates(left, right) else super().accept(left, right)
+
+
+TWINS: dict[str, tuple[str, Relation]] = {
+    "forgets used": ("event add_remove", ForgetsUsed(ADD)),
+    "forgets used, replace": ("event replace", ForgetsUsed(REPLACE)),
+    "net": ("user 2 add_remove", NetEvents(ADD, 2)),
+    "one-sided": ("user 2 add_remove", OneSided(ADD, 2)),
+    "every window": ("user 2 in windows of 2 replace", EveryWindow(REPLACE, 2, 2)),
+    "stuck window": ("user 2 in windows of 2 add_remove", StuckWindow(ADD, 2, 2)),
+    "one tick per window": ("user 2 in every window of 2", OneTickPerWindow(ADD, 2, 2, None)),
+    "no windows": ("user 2 in windows of 2 add_remove", user(ADD, 2)),
+    "any step": ("~_H", AnyStep(None, 1, RowSpace(2, 0, 1))),
+    "not binary": ("~_H", StepRows(None, 1, RowSpace(2))),
+    "unsigned": ("~_C", StepRows(None, 1, RowSpace(2))),
+    "any width": ("~_C", StepRows(None, 1, RowSpace(None, -MOST_EVENTS))),
+    "l0 forgotten": ("rows(1, 2)", StepRows(None, 2, RowSpace(2))),
+    "linf forgotten": ("rows(1, 2)", StepRows(1, 9, RowSpace(2))),
+    "thresholds differ": ("~_S", Unchecked(histogram.histogram(2))),
+    "two data sets": ("static", AlwaysData(near)),
+    "no property": ("static with a property", StaticDataSet(near)),
+    "Laplace twice": ("~_L", StaticDataSet(near)),
+    "disjunction": ("conjunction", event(REPLACE)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_broken_twins_are_caught(name: str) -> None:
+    of, twin = TWINS[name]
+    case = CASES[of]
+    assert compare(twin, case.predicate, case.alphabet, case.depth, sides=False).disagreement
+
+
+rows_of = st.lists(
+    st.lists(st.integers(0, 2), min_size=3, max_size=3), min_size=4, max_size=4
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(rows_of, rows_of, st.integers(1, 4), st.sampled_from([None, 1, 2, 3]), st.data())
+def test_random_streams_against_the_definition(
+    left: list[list[int]], right: list[list[int]], k: int, window: int | None, data: st.DataObject
+) -> None:
+    windows = data.draw(st.sampled_from([None, 1, 2]))
+    equal = data.draw(st.lists(st.booleans(), min_size=4, max_size=4))
+    right = [a if eq else b for a, b, eq in zip(left, right, equal, strict=True)]
+    for relation in Neighbors:
+        now: EventRows | None = user(relation, k, window, windows=windows)
+        for size, (a, b) in enumerate(zip(left, right, strict=True), start=1):
+            now = now.accept(np.array(a), np.array(b)) if now else None
+            plain = [(tuple(x), tuple(y)) for x, y in zip(left[:size], right[:size], strict=True)]
+            assert (now is not None) == oracle.user(plain, relation.value, k, window, windows)
+
+
+@pytest.mark.parametrize(("k", "window", "windows"), [(0, None, 1), (1, 0, 1), (1, 2, 0)])
+def test_a_cap_of_nothing_is_refused(k: int, window: int | None, windows: int) -> None:
+    with pytest.raises(UsageError, match="at least 1"):
+        user(ADD, k, window, windows=windows)
+
+
+def test_identical_messages_have_one_type_all_the_way_down() -> None:
+    zeros = np.zeros(2, dtype=np.int64)
+    assert same(Update(zeros), Update(zeros.copy()))
+    assert same((1, [Query(3)]), (1, [Query(3)]))
+    for left, right in [
+        (1, True),
+        (1, 1.0),
+        (Query(1), Query(True)),
+        (Update(zeros), Update(zeros.astype(np.int32))),
+        (Update(zeros), Update(np.zeros(1, dtype=np.int64))),
+        ((1,), (1, 1)),
+        ((1, 2), [1, 2]),
+        (Update(zeros), Query()),
+    ]:
+        assert not same(left, right)
+
+
+def test_rows_outside_the_query_space_are_no_pair() -> None:
+    many = np.array([MOST_EVENTS + 1])
+    for bad in (many, many.astype(np.float64), np.zeros((1, 1), np.int64), [0], np.array([True])):
+        assert event(ADD).accept(bad, bad) is None
+    narrow = np.zeros(1, np.int64)
+    for relation in (event(ADD, 2), user(ADD, 3, width=2)):
+        assert relation.accept(narrow, narrow) is None
+
+
+def test_first_pair_consistency_is_what_its_definition_says() -> None:
+    """Def 5.12 by trying: after an identical first pair, is any different pair accepted?"""
+    said, found = set(), set()
+    for name, case in CASES.items():
+        starts = [case.relation.accept(a[0], a[0]) for a, _ in case.alphabet]
+        differing = [(a[0], b[0]) for a, b in case.alphabet if not same(a[0], b[0])]
+        if not any(s.accept(a, b) for s in starts if s for a, b in differing):
+            found.add(name)
+        if case.relation.first_pair_consistent:
+            said.add(name)
+    assert said <= found
+    assert {"identical", "static", "static with a property", "~_L", "conjunction"} == said
+    assert len(found) < len(CASES) / 2
