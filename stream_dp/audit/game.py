@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stream_dp.audit.identifier import Identifier
-from stream_dp.audit.transcript import HALT, Machine, PostProcessed, Side, View, interact
+from stream_dp.audit.transcript import HALT, Chain, Machine, PostProcessed, Side, View, interact
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.relations.base import Relation
 from stream_dp.core.verifier import Verifier
@@ -40,9 +40,9 @@ class Game:
     verifier: Relation
 
     def challenger(self, b: Literal[0, 1]) -> PostProcessed:
-        """The machine V[f] o* I(b) o* M."""
-        identified = PostProcessed(Identifier(b), self.mechanism)
-        return PostProcessed(HaltingVerifier(self.verifier), identified)
+        """The machine V[f] o* I(b) o* M: the chain of both processors in front of the mechanism."""
+        chain = Chain(HaltingVerifier(self.verifier), Identifier(b))
+        return PostProcessed(chain, self.mechanism)
 
     def play(
         self, adversary: Machine[Any], b: Literal[0, 1], noise: Noise, rounds: int = 10_000
