@@ -9,14 +9,13 @@ from typing import Any
 
 from stream_dp.accounting.accounts import MAIN, Accounts
 from stream_dp.accounting.amounts import budget_units, text
+from stream_dp.accounting.filters.base import largest_pure
 from stream_dp.accounting.ledger import PURE, Ledger
 from stream_dp.accounting.odometers.truncated import bound_at
-from stream_dp.core.guarantee import PureDP
 from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.spec import PipelineSpec
 
 _ANY = Fraction(1, 2)  # a delta that the pure filter does not look at
-_SMALL = PureDP(Fraction(1, 10**12))
 
 
 def budget_json(spec: PipelineSpec, accounts: Accounts) -> dict[str, Any]:
@@ -65,9 +64,9 @@ def api_budget(
 
 
 def fits(ledger: Ledger) -> int:
-    """The largest pure epsilon, in units, that a charge may have now."""
+    """The largest pure epsilon, in units, that a question may cost now; 0 where the filter takes none."""
     try:
-        return ledger.preview(ledger.ask("a question", _SMALL, "")).largest.epsilon
+        return largest_pure(ledger.filter, ledger.remaining)
     except BudgetRefused:
         return 0
 

@@ -10,14 +10,14 @@ from rich.table import Table
 
 from stream_dp.accounting.accounts import MAIN
 from stream_dp.accounting.amounts import cost_units, text
-from stream_dp.accounting.ledger import PURE
+from stream_dp.accounting.ledger import PURE, Ledger
 from stream_dp.accounting.situations import Alive
 from stream_dp.cli.budget import budget_json
 from stream_dp.cli.run import KeyFile, PipelineFile
 from stream_dp.cli.wiring import sealed_commits, sealer_for
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import differential_privacy
-from stream_dp.errors import FailClosed
+from stream_dp.errors import FailClosed, NotDerivable
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.open_router import OpenRouter
@@ -91,8 +91,17 @@ def derived_again(built: Built, statement: Statement) -> tuple[Books, Derivation
     books = Books(Roster(plan.series), built.accounts(), questions)
     for commit in statement.changing:
         books.replay(commit)
-    main = books.accounts.main
-    total = whole(built.spec.name, main.filter, [*built.frozen, *_asked(questions, statement)])
+    return books, _total(built, books.accounts.main, _asked(questions, statement))
+
+
+def _total(built: Built, main: Ledger, asked: list[tuple[Derivation, Alive]]) -> Derivation:
+    """What everything guarantees, from the mechanisms and their ticks; compared with what the ledger says."""
+    try:
+        total = whole(built.spec.name, main.filter, [*built.frozen, *asked])
+    except NotDerivable as refusal:
+        raise FailClosed(
+            f"the journal's ledger does not add up: {refusal}. Stop using this journal and report this"
+        ) from None
     if main.filter.name == PURE:
         alive = differential_privacy(total.premises[0].guarantee.measure).epsilon
         if cost_units(alive) > main.peak.amount:
@@ -100,7 +109,7 @@ def derived_again(built: Built, statement: Statement) -> tuple[Books, Derivation
                 f"the journal's ledger says {text(main.peak.amount)} at most, but the mechanisms alive at one tick add "
                 f"up to {text(alive)}; stop using this journal and report this"
             )
-    return books, total
+    return total
 
 
 def _asked(questions: PipelineQuestions, statement: Statement) -> list[tuple[Derivation, Alive]]:
