@@ -252,7 +252,7 @@ async def skip(self, positions):
     await seek(self, {0: positions[0] + 1} if positions else {})
 FileSource.seek = skip
 """
-DIES_WITH_THE_FIFTH = ("--until-end", "--dawdle", "2", "--crash", "before-commit:30")
+DIES_WITH_THE_FIFTH = ("--until-end", "--dawdle", "2", "--crash", "before-commit:12")
 
 
 def test_it_finds_an_engine_that_publishes_before_it_commits(tmp_path: Path) -> None:
