@@ -10,7 +10,7 @@ from typing import Any
 from stream_dp.accounting.accounts import MAIN, Accounts
 from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.filters.base import largest_pure
-from stream_dp.accounting.ledger import PURE, Ledger
+from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.odometers.truncated import bound_at
 from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.spec import PipelineSpec
@@ -29,7 +29,7 @@ def budget_json(spec: PipelineSpec, accounts: Accounts) -> dict[str, Any]:
         "budget": text(budget_units(spec.privacy.epsilon)),
         "delta": text(spec.privacy.delta),
         "filter": main.filter.name,
-        "unit": unit(main),
+        "unit": main.filter.unit,
         "capacity": _down(main, main.epsilon),
         "spent": spent(main),
         "peak": _up(main, main.peak.amount),
@@ -88,13 +88,6 @@ def odometer(spec: PipelineSpec, main: Ledger) -> dict[str, str]:
 def spent(ledger: Ledger) -> str:
     """What is spent, in the filter's unit."""
     return _up(ledger, ledger.spent)
-
-
-def unit(ledger: Ledger) -> str:
-    """What the filter adds up."""
-    return {PURE: "epsilon", "approximate": "epsilon squared", "RDP": "epsilon"}.get(
-        ledger.filter.name, "rho"
-    )
 
 
 def _up(ledger: Ledger, amount: int) -> str:

@@ -10,7 +10,8 @@ from rich.table import Table
 
 from stream_dp.accounting.accounts import MAIN
 from stream_dp.accounting.amounts import cost_units, text
-from stream_dp.accounting.ledger import PURE, Ledger
+from stream_dp.accounting.filters.pure import PURE
+from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive
 from stream_dp.cli.budget import budget_json
 from stream_dp.cli.run import KeyFile, PipelineFile

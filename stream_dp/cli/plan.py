@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from stream_dp.accounting.amounts import text
-from stream_dp.accounting.ledger import PURE
+from stream_dp.accounting.filters.pure import PURE
 from stream_dp.cli.budget import budget_json
 from stream_dp.cli.run import PipelineFile
 from stream_dp.core.derivation import Alternative, Derivation

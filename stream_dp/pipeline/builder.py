@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stream_dp.accounting.accounts import MAIN, Accounts
-from stream_dp.accounting.ledger import PURE, Ledger
+from stream_dp.accounting.filters.pure import PURE
+from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import PureDP

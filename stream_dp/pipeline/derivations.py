@@ -14,7 +14,7 @@ from stream_dp.accounting.accounts import analyst_entry
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.derive import derive as tightest
 from stream_dp.accounting.filters.base import Filter
-from stream_dp.accounting.ledger import PURE
+from stream_dp.accounting.filters.pure import PURE
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import (
     Alive,

@@ -80,6 +80,11 @@ class ApproximateFilter(_ApproximateBudget):
         """Its name in `CONCURRENT`."""
         return "approximate"
 
+    @property
+    def unit(self) -> str:
+        """What it adds up."""
+        return "epsilon squared"
+
     def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
         """Takes pure and approximate DP."""
         return _entry(self, name, measure, rule)
@@ -118,6 +123,11 @@ class TightApproximateFilter(_ApproximateBudget):
     def name(self) -> str:
         """Its name in `CONCURRENT`."""
         return "tight approximate"
+
+    @property
+    def unit(self) -> str:
+        """What it adds up."""
+        return "rho"
 
     def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
         """Takes pure and approximate DP."""

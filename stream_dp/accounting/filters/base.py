@@ -52,6 +52,11 @@ class Filter(Protocol):
         ...
 
     @property
+    def unit(self) -> str:
+        """What it adds up, in words."""
+        ...
+
+    @property
     def scale(self) -> int:
         """How many units of `Spend.amount` are one."""
         ...

@@ -49,6 +49,11 @@ class GaussianFilter:
         return "GDP"
 
     @property
+    def unit(self) -> str:
+        """What it adds up."""
+        return "mu squared"
+
+    @property
     def scale(self) -> int:
         """Squares of mu: units of 10^-24."""
         return SQUARED

@@ -10,6 +10,8 @@ from stream_dp.accounting.filters.budgets import budget
 from stream_dp.accounting.filters.linear import EpsilonBudget, epsilon_of
 from stream_dp.core.guarantee import AnyMeasure, ApproxDP, PureDP
 
+PURE = "pure"  # the one filter under which only what is alive at the same tick adds up
+
 
 @dataclass(frozen=True, slots=True)
 class PureFilter(EpsilonBudget):
@@ -27,7 +29,7 @@ class PureFilter(EpsilonBudget):
     @property
     def name(self) -> str:
         """Its name in `CONCURRENT`."""
-        return "pure"
+        return PURE
 
     @property
     def promise(self) -> AnyMeasure:

@@ -42,6 +42,11 @@ class ZCDPFilter:
         return "approximate zCDP" if self.capacity.delta else "zCDP"
 
     @property
+    def unit(self) -> str:
+        """What it adds up."""
+        return "rho"
+
+    @property
     def scale(self) -> int:
         """rho in units of 10^-24."""
         return SQUARED
