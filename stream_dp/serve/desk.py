@@ -8,6 +8,8 @@ decimal strings. This file knows neither HTTP nor the engine.
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+LARGEST_DEFINITION = 64 * 1024  # bytes
+
 CREATED = ("name", "start", "epsilon", "rule", "left")
 HALTED = ("name", "end", "left")
 PREVIEWED = ("fits", "asked", "spent", "left", "largest", "derivation")
