@@ -9,11 +9,11 @@ import pytest
 from unit.pipeline.question_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
 
 from stream_dp.adapters.memory import MemorySource
-from stream_dp.cli import ledger as ledger_module
 from stream_dp.cli.budget import api_budget
 from stream_dp.cli.desk import EngineDesk
 from stream_dp.cli.ledger import ledger_json
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism
+from stream_dp.pipeline import rederivation
 from stream_dp.pipeline.planner import promise_json
 from stream_dp.runtime.statement import Statement, read_statement
 
@@ -86,7 +86,7 @@ async def test_a_total_that_differs_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     world = World()
     await two_in_turn(world)
     found = await statement(world)
-    monkeypatch.setattr(ledger_module, "_spans", lambda _: {1: (3, None), 2: (3, None)})
+    monkeypatch.setattr(rederivation, "spans", lambda _: {1: (3, None), 2: (3, None)})
     with pytest.raises(FailClosed, match=r"does not add up: .* exceed the filter's capacity"):
         ledger_json(world.built, found)
 
@@ -97,7 +97,7 @@ async def test_a_total_above_the_ledgers_is_said_also_where_the_budget_has_room(
     world = World(pipeline=PIPELINE | {"privacy": {"epsilon": "5"}})
     await two_in_turn(world)
     found = await statement(world)
-    monkeypatch.setattr(ledger_module, "_spans", lambda _: {1: (3, None), 2: (3, None)})
+    monkeypatch.setattr(rederivation, "spans", lambda _: {1: (3, None), 2: (3, None)})
     with pytest.raises(FailClosed, match=r"says 2 at most, but .* add up to 3"):
         ledger_json(world.built, found)
 
