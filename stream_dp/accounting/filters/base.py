@@ -13,7 +13,7 @@ from typing import Protocol
 from stream_dp.accounting.amounts import UNITS, cost_units, exact
 from stream_dp.accounting.entry import DP, Entry
 from stream_dp.accounting.filters.budgets import exact_number
-from stream_dp.core.guarantee import AnyMeasure, PureDP
+from stream_dp.core.guarantee import Measure, PureDP
 from stream_dp.errors import BudgetRefused, InvalidCost
 
 SQUARED = UNITS**2  # units of a squared amount: an epsilon in units has its exact square here
@@ -67,11 +67,11 @@ class Filter(Protocol):
         ...
 
     @property
-    def promise(self) -> AnyMeasure:
+    def promise(self) -> Measure:
         """What holds for everything admitted."""
         ...
 
-    def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
+    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
         """The entry for a mechanism with this measure, rounded up.
 
         Raises:
@@ -89,7 +89,7 @@ class Filter(Protocol):
         """
         ...
 
-    def least(self, used: Spend) -> AnyMeasure:
+    def least(self, used: Spend) -> Measure:
         """The least promise of a filter of this family that would have admitted `used`, rounded up.
 
         The family has the same theorem and the same free parameters (order, delta'); within the capacity it is

@@ -28,7 +28,7 @@ from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.relation_filter import LedgerFilter
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
-from stream_dp.core.guarantee import AnyMeasure, ApproxDP, GaussianDP, PureDP, RenyiDP
+from stream_dp.core.guarantee import ApproxDP, GaussianDP, Measure, PureDP, RenyiDP
 from stream_dp.core.relations import compositions as f
 from stream_dp.core.relations.base import All, Claim, Identical, Relation
 from stream_dp.core.relations.conditions import (
@@ -69,7 +69,7 @@ class AtMost:
     epsilon: Fraction
     delta: Fraction
 
-    def charge(self, measure: AnyMeasure) -> "AtMost | None":
+    def charge(self, measure: Measure) -> "AtMost | None":
         """Subtract."""
         assert isinstance(measure, PureDP | ApproxDP)
         left = AtMost(self.epsilon - measure.epsilon, self.delta - measure.delta)
@@ -82,7 +82,7 @@ class Few:
 
     left: int
 
-    def charge(self, measure: AnyMeasure) -> "Few | None":
+    def charge(self, measure: Measure) -> "Few | None":
         """One less."""
         return Few(self.left - 1) if self.left else None
 
