@@ -17,9 +17,7 @@ from stream_dp.accounting.directed import Interval
 from stream_dp.errors import NotDerivable
 
 LISTED = 4000  # answers of which the exact method keeps track
-FLOAT_ERROR = Fraction(
-    1, 2**48
-)  # of one cell of one convolution: 2^-53 times a constant and log2 of the cells
+FLOAT_ERROR = Fraction(1, 2**48)  # of a cell of a convolution: 2^-53, a constant, log2 of the cells
 FAR = 10_000  # a sum of epsilons that protects nobody; e to its power is still a decimal
 SHARE = 100  # the slack may be this part of the delta
 COARSE, FINE = 2**10, 2**17  # grid points up to the sum of the epsilons

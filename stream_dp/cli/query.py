@@ -90,7 +90,7 @@ def halt(
     key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a series for good. Its budget comes free for later ticks; what it said stays spent."""
+    """End a series for good. Under the pure filter its budget comes free for later ticks, under another it does not."""
     answer = _engine(pipeline, url, key_file).halt(name)
     _say(answer, as_json, "{name}: halted, tick {end} is the first it does not see. Left: {left}.")
 

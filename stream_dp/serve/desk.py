@@ -34,7 +34,7 @@ class Desk(Protocol):
         ...
 
     async def halt(self, name: str) -> Mapping[str, Any]:
-        """End it; budget comes free for later ticks only: {name, end (first tick it does not see), left}."""
+        """End it; under the pure filter this frees later ticks: {name, end (first tick it does not see), left}."""
         ...
 
     def preview(self, definition: bytes, analyst: str) -> Mapping[str, Any]:

@@ -49,9 +49,7 @@ class RenyiFilter(EpsilonBudget):
             case ZCDP():
                 here = zcdp_to_renyi(measure, self.alpha)
             case PureDP():
-                charge(
-                    name, measure.epsilon, rule
-                )  # refuses what is no cost before it is converted
+                charge(name, measure.epsilon, rule)  # refuses what is no cost, unconverted
                 here = pure_to_renyi(measure, self.alpha)
             case _:
                 raise foreign(self, name, measure)
