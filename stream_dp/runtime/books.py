@@ -58,8 +58,8 @@ class Books:
         """
         question = self._asked(definition, start)
         entry = self._entry(question, analyst)
-        self.accounts.charge(entry, analyst, start)
         column = self._open().place(question.definition)
+        self.accounts.charge(entry, analyst, start)
         created = Created(self.roster.next_number, question.definition, start, column)
         return created, charge_of(entry, analyst), self._admit(question.name, created)
 

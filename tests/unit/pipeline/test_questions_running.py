@@ -387,3 +387,49 @@ async def test_under_other_filters_a_halt_frees_nothing(name: str) -> None:
     await running(world, 2, ask)
     engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
     await engine.run()
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["\x7f", "\x80", "\x85", "a \x85 b", "\u2028", "a \u2028 b", "\ufeff", "\ufffe", "\U0001f600"],
+)
+async def test_a_definition_is_read_again_as_it_was_asked(value: str) -> None:
+    """What the journal keeps is read once more, live and at every start: it must be the same question."""
+    note = {"note": {"type": "text"}}
+    world = World(pipeline=PIPELINE | {"schema": PIPELINE["schema"] | note})  # type: ignore[operator]
+    raw = "".join(c if c > "\uffff" else f"\\u{ord(c):04x}" for c in value)  # YAML takes no surrogate pairs
+    asked = b'{"name":"odd","statistic":"count","epsilon":"1","where":[{"field":"note","equals":"%s"}]}'
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        created = await engine.create(asked % raw.encode())
+        assert json.loads(created.definition)["where"][0]["equals"] == value
+        assert engine.books.accounts.main.left == 0
+        series = engine.books.questions.asked[created.number]  # type: ignore[union-attr]
+        assert series.where[0].equals == value
+
+    await running(world, 2, ask)
+    engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
+    await engine.run()
+    assert engine.books.accounts.main.left == 0
+
+
+async def test_nothing_is_charged_for_what_cannot_be_placed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from stream_dp.pipeline.questions import PipelineQuestions
+
+    world = World()
+
+    def refuse(_self: Any, _definition: bytes) -> int:
+        raise UsageError("no place")
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(PipelineQuestions, "place", refuse)
+            with pytest.raises(UsageError, match="no place"):
+                await engine.create(question(epsilon="1"))
+        assert engine.books.accounts.running == {}
+        assert engine.books.accounts.main.left == 10**12
+        await engine.create(question(epsilon="1"))
+
+    await running(world, 2, ask)
