@@ -5,7 +5,7 @@ derived again: a recorded charge that is not what its definition costs, or that 
 start. This file knows no state, noise or actor.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stream_dp.accounting.accounts import MAIN, Accounts
 from stream_dp.accounting.entry import Entry
@@ -27,13 +27,17 @@ class Ended:
 
 @dataclass(slots=True)
 class Books:
-    """`names` are all names ever used, for a name means one series for ever; `ended` lists the halted ones."""
+    """`names` are all names ever used, for a name means one series for ever; `ended` lists the halted ones.
+
+    Where `private` is False (the noise of the test kit), every release of what is created says so.
+    """
 
     roster: Roster
     accounts: Accounts
     questions: Questions | None = None
     names: set[str] = field(default_factory=set)
     ended: list[Ended] = field(default_factory=list)
+    private: bool = True
 
     def __post_init__(self) -> None:
         """The series of the first start have their names."""
@@ -127,7 +131,7 @@ class Books:
         return self.accounts.ask(question.name, measure, rule, analyst)
 
     def _admit(self, name: str, created: Created) -> Seat:
-        series = self._open().open(created)
+        series = replace(self._open().open(created), private=self.private)
         self.names.add(name)
         return self.roster.add(created.number, series, created.start)
 

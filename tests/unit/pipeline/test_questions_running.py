@@ -433,3 +433,16 @@ async def test_nothing_is_charged_for_what_cannot_be_placed(
         await engine.create(question(epsilon="1"))
 
     await running(world, 2, ask)
+
+
+@pytest.mark.parametrize("noise", [zero, None])
+async def test_releases_of_what_is_created_say_that_test_noise_is_not_private(noise: Any) -> None:
+    world = World() if noise is None else World(noise=noise)
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        await engine.create(question())
+
+    await running(world, 2, ask)
+    bodies = [json.loads(body) for body in world.bodies]
+    assert {b["series"] for b in bodies} == {"orders", "large"}
+    assert all(("not_private" in b) == (noise is not None) for b in bodies)
