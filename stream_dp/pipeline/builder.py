@@ -42,6 +42,11 @@ class Chosen:
     why: str
     derivation: Derivation
 
+    @property
+    def fingerprint(self) -> str:
+        """A short digest of the mechanism with its parameters: a state goes with no other."""
+        return _sha256(f"mechanisms {MECHANISMS}\n{self.mechanism!r}")[:12]
+
     def series(
         self, spec: PipelineSpec, rows: slice, keys: tuple[str, ...], start: int = 0
     ) -> Series:

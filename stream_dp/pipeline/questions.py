@@ -40,7 +40,7 @@ class PipelineQuestions:
         """
         series = load_series(definition, self.spec)
         chosen = self._chosen(series, start)
-        return Question(_canonical(series), series.name, chosen.derivation)
+        return Question(_canonical(series), series.name, chosen.derivation, chosen.fingerprint)
 
     def place(self, definition: bytes) -> int:
         """The column where its entries would begin."""

@@ -64,7 +64,8 @@ class Books:
         entry = self._entry(question, analyst)
         column = self._open().place(question.definition)
         self.accounts.charge(entry, analyst, start)
-        created = Created(self.roster.next_number, question.definition, start, column)
+        number = self.roster.next_number
+        created = Created(number, question.definition, start, column, question.mechanism)
         return created, charge_of(entry, analyst), self._admit(question.name, created)
 
     def halt(self, name: str, end: int) -> Halted:
@@ -109,6 +110,8 @@ class Books:
         entry = self._entry(question, analyst)
         if charge_of(entry, analyst) != charge:
             raise UsageError(f"the charge for {question.name} is not what it costs")
+        if question.mechanism != created.mechanism:
+            raise UsageError(f"{question.name} would run on with another mechanism or other parameters")
         self.accounts.charge(entry, analyst, created.start)
         return self._admit(question.name, created)
 

@@ -446,3 +446,34 @@ async def test_releases_of_what_is_created_say_that_test_noise_is_not_private(no
     bodies = [json.loads(body) for body in world.bodies]
     assert {b["series"] for b in bodies} == {"orders", "large"}
     assert all(("not_private" in b) == (noise is not None) for b in bodies)
+
+
+async def test_a_created_series_never_runs_on_with_another_mechanism(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A version of the code that would choose another tree must not take over the state of the one that ran."""
+    from stream_dp.mechanisms.counter import Counter
+    from stream_dp.pipeline import builder
+
+    monkeypatch.setattr("stream_dp.runtime.engine.SNAPSHOT_TICKS", 1)
+    world = World()
+    source = Stopping(2)
+    engine = world.engine(source)
+    run = asyncio.create_task(engine.run())
+    await world.until(2)
+    await engine.create(question())
+    source.go(5)
+    await world.until(5)
+    engine.stop()
+    await run
+    chosen = builder.choose
+
+    def other(spec: Any, series: Any, width: int) -> Any:
+        mechanism, why = chosen(spec, series, width)
+        if series.name == "large":
+            mechanism = Counter(width, series.epsilon, spec.relation, 1000)
+        return mechanism, why
+
+    monkeypatch.setattr(builder, "choose", other)
+    with pytest.raises(FailClosed, match="does not add up"):
+        await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
