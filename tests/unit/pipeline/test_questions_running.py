@@ -300,6 +300,8 @@ async def test_a_snapshot_holds_created_series(monkeypatch: pytest.MonkeyPatch) 
         lambda c: {"changes": tuple(_with(x, definition=b"{}") for x in c.changes)},
         lambda c: {"changes": (Halted(5, 3),)},
         lambda c: {"changes": (Halted(0, 3),)},
+        lambda c: {"changes": tuple(_with(x, start=x.start - 1) for x in c.changes)},
+        lambda c: {"changes": tuple(_with(x, start=x.start + 1) for x in c.changes)},
     ],
 )
 async def test_a_journal_whose_ledger_does_not_add_up_is_refused(
@@ -477,3 +479,38 @@ async def test_a_created_series_never_runs_on_with_another_mechanism(
     monkeypatch.setattr(builder, "choose", other)
     with pytest.raises(FailClosed, match="does not add up"):
         await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
+
+
+@pytest.mark.parametrize("moved", [-1, 1])
+async def test_a_halt_lies_at_its_own_tick_and_at_no_other(moved: int) -> None:
+    """What frees ticks that the mechanism saw is no ledger."""
+    import msgspec
+    from unit.pipeline.question_worlds import SEALER
+
+    from stream_dp.runtime.commit import digest, encode
+    from stream_dp.runtime.statement import read_statement
+
+    world = World()
+
+    async def ask(engine: Engine, source: Stopping) -> None:
+        await engine.create(question())
+        source.go(5)
+        await world.until(5)
+        await engine.halt("large")
+
+    await running(world, 2, ask)
+    previous, sealed = b"", []
+    for commit in world.commits():
+        changes = tuple(
+            _with(c, end=c.end + moved) if isinstance(c, Halted) else c for c in commit.changes
+        )
+        doctored = msgspec.structs.replace(commit, previous=previous, changes=changes)
+        sealed.append(SEALER.seal(commit.sequence, encode(doctored)))
+        previous = digest(sealed[-1])
+    world.store.commits[:] = sealed
+    with pytest.raises(FailClosed, match="does not add up"):
+        await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
+    journal = MemoryJournal(world.store)
+    await journal.open()
+    with pytest.raises(FailClosed, match="does not add up"):
+        await read_statement(journal.read(), SEALER, "shop")
