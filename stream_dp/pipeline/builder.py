@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stream_dp.accounting.accounts import MAIN, Accounts
+from stream_dp.accounting.amounts import exact
 from stream_dp.accounting.ledger import PURE, Ledger
 from stream_dp.accounting.situations import Alive
 from stream_dp.core.derivation import Derivation
@@ -84,8 +85,11 @@ class Built:
     def frozen(self) -> tuple[tuple[Derivation, Alive], ...]:
         """What the main ledger is charged with at the first start, for ever: the analysts' ledgers and the series."""
         relation, ever = self.spec.relation, Alive(0, None)
-        analysts = self.spec.privacy.analysts
-        paid = [analyst_ledger(a.name, PureDP(a.epsilon), relation) for a in analysts]
+        paid = [
+            analyst_ledger(name, PureDP(exact(ledger.epsilon)), relation)
+            for name, ledger in self.ledgers.items()
+            if name != MAIN
+        ]
         pure = self.ledger.filter.name == PURE
         series = (self.derivation,) if pure else self.derivation.premises
         return tuple((part, ever) for part in (*paid, *series))

@@ -159,3 +159,15 @@ def test_noise_that_does_not_pay_for_the_claim_is_refused(
     monkeypatch.setattr(Counter, "tree", property(halved))
     with pytest.raises(NotDerivable, match=r"noise: height / scale = 2 / 5, at most 0.2"):
         build(PipelineSpec.model_validate(data))
+
+
+def test_analysts_are_paid_what_their_ledgers_promise(data: Data) -> None:
+    """1/3 is a ledger of 0.333333333333, rounded down: two of them and 0.333333333334 more fill a budget of 1."""
+    privacy = {
+        "epsilon": "1",
+        "analysts": [{"name": "ann", "epsilon": "1/3"}, {"name": "ben", "epsilon": "1/3"}],
+    }
+    series = [{"name": "orders", "statistic": "count", "epsilon": "0.333333333334"}]
+    built = build(PipelineSpec.model_validate(data | {"privacy": privacy, "series": series}))
+    assert built.ledger.left == 0
+    assert plan_json(built)["promise"]["derivation"]["guarantee"]["epsilon"] == 1
