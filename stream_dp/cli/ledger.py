@@ -18,6 +18,7 @@ from stream_dp.cli.wiring import sealed_commits, sealer_for
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.errors import FailClosed
+from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.open_router import OpenRouter
@@ -92,7 +93,8 @@ def derived_again(built: Built, statement: Statement) -> tuple[Books, Derivation
     for commit in statement.changing:
         books.replay(commit)
     main = books.accounts.main
-    total = whole(built.spec.name, main.filter, [*built.frozen, *_asked(questions, statement)])
+    parts = [*built.frozen, *_asked(questions, statement)]
+    total = whole(built.spec.name, main.filter, parts, target(built.spec.privacy))
     if main.filter.name == PURE:
         alive = differential_privacy(total.premises[0].guarantee.measure).epsilon
         if cost_units(alive) > main.peak.amount:

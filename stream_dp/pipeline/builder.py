@@ -21,7 +21,7 @@ from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.states import MECHANISMS
 from stream_dp.pipeline.bands import Bands
-from stream_dp.pipeline.budget import frozen_charges, opened
+from stream_dp.pipeline.budget import frozen_charges, opened, target
 from stream_dp.pipeline.derivations import analyst_ledger, derive, fixed_block, whole
 from stream_dp.pipeline.methods import ENDLESS, Demand, best_hss, predicted_hss_error
 from stream_dp.pipeline.router import RowLayout
@@ -97,7 +97,7 @@ class Built:
     @property
     def promise(self) -> Derivation:
         """What holds for everything that is ever asked of this pipeline, at its first start."""
-        return whole(self.spec.name, self.ledger.filter, self.frozen)
+        return whole(self.spec.name, self.ledger.filter, self.frozen, target(self.spec.privacy))
 
     def accounts(self) -> Accounts:
         """The accounts after the charges of the first start, for one engine."""

@@ -127,7 +127,8 @@ def _compose(text: str, name: str) -> yaml.Node:
 def _refuse(name: str, problems: Sequence[_Problem]) -> NoReturn:
     if name == _ASKED:
         problems = [
-            replace(each, message=_QUOTED.sub("what stands there", each.message)) for each in problems
+            replace(each, message=_QUOTED.sub("what stands there", each.message))
+            for each in problems
         ]
     raise UsageError("\n".join(f"{name}:{problem}" for problem in sorted(problems)))
 

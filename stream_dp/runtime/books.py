@@ -111,7 +111,9 @@ class Books:
         if charge_of(entry, analyst) != charge:
             raise UsageError(f"the charge for {question.name} is not what it costs")
         if question.mechanism != created.mechanism:
-            raise UsageError(f"{question.name} would run on with another mechanism or other parameters")
+            raise UsageError(
+                f"{question.name} would run on with another mechanism or other parameters"
+            )
         self.accounts.charge(entry, analyst, created.start)
         return self._admit(question.name, created)
 

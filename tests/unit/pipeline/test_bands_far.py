@@ -23,9 +23,9 @@ def test_counting_in_steps_is_never_too_small_and_hardly_too_large(
 ) -> None:
     terms = ((Fraction(3000), 3), (Fraction(501, 2), 2))
     exact = laplace_quantile.__wrapped__(terms, 0.05)
-    watch = bands._hss_band.__wrapped__(70, terms, Fraction(2000), 3, 0.05)  # noqa: SLF001
+    watch = bands._hss_band.__wrapped__(70, terms, Fraction(2000), 3, 0.05)
     monkeypatch.setattr(bands, "LARGEST_SCALE", largest)
     far = laplace_quantile.__wrapped__(terms, 0.05)
     assert exact <= far <= exact * (1 + 5 / largest)
-    seen = bands._hss_band.__wrapped__(70, terms, Fraction(2000), 3, 0.05)  # noqa: SLF001
+    seen = bands._hss_band.__wrapped__(70, terms, Fraction(2000), 3, 0.05)
     assert watch <= seen <= watch * (1 + 5 / largest)

@@ -399,8 +399,12 @@ async def test_a_definition_is_read_again_as_it_was_asked(value: str) -> None:
     """What the journal keeps is read once more, live and at every start: it must be the same question."""
     note = {"note": {"type": "text"}}
     world = World(pipeline=PIPELINE | {"schema": PIPELINE["schema"] | note})  # type: ignore[operator]
-    raw = "".join(c if c > "\uffff" else f"\\u{ord(c):04x}" for c in value)  # YAML takes no surrogate pairs
-    asked = b'{"name":"odd","statistic":"count","epsilon":"1","where":[{"field":"note","equals":"%s"}]}'
+    raw = "".join(
+        c if c > "\uffff" else f"\\u{ord(c):04x}" for c in value
+    )  # YAML takes no surrogate pairs
+    asked = (
+        b'{"name":"odd","statistic":"count","epsilon":"1","where":[{"field":"note","equals":"%s"}]}'
+    )
 
     async def ask(engine: Engine, _source: Stopping) -> None:
         created = await engine.create(asked % raw.encode())
