@@ -18,8 +18,8 @@ class Standing:
 CONCURRENT: dict[str, Standing] = {
     "pure": Standing(
         True,
-        "[HSV] Thm 12.4 over basic composition, at each tick over what is alive then, so that a halt frees later ticks: "
-        "[HSV] Cor 5.7 and docs/time.md",
+        "[HSV] Thm 12.4 over basic composition, at each tick over what is alive then, so that a halt frees later "
+        "ticks: [HSV] Cor 5.7 and docs/time.md",
     ),
     "approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 2"),
     "tight approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 1 for RR_(e,d)"),
