@@ -110,9 +110,9 @@ async def unsealed(
                 raise FailClosed(f"the journal of {pipeline} does not begin with its header")
             if any(_tick_of(change) != next_tick for change in commit.changes):
                 raise FailClosed(
-                    f"the ledger in the journal of {pipeline} does not add up at commit {sequence}: what it creates "
-                    "or halts names another tick than the one at which it lies. Restore the journal, or run the version "
-                    "of the code that wrote it"
+                    f"the ledger in the journal of {pipeline} does not add up at commit {sequence}: what it "
+                    "creates or halts names another tick than the one at which it lies. Restore the journal, or run "
+                    "the version of the code that wrote it"
                 )
             next_tick = commit.ticks[-1] + 1 if commit.ticks else next_tick
             sequence, previous = sequence + 1, digest(sealed)
