@@ -9,7 +9,7 @@ import pytest
 from unit.pipeline.question_worlds import HORIZON, PIPELINE, Stopping, World, batches
 
 from stream_dp.adapters.memory import MemoryJournal, MemorySource
-from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
+from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError, WorldError
 from stream_dp.runtime.commit import CHANGING, Commit, Created, Halted
 from stream_dp.runtime.engine import Engine
 from stream_dp.testing.noise import ZeroNoise
@@ -225,7 +225,7 @@ async def crashing(world: World, fuse: list[int]) -> None:
             await world.until(tick, run)
             if not run.done() and engine.ready.is_set():
                 await at(engine, tick)
-    except (UsageError, Crash):
+    except (UsageError, WorldError, Crash):
         pass
     await run
 
@@ -518,3 +518,26 @@ async def test_a_halt_lies_at_its_own_tick_and_at_no_other(moved: int) -> None:
     await journal.open()
     with pytest.raises(FailClosed, match="does not add up"):
         await read_statement(journal.read(), SEALER, "shop")
+
+
+async def test_who_asked_learns_that_the_outcome_is_unknown() -> None:
+    """The creation is durable, the journal's answer is lost: no bad usage, and not "nothing has changed"."""
+    world = World()
+
+    class Journal(MemoryJournal):
+        async def append(self, commit: Commit, sealed: bytes) -> None:
+            await super().append(commit, sealed)
+            if commit.changes:
+                raise WorldError("no answer; whether the commit is durable shows at the next open")
+
+    source = Stopping(2)
+    engine = world.engine(source, Journal(world.store))
+    run = asyncio.create_task(engine.run())
+    await world.until(2)
+    with pytest.raises(WorldError, match="it may be durable and paid for"):
+        await engine.create(question())
+    with pytest.raises(WorldError, match="no answer"):
+        await run
+    again = world.engine(MemorySource(batches(), partitions=(0, 1)))
+    await again.run()
+    assert min(world.releases("large")) == 3
