@@ -12,6 +12,7 @@ from stream_dp.accounting.situations import Alive
 from stream_dp.cli.budget import fits, spent
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import differential_privacy
+from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.planner import derivation_json
@@ -87,7 +88,8 @@ class EngineDesk:
             for seat in books.roster.live
             if seat.created and books.accounts.running[seat.series.name][0] == MAIN
         ]
-        return whole(built.spec.name, books.accounts.main.filter, [*built.frozen, *mine])
+        parts = [*built.frozen, *mine]
+        return whole(built.spec.name, books.accounts.main.filter, parts, target(built.spec.privacy))
 
     def _live(self) -> list[dict[str, Any]]:
         books = self._engine.books

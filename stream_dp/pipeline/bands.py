@@ -20,6 +20,7 @@ from stream_dp.mechanisms.hybrid_counter import HybridCounter
 
 Terms = tuple[tuple[Fraction, int], ...]
 KNOWN = 4096  # bands kept per mechanism
+LARGEST_SCALE = 1 << 11  # scales beyond are counted in steps of several
 SURVIVAL = 0.5  # what long-lived thresholds may add to the failure probability, as a share
 
 
@@ -130,7 +131,9 @@ def _moved_up(scales: tuple[Fraction, Fraction], share: float) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def _hss_band(behind: int, terms: Terms, lift: Fraction, columns: int, failure: float) -> int:
-    """The least B with P(noise of some column > B) + P(behind + geometric - noise > B) <= failure."""
+    """The least B with P(noise of some column > B) + P(behind + geometric - noise > B) <= failure, in steps."""
+    terms, (lift,), step, rest = _in_steps(terms, lift)
+    behind = -(-behind // step)
     size = _ring(terms, (lift,)) + 2 * _power_above(behind)
     theta = 2 * np.pi * np.arange(size // 2 + 1) / size
     noise = laplace_transform(terms, theta)
@@ -141,16 +144,30 @@ def _hss_band(behind: int, terms: Terms, lift: Fraction, columns: int, failure: 
     enough = failing <= failure
     if not enough.any():
         raise ArithmeticError("the ring is too short for this confidence")
-    return int(np.argmax(enough))
+    return step * int(np.argmax(enough)) + rest
 
 
 @lru_cache(maxsize=1 << 16)
 def laplace_quantile(terms: Terms, failure: float) -> int:
-    """The least B with P(|sum of independent DLap terms| > B) <= failure; `terms` are (scale, number)."""
+    """The least B with P(|sum of independent DLap terms| > B) <= failure, in steps; `terms` are (scale, number)."""
+    terms, _, step, rest = _in_steps(terms)
     size = _ring(terms, ())
     theta = 2 * np.pi * np.arange(size // 2 + 1) / size
     tail = _upper_tail(laplace_transform(terms, theta), size)
-    return int(np.argmax(2 * tail <= failure))
+    return step * int(np.argmax(2 * tail <= failure)) + rest
+
+
+def _in_steps(terms: Terms, *scales: Fraction) -> tuple[Terms, tuple[Fraction, ...], int, int]:
+    """The same noise counted in steps, so that work is bounded at any scale: (terms, scales, step, rest).
+
+    A geometric of scale b is step times a geometric of scale b / step, plus less than a step; a DLap is the difference
+    of two. So the sum is within `rest` of step times the sum in steps, and a bound on that one bounds it.
+    """
+    widest = max([*(s for s, n in terms if n), *scales], default=Fraction(1))
+    step = max(1, math.ceil(widest / LARGEST_SCALE))
+    draws = sum(n for _, n in terms) + len(scales)
+    small = tuple((s / step, n) for s, n in terms)
+    return small, tuple(s / step for s in scales), step, (step - 1) * draws
 
 
 def laplace_transform(terms: Terms, theta: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ from stream_dp.pipeline.spec import Privacy
 
 def filter_of(privacy: Privacy) -> Filter:
     """The filter that the pipeline file names. All its delta is the theorem's: our mechanisms have none."""
-    budget = ApproxDP(privacy.epsilon, privacy.delta)
+    budget = target(privacy)
     match privacy.filter:
         case "pure":
             return PureFilter.of(privacy.epsilon)
@@ -34,6 +34,11 @@ def filter_of(privacy: Privacy) -> Filter:
             return ZCDPFilter.of(zcdp_budget(budget))
         case "renyi":
             return RenyiFilter.of(renyi_budget(budget, privacy.order))
+
+
+def target(privacy: Privacy) -> ApproxDP:
+    """What the file promises."""
+    return ApproxDP(privacy.epsilon, privacy.delta)
 
 
 def opened(privacy: Privacy) -> Accounts:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stream_dp.accounting.accounts import MAIN, Accounts
+from stream_dp.accounting.amounts import exact
 from stream_dp.accounting.filters.pure import PURE
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive
@@ -21,7 +22,7 @@ from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.states import MECHANISMS
 from stream_dp.pipeline.bands import Bands
-from stream_dp.pipeline.budget import frozen_charges, opened
+from stream_dp.pipeline.budget import frozen_charges, opened, target
 from stream_dp.pipeline.derivations import analyst_ledger, derive, fixed_block, whole
 from stream_dp.pipeline.methods import ENDLESS, Demand, best_hss, predicted_hss_error
 from stream_dp.pipeline.router import RowLayout
@@ -41,6 +42,11 @@ class Chosen:
     mechanism: Mechanism[Any]
     why: str
     derivation: Derivation
+
+    @property
+    def fingerprint(self) -> str:
+        """A short digest of the mechanism with its parameters: a state goes with no other."""
+        return _sha256(f"mechanisms {MECHANISMS}\n{self.mechanism!r}")[:12]
 
     def series(
         self, spec: PipelineSpec, rows: slice, keys: tuple[str, ...], start: int = 0
@@ -79,8 +85,11 @@ class Built:
     def frozen(self) -> tuple[tuple[Derivation, Alive], ...]:
         """What the main ledger is charged with at the first start, for ever: the analysts' ledgers and the series."""
         relation, ever = self.spec.relation, Alive(0, None)
-        analysts = self.spec.privacy.analysts
-        paid = [analyst_ledger(a.name, PureDP(a.epsilon), relation) for a in analysts]
+        paid = [
+            analyst_ledger(name, PureDP(exact(ledger.epsilon)), relation)
+            for name, ledger in self.ledgers.items()
+            if name != MAIN
+        ]
         pure = self.ledger.filter.name == PURE
         series = (self.derivation,) if pure else self.derivation.premises
         return tuple((part, ever) for part in (*paid, *series))
@@ -88,7 +97,7 @@ class Built:
     @property
     def promise(self) -> Derivation:
         """What holds for everything that is ever asked of this pipeline, at its first start."""
-        return whole(self.spec.name, self.ledger.filter, self.frozen)
+        return whole(self.spec.name, self.ledger.filter, self.frozen, target(self.spec.privacy))
 
     def accounts(self) -> Accounts:
         """The accounts after the charges of the first start, for one engine."""

@@ -12,9 +12,11 @@ from typing import Any
 
 from stream_dp.accounting.accounts import analyst_entry
 from stream_dp.accounting.amounts import text
+from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
 from stream_dp.accounting.derive import derive as tightest
 from stream_dp.accounting.filters.base import Filter
 from stream_dp.accounting.filters.pure import PURE
+from stream_dp.accounting.rules.convert import RENYI
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import (
     Alive,
@@ -25,8 +27,8 @@ from stream_dp.accounting.situations import (
     Ticks,
     Touched,
 )
-from stream_dp.core.derivation import Condition, Derivation
-from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.derivation import Condition, Derivation, require
+from stream_dp.core.guarantee import ZCDP, ApproxDP, Guarantee, PureDP, RenyiDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.alerts import Alerts
@@ -39,6 +41,8 @@ TREE = "odd k-ary tree with subtraction, l1 sensitivity = height (arXiv 2408.070
 HYBRID = "hybrid of trees (Chan, Shi, Song 2011)"
 SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs
 REARMED = "tests/unit/audit/test_exact_mechanisms.py"  # exact, against every adversary
+TIME = "at each tick its own filter covers what is alive then (docs/time.md)"
+STATED = "budget at a delta"
 NONE = Fraction(0)
 SVT = "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)"
 
@@ -54,10 +58,13 @@ def fixed_block(
     return tightest(premises, Fixed(f"{pipeline}: series of the first start", delta))
 
 
-def whole(pipeline: str, filter_: Filter, parts: Sequence[tuple[Derivation, Alive]]) -> Derivation:
+def whole(
+    pipeline: str, filter_: Filter, parts: Sequence[tuple[Derivation, Alive]], target: ApproxDP
+) -> Derivation:
     """What holds for everything that is ever asked: the filter's promise, for parts alive at these ticks.
 
-    Under the pure filter what is alive at one tick adds up; under another one all parts do, whenever they live.
+    Under the pure filter what is alive at one tick adds up; under another one all parts do, whenever they live. What
+    zCDP and RDP filters promise is said as the `target` for which their budgets were made.
 
     Raises:
         NotDerivable: the parts were not admitted by the filter, or it is not proven for them.
@@ -66,12 +73,31 @@ def whole(pipeline: str, filter_: Filter, parts: Sequence[tuple[Derivation, Aliv
     if filter_.name == PURE and len(parts) > 1:
         alive = tuple(time for _, time in parts)
         premises = (tightest(premises, Ticks(f"{pipeline}: what is alive at one tick", alive)),)
-    return tightest(premises, Filtered(f"{pipeline}: all that is asked, now and later", filter_))
+    found = tightest(premises, Filtered(f"{pipeline}: all that is asked, now and later", filter_))
+    return _as_stated(found, target)
+
+
+def _as_stated(premise: Derivation, target: ApproxDP) -> Derivation:
+    """The (epsilon, delta) that a zCDP or RDP budget implies; others state their own."""
+    like, implied = premise.guarantee, False
+    match like.measure:
+        case ZCDP(rho):
+            implied = rho <= zcdp_budget(target)
+        case RenyiDP(alpha, epsilon):
+            implied = epsilon <= renyi_budget(target, alpha).epsilon
+        case _:
+            return premise
+    stated = Condition("budget", implied, "it is the largest that implies this, rounded down")
+    require(premise.subject, STATED, RENYI, (stated,))
+    guarantee = Guarantee(target, like.neighbors, like.group)
+    return Derivation(premise.subject, guarantee, STATED, RENYI, (stated,), (premise,))
 
 
 def analyst_ledger(name: str, promise: PureDP, neighbors: Neighbors) -> Derivation:
     """An analyst's ledger, paid for in full: whatever its own filter admits is within the promise."""
-    paid = Condition("paid in full", True, "charged to the main ledger before its first question")
+    paid = Condition(
+        "paid in full", True, f"charged to the main ledger before its first question; {TIME}"
+    )
     return Derivation(
         analyst_entry(name), Guarantee(promise, neighbors), "filter inside a filter", "[HSV] Thm 12.4", (paid,)
     )  # fmt: skip

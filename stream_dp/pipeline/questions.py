@@ -5,6 +5,7 @@ tick, never what was before. Its meaning depends on its definition, its first ti
 """
 
 import json
+import re
 from dataclasses import dataclass, field
 
 from stream_dp.core.derivation import Derivation
@@ -18,6 +19,8 @@ from stream_dp.pipeline.yaml import load_series
 from stream_dp.runtime.commit import Created
 from stream_dp.runtime.questions import Question
 from stream_dp.runtime.series import Series
+
+_ESCAPED = re.compile("[\x7f-\uffff]")
 
 
 @dataclass(slots=True)
@@ -37,7 +40,7 @@ class PipelineQuestions:
         """
         series = load_series(definition, self.spec)
         chosen = self._chosen(series, start)
-        return Question(_canonical(series), series.name, chosen.derivation)
+        return Question(_canonical(series), series.name, chosen.derivation, chosen.fingerprint)
 
     def place(self, definition: bytes) -> int:
         """The column where its entries would begin."""
@@ -88,6 +91,10 @@ def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
 
 
 def _canonical(series: SeriesSpec) -> bytes:
-    """The definition as a journal holds it."""
+    """The definition as a journal holds it: read as YAML or as JSON it says the same.
+
+    YAML breaks lines at some characters and refuses others unless they are escaped, and takes no surrogate pairs.
+    """
     plain = series.model_dump(mode="json", exclude_none=True)
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()

@@ -12,6 +12,7 @@ from stream_dp.accounting.situations import Alive
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.errors import FailClosed, NotDerivable
+from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.open_router import OpenRouter
@@ -60,7 +61,8 @@ def derived_again(built: Built, statement: Statement) -> tuple[Books, Derivation
 def _total(built: Built, main: Ledger, asked: list[tuple[Derivation, Alive]]) -> Derivation:
     """What everything guarantees, from the mechanisms and their ticks; compared with what the ledger says."""
     try:
-        total = whole(built.spec.name, main.filter, [*built.frozen, *asked])
+        parts = [*built.frozen, *asked]
+        total = whole(built.spec.name, main.filter, parts, target(built.spec.privacy))
     except NotDerivable as refusal:
         raise FailClosed(
             f"the journal's ledger does not add up: {refusal}. Stop using this journal and report this"

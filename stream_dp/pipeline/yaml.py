@@ -7,7 +7,7 @@ fine; tags, duplicate keys and empty values are refused. This file knows no part
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -19,8 +19,9 @@ from stream_dp.pipeline.series import Series
 from stream_dp.pipeline.spec import PipelineSpec, diagnose, diagnose_series
 
 _T = TypeVar("_T")
-_QUOTED = re.compile(r"'[^']*'")
+_QUOTED = re.compile(r"'.*'", re.DOTALL)  # of one problem: a value may hold quotes and line breaks
 
+_ASKED = "question"  # the name of a text that did not come from a file: nothing of it is repeated
 _STANDARD = "tag:yaml.org,2002:"
 _DISCRIMINATORS = ("kind", "type", "statistic")
 _MESSAGES = {
@@ -76,10 +77,7 @@ def load_series(definition: bytes, spec: PipelineSpec) -> Series:
     def check(data: Any) -> Series | list[ErrorDetails]:
         return diagnose_series(data, spec)
 
-    try:
-        return cast("Series", _checked(text, "question", check))
-    except UsageError as error:
-        raise UsageError(_QUOTED.sub("what stands there", str(error))) from None
+    return cast("Series", _checked(text, _ASKED, check))
 
 
 def _checked(text: str, name: str, check: Callable[[Any], _T | list[ErrorDetails]]) -> _T:
@@ -127,6 +125,11 @@ def _compose(text: str, name: str) -> yaml.Node:
 
 
 def _refuse(name: str, problems: Sequence[_Problem]) -> NoReturn:
+    if name == _ASKED:
+        problems = [
+            replace(each, message=_QUOTED.sub("what stands there", each.message))
+            for each in problems
+        ]
     raise UsageError("\n".join(f"{name}:{problem}" for problem in sorted(problems)))
 
 
@@ -166,7 +169,7 @@ class _Reader:
 
     def _fresh(self, node: yaml.Node, path: str) -> Any:
         if not node.tag.startswith(_STANDARD):
-            return self._note(node, path, f"the tag {node.tag} is not supported")
+            return self._note(node, path, f"the tag '{node.tag}' is not supported")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):

@@ -5,7 +5,7 @@ derived again: a recorded charge that is not what its definition costs, or that 
 start. This file knows no state, noise or actor.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stream_dp.accounting.accounts import MAIN, Accounts
 from stream_dp.accounting.entry import Entry
@@ -27,13 +27,17 @@ class Ended:
 
 @dataclass(slots=True)
 class Books:
-    """`names` are all names ever used, for a name means one series for ever; `ended` lists the halted ones."""
+    """`names` are all names ever used, for a name means one series for ever; `ended` lists the halted ones.
+
+    Where `private` is False (the noise of the test kit), every release of what is created says so.
+    """
 
     roster: Roster
     accounts: Accounts
     questions: Questions | None = None
     names: set[str] = field(default_factory=set)
     ended: list[Ended] = field(default_factory=list)
+    private: bool = True
 
     def __post_init__(self) -> None:
         """The series of the first start have their names."""
@@ -59,9 +63,10 @@ class Books:
         """
         question = self._asked(definition, start)
         entry = self.accounts.price(question.derivation, analyst)
-        self.accounts.charge(entry, analyst, start)
         column = self._open().place(question.definition)
-        created = Created(self.roster.next_number, question.definition, start, column)
+        self.accounts.charge(entry, analyst, start)
+        number = self.roster.next_number
+        created = Created(number, question.definition, start, column, question.mechanism)
         return created, charge_of(entry, analyst), self._admit(question.name, created)
 
     def halt(self, name: str, end: int) -> Halted:
@@ -106,6 +111,10 @@ class Books:
         entry = self.accounts.price(question.derivation, analyst)
         if charge_of(entry, analyst) != charge:
             raise UsageError(f"the charge for {question.name} is not what it costs")
+        if question.mechanism != created.mechanism:
+            raise UsageError(
+                f"{question.name} would run on with another mechanism or other parameters"
+            )
         self.accounts.charge(entry, analyst, created.start)
         return self._admit(question.name, created)
 
@@ -123,7 +132,7 @@ class Books:
         return question
 
     def _admit(self, name: str, created: Created) -> Seat:
-        series = self._open().open(created)
+        series = replace(self._open().open(created), private=self.private)
         self.names.add(name)
         return self.roster.add(created.number, series, created.start)
 

@@ -58,13 +58,15 @@ class Charge(msgspec.Struct, frozen=True):
 
 class Created(msgspec.Struct, frozen=True, tag="created"):
     """A mechanism created while others run: it serves the series of `definition` (public, JSON) and sees ticks from
-    `start` on, in the entries from `column` on of their rows. `number` counts all series since the first start.
+    `start` on, in the entries from `column` on of their rows. `number` counts all series since the first start,
+    `mechanism` is a short digest of the mechanism and its parameters.
     """
 
     number: int
     definition: bytes
     start: int
     column: int
+    mechanism: str = ""
 
 
 class Halted(msgspec.Struct, frozen=True, tag="halted"):

@@ -99,7 +99,9 @@ class Engine:
         self._published = published
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
-        self.books = Books(Roster(self._plan.series), accounts or Accounts({}), questions)
+        self.books = Books(
+            Roster(self._plan.series), accounts or Accounts({}), questions, private=plan.private
+        )
         self._since_snapshot = 0
         self._inbox = Inbox()
 

@@ -9,10 +9,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stream_dp.errors import BudgetRefused, UsageError
+from stream_dp.errors import BudgetRefused, UsageError, WorldError
 from stream_dp.runtime.ticks import ClosedTick
 
 QUEUED = 4
+UNKNOWN = (
+    "the engine stopped while it did this; it may be durable and paid for: start the engine again and look with "
+    "`stream-dp query list` before you ask once more"
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -29,7 +33,7 @@ class Order:
         except (UsageError, BudgetRefused) as refusal:
             self._answer(None, refusal)
         except BaseException:
-            self.refuse()
+            self._answer(None, WorldError(UNKNOWN))
             raise
         else:
             self._answer(answer, None)
@@ -66,6 +70,7 @@ class Inbox:
 
         Raises:
             UsageError: the engine has ended; or what `act` raises.
+            WorldError: it ended while it did this, so the outcome shows at the next start.
         """
         order = Order(act, asyncio.get_running_loop().create_future())
         if self._ended:

@@ -15,11 +15,14 @@ from stream_dp.runtime.series import Series
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A definition understood: its canonical bytes, the series' name, and why it costs what it costs."""
+    """A definition understood: its canonical bytes, the series' name, why it costs what it costs, and a digest of the
+    mechanism that would serve it.
+    """
 
     definition: bytes
     name: str
     derivation: Derivation
+    mechanism: str = ""
 
 
 class Questions(Protocol):

@@ -20,8 +20,10 @@ from stream_dp.runtime.books import Books
 from stream_dp.runtime.commit import (
     CHANGING,
     FORMAT,
+    Change,
     Charge,
     Commit,
+    Created,
     Header,
     Release,
     decode,
@@ -81,9 +83,10 @@ async def unsealed(
     """Every commit of a journal with the digest of its sealed form, in order.
 
     Raises:
-        FailClosed: a broken chain, a damaged commit, a wrong key or an unknown format.
+        FailClosed: a broken chain, a damaged commit, a wrong key or an unknown format; or a change that names another
+            tick than the one at which it lies.
     """
-    sequence, previous = 0, GENESIS
+    sequence, previous, next_tick = 0, GENESIS, 0
     async with closing(journal) as blobs:
         async for sealed in blobs:
             plain = sealer.open(sequence, sealed)
@@ -105,8 +108,20 @@ async def unsealed(
                 )
             if sequence == 0 and commit.header is None:
                 raise FailClosed(f"the journal of {pipeline} does not begin with its header")
+            if any(_tick_of(change) != next_tick for change in commit.changes):
+                raise FailClosed(
+                    f"the ledger in the journal of {pipeline} does not add up at commit {sequence}: what it "
+                    "creates or halts names another tick than the one at which it lies. Restore the journal, or run "
+                    "the version of the code that wrote it"
+                )
+            next_tick = commit.ticks[-1] + 1 if commit.ticks else next_tick
             sequence, previous = sequence + 1, digest(sealed)
             yield commit, previous
+
+
+def _tick_of(change: Change) -> int:
+    """The first tick that a change changes."""
+    return change.start if isinstance(change, Created) else change.end
 
 
 async def _read_history(

@@ -17,7 +17,11 @@ class Standing:
 
 
 CONCURRENT: dict[str, Standing] = {
-    PURE: Standing(True, "[HSV] Thm 12.4 over basic composition"),
+    PURE: Standing(
+        True,
+        "[HSV] Thm 12.4 over basic composition, at each tick over what is alive then, so that a halt frees later "
+        "ticks: [HSV] Cor 5.7 and docs/time.md",
+    ),
     "approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 2"),
     "tight approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 1 for RR_(e,d)"),
     "zCDP": Standing(True, "[HSV] Cor 13.8 at every order", "every delta is 0"),

@@ -154,7 +154,7 @@ def test_anchors_are_fine(tmp_path: Path) -> None:
     [
         ("&a [*a]", "must not contain itself"),
         ("!!python/name:os.system x", "must"),
-        ("!include x", "the tag !include is not supported"),
+        ("!include x", "the tag '!include' is not supported"),
         ("{[a]: b}", "a key must be text"),
     ],
 )

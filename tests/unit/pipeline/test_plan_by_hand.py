@@ -1,11 +1,13 @@
 """The plan's derivation tree against numbers written by hand: every node's rule, source, guarantee and conditions."""
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stream_dp.cli.example_files import flights_folder
+from stream_dp.core.guarantee import ApproxDP
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.tree import TreeNoise
@@ -159,3 +161,26 @@ def test_noise_that_does_not_pay_for_the_claim_is_refused(
     monkeypatch.setattr(Counter, "tree", property(halved))
     with pytest.raises(NotDerivable, match=r"noise: height / scale = 2 / 5, at most 0.2"):
         build(PipelineSpec.model_validate(data))
+
+
+def test_analysts_are_paid_what_their_ledgers_promise(data: Data) -> None:
+    """1/3 is a ledger of 0.333333333333, rounded down: two of them and 0.333333333334 more fill a budget of 1."""
+    privacy = {
+        "epsilon": "1",
+        "analysts": [{"name": "ann", "epsilon": "1/3"}, {"name": "ben", "epsilon": "1/3"}],
+    }
+    series = [{"name": "orders", "statistic": "count", "epsilon": "0.333333333334"}]
+    built = build(PipelineSpec.model_validate(data | {"privacy": privacy, "series": series}))
+    assert built.ledger.left == 0
+    assert plan_json(built)["promise"]["derivation"]["guarantee"]["epsilon"] == 1
+
+
+@pytest.mark.parametrize("name", ["approximate", "tight_approximate", "zcdp", "renyi"])
+def test_the_root_states_what_the_file_promises(data: Data, name: str) -> None:
+    privacy = {"epsilon": "2", "delta": "1e-6", "filter": name, "order": "24"}
+    series = [{"name": "orders", "statistic": "count", "epsilon": "0.05"}]
+    found = build(
+        PipelineSpec.model_validate(data | {"privacy": privacy, "series": series})
+    ).promise
+    assert found.guarantee.measure == ApproxDP(Fraction(2), Fraction(1, 10**6))
+    assert all(condition.holds for condition in found.conditions)

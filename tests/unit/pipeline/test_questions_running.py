@@ -9,7 +9,7 @@ import pytest
 from unit.pipeline.question_worlds import HORIZON, PIPELINE, Stopping, World, batches
 
 from stream_dp.adapters.memory import MemoryJournal, MemorySource
-from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
+from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError, WorldError
 from stream_dp.runtime.commit import CHANGING, Commit, Created, Halted
 from stream_dp.runtime.engine import Engine
 from stream_dp.testing.noise import ZeroNoise
@@ -225,7 +225,7 @@ async def crashing(world: World, fuse: list[int]) -> None:
             await world.until(tick, run)
             if not run.done() and engine.ready.is_set():
                 await at(engine, tick)
-    except (UsageError, Crash):
+    except (UsageError, WorldError, Crash):
         pass
     await run
 
@@ -300,6 +300,8 @@ async def test_a_snapshot_holds_created_series(monkeypatch: pytest.MonkeyPatch) 
         lambda c: {"changes": tuple(_with(x, definition=b"{}") for x in c.changes)},
         lambda c: {"changes": (Halted(5, 3),)},
         lambda c: {"changes": (Halted(0, 3),)},
+        lambda c: {"changes": tuple(_with(x, start=x.start - 1) for x in c.changes)},
+        lambda c: {"changes": tuple(_with(x, start=x.start + 1) for x in c.changes)},
     ],
 )
 async def test_a_journal_whose_ledger_does_not_add_up_is_refused(
@@ -387,3 +389,155 @@ async def test_under_other_filters_a_halt_frees_nothing(name: str) -> None:
     await running(world, 2, ask)
     engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
     await engine.run()
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["\x7f", "\x80", "\x85", "a \x85 b", "\u2028", "a \u2028 b", "\ufeff", "\ufffe", "\U0001f600"],
+)
+async def test_a_definition_is_read_again_as_it_was_asked(value: str) -> None:
+    """What the journal keeps is read once more, live and at every start: it must be the same question."""
+    note = {"note": {"type": "text"}}
+    world = World(pipeline=PIPELINE | {"schema": PIPELINE["schema"] | note})
+    raw = "".join(
+        c if c > "\uffff" else f"\\u{ord(c):04x}" for c in value
+    )  # YAML takes no surrogate pairs
+    asked = (
+        b'{"name":"odd","statistic":"count","epsilon":"1","where":[{"field":"note","equals":"%s"}]}'
+    )
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        created = await engine.create(asked % raw.encode())
+        assert json.loads(created.definition)["where"][0]["equals"] == value
+        assert engine.books.accounts.main.left == 0
+        series = engine.books.questions.asked[created.number]  # type: ignore[union-attr]
+        assert series.where[0].equals == value
+
+    await running(world, 2, ask)
+    engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
+    await engine.run()
+    assert engine.books.accounts.main.left == 0
+
+
+async def test_nothing_is_charged_for_what_cannot_be_placed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from stream_dp.pipeline.questions import PipelineQuestions
+
+    world = World()
+
+    def refuse(_self: Any, _definition: bytes) -> int:
+        raise UsageError("no place")
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(PipelineQuestions, "place", refuse)
+            with pytest.raises(UsageError, match="no place"):
+                await engine.create(question(epsilon="1"))
+        assert engine.books.accounts.running == {}
+        assert engine.books.accounts.main.left == 10**12
+        await engine.create(question(epsilon="1"))
+
+    await running(world, 2, ask)
+
+
+@pytest.mark.parametrize("noise", [zero, None])
+async def test_releases_of_what_is_created_say_that_test_noise_is_not_private(noise: Any) -> None:
+    world = World() if noise is None else World(noise=noise)
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        await engine.create(question())
+
+    await running(world, 2, ask)
+    bodies = [json.loads(body) for body in world.bodies]
+    assert {b["series"] for b in bodies} == {"orders", "large"}
+    assert all(("not_private" in b) == (noise is not None) for b in bodies)
+
+
+async def test_a_created_series_never_runs_on_with_another_mechanism(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A version of the code that would choose another tree must not take over the state of the one that ran."""
+    from stream_dp.mechanisms.counter import Counter
+    from stream_dp.pipeline import builder
+
+    monkeypatch.setattr("stream_dp.runtime.engine.SNAPSHOT_TICKS", 1)
+    world = World()
+    source = Stopping(2)
+    engine = world.engine(source)
+    run = asyncio.create_task(engine.run())
+    await world.until(2)
+    await engine.create(question())
+    source.go(5)
+    await world.until(5)
+    engine.stop()
+    await run
+    chosen = builder.choose
+
+    def other(spec: Any, series: Any, width: int) -> Any:
+        mechanism, why = chosen(spec, series, width)
+        if series.name == "large":
+            mechanism = Counter(width, series.epsilon, spec.relation, 1000)
+        return mechanism, why
+
+    monkeypatch.setattr(builder, "choose", other)
+    with pytest.raises(FailClosed, match="does not add up"):
+        await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
+
+
+@pytest.mark.parametrize("moved", [-1, 1])
+async def test_a_halt_lies_at_its_own_tick_and_at_no_other(moved: int) -> None:
+    """What frees ticks that the mechanism saw is no ledger."""
+    import msgspec
+    from unit.pipeline.question_worlds import SEALER
+
+    from stream_dp.runtime.commit import digest, encode
+    from stream_dp.runtime.statement import read_statement
+
+    world = World()
+
+    async def ask(engine: Engine, source: Stopping) -> None:
+        await engine.create(question())
+        source.go(5)
+        await world.until(5)
+        await engine.halt("large")
+
+    await running(world, 2, ask)
+    previous, sealed = b"", []
+    for commit in world.commits():
+        changes = tuple(
+            _with(c, end=c.end + moved) if isinstance(c, Halted) else c for c in commit.changes
+        )
+        doctored = msgspec.structs.replace(commit, previous=previous, changes=changes)
+        sealed.append(SEALER.seal(commit.sequence, encode(doctored)))
+        previous = digest(sealed[-1])
+    world.store.commits[:] = sealed
+    with pytest.raises(FailClosed, match="does not add up"):
+        await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
+    journal = MemoryJournal(world.store)
+    await journal.open()
+    with pytest.raises(FailClosed, match="does not add up"):
+        await read_statement(journal.read(), SEALER, "shop")
+
+
+async def test_who_asked_learns_that_the_outcome_is_unknown() -> None:
+    """The creation is durable, the journal's answer is lost: no bad usage, and not "nothing has changed"."""
+    world = World()
+
+    class Journal(MemoryJournal):
+        async def append(self, commit: Commit, sealed: bytes) -> None:
+            await super().append(commit, sealed)
+            if commit.changes:
+                raise WorldError("no answer; whether the commit is durable shows at the next open")
+
+    source = Stopping(2)
+    engine = world.engine(source, Journal(world.store))
+    run = asyncio.create_task(engine.run())
+    await world.until(2)
+    with pytest.raises(WorldError, match="it may be durable and paid for"):
+        await engine.create(question())
+    with pytest.raises(WorldError, match="no answer"):
+        await run
+    again = world.engine(MemorySource(batches(), partitions=(0, 1)))
+    await again.run()
+    assert min(world.releases("large")) == 3

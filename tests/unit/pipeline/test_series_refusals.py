@@ -1,0 +1,37 @@
+"""Refusals of questions repeat nothing of what stands there, whatever quotes and line breaks it holds."""
+
+import json
+
+import pytest
+from unit.pipeline.question_worlds import World
+
+from stream_dp.errors import UsageError
+from stream_dp.pipeline.yaml import load_series
+
+GOOD = {"name": "q", "statistic": "count", "epsilon": "0.5"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"where": [{"field": "amount", "at_least": "x'SECRET"}]},
+        {"where": [{"field": "amount", "at_least": "x'\nSECRET\n'"}]},
+        {"where": [{"field": "SECRET'", "at_least": "5"}]},
+        {"statistic": "x'SECRET"},
+        {"by": "x'SECRET", "statistic": "histogram", "method": "tree"},
+    ],
+)
+def test_no_value_is_repeated(change: dict[str, object]) -> None:
+    spec = World().built.spec
+    with pytest.raises(UsageError) as caught:
+        load_series(json.dumps(GOOD | change).encode(), spec)
+    assert "SECRET" not in str(caught.value)
+    assert str(caught.value).startswith("question:1:")
+
+
+def test_nor_a_tag_or_an_alias() -> None:
+    spec = World().built.spec
+    for text in (b"{name: !SECRET q, statistic: count, epsilon: 1}", b"{name: *SECRET }"):
+        with pytest.raises(UsageError) as caught:
+            load_series(text, spec)
+        assert "SECRET" not in str(caught.value)
