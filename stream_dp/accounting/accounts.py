@@ -13,7 +13,7 @@ from stream_dp.accounting.entry import Entry
 from stream_dp.accounting.filters.base import Filter
 from stream_dp.accounting.ledger import Ledger, Preview
 from stream_dp.core.derivation import Derivation
-from stream_dp.errors import UnknownMechanism, UsageError
+from stream_dp.errors import BudgetRefused, UnknownMechanism, UsageError
 
 MAIN = ""
 NESTED = "filter inside a filter ([HSV] Thm 12.4)"
@@ -72,11 +72,15 @@ class Accounts:
         """
         if entry.name in self.running:
             raise UsageError(f"{entry.name} runs already; choose another name")
-        self.ledgers[analyst] = self._of(analyst).charge(entry, start)
+        try:
+            self.ledgers[analyst] = self._of(analyst).charge(entry, start)
+        except BudgetRefused as refusal:
+            whose = f"in the ledger of analyst {analyst}: " if analyst else ""
+            raise BudgetRefused(f"{whose}{refusal}") from None
         self.running[entry.name] = (analyst, entry)
 
-    def halt(self, name: str, end: int) -> str:
-        """Take note that a mechanism sees no tick from `end` on; return whose it was.
+    def halt(self, name: str, end: int) -> tuple[str, Entry]:
+        """Take note that a mechanism sees no tick from `end` on; return whose it was, and its entry.
 
         Raises:
             UnknownMechanism: none of this name runs; nothing has changed.
@@ -85,7 +89,7 @@ class Accounts:
             raise UnknownMechanism(f"no mechanism {name!r} runs: it was never created or has ended")
         analyst, entry = self.running.pop(name)
         self.ledgers[analyst] = self.ledgers[analyst].halt(entry, end)
-        return analyst
+        return analyst, entry
 
     def _of(self, analyst: str) -> Ledger:
         if analyst not in self.ledgers:

@@ -210,7 +210,7 @@ class Ledger:
             )
         return (
             f"{entry.name} asks for {_asked(entry)}; {state}. "
-            "Lower the epsilon of some series, halt what is not needed, or raise privacy.epsilon before the first start"
+            "Lower its epsilon, halt what is not needed, or (before the first start) raise privacy.epsilon"
         )
 
     def _cost(self, spend: Spend, *, down: bool = False) -> str:

@@ -62,6 +62,7 @@ class EngineDesk:
             UsageError, BudgetRefused: see `Engine.create`; that it does not fit is an answer, and no error.
         """
         question, found = self._engine.preview(definition, analyst)
+        last, error = self._questions.predicted(definition, self._engine.next_tick)
         return {
             "name": question.name,
             "fits": found.fits,
@@ -69,6 +70,9 @@ class EngineDesk:
             "spent": self._spent(analyst),
             "left": self._left(analyst),
             "largest": self._left(analyst),
+            "last_tick": last,
+            "error": error,
+            "confidence": float(self._built.spec.confidence),
             "derivation": derivation_json(question.derivation),
         }
 
@@ -77,7 +81,13 @@ class EngineDesk:
         ended = self._engine.books.ended
         return [
             *self._live(),
-            *({"name": e.name, "start": e.start, "end": e.end, "created": True} for e in ended),
+            *(
+                {
+                    "name": e.name, "analyst": e.analyst, "epsilon": text(e.epsilon), "start": e.start, "end": e.end,
+                    "created": True,
+                }
+                for e in ended
+            ),
         ]
 
     def promise(self) -> Derivation:

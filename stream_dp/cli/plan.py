@@ -13,7 +13,7 @@ from stream_dp.accounting.amounts import text
 from stream_dp.accounting.filters.pure import PURE
 from stream_dp.cli.budget import budget_json
 from stream_dp.cli.run import PipelineFile
-from stream_dp.cli.tree import derivation_tree
+from stream_dp.cli.tree import derivation_tree, wide_console
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.errors import WorldError
 from stream_dp.pipeline.builder import Built, Chosen, build
@@ -21,7 +21,6 @@ from stream_dp.pipeline.picture import draw
 from stream_dp.pipeline.planner import derivation_json, plan_json, predicted_errors
 from stream_dp.pipeline.yaml import load
 
-PIPED_WIDTH = 180
 
 
 def plan(
@@ -40,7 +39,7 @@ def plan(
     if as_json:
         typer.echo(json.dumps(plan_json(built)))
         return
-    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    console = wide_console()
     console.print(_guarantee(built), highlight=False)
     console.print(derivation_tree(derivation_json(built.promise)))
     console.print(_errors(built))
@@ -92,7 +91,7 @@ def _errors(built: Built) -> Table:
     confidence = float(built.spec.confidence)
     table = Table(title=f"Predicted error: half-width at confidence {confidence:g}")
     table.add_column("tick", justify="right")
-    columns = [dict(predicted_errors(built, chosen)) for chosen in built.chosen]
+    columns = [dict(predicted_errors(built.spec, chosen)) for chosen in built.chosen]
     for chosen in built.chosen:
         table.add_column(f"{chosen.spec.name}\n{_kind(chosen)}", justify="right")
     for tick in columns[0]:

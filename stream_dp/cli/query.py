@@ -14,10 +14,10 @@ from rich.table import Table
 
 from stream_dp.cli.asking import RunningEngine
 from stream_dp.cli.run import KeyFile, PipelineFile
-from stream_dp.cli.tree import derivation_tree
+from stream_dp.cli.tree import derivation_tree, wide_console
 from stream_dp.cli.wiring import sealer_for
 from stream_dp.errors import BudgetRefused, UsageError
-from stream_dp.pipeline.yaml import load
+from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.serve.desk import LARGEST_DEFINITION
 
 query = typer.Typer(
@@ -29,7 +29,7 @@ Series = Annotated[
     str,
     typer.Option(
         metavar="JSON|@FILE",
-        help="The series, as in the pipeline file but as a JSON object; or @ and a file that holds it.",
+        help="The series, as an entry of `series:` in the pipeline file, JSON or YAML; or @ and a file with it.",
     ),
 ]
 Analyst = Annotated[str, typer.Option(metavar="NAME", help="Whose quota pays.")]
@@ -49,7 +49,8 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit."""
-    answer = _engine(pipeline, url, key_file).create(_definition(series), analyst)
+    definition = _definition(pipeline, series)
+    answer = _engine(pipeline, url, key_file).create(definition, analyst)
     _say(
         answer,
         as_json,
@@ -68,15 +69,17 @@ def preview(
     as_json: AsJson = False,
 ) -> None:
     """Show what a series would cost and why, and change nothing. Exit code 3: it would not fit."""
-    answer = _engine(pipeline, url, key_file).preview(_definition(series), analyst)
+    definition = _definition(pipeline, series)
+    answer = _engine(pipeline, url, key_file).preview(definition, analyst)
     fits = "fits" if answer.get("fits") else "does not fit"
     _say(
         answer,
         as_json,
-        f"It {fits}: asked epsilon {{asked}}, spent {{spent}}, left {{left}}, largest that fits {{largest}}.",
+        f"It {fits}: asked epsilon {{asked}}, spent {{spent}}, left {{left}}, largest that fits {{largest}}. "
+        "At tick {last_tick} its values will be within {error} of the exact ones with confidence {confidence}.",
     )
     if not as_json and "derivation" in answer:
-        Console(soft_wrap=True).print(derivation_tree(answer["derivation"]), highlight=False)
+        wide_console().print(derivation_tree(answer["derivation"]), highlight=False)
     if not answer.get("fits"):
         raise typer.Exit(BudgetRefused.exit_code)
 
@@ -92,7 +95,7 @@ def halt(
 ) -> None:
     """End a series for good. Under the pure filter its budget comes free for later ticks, under another it does not."""
     answer = _engine(pipeline, url, key_file).halt(name)
-    _say(answer, as_json, "{name}: halted, tick {end} is the first it does not see. Left: {left}.")
+    _say(answer, as_json, "{name}: halted; the last tick it sees is the one before {end}. Left now: {left}.")
 
 
 @query.command("list")
@@ -124,8 +127,8 @@ def _engine(pipeline: Path, url: str, key_file: Path | None) -> RunningEngine:
     return RunningEngine(url.rstrip("/"), spec.name, sealer_for(spec, key_file).query_token())
 
 
-def _definition(series: str) -> bytes:
-    """The bytes to send; what they mean is the engine's to say."""
+def _definition(pipeline: Path, series: str) -> bytes:
+    """The bytes to send, checked against the file first: an engine's refusal repeats no value, ours may."""
     if series.startswith("@"):
         try:
             content = Path(series[1:]).read_bytes()
@@ -135,6 +138,7 @@ def _definition(series: str) -> bytes:
         content = series.encode()
     if len(content) > LARGEST_DEFINITION:
         raise UsageError(f"--series: must not be larger than {LARGEST_DEFINITION} bytes")
+    load_series(content, load(pipeline), series[1:] if series.startswith("@") else "--series")
     return content
 
 

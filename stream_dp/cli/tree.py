@@ -1,13 +1,22 @@
 """A derivation on a terminal, from what `derivation_json` says: the engine's own, or one that came over HTTP."""
 
+import sys
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
 from stream_dp.accounting.amounts import text
+
+PIPED_WIDTH = 180
+
+
+def wide_console() -> Console:
+    """A console that is wide enough for a tree where it is no terminal."""
+    return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
 
 def derivation_tree(node: Mapping[str, Any], parent: Tree | None = None) -> Tree:

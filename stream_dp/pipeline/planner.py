@@ -10,6 +10,7 @@ from stream_dp.pipeline.bands import Bands
 from stream_dp.pipeline.builder import Built, Chosen
 from stream_dp.pipeline.methods import ENDLESS, Demand, predicted_hss_error
 from stream_dp.pipeline.series import HistogramSeries, MaximumSeries
+from stream_dp.pipeline.spec import PipelineSpec
 
 POINTS = 12
 
@@ -52,14 +53,14 @@ def _series_json(built: Built, chosen: Chosen) -> dict[str, Any]:
         **{name: number(amount) for name, amount in parameters(measure).items()},
         "predicted_error": [
             {"tick": tick, "error": error, "confidence": float(built.spec.confidence)}
-            for tick, error in predicted_errors(built, chosen)
+            for tick, error in predicted_errors(built.spec, chosen)
         ],
     }
 
 
-def predicted_errors(built: Built, chosen: Chosen) -> list[tuple[int, int]]:
+def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, int]]:
     """(tick, half-width) of the series' releases at a dozen ticks over the horizon."""
-    spec, mechanism = built.spec, chosen.mechanism
+    mechanism = chosen.mechanism
     ticks = _ticks(spec.clock.horizon or ENDLESS)
     if isinstance(mechanism, HSS) and isinstance(chosen.spec, HistogramSeries | MaximumSeries):
         demand = Demand.of(spec, chosen.spec, mechanism.width)

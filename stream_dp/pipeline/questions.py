@@ -15,6 +15,7 @@ from stream_dp.pipeline.layout import RowLayout, feature_of, keys_of
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.series import Series as SeriesSpec
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.planner import predicted_errors
 from stream_dp.pipeline.yaml import load_series
 from stream_dp.runtime.commit import Created
 from stream_dp.runtime.questions import Question
@@ -63,6 +64,16 @@ class PipelineQuestions:
         """Count its entries no more."""
         self.router.close(number)
         self.asked.pop(number, None)
+
+    def predicted(self, definition: bytes, start: int) -> tuple[int, int]:
+        """(tick, half-width) at the last tick of a question, the farthest that is predicted without a horizon.
+
+        Raises:
+            UsageError, NotDerivable: see `ask`.
+        """
+        chosen = self._chosen(load_series(definition, self.spec), start)
+        last, error = predicted_errors(_later(self.spec, start), chosen)[-1]
+        return start + last, error
 
     def derivation(self, number: int, start: int) -> Derivation:
         """Why a question that runs costs what it costs."""

@@ -7,14 +7,18 @@ the series fit the budget is the ledger's business. This file opens no file.
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, InitErrorDetails
 
+from stream_dp.accounting.conversions import renyi_budget
+from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import InvalidCost
 from stream_dp.pipeline.checks import Parts, cross_problems, series_problems
 from stream_dp.pipeline.series import Condition, FieldSpec, Series, typed
 from stream_dp.pipeline.values import (
@@ -102,9 +106,13 @@ class Privacy(Frozen):
             wrong = (
                 "a pure filter has no delta: name another filter, or leave delta out"
                 if self.delta
-                else f"a {self.filter} filter needs a delta greater than 0, such as 1e-9"
+                else f"filter {self.filter} needs a delta greater than 0, such as 1e-9"
             )
             problems.append(problem(("delta",), wrong))
+        elif self.filter == "renyi":
+            problems += self._order_problems()
+        if self.filter != "renyi" and "order" in self.model_fields_set:
+            problems.append(problem(("order",), f"filter {self.filter} has no order: leave it out"))
         seen: set[str] = set()
         for place, analyst in enumerate(self.analysts):
             if analyst.name in seen:
@@ -113,6 +121,15 @@ class Privacy(Frozen):
             seen.add(analyst.name)
         refuse(problems)
         return self
+
+    def _order_problems(self) -> list[InitErrorDetails]:
+        try:
+            renyi_budget(ApproxDP(self.epsilon, self.delta), self.order)
+        except InvalidCost:
+            enough = 2 + math.ceil(math.log(1 / self.delta) / self.epsilon)
+            wrong = f"is too small for this epsilon and delta: {enough} is enough"
+            return [problem(("order",), wrong)]
+        return []
 
 
 class PipelineSpec(Frozen):

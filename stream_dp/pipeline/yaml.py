@@ -62,22 +62,22 @@ def load(path: str | Path) -> PipelineSpec:
     return _checked(_text(path), str(path), lambda data: diagnose(data, context))
 
 
-def load_series(definition: bytes, spec: PipelineSpec) -> Series:
+def load_series(definition: bytes, spec: PipelineSpec, name: str = _ASKED) -> Series:
     """Read and check one entry of `series:` (YAML or JSON), which is asked beside those of the file.
 
     Raises:
-        UsageError: it is no series of this pipeline; the message lists every problem with its key, and repeats
-            nothing of what is wrong.
+        UsageError: it is no series of this pipeline; the message lists every problem with its key. Without a `name`
+            of its own it came from elsewhere, and nothing of what is wrong with it is repeated.
     """
     try:
         text = definition.decode()
     except UnicodeDecodeError:
-        raise UsageError("question: not a text in UTF-8") from None
+        raise UsageError(f"{name}: not a text in UTF-8") from None
 
     def check(data: Any) -> Series | list[ErrorDetails]:
         return diagnose_series(data, spec)
 
-    return cast("Series", _checked(text, _ASKED, check))
+    return cast("Series", _checked(text, name, check))
 
 
 def _checked(text: str, name: str, check: Callable[[Any], _T | list[ErrorDetails]]) -> _T:

@@ -18,9 +18,11 @@ from stream_dp.runtime.roster import Roster, Seat
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A series that was halted: it saw the ticks from `start` up to, and not including, `end`."""
+    """A series that was halted: it saw the ticks from `start` up to, and not including, `end`, and cost this much."""
 
     name: str
+    analyst: str
+    epsilon: int
     start: int
     end: int
 
@@ -76,8 +78,7 @@ class Books:
             UnknownMechanism: none of this name was created and runs; nothing has changed.
         """
         number = self._number(name)
-        self.accounts.halt(name, end)
-        return self._end(number, end)
+        return self._end(number, name, end)
 
     def fresh_columns(self, seat: Seat) -> slice:
         """The columns of a series, if no other live one counts on them; none else."""
@@ -122,8 +123,7 @@ class Books:
         names = [s.series.name for s in self.roster.live if s.number == halted.number and s.created]
         if not names:
             raise UnknownMechanism(f"series number {halted.number} is halted, which does not run")
-        self.accounts.halt(names[0], halted.end)
-        self._end(halted.number, halted.end)
+        self._end(halted.number, names[0], halted.end)
 
     def _asked(self, definition: bytes, start: int) -> Question:
         question = self._open().ask(definition, start)
@@ -136,10 +136,11 @@ class Books:
         self.names.add(name)
         return self.roster.add(created.number, series, created.start)
 
-    def _end(self, number: int, end: int) -> Halted:
+    def _end(self, number: int, name: str, end: int) -> Halted:
+        analyst, entry = self.accounts.halt(name, end)
         seat = self.roster.remove(number)
         self._open().close(number)
-        self.ended.append(Ended(seat.series.name, seat.start, end))
+        self.ended.append(Ended(name, analyst, entry.epsilon, seat.start, end))
         return Halted(number, end)
 
     def _number(self, name: str) -> int:
@@ -148,10 +149,11 @@ class Books:
                 return seat.number
         if any(seat.series.name == name for seat in self.roster.live):
             raise UnknownMechanism(
-                f"{name} belongs to the pipeline file and runs as long as it; only what was created later can be halted"
+                "this series belongs to the pipeline file and runs as long as it; only what was created later can be "
+                "halted"
             )
         raise UnknownMechanism(
-            "no series of this name runs: it was never created, or has been halted"
+            "no series of this name runs: it was never created, or has been halted; `stream-dp query list` shows all"
         )
 
     def _open(self) -> Questions:

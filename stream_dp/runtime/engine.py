@@ -133,7 +133,12 @@ class Engine:
         Raises:
             UsageError, NotDerivable, BudgetRefused: see `create`.
         """
-        return self.books.preview(definition, analyst, self._recovered.cut.next_tick)
+        return self.books.preview(definition, analyst, self.next_tick)
+
+    @property
+    def next_tick(self) -> int:
+        """The tick that is stepped next, and the first one of a series created now; once the engine is ready."""
+        return self._recovered.cut.next_tick
 
     async def run(self) -> None:
         """Recover, then run.

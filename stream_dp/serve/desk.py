@@ -12,7 +12,9 @@ LARGEST_DEFINITION = 64 * 1024  # bytes
 
 CREATED = ("name", "start", "epsilon", "rule", "left")
 HALTED = ("name", "end", "left")
-PREVIEWED = ("fits", "asked", "spent", "left", "largest", "derivation")
+PREVIEWED = (
+    "fits", "asked", "spent", "left", "largest", "last_tick", "error", "confidence", "derivation",
+)  # fmt: skip
 QUERY = ("name", "statistic", "analyst", "epsilon", "start", "end", "created")
 
 
@@ -38,7 +40,9 @@ class Desk(Protocol):
         ...
 
     def preview(self, definition: bytes, analyst: str) -> Mapping[str, Any]:
-        """What `create` would do, changing nothing: {fits, asked, spent, left, largest, derivation}."""
+        """What `create` would do, changing nothing: {fits, asked, spent, left, largest, last_tick, error (half-width
+        expected then), confidence, derivation}.
+        """
         ...
 
     def queries(self) -> Sequence[Mapping[str, Any]]:

@@ -33,7 +33,6 @@ _STATUS: Mapping[type[StreamDPError], int] = {
     FailClosed: 503,
     WorldError: 503,
 }
-_UNKNOWN = "no query of this name runs; GET /api/queries lists them"
 _BUG = "a bug of ours; nothing uncommitted was released"
 
 Work = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -81,7 +80,7 @@ async def _answer(
     except _Refused as refused:
         return _refusal(refused.status, str(refused), UsageError.exit_code)
     except UnknownMechanism as error:
-        return _refusal(_STATUS[UnknownMechanism], _UNKNOWN, error.exit_code)
+        return _refusal(_STATUS[UnknownMechanism], str(error), error.exit_code)
     except StreamDPError as error:
         found = (status for kind, status in _STATUS.items() if isinstance(error, kind))
         status = next(found, 500)

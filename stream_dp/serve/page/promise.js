@@ -10,14 +10,15 @@ export function showPromise(holder, pipeline, plan) {
   const unit = words(plan.unit ?? pipeline.unit ?? "event");
   const relation = plan.neighbors ?? pipeline.neighbors;
   const [change, changing] = NEIGHBOURS[relation] ?? [words(relation), `A change (${words(relation)}) of one`];
-  const factor = Math.exp(toNumber(plan.epsilon));
-  const slack = toNumber(plan.delta) === 0 ? "" : `, apart from a probability of ${amount(plan.delta)}`;
+  const whole = plan.promise ?? plan; // with all that is asked while it runs
+  const factor = Math.exp(toNumber(whole.epsilon));
+  const slack = toNumber(whole.delta) === 0 ? "" : `, apart from a probability of ${amount(whole.delta)}`;
   const facts = [["Unit", `one ${unit}`], ["Neighbours", `${change} ${unit}`]];
   if (plan.horizon) facts.push(["Horizon", `${count(plan.horizon)} ticks`]);
   holder.replaceChildren(
     el("div", { class: "guarantee" },
       el("p", { class: "eyebrow" }, "Guarantee of this page"),
-      el("p", { class: "dp" }, `(ε = ${amount(plan.epsilon)}, δ = ${amount(plan.delta)})`, el("span", {}, "-DP")),
+      el("p", { class: "dp" }, `(ε = ${amount(whole.epsilon)}, δ = ${amount(whole.delta)})`, el("span", {}, "-DP")),
       el("dl", { class: "facts" }, ...facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)))),
       el("p", { class: "plain" }, `${changing} ${unit} changes the probability of anything shown here, now or later, ` +
         `by a factor of at most ${factor < 1000 ? factor.toFixed(2) : factor.toExponential(1)}${slack}.`),

@@ -107,7 +107,7 @@ def test_over_budget(data: Data) -> None:
     assert caught.value.exit_code == 3
     text = str(caught.value)
     assert "asks for epsilon 1.5; of 1.4 the ledger has spent 0 and has 1.4 left" in text
-    assert "Lower the epsilon of some series, halt what is not needed, or" in text
+    assert "Lower its epsilon, halt what is not needed, or (before the first start) raise" in text
 
 
 def test_costs_round_up_and_budgets_round_down(data: Data) -> None:

@@ -73,7 +73,7 @@ def test_predictions_of_more_events_are_not_smaller(data: Data) -> None:
         hss = {"method": "hss", "expected_events": events}
         series = [data["series"][1] | hss]
         built = build(PipelineSpec.model_validate(data | {"series": series}))
-        return predicted_errors(built, built.chosen[0])[-1][1]
+        return predicted_errors(built.spec, built.chosen[0])[-1][1]
 
     assert error("10") <= error("100000")
 
@@ -88,7 +88,7 @@ def test_an_endless_horizon_is_null(data: Data) -> None:
 def test_a_horizon_of_one_tick(data: Data) -> None:
     clock = data["clock"] | {"horizon": "1"}
     built = build(PipelineSpec.model_validate(data | {"clock": clock}))
-    assert [tick for tick, _ in predicted_errors(built, built.chosen[0])] == [0]
+    assert [tick for tick, _ in predicted_errors(built.spec, built.chosen[0])] == [0]
 
 
 def test_notes_beside_the_guarantee(data: Data) -> None:

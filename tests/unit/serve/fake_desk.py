@@ -48,7 +48,7 @@ class FakeDesk:
                     "left": self._left,
                     "events": SECRET_COUNT,
                 }
-        raise UnknownMechanism(f"no mechanism {name} runs")
+        raise UnknownMechanism("no query of this name runs")
 
     def preview(self, definition: bytes, analyst: str) -> Mapping[str, Any]:
         """Say whether it would fit."""
