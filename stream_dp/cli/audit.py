@@ -139,7 +139,8 @@ def _print(
         f"lower bounds hold together with confidence {confidence:g}. A bound below the claim proves nothing: "
         "the derivation (stream-dp plan) does. One above it refutes the claim.\n"
         "Strongest possible: as many games against randomized response, the least private mechanism of the same claim "
-        "(computed from expected counts, not played). Where that is near 0 too, there were too few games to tell."
+        "(computed from expected counts, not played; luck may show a little more). Where that is near 0 too, there "
+        "were too few games to tell."
     )
 
 
