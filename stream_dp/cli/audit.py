@@ -23,7 +23,7 @@ from stream_dp.pipeline.budget import opened
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.yaml import load
 
-RUNS, TICKS, CONFIDENCE = 4000, 2, 0.99
+RUNS, TICKS, CONFIDENCE = 3000, 2, 0.99
 TOGETHER = "all series together"
 
 
