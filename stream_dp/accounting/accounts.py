@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from stream_dp.accounting.entry import Entry
 from stream_dp.accounting.filters.base import Filter
 from stream_dp.accounting.ledger import Ledger, Preview
-from stream_dp.core.guarantee import AnyMeasure
+from stream_dp.core.derivation import Derivation
 from stream_dp.errors import UnknownMechanism, UsageError
 
 MAIN = ""
@@ -46,14 +46,14 @@ class Accounts:
         """The ledger whose filter states the guarantee."""
         return self.ledgers[MAIN]
 
-    def ask(self, name: str, measure: AnyMeasure, rule: str, analyst: str = MAIN) -> Entry:
-        """The entry a mechanism with this measure would make; changes nothing.
+    def price(self, derivation: Derivation, analyst: str = MAIN) -> Entry:
+        """The entry this derivation would make; changes nothing.
 
         Raises:
             UsageError: no such analyst.
             BudgetRefused: the filter has no theorem for the measure.
         """
-        return self._of(analyst).ask(name, measure, rule)
+        return self._of(analyst).price(derivation)
 
     def preview(self, entry: Entry, analyst: str = MAIN) -> Preview:
         """What charging the entry would do; changes nothing.

@@ -2,6 +2,8 @@
 
 from fractions import Fraction
 
+from stream_dp.accounting.directed import ceil_units, floor_units
+
 UNITS = 10**12
 
 
@@ -11,7 +13,7 @@ def cost_units(amount: Fraction) -> int:
     >>> cost_units(Fraction(1, 3))
     333333333334
     """
-    return -((-amount.numerator * UNITS) // amount.denominator)
+    return ceil_units(amount, UNITS)
 
 
 def budget_units(amount: Fraction) -> int:
@@ -20,7 +22,7 @@ def budget_units(amount: Fraction) -> int:
     >>> budget_units(Fraction(1, 3))
     333333333333
     """
-    return amount.numerator * UNITS // amount.denominator
+    return floor_units(amount, UNITS)
 
 
 def exact(units: int) -> Fraction:

@@ -20,12 +20,11 @@ from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.entry import DP, PARAMETERS, Entry
 from stream_dp.accounting.filters.base import Filter, Spend, largest
 from stream_dp.accounting.filters.concurrent import proven
-from stream_dp.accounting.filters.pure import PureFilter
+from stream_dp.accounting.filters.pure import PURE, PureFilter
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import AnyMeasure
+from stream_dp.core.guarantee import Measure
 from stream_dp.errors import BudgetRefused, NotDerivable
 
-PURE = "pure"  # the one filter under which only what is alive at the same tick adds up
 ROUNDING = 1000  # units: what rounding alone may be
 
 __all__ = ["Entry", "Ledger", "Preview"]
@@ -142,7 +141,7 @@ class Ledger:
         rule = f"{derivation.rule} ({derivation.source})"
         return self.ask(derivation.subject, derivation.guarantee.measure, rule)
 
-    def ask(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
+    def ask(self, name: str, measure: Measure, rule: str) -> Entry:
         """The entry a mechanism with this measure would make; changes nothing.
 
         Raises:

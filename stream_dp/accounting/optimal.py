@@ -10,16 +10,14 @@ Rules: rationals in, rationals out, every result an upper bound. This file knows
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from stream_dp.accounting.directed import Interval
 from stream_dp.errors import NotDerivable
 
 LISTED = 4000  # answers of which the exact method keeps track
-FLOAT_ERROR = Fraction(
-    1, 2**48
-)  # of one cell of one convolution: 2^-53 times a constant and log2 of the cells
+FLOAT_ERROR = Fraction(1, 2**48)  # of a cell of a convolution: 2^-53, a constant, log2 of the cells
 FAR = 10_000  # a sum of epsilons that protects nobody; e to its power is still a decimal
 SHARE = 100  # the slack may be this part of the delta
 COARSE, FINE = 2**10, 2**17  # grid points up to the sum of the epsilons
@@ -62,17 +60,17 @@ def _answers_of(parts: Counter[Fraction]) -> int:
     return math.prod(n + 1 for n in parts.values())
 
 
-def kept(deltas: Sequence[Fraction]) -> Fraction:
-    """prod(1 - delta): the probability that no part of RR_(e1,d1) x ... reveals its bit."""
-    return math.prod((1 - d for d in deltas), start=Fraction(1))
+def joint_delta(deltas: Iterable[Fraction]) -> Fraction:
+    """1 - prod(1 - delta): the probability that some part of RR_(e1,d1) x ... reveals its bit."""
+    return 1 - math.prod((1 - d for d in deltas), start=Fraction(1))
 
 
-def spare(granted: Fraction, deltas: Sequence[Fraction]) -> Fraction:
-    """The delta' with 1 - (1 - delta') prod(1 - delta_i) = granted: what composition itself may still use.
+def spare(granted: Fraction, own: Fraction) -> Fraction:
+    """The delta' with 1 - (1 - delta') (1 - own) = granted: what composition itself may still use.
 
     Negative where the parts' own deltas exceed what is granted.
     """
-    return 1 - (1 - granted) / kept(deltas)
+    return 1 - (1 - granted) / (1 - own)
 
 
 def listed_epsilon(parts: Counter[Fraction], delta: Fraction) -> Fraction:

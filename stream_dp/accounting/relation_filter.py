@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.core.guarantee import AnyMeasure
+from stream_dp.core.guarantee import Measure
 from stream_dp.errors import BudgetRefused
 
 
@@ -13,7 +13,7 @@ class LedgerFilter:
 
     ledger: Ledger
 
-    def charge(self, measure: AnyMeasure) -> "LedgerFilter | None":
+    def charge(self, measure: Measure) -> "LedgerFilter | None":
         """After one mechanism more, or None where the ledger refuses it."""
         try:
             entry = self.ledger.ask("created", measure, "[HSV] Def 12.2")

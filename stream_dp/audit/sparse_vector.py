@@ -16,9 +16,7 @@ from stream_dp.audit.finite import Law
 ONE = Fraction(1)
 Row: TypeAlias = tuple[int, ...]
 Tick: TypeAlias = tuple[Row, int]  # one tick's row, and the public threshold to compare with
-SVTState: TypeAlias = (
-    tuple[Row, tuple[int, ...]] | None
-)  # exact counts, failed margins; None: halted
+SVTState: TypeAlias = tuple[Row, tuple[int, ...]] | None  # counts, failed margins; None: halted
 
 
 @lru_cache(maxsize=1 << 16)

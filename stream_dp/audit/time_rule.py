@@ -1,9 +1,9 @@
 """The time rule on a finite instance: mechanisms come and go, every living one gets the row of each tick.
 
 The rule (docs/time.md): for pure event-level guarantees the whole costs the largest sum of epsilons alive at one tick.
-`Alive` is the machine, `OneTick` the verification function that the ledger's bookkeeping amounts to; `exact_delta` and
-`worst_ratio` play every adaptive adversary of the two. Rules: prices are e^eps, rationals, so that sums of epsilons are
-products of prices. This file knows no budget in units, no real ledger and no time but ticks.
+`TickComposition` is the machine, `OneTick` the verification function that the ledger's bookkeeping amounts to;
+`exact_delta` and `worst_ratio` play every adaptive adversary of the two. Rules: prices are e^eps, rationals, so that
+sums of epsilons are products of prices. This file knows no budget in units, no real ledger and no time but ticks.
 """
 
 import math
@@ -16,7 +16,7 @@ from stream_dp.audit.finite import FiniteMachine, Law
 
 ONE = Fraction(1)
 Living: TypeAlias = tuple[tuple[int, Any], ...]  # (kind, its state), oldest first
-AliveState: TypeAlias = tuple[Living, tuple[Hashable, ...]]  # and the last rows, for backfill
+TickState: TypeAlias = tuple[Living, tuple[Hashable, ...]]  # and the last rows, for backfill
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,17 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Alive:
+class TickComposition:
     """Machines of these `kinds`, begun and ended at any time; `kept` rows stay for machines that read the past."""
 
     kinds: tuple[FiniteMachine[Any, Any], ...]
     kept: int = 0
 
-    def initial(self) -> Mapping[AliveState, Fraction]:
+    def initial(self) -> Mapping[TickState, Fraction]:
         """Nothing alive, nothing seen."""
         return {((), ()): ONE}
 
-    def step(self, state: AliveState, query: Begin | End | Tick) -> Law[AliveState]:
+    def step(self, state: TickState, query: Begin | End | Tick) -> Law[TickState]:
         """Begin, end, or pass on a row."""
         living, rows = state
         match query:
@@ -80,7 +80,7 @@ class Alive:
 
     def _begun(
         self, living: Living, rows: tuple[Hashable, ...], kind: int, past: tuple[Hashable, ...]
-    ) -> Law[AliveState]:
+    ) -> Law[TickState]:
         """A new machine, after it has answered the rows of the past."""
         law: dict[tuple[tuple[Hashable, ...], Any], Fraction] = {
             ((), s): p for s, p in self.kinds[kind].initial().items()

@@ -9,14 +9,13 @@ from typing import Any
 
 from stream_dp.accounting.accounts import MAIN, Accounts
 from stream_dp.accounting.amounts import budget_units, text
-from stream_dp.accounting.ledger import PURE, Ledger
+from stream_dp.accounting.filters.base import largest_pure
+from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.odometers.truncated import bound_at
-from stream_dp.core.guarantee import PureDP
 from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.spec import PipelineSpec
 
 _ANY = Fraction(1, 2)  # a delta that the pure filter does not look at
-_SMALL = PureDP(Fraction(1, 10**12))
 
 
 def budget_json(spec: PipelineSpec, accounts: Accounts) -> dict[str, Any]:
@@ -30,7 +29,7 @@ def budget_json(spec: PipelineSpec, accounts: Accounts) -> dict[str, Any]:
         "budget": text(budget_units(spec.privacy.epsilon)),
         "delta": text(spec.privacy.delta),
         "filter": main.filter.name,
-        "unit": unit(main),
+        "unit": main.filter.unit,
         "capacity": _down(main, main.epsilon),
         "spent": spent(main),
         "peak": _up(main, main.peak.amount),
@@ -65,9 +64,9 @@ def api_budget(
 
 
 def fits(ledger: Ledger) -> int:
-    """The largest pure epsilon, in units, that a charge may have now."""
+    """The largest pure epsilon, in units, that a question may cost now; 0 where the filter takes none."""
     try:
-        return ledger.preview(ledger.ask("a question", _SMALL, "")).largest.epsilon
+        return largest_pure(ledger.filter, ledger.remaining)
     except BudgetRefused:
         return 0
 
@@ -89,13 +88,6 @@ def odometer(spec: PipelineSpec, main: Ledger) -> dict[str, str]:
 def spent(ledger: Ledger) -> str:
     """What is spent, in the filter's unit."""
     return _up(ledger, ledger.spent)
-
-
-def unit(ledger: Ledger) -> str:
-    """What the filter adds up."""
-    return {PURE: "epsilon", "approximate": "epsilon squared", "RDP": "epsilon"}.get(
-        ledger.filter.name, "rho"
-    )
 
 
 def _up(ledger: Ledger, amount: int) -> str:

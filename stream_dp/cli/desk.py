@@ -67,7 +67,7 @@ class EngineDesk:
             "asked": text(differential_privacy(question.derivation.guarantee.measure).epsilon),
             "spent": self._spent(analyst),
             "left": self._left(analyst),
-            "largest": text(found.largest.epsilon),
+            "largest": self._left(analyst),
             "derivation": derivation_json(question.derivation),
         }
 

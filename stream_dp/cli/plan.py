@@ -8,14 +8,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
-from rich.tree import Tree
 
 from stream_dp.accounting.amounts import text
-from stream_dp.accounting.ledger import PURE
+from stream_dp.accounting.filters.pure import PURE
 from stream_dp.cli.budget import budget_json
 from stream_dp.cli.run import PipelineFile
-from stream_dp.core.derivation import Alternative, Derivation
-from stream_dp.core.guarantee import NAMES, Guarantee, Measure, differential_privacy, parameters
+from stream_dp.cli.tree import derivation_tree
+from stream_dp.core.guarantee import differential_privacy
 from stream_dp.errors import WorldError
 from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.picture import draw
@@ -43,7 +42,7 @@ def plan(
         return
     console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
     console.print(_guarantee(built), highlight=False)
-    console.print(_tree(built.promise))
+    console.print(derivation_tree(derivation_json(built.promise)))
     console.print(_errors(built))
     for chosen in built.chosen:
         console.print(f"{chosen.spec.name}: {chosen.why}", highlight=False)
@@ -87,43 +86,6 @@ def _guarantee(built: Built) -> str:
         f"{ledger.filter.name} filter.\nBudget {shown['budget']}: spent {shown['spent']}{unit}, "
         f"left {shown['left']}.\n"
     )
-
-
-def _tree(derivation: Derivation, parent: Tree | None = None) -> Tree:
-    label = (
-        f"[bold]{derivation.subject}[/bold]  {_amounts(derivation.guarantee.measure)}  "
-        f"by {derivation.rule}, {derivation.source}"
-    )
-    node = Tree(label, highlight=False) if parent is None else parent.add(label, highlight=False)
-    for condition in derivation.conditions:
-        node.add(f"[green]holds[/green] {condition.name}: {condition.why}", highlight=False)
-    if derivation.alternatives:
-        node.add(f"[dim]not taken: {_others(derivation.alternatives)}[/dim]", highlight=False)
-    for premise in derivation.premises:
-        _tree(premise, node)
-    return node
-
-
-def _amounts(measure: Measure) -> str:
-    """`eps 1, delta 0`; other measures name themselves."""
-    name = NAMES[type(measure)]
-    amounts = ", ".join(
-        f"{'eps' if key == 'epsilon' else key} {text(amount)}"
-        for key, amount in parameters(measure).items()
-    )
-    return amounts if name == "DP" else f"{name} {amounts}"
-
-
-def _others(alternatives: tuple[Alternative, ...]) -> str:
-    """The rules that apply too, with their price, and how many do not."""
-    prices = [
-        f"{other.source} ({_amounts(other.outcome.measure)})"
-        for other in alternatives
-        if isinstance(other.outcome, Guarantee)
-    ]
-    refused = len(alternatives) - len(prices)
-    lacking = [f"{refused} that do not apply (--json says why)"] if refused else []
-    return "; ".join(prices + lacking)
 
 
 def _errors(built: Built) -> Table:

@@ -11,15 +11,14 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from rich.tree import Tree
 
 from stream_dp.cli.asking import RunningEngine
 from stream_dp.cli.run import KeyFile, PipelineFile
+from stream_dp.cli.tree import derivation_tree
 from stream_dp.cli.wiring import sealer_for
 from stream_dp.errors import BudgetRefused, UsageError
 from stream_dp.pipeline.yaml import load
-
-LARGEST_DEFINITION = 64 * 1024
+from stream_dp.serve.desk import LARGEST_DEFINITION
 
 query = typer.Typer(
     help="Preview, create, halt and list the series of a running engine (stream-dp run FILE --serve).",
@@ -77,7 +76,7 @@ def preview(
         f"It {fits}: asked epsilon {{asked}}, spent {{spent}}, left {{left}}, largest that fits {{largest}}.",
     )
     if not as_json and "derivation" in answer:
-        Console(soft_wrap=True).print(_tree(answer["derivation"]), highlight=False)
+        Console(soft_wrap=True).print(derivation_tree(answer["derivation"]), highlight=False)
     if not answer.get("fits"):
         raise typer.Exit(BudgetRefused.exit_code)
 
@@ -91,7 +90,7 @@ def halt(
     key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a series for good. Its budget comes free for later ticks; what it said stays spent."""
+    """End a series for good. Under the pure filter its budget comes free for later ticks, under another it does not."""
     answer = _engine(pipeline, url, key_file).halt(name)
     _say(answer, as_json, "{name}: halted, tick {end} is the first it does not see. Left: {left}.")
 
@@ -139,28 +138,11 @@ def _definition(series: str) -> bytes:
     return content
 
 
+_AMOUNTS = ("name", "epsilon", "start", "end", "asked", "spent", "left", "largest")
+
+
 def _say(answer: dict[str, Any], as_json: bool, text: str) -> None:
     if as_json:
         typer.echo(json.dumps(answer))
     else:
         typer.echo(text.format_map({**dict.fromkeys(_AMOUNTS, "?"), **answer}))
-
-
-_AMOUNTS = ("name", "epsilon", "start", "end", "asked", "spent", "left", "largest")
-
-
-def _tree(node: dict[str, Any], parent: Tree | None = None) -> Tree:
-    """The derivation the engine sent, as `stream-dp plan` shows its own."""
-    guarantee = node.get("guarantee", {})
-    numbers = ", ".join(
-        f"{key} {guarantee[key]}" for key in ("epsilon", "delta") if key in guarantee
-    )
-    label = (
-        f"{node.get('subject', '')}  {numbers}  by {node.get('rule', '')}, {node.get('source', '')}"
-    )
-    tree = Tree(escape(label), highlight=False) if parent is None else parent.add(escape(label))
-    for condition in node.get("conditions", ()):
-        tree.add(escape(f"holds {condition['name']}: {condition['why']}"))
-    for premise in node.get("premises", ()):
-        _tree(premise, tree)
-    return tree

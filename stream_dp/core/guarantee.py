@@ -135,7 +135,6 @@ class GaussianDP:
 
 
 Measure: TypeAlias = PureDP | ApproxDP | ProbabilisticDP | ZCDP | RenyiDP | RenyiCurve | GaussianDP
-AnyMeasure: TypeAlias = Measure
 
 NAMES: dict[type[Any], str] = {
     PureDP: "DP", ApproxDP: "DP", ProbabilisticDP: "pDP", ZCDP: "zCDP", RenyiDP: "RDP",

@@ -11,10 +11,10 @@ from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
 from stream_dp.accounting.entry import Entry
 from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
 from stream_dp.accounting.filters.base import Filter
-from stream_dp.accounting.filters.pure import PureFilter
+from stream_dp.accounting.filters.pure import PURE, PureFilter
 from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.filters.zcdp import ZCDPFilter
-from stream_dp.accounting.ledger import PURE, Ledger
+from stream_dp.accounting.ledger import Ledger
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.pipeline.spec import Privacy

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stream_dp.accounting.accounts import MAIN, Accounts
-from stream_dp.accounting.ledger import PURE, Ledger
+from stream_dp.accounting.filters.pure import PURE
+from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import PureDP
@@ -24,20 +25,19 @@ from stream_dp.pipeline.budget import frozen_charges, opened
 from stream_dp.pipeline.derivations import analyst_ledger, derive, fixed_block, whole
 from stream_dp.pipeline.methods import ENDLESS, Demand, best_hss, predicted_hss_error
 from stream_dp.pipeline.router import RowLayout
-from stream_dp.pipeline.series import AlertsSeries, CountSeries, HistogramSeries, MaximumSeries
+from stream_dp.pipeline.series import AlertsSeries, CountSeries, HistogramSeries
+from stream_dp.pipeline.series import Series as SeriesSpec
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
 from stream_dp.runtime.books import charge_of
 from stream_dp.runtime.engine import Plan
 from stream_dp.runtime.series import Series
-
-AnySeries = CountSeries | HistogramSeries | MaximumSeries | AlertsSeries
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """The mechanism of one series, and why this one."""
 
-    spec: AnySeries
+    spec: SeriesSpec
     mechanism: Mechanism[Any]
     why: str
     derivation: Derivation
@@ -117,18 +117,18 @@ class Built:
         block, hold = (clock.block, None) if isinstance(clock, ReplayClock) else (1, clock.delay)
         start = clock.start
         return Plan(
-            spec.name,
-            self.fingerprint,
-            now - now % clock.step if start is None else start,
-            clock.step,
-            clock.horizon,
-            block,
-            hold,
-            private,
-            tuple(self._series(chosen) for chosen in self.chosen),
-            tuple(charge_of(entry) for entry in self.ledger.entries),
-            self.parts,
-            accepted,
+            pipeline=spec.name,
+            fingerprint=self.fingerprint,
+            origin=now - now % clock.step if start is None else start,
+            step=clock.step,
+            horizon=clock.horizon,
+            block=block,
+            hold=hold,
+            private=private,
+            series=tuple(self._series(chosen) for chosen in self.chosen),
+            charges=tuple(charge_of(entry) for entry in self.ledger.entries),
+            parts=self.parts,
+            accepted=accepted,
         )
 
     def _series(self, chosen: Chosen) -> Series:
@@ -156,13 +156,13 @@ def build(spec: PipelineSpec) -> Built:
     return Built(spec, layout, chosen, derivation, ledgers)
 
 
-def chosen_for(spec: PipelineSpec, series: AnySeries, rows: slice) -> Chosen:
+def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     """The mechanism of a series on these rows, why this one, and what it guarantees."""
     mechanism, why = choose(spec, series, rows.stop - rows.start)
     return Chosen(series, mechanism, why, derive(mechanism, series.name))
 
 
-def choose(spec: PipelineSpec, series: AnySeries, width: int) -> tuple[Mechanism[Any], str]:
+def choose(spec: PipelineSpec, series: SeriesSpec, width: int) -> tuple[Mechanism[Any], str]:
     """The mechanism of a series and the reason, from the specification alone."""
     relation, horizon = spec.relation, spec.clock.horizon
     match series:
@@ -183,7 +183,7 @@ def choose(spec: PipelineSpec, series: AnySeries, width: int) -> tuple[Mechanism
     return (tree if by_tree <= by_hss else hss), f"method: auto, {why}"
 
 
-def _tree(spec: PipelineSpec, series: AnySeries, width: int) -> Counter | HybridCounter:
+def _tree(spec: PipelineSpec, series: SeriesSpec, width: int) -> Counter | HybridCounter:
     if spec.clock.horizon is None:
         return HybridCounter(width, series.epsilon, spec.relation)
     return Counter(width, series.epsilon, spec.relation, spec.clock.horizon)

@@ -1,7 +1,7 @@
 """The derivation of each mechanism's guarantee from the rules of the accounting.
 
 Rules: the derived guarantee must equal the one the mechanism claims; a mechanism without a derivation here
-cannot be built. This file knows no budget.
+cannot be built. This file charges nothing.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from stream_dp.accounting.accounts import analyst_entry
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.derive import derive as tightest
 from stream_dp.accounting.filters.base import Filter
-from stream_dp.accounting.ledger import PURE
+from stream_dp.accounting.filters.pure import PURE
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import (
     Alive,
@@ -38,9 +38,7 @@ from stream_dp.mechanisms.sparse_vector import SparseVector
 TREE = "odd k-ary tree with subtraction, l1 sensitivity = height (arXiv 2408.07021)"
 HYBRID = "hybrid of trees (Chan, Shi, Song 2011)"
 SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs
-REARMED = (
-    "tests/unit/audit/test_exact_mechanisms.py"  # exact privacy of re-armed alerts, every adversary
-)
+REARMED = "tests/unit/audit/test_exact_mechanisms.py"  # exact, against every adversary
 NONE = Fraction(0)
 SVT = "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)"
 

@@ -60,6 +60,8 @@ __all__ = [
 
 
 _SERIES: TypeAdapter[Series] = TypeAdapter(Series)
+# of `privacy`, later than the first journals: at their defaults they mean what was always meant
+_LATER = ("delta", "filter", "order", "analysts")
 
 
 def _version(value: object) -> object:
@@ -211,12 +213,7 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
     parts = spec.model_dump(
         mode="json", exclude={"version", "source", "journal", "releases"}, by_alias=True
     )
-    for later in (
-        "delta",
-        "filter",
-        "order",
-        "analysts",
-    ):  # at their defaults they mean what was always meant
+    for later in _LATER:
         if getattr(spec.privacy, later) == Privacy.model_fields[later].default:
             del parts["privacy"][later]
     for series, dumped in zip(spec.series, parts["series"], strict=True):

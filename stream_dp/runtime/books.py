@@ -46,7 +46,8 @@ class Books:
             UsageError, NotDerivable, BudgetRefused: see `create`.
         """
         question = self._asked(definition, start)
-        return question, self.accounts.preview(self._entry(question, analyst), analyst)
+        entry = self.accounts.price(question.derivation, analyst)
+        return question, self.accounts.preview(entry, analyst)
 
     def create(self, definition: bytes, analyst: str, start: int) -> tuple[Created, Charge, Seat]:
         """Charge for a series that sees ticks from `start` on, and open it.
@@ -57,7 +58,7 @@ class Books:
             BudgetRefused: it does not fit. In all cases nothing has changed.
         """
         question = self._asked(definition, start)
-        entry = self._entry(question, analyst)
+        entry = self.accounts.price(question.derivation, analyst)
         self.accounts.charge(entry, analyst, start)
         column = self._open().place(question.definition)
         created = Created(self.roster.next_number, question.definition, start, column)
@@ -102,7 +103,7 @@ class Books:
     def _create_again(self, created: Created, charge: Charge | None) -> Seat:
         question = self._asked(created.definition, created.start)
         analyst = MAIN if charge is None else charge.analyst
-        entry = self._entry(question, analyst)
+        entry = self.accounts.price(question.derivation, analyst)
         if charge_of(entry, analyst) != charge:
             raise UsageError(f"the charge for {question.name} is not what it costs")
         self.accounts.charge(entry, analyst, created.start)
@@ -120,11 +121,6 @@ class Books:
         if question.name in self.names:
             raise UsageError("name: a series of this name is or was there; choose another name")
         return question
-
-    def _entry(self, question: Question, analyst: str) -> Entry:
-        rule = f"{question.derivation.rule} ({question.derivation.source})"
-        measure = question.derivation.guarantee.measure
-        return self.accounts.ask(question.name, measure, rule, analyst)
 
     def _admit(self, name: str, created: Created) -> Seat:
         series = self._open().open(created)

@@ -8,6 +8,8 @@ decimal strings. This file knows neither HTTP nor the engine.
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+LARGEST_DEFINITION = 64 * 1024  # bytes
+
 CREATED = ("name", "start", "epsilon", "rule", "left")
 HALTED = ("name", "end", "left")
 PREVIEWED = ("fits", "asked", "spent", "left", "largest", "derivation")
@@ -32,7 +34,7 @@ class Desk(Protocol):
         ...
 
     async def halt(self, name: str) -> Mapping[str, Any]:
-        """End it; budget comes free for later ticks only: {name, end (first tick it does not see), left}."""
+        """End it; under the pure filter this frees later ticks: {name, end (first tick it does not see), left}."""
         ...
 
     def preview(self, definition: bytes, analyst: str) -> Mapping[str, Any]:

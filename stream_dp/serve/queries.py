@@ -22,10 +22,9 @@ from stream_dp.errors import (
     UsageError,
     WorldError,
 )
-from stream_dp.serve.desk import CREATED, HALTED, PREVIEWED, QUERY, Desk, chosen
+from stream_dp.serve.desk import CREATED, HALTED, LARGEST_DEFINITION, PREVIEWED, QUERY, Desk, chosen
 from stream_dp.serve.view import PublicView
 
-LARGEST_BODY = 64 * 1024
 _ANALYST = re.compile(r"([a-z0-9][a-z0-9_.-]{0,62})?", re.ASCII)
 _STATUS: Mapping[type[StreamDPError], int] = {
     UnknownMechanism: 404,
@@ -118,8 +117,8 @@ async def _definition(request: Request) -> bytes:
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > LARGEST_BODY:
-            raise _Refused(413, f"the body must not be larger than {LARGEST_BODY} bytes")
+        if len(body) > LARGEST_DEFINITION:
+            raise _Refused(413, f"the body must not be larger than {LARGEST_DEFINITION} bytes")
     return bytes(body)
 
 

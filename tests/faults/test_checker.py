@@ -252,12 +252,12 @@ async def skip(self, positions):
     await seek(self, {0: positions[0] + 1} if positions else {})
 FileSource.seek = skip
 """
-DIES_WITH_THE_FIFTH = ("--until-end", "--dawdle", "2", "--crash", "before-commit:30")
+DIES_ON_THE_WAY = ("--until-end", "--dawdle", "2", "--crash", "before-commit:12")
 
 
 def test_it_finds_an_engine_that_publishes_before_it_commits(tmp_path: Path) -> None:
     case = flights(tmp_path, ticks=100, block=1)
-    assert broken(case, PUBLISH_FIRST, *DIES_WITH_THE_FIFTH).returncode == -9
+    assert broken(case, PUBLISH_FIRST, *DIES_ON_THE_WAY).returncode == -9
     left = embedded(case.journal, case.releases, case.key, case.expected.pipeline)
     assert rules(unfounded(left)) == {"versions"}
     assert case.run("--until-end").returncode == 4  # and the engine does not go on from there
@@ -265,7 +265,7 @@ def test_it_finds_an_engine_that_publishes_before_it_commits(tmp_path: Path) -> 
 
 def test_it_finds_an_engine_that_loses_a_record_at_a_restart(tmp_path: Path) -> None:
     case = flights(tmp_path, ticks=100, block=1)
-    options = ("--zero-noise", *DIES_WITH_THE_FIFTH)
+    options = ("--zero-noise", *DIES_ON_THE_WAY)
     assert broken(case, SKIPS_A_RECORD, *options).returncode == -9
     assert broken(case, SKIPS_A_RECORD, "--zero-noise", "--until-end").returncode == 0
     assert "rows" in rules(case.findings())

@@ -17,7 +17,7 @@ from stream_dp.accounting.directed import ceil_units, floor_units, ln_inverse
 from stream_dp.accounting.entry import DP, Entry
 from stream_dp.accounting.filters.base import SQUARED, Filter, Spend, charge, checked, foreign
 from stream_dp.accounting.filters.budgets import budget, deltas, whole_units
-from stream_dp.core.guarantee import ZCDP, AnyMeasure, ApproxDP, PureDP
+from stream_dp.core.guarantee import ZCDP, ApproxDP, Measure, PureDP
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _ApproximateBudget:
         return ApproxDP(epsilon, self.slack + exact(used.delta))
 
 
-def _entry(filter_: Filter, name: str, measure: AnyMeasure, rule: str) -> Entry:
+def _entry(filter_: Filter, name: str, measure: Measure, rule: str) -> Entry:
     if not isinstance(measure, PureDP | ApproxDP):
         raise foreign(filter_, name, measure)
     return charge(name, measure.epsilon, rule, delta=measure.delta)
@@ -80,7 +80,12 @@ class ApproximateFilter(_ApproximateBudget):
         """Its name in `CONCURRENT`."""
         return "approximate"
 
-    def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
+    @property
+    def unit(self) -> str:
+        """What it adds up."""
+        return "epsilon squared"
+
+    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
         """Takes pure and approximate DP."""
         return _entry(self, name, measure, rule)
 
@@ -89,7 +94,7 @@ class ApproximateFilter(_ApproximateBudget):
         checked(self, entry, DP)
         return Spend(entry.epsilon**2, entry.delta)
 
-    def least(self, used: Spend) -> AnyMeasure:
+    def least(self, used: Spend) -> Measure:
         """sqrt(2 L V) + V/2 at delta' plus the deltas spent: the accumulator of [HSTV] Thm B.4."""
         squares = Fraction(used.amount, SQUARED)
         root = (ln_inverse(self.slack) * (2 * squares)).sqrt()
@@ -119,7 +124,12 @@ class TightApproximateFilter(_ApproximateBudget):
         """Its name in `CONCURRENT`."""
         return "tight approximate"
 
-    def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
+    @property
+    def unit(self) -> str:
+        """What it adds up."""
+        return "rho"
+
+    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
         """Takes pure and approximate DP."""
         return _entry(self, name, measure, rule)
 
@@ -128,7 +138,7 @@ class TightApproximateFilter(_ApproximateBudget):
         checked(self, entry, DP)
         return Spend(zcdp_units(entry.epsilon), entry.delta)
 
-    def least(self, used: Spend) -> AnyMeasure:
+    def least(self, used: Spend) -> Measure:
         """The epsilon of R-zCDP at delta', at delta' plus the deltas spent."""
         rho = ZCDP(Fraction(max(used.amount, 1), SQUARED))
         return self.covered(used, zcdp_epsilon(rho, self.slack))

@@ -5,14 +5,15 @@ once, at creation, for the capacity (rounded down); an entry's cost is rounded u
 two comparisons, and no rounding accumulates in favour of the analyst. This file knows no ledger.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
-from stream_dp.accounting.amounts import UNITS, cost_units
+from stream_dp.accounting.amounts import UNITS, cost_units, exact
 from stream_dp.accounting.entry import DP, Entry
 from stream_dp.accounting.filters.budgets import exact_number
-from stream_dp.core.guarantee import AnyMeasure
+from stream_dp.core.guarantee import Measure, PureDP
 from stream_dp.errors import BudgetRefused, InvalidCost
 
 SQUARED = UNITS**2  # units of a squared amount: an epsilon in units has its exact square here
@@ -51,6 +52,11 @@ class Filter(Protocol):
         ...
 
     @property
+    def unit(self) -> str:
+        """What it adds up, in words."""
+        ...
+
+    @property
     def scale(self) -> int:
         """How many units of `Spend.amount` are one."""
         ...
@@ -61,11 +67,11 @@ class Filter(Protocol):
         ...
 
     @property
-    def promise(self) -> AnyMeasure:
+    def promise(self) -> Measure:
         """What holds for everything admitted."""
         ...
 
-    def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
+    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
         """The entry for a mechanism with this measure, rounded up.
 
         Raises:
@@ -83,7 +89,7 @@ class Filter(Protocol):
         """
         ...
 
-    def least(self, used: Spend) -> AnyMeasure:
+    def least(self, used: Spend) -> Measure:
         """The least promise of a filter of this family that would have admitted `used`, rounded up.
 
         The family has the same theorem and the same free parameters (order, delta'); within the capacity it is
@@ -159,15 +165,33 @@ def largest(filter_: Filter, entry: Entry, left: Spend) -> Entry:
     Raises:
         BudgetRefused: the filter takes no such entry at any price.
     """
-    low, high = 0, 1
     base = replace(entry, delta=min(entry.delta, left.delta))
 
     def fits(epsilon: int) -> bool:
         return filter_.cost(replace(base, epsilon=epsilon)).within(left)
 
+    return replace(base, epsilon=_last(fits))
+
+
+def largest_pure(filter_: Filter, left: Spend) -> int:
+    """The largest epsilon, in units, with which one more pure mechanism fits into `left`; 0 if none does.
+
+    Raises:
+        BudgetRefused: the filter has no theorem for pure mechanisms.
+    """
+
+    def fits(epsilon: int) -> bool:
+        return filter_.cost(filter_.entry("", PureDP(exact(epsilon)), "")).within(left)
+
+    return _last(fits)
+
+
+def _last(fits: Callable[[int], bool]) -> int:
+    """The largest number that fits, of those from 1 on that do up to a point; 0 if none does."""
+    low, high = 0, 1
     while fits(high):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
-    return replace(base, epsilon=low)
+    return low

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from stream_dp.accounting.filters.base import Filter
+from stream_dp.accounting.filters.pure import PURE
 from stream_dp.errors import NotDerivable
 
 
@@ -16,7 +17,7 @@ class Standing:
 
 
 CONCURRENT: dict[str, Standing] = {
-    "pure": Standing(True, "[HSV] Thm 12.4 over basic composition"),
+    PURE: Standing(True, "[HSV] Thm 12.4 over basic composition"),
     "approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 2"),
     "tight approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 1 for RR_(e,d)"),
     "zCDP": Standing(True, "[HSV] Cor 13.8 at every order", "every delta is 0"),

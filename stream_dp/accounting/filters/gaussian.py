@@ -20,7 +20,7 @@ from stream_dp.accounting.filters.base import (
     without_delta,
 )
 from stream_dp.accounting.filters.budgets import budget, whole_units
-from stream_dp.core.guarantee import AnyMeasure, GaussianDP
+from stream_dp.core.guarantee import GaussianDP, Measure
 from stream_dp.errors import BudgetRefused
 
 
@@ -49,6 +49,11 @@ class GaussianFilter:
         return "GDP"
 
     @property
+    def unit(self) -> str:
+        """What it adds up."""
+        return "mu squared"
+
+    @property
     def scale(self) -> int:
         """Squares of mu: units of 10^-24."""
         return SQUARED
@@ -59,11 +64,11 @@ class GaussianFilter:
         return Spend(self.mu**2)
 
     @property
-    def promise(self) -> AnyMeasure:
+    def promise(self) -> Measure:
         """GDP at the budget."""
         return GaussianDP(exact(self.mu))
 
-    def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
+    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
         """Takes GDP; the entry is refused until `finite` says that the communication is finite."""
         if not isinstance(measure, GaussianDP):
             raise foreign(self, name, measure)
@@ -83,7 +88,7 @@ class GaussianFilter:
         without_delta(self, checked(self, entry, GAUSSIAN_FINITE))
         return Spend(entry.epsilon**2)
 
-    def least(self, used: Spend) -> AnyMeasure:
+    def least(self, used: Spend) -> Measure:
         """GDP at the root of the sum of squares, rounded up to a unit."""
         root = isqrt(used.amount)
         return GaussianDP(exact(root + (root**2 < used.amount)))

@@ -26,6 +26,11 @@ class EpsilonBudget:
         whole_units("an epsilon", self.epsilon)
 
     @property
+    def unit(self) -> str:
+        """What it adds up."""
+        return "epsilon"
+
+    @property
     def scale(self) -> int:
         """Epsilon in units of 10^-12."""
         return UNITS

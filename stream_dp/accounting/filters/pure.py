@@ -8,7 +8,9 @@ from stream_dp.accounting.entry import Entry
 from stream_dp.accounting.filters.base import Spend, charge, foreign
 from stream_dp.accounting.filters.budgets import budget
 from stream_dp.accounting.filters.linear import EpsilonBudget, epsilon_of
-from stream_dp.core.guarantee import AnyMeasure, ApproxDP, PureDP
+from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
+
+PURE = "pure"  # the one filter under which only what is alive at the same tick adds up
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +29,14 @@ class PureFilter(EpsilonBudget):
     @property
     def name(self) -> str:
         """Its name in `CONCURRENT`."""
-        return "pure"
+        return PURE
 
     @property
-    def promise(self) -> AnyMeasure:
+    def promise(self) -> Measure:
         """Pure DP at the budget."""
         return self.least(self.capacity)
 
-    def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
+    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
         """Takes DP; a delta is refused when it is charged."""
         if not isinstance(measure, PureDP | ApproxDP):
             raise foreign(self, name, measure)
@@ -44,6 +46,6 @@ class PureFilter(EpsilonBudget):
         """Its epsilon."""
         return epsilon_of(self, entry)
 
-    def least(self, used: Spend) -> AnyMeasure:
+    def least(self, used: Spend) -> Measure:
         """Pure DP at the sum, exactly."""
         return PureDP(exact(used.amount))

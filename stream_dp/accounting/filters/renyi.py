@@ -12,7 +12,7 @@ from stream_dp.accounting.entry import Entry, renyi
 from stream_dp.accounting.filters.base import Spend, charge, foreign
 from stream_dp.accounting.filters.budgets import budget
 from stream_dp.accounting.filters.linear import EpsilonBudget, epsilon_of
-from stream_dp.core.guarantee import ZCDP, AnyMeasure, PureDP, RenyiDP
+from stream_dp.core.guarantee import ZCDP, Measure, PureDP, RenyiDP
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class RenyiFilter(EpsilonBudget):
         return "RDP"
 
     @property
-    def promise(self) -> AnyMeasure:
+    def promise(self) -> Measure:
         """RDP at the order and the budget."""
         return self.least(self.capacity)
 
-    def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
+    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
         """Takes RDP at its own order, zCDP and pure DP."""
         match measure:
             case RenyiDP(alpha) if alpha == self.alpha:
@@ -49,9 +49,7 @@ class RenyiFilter(EpsilonBudget):
             case ZCDP():
                 here = zcdp_to_renyi(measure, self.alpha)
             case PureDP():
-                charge(
-                    name, measure.epsilon, rule
-                )  # refuses what is no cost before it is converted
+                charge(name, measure.epsilon, rule)  # refuses what is no cost, unconverted
                 here = pure_to_renyi(measure, self.alpha)
             case _:
                 raise foreign(self, name, measure)
@@ -61,6 +59,6 @@ class RenyiFilter(EpsilonBudget):
         """Its epsilon at the order."""
         return epsilon_of(self, entry, renyi(self.alpha))
 
-    def least(self, used: Spend) -> AnyMeasure:
+    def least(self, used: Spend) -> Measure:
         """RDP at the order and the sum, exactly."""
         return RenyiDP(self.alpha, exact(used.amount))

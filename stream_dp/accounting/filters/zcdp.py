@@ -13,7 +13,7 @@ from stream_dp.accounting.entry import DP, ZERO_CONCENTRATED, Entry
 from stream_dp.accounting.filters.approximate import zcdp_units
 from stream_dp.accounting.filters.base import SQUARED, Spend, charge, checked, foreign
 from stream_dp.accounting.filters.budgets import budget, own_delta, whole_units
-from stream_dp.core.guarantee import ZCDP, AnyMeasure, ApproxDP, PureDP
+from stream_dp.core.guarantee import ZCDP, ApproxDP, Measure, PureDP
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,17 @@ class ZCDPFilter:
         return "approximate zCDP" if self.capacity.delta else "zCDP"
 
     @property
+    def unit(self) -> str:
+        """What it adds up."""
+        return "rho"
+
+    @property
     def scale(self) -> int:
         """rho in units of 10^-24."""
         return SQUARED
 
     @property
-    def promise(self) -> AnyMeasure:
+    def promise(self) -> Measure:
         """rho-zCDP; `capacity.delta` is the probability with which it may fail ([WRRW] Def 3)."""
         return self.least(self.capacity)
 
@@ -56,7 +61,7 @@ class ZCDPFilter:
         """The delta of approximate zCDP."""
         return exact(self.capacity.delta)
 
-    def entry(self, name: str, measure: AnyMeasure, rule: str) -> Entry:
+    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
         """Takes zCDP and DP, which is charged at its exact zCDP cost."""
         match measure:
             case ZCDP(rho):
@@ -73,6 +78,6 @@ class ZCDPFilter:
             return Spend(zcdp_units(entry.epsilon), entry.delta)
         return Spend(entry.epsilon * UNITS, entry.delta)
 
-    def least(self, used: Spend) -> AnyMeasure:
+    def least(self, used: Spend) -> Measure:
         """zCDP at the sum, exactly; `used.delta` is the probability with which it may fail."""
         return ZCDP(Fraction(used.amount, SQUARED))

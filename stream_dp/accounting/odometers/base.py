@@ -10,7 +10,7 @@ with d > 0 is taken given that its loss is at most e: this renormalises both sid
 so it is charged as e + s with s more of drift ([WRRW] leave s out; randomized response alone needs none).
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -18,9 +18,9 @@ from stream_dp.accounting.amounts import budget_units, cost_units
 from stream_dp.accounting.conversions import pure_to_zcdp
 from stream_dp.accounting.directed import ceil_units
 from stream_dp.accounting.filters.base import SQUARED
-from stream_dp.accounting.filters.budgets import exact_number, own_delta
-from stream_dp.core.guarantee import ZCDP, AnyMeasure, ProbabilisticDP, PureDP
-from stream_dp.errors import InvalidCost, NotDerivable
+from stream_dp.accounting.filters.budgets import own_delta
+from stream_dp.core.guarantee import ZCDP, Measure, ProbabilisticDP, PureDP
+from stream_dp.errors import NotDerivable
 
 
 class Boundary(Protocol):
@@ -56,19 +56,12 @@ class Odometer:
         """
         return cls(boundary, budget_units(own_delta(slack, owner="an odometer")), tight)
 
-    def observe(self, measure: AnyMeasure) -> "Odometer":
+    def observe(self, measure: Measure) -> "Odometer":
         """The odometer after one more mechanism; this one is as it was.
 
         Raises:
             NotDerivable: the measure is no pDP (plain), or neither pure nor zCDP (tight).
-            InvalidCost: a parameter is infinite, NaN or a float.
         """
-        for field in fields(measure):
-            if not exact_number(value := getattr(measure, field.name)):
-                raise InvalidCost(
-                    f"an odometer was told of a mechanism with {field.name} {value!r}; it takes exact numbers "
-                    "(decimals or fractions, no floats). Nothing was counted; name the parameters as they run"
-                )
         match measure:
             case PureDP() if self.tight:
                 return self._tightly(pure_to_zcdp(measure))
@@ -95,7 +88,7 @@ class Odometer:
             delta=self.delta + cost_units(delta),
         )
 
-    def _refusal(self, measure: AnyMeasure) -> str:
+    def _refusal(self, measure: Measure) -> str:
         if self.tight:
             return f"a tight odometer takes pure and zCDP mechanisms, not {measure}"
         return (

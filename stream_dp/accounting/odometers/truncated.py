@@ -30,11 +30,11 @@ from stream_dp.accounting.filters.base import Filter, Spend
 from stream_dp.accounting.filters.budgets import budget
 from stream_dp.accounting.filters.concurrent import proven
 from stream_dp.accounting.gaussian import gaussian_to_approx
-from stream_dp.core.guarantee import ZCDP, AnyMeasure, ApproxDP, GaussianDP, PureDP, RenyiDP
+from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, Measure, PureDP, RenyiDP
 from stream_dp.errors import NotDerivable
 
 
-def bound(filter_: Filter, used: Spend) -> AnyMeasure:
+def bound(filter_: Filter, used: Spend) -> Measure:
     """What is lost so far: the least promise of the filter's family that covers `used`, never above its promise.
 
     Example:

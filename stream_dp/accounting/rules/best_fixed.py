@@ -4,15 +4,15 @@
 that of `optimal`; it is never above the sum.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from stream_dp.accounting.amounts import text
-from stream_dp.accounting.optimal import kept, least_epsilon, precision, spare
-from stream_dp.accounting.rules.fixed import fixed_before, paid
+from stream_dp.accounting.optimal import least_epsilon, precision, spare
+from stream_dp.accounting.rules.fixed import fixed_before, paid, parts_delta
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
-    delta_of,
     dp,
     epsilon_of,
     same_neighbors,
@@ -23,11 +23,21 @@ from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import Measure
 
 
+def optimum(epsilons: Sequence[Fraction], own: Fraction, granted: Fraction) -> Measure:
+    """RR_(e1,d1) x ... x RR_(ek,dk) at a granted delta, `own` = 1 - prod(1 - d); the sum where nothing is below it.
+
+    Raises:
+        NotDerivable: delta reaches 1, so nothing is promised.
+    """
+    epsilon = least_epsilon(epsilons, spare(granted, own))
+    return dp(epsilon, granted if epsilon < sum(epsilons) else own)
+
+
 def _conditions(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
     found = paid(premises, situation)
     known = stated(found)
-    left = spare(situation.delta, [delta_of(m) for m in found]) if known.holds else Fraction(0)
-    own = (
+    left = spare(situation.delta, parts_delta(found)) if known.holds else Fraction(0)
+    why = (
         f"{text(situation.delta)} is granted, more than the parts' own deltas"
         if left > 0
         else "none is granted beyond the parts' own, so nothing is below the sum"
@@ -36,7 +46,7 @@ def _conditions(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
         fixed_before(premises, situation),
         known,
         same_neighbors(premises),
-        Condition("delta", left > 0 or not known.holds, own),
+        Condition("delta", left > 0 or not known.holds, why),
     )
     if not all(c.holds for c in checked):
         return checked
@@ -46,10 +56,7 @@ def _conditions(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
 
 def _measure(premises: Premises, situation: Fixed) -> Measure:
     found = paid(premises, situation)
-    deltas, epsilons = [delta_of(m) for m in found], [epsilon_of(m) for m in found]
-    epsilon = least_epsilon(epsilons, spare(situation.delta, deltas))
-    total = sum(epsilons, Fraction(0))
-    return dp(epsilon, situation.delta if epsilon < total else 1 - kept(deltas))
+    return optimum([epsilon_of(m) for m in found], parts_delta(found), situation.delta)
 
 
 optimal = Rule(

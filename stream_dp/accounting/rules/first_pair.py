@@ -7,13 +7,13 @@ epsilons beside the k largest deltas are at least as bad as any k parts, as the 
 
 from fractions import Fraction
 
-from stream_dp.accounting.optimal import kept, least_epsilon, spare
-from stream_dp.accounting.rules.orders import all_orders, at, concentrated, curve, one_order, orders
+from stream_dp.accounting.optimal import joint_delta
+from stream_dp.accounting.rules.best_fixed import optimum
+from stream_dp.accounting.rules.orders import all_orders, at, curve, one_order, orders, rhos
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
     delta_of,
-    dp,
     epsilon_of,
     measures,
     same_neighbors,
@@ -26,9 +26,9 @@ from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import ZCDP, Measure, RenyiDP
 
 
-def touched_deltas(premises: Premises, situation: Parallel) -> list[Fraction]:
-    """The k largest deltas."""
-    return worst([delta_of(m) for m in measures(premises)], situation)
+def _touched_delta(premises: Premises, situation: Parallel) -> Fraction:
+    """What the k largest deltas come to together."""
+    return joint_delta(worst([delta_of(m) for m in measures(premises)], situation))
 
 
 def _conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
@@ -36,16 +36,13 @@ def _conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...
     consistent = first_pair_consistent(situation, "[HSV] Thm 5.2")
     if not known.holds or not counted.holds:
         return known, counted, consistent
-    own = 1 - kept(touched_deltas(premises, situation))
+    own = _touched_delta(premises, situation)
     return known, counted, consistent, within(own, situation.delta), same_neighbors(premises)
 
 
 def _measure(premises: Premises, situation: Parallel) -> Measure:
     epsilons = worst([epsilon_of(m) for m in measures(premises)], situation)
-    deltas = touched_deltas(premises, situation)
-    epsilon = least_epsilon(epsilons, spare(situation.delta, deltas))
-    total = sum(epsilons, Fraction(0))
-    return dp(epsilon, situation.delta if epsilon < total else 1 - kept(deltas))
+    return optimum(epsilons, _touched_delta(premises, situation), situation.delta)
 
 
 def _renyi_conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...]:
@@ -71,8 +68,7 @@ def _zcdp_conditions(premises: Premises, situation: Parallel) -> tuple[Condition
 
 
 def _zcdp(premises: Premises, situation: Parallel) -> Measure:
-    found = [concentrated(m) for m in measures(premises)]
-    return ZCDP(sum(worst([m.rho for m in found if m is not None], situation), Fraction(0)))
+    return ZCDP(sum(worst(rhos(measures(premises)), situation), Fraction(0)))
 
 
 first_pair = Rule(

@@ -5,9 +5,10 @@ delta 0: the product of randomized responses attains it.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 
-from stream_dp.accounting.optimal import kept
+from stream_dp.accounting.optimal import joint_delta
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
@@ -23,12 +24,15 @@ from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import Measure
 
-SOURCES = "[HSV] Thm 4.10"
-
 
 def paid(premises: Premises, situation: Fixed) -> tuple[Measure, ...]:
     """What is paid for: the parts, or all the parameters that were fixed for them."""
     return measures(premises) if situation.parameters is None else situation.parameters
+
+
+def parts_delta(found: Sequence[Measure]) -> Fraction:
+    """What the deltas of the parts come to together."""
+    return joint_delta(delta_of(m) for m in found)
 
 
 def fixed_before(premises: Premises, situation: Fixed) -> Condition:
@@ -49,7 +53,7 @@ def fixed_before(premises: Premises, situation: Fixed) -> Condition:
 def _conditions(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
     found = paid(premises, situation)
     known = stated(found)
-    own = 1 - kept([delta_of(m) for m in found]) if known.holds else Fraction(0)
+    own = parts_delta(found) if known.holds else Fraction(0)
     return (
         fixed_before(premises, situation),
         known,
@@ -60,8 +64,7 @@ def _conditions(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
 
 def _measure(premises: Premises, situation: Fixed) -> Measure:
     found = paid(premises, situation)
-    epsilon = sum((epsilon_of(m) for m in found), Fraction(0))
-    return dp(epsilon, 1 - kept([delta_of(m) for m in found]))
+    return dp(sum((epsilon_of(m) for m in found), Fraction(0)), parts_delta(found))
 
 
-concurrent = Rule("concurrent composition", SOURCES, _conditions, _measure)
+concurrent = Rule("concurrent composition", "[HSV] Thm 4.10", _conditions, _measure)

@@ -36,6 +36,11 @@ def concentrated(measure: Measure) -> ZCDP | None:
             return None
 
 
+def rhos(found: tuple[Measure, ...]) -> list[Fraction]:
+    """Their rhos, which all of them have (`all_orders`)."""
+    return [known.rho for m in found if (known := concentrated(m)) is not None]
+
+
 def orders(found: tuple[Measure, ...]) -> list[Fraction]:
     """The orders at which every part is known, where some part has orders of its own."""
     own = [set(_orders(m)) for m in found if isinstance(m, RenyiDP | RenyiCurve)]

@@ -7,7 +7,7 @@ is fixed for each alpha before, so that the rhos add up.
 from fractions import Fraction
 
 from stream_dp.accounting.rules.fixed import fixed_before, paid
-from stream_dp.accounting.rules.orders import all_orders, at, concentrated, curve, one_order, orders
+from stream_dp.accounting.rules.orders import all_orders, at, curve, one_order, orders, rhos
 from stream_dp.accounting.rules.rule import Premises, Rule, same_neighbors
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Condition
@@ -29,10 +29,9 @@ def _everywhere(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
     return fixed_before(premises, situation), all_orders(parts), same_neighbors(premises)
 
 
-def _rhos(premises: Premises, situation: Fixed) -> Measure:
-    parts = [concentrated(m) for m in paid(premises, situation)]
-    return ZCDP(sum((part.rho for part in parts if part is not None), Fraction(0)))
+def _rho(premises: Premises, situation: Fixed) -> Measure:
+    return ZCDP(sum(rhos(paid(premises, situation)), Fraction(0)))
 
 
 renyi = Rule("concurrent composition in Renyi DP", "[HSV] Cor 13.4", _at_orders, _sums)
-zcdp = Rule("concurrent composition in zCDP", "[HSV] Cor 13.4 at every order", _everywhere, _rhos)
+zcdp = Rule("concurrent composition in zCDP", "[HSV] Cor 13.4 at every order", _everywhere, _rho)

@@ -8,12 +8,11 @@ theorem as printed says delta + delta'). Without a bound on the creations delta'
 import math
 from fractions import Fraction
 
-from stream_dp.accounting.optimal import least_epsilon
+from stream_dp.accounting.rules.best_fixed import optimum
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
     delta_of,
-    dp,
     epsilon_of,
     measures,
     same_neighbors,
@@ -57,10 +56,7 @@ def _conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...
 
 def _measure(premises: Premises, situation: Parallel) -> Measure:
     touched = worst([epsilon_of(m) for m in measures(premises)], situation)
-    over_all = created(premises, situation)
-    left = 1 - (1 - situation.delta) / (1 - over_all)
-    epsilon, total = least_epsilon(touched, left), sum(touched, Fraction(0))
-    return dp(epsilon, situation.delta if epsilon < total else over_all)
+    return optimum(touched, created(premises, situation), situation.delta)
 
 
 sparse_delta = Rule(

@@ -6,11 +6,10 @@ k most expensive ones cost together: the sum at delta 0, the optimum of RR_(e1,0
 
 from fractions import Fraction
 
-from stream_dp.accounting.optimal import least_epsilon
+from stream_dp.accounting.rules.best_fixed import optimum
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
-    dp,
     epsilon_of,
     measures,
     pure,
@@ -29,9 +28,7 @@ def _conditions(premises: Premises, situation: Parallel) -> tuple[Condition, ...
 
 def _measure(premises: Premises, situation: Parallel) -> Measure:
     touched = worst([epsilon_of(m) for m in measures(premises)], situation)
-    epsilon = least_epsilon(touched, situation.delta)
-    total = sum(touched, Fraction(0))
-    return dp(epsilon, situation.delta if epsilon < total else Fraction(0))
+    return optimum(touched, Fraction(0), situation.delta)
 
 
 sparse_pure = Rule("sparse parallel composition", "[HSV] Cor 5.5", _conditions, _measure)

@@ -9,5 +9,5 @@
 | a static data set, one message only (5.12) | `static.StaticDataSet`, `static.single_pair` |
 | suitable sequences (4.5) | `suitable.Suitable` |
 | 4.9, 4.11, 5.1, 5.3, 5.8, 5.13, 12.2, 13, 14 | `compositions`, each the list of its numbered `conditions` |
-| local protocols (8.5) | `local.LocalProtocol` |
+| local protocols (8.5) | `local.LocalMessages` |
 """

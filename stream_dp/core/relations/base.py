@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stream_dp.core.guarantee import AnyMeasure
+from stream_dp.core.guarantee import Measure
 
 
 class Relation(Protocol):
@@ -36,7 +36,7 @@ class Claim:
     `finite` says whether its communication is finite ([HSV] Def 14.4).
     """
 
-    measure: AnyMeasure
+    measure: Measure
     relation: Relation
     finite: bool = False
 

@@ -54,9 +54,7 @@ def k_sparse_first_pair(
     allowed: Iterable[Hashable], parameters: Parameters = approximate, truth: Truth = own
 ) -> All:
     """f_(infinity, FPC) ([HSV] Def 5.13): k-sparse over first-pair consistent mechanisms, static data sets say."""
-    return All(
-        (Suitable(truth), FirstPairConsistent(), TouchedWithin.of(allowed, parameters)),
-    )
+    return All((Suitable(truth), FirstPairConsistent(), TouchedWithin.of(allowed, parameters)))
 
 
 def randomized_response_only(

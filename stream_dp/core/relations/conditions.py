@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from stream_dp.core.composition import Ask, Create
-from stream_dp.core.guarantee import AnyMeasure, ApproxDP, PureDP
+from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
 from stream_dp.core.relations.base import same
 from stream_dp.core.relations.creation import Parameters, approximate, claim_of
 from stream_dp.core.relations.persistent import Multiset, Vector
@@ -171,7 +171,7 @@ class FirstPairConsistent(Condition):
 class ParameterFilter(Protocol):
     """A filter ([HSV] Def 12.1) as an immutable value that has seen some parameters."""
 
-    def charge(self, measure: AnyMeasure) -> "ParameterFilter | None":
+    def charge(self, measure: Measure) -> "ParameterFilter | None":
         """The filter after one mechanism more, or None where it returns bottom; nothing is ever given back."""
         ...
 

@@ -34,7 +34,7 @@ class SparseDataSets:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalProtocol:
+class LocalMessages:
     """f_(P, ~) ([HSV] Def 8.5): creation queries of the `users`, in order, and of an `auxiliary` mechanism where the
     server draws coins (Remark 8.3); one data set for each user, in order; then identical queries, to any of them.
 
@@ -54,7 +54,7 @@ class LocalProtocol:
         datasets: Relation,
         auxiliary: tuple[Create, ...] = (),
         truth: Truth = own,
-    ) -> "LocalProtocol":
+    ) -> "LocalMessages":
         """Before the first message."""
         return cls(users, datasets, auxiliary, Suitable(truth))
 
@@ -63,7 +63,7 @@ class LocalProtocol:
         """No: the first pair creates something."""
         return False
 
-    def accept(self, left: Any, right: Any) -> "LocalProtocol | None":
+    def accept(self, left: Any, right: Any) -> "LocalMessages | None":
         """Take the next pair."""
         suitable = self.suitable.accept(left, right)
         if suitable is None:
@@ -87,7 +87,7 @@ class LocalProtocol:
 
     def _dataset(
         self, user: int, left: Ask, right: Ask, suitable: Suitable
-    ) -> "LocalProtocol | None":
+    ) -> "LocalMessages | None":
         datasets = self.datasets.accept(left.message, right.message)
         if datasets is None or left.index != user:
             return None

@@ -22,7 +22,7 @@ from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.ledger import Entry, Ledger
 from stream_dp.audit.exact_delta import exact_delta
 from stream_dp.audit.randomized_response import RandomizedResponse
-from stream_dp.core.guarantee import AnyMeasure, ApproxDP, PureDP
+from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
 from stream_dp.errors import BudgetRefused, NotDerivable
 
 DELTA, OWN = Fraction(1, 20), Fraction(49, 1000)
@@ -31,7 +31,7 @@ RATIO = ODDS**8
 A = TightApproximateFilter.of(below_log(RATIO), DELTA - OWN, OWN)
 B = TightApproximateFilter.of(below_log(RATIO), DELTA, Fraction(0))
 C = PureFilter.of(below_log(RATIO))
-MEASURES: tuple[AnyMeasure, ...] = (PureDP(least_epsilon(ODDS)), ApproxDP(Fraction(0), OWN))
+MEASURES: tuple[Measure, ...] = (PureDP(least_epsilon(ODDS)), ApproxDP(Fraction(0), OWN))
 RESPONSES = (RandomizedResponse(ODDS), RandomizedResponse(Fraction(1), OWN))
 
 

@@ -23,9 +23,9 @@ from stream_dp.accounting.filters.zcdp import ZCDPFilter
 from stream_dp.accounting.ledger import Entry, Ledger
 from stream_dp.core.guarantee import (
     ZCDP,
-    AnyMeasure,
     ApproxDP,
     GaussianDP,
+    Measure,
     ProbabilisticDP,
     PureDP,
     RenyiDP,
@@ -120,9 +120,9 @@ def test_what_is_no_cost_and_foreign_measures_are_refused_and_nothing_changes(
 NO_NUMBERS: list[Any] = [0, Fraction(-1, 2), math.inf, -math.inf, math.nan, 0.5, "1", None]
 
 
-def asked(filter_: Filter, number: Any) -> AnyMeasure:
+def asked(filter_: Filter, number: Any) -> Measure:
     """A measure that the filter takes, with this number in it, whatever its own checks say."""
-    kinds: dict[str, tuple[AnyMeasure, str]] = {
+    kinds: dict[str, tuple[Measure, str]] = {
         "GDP": (GaussianDP(ONE), "mu"),
         "RDP": (RenyiDP(Fraction(8), ONE), "epsilon"),
         "zCDP": (ZCDP(ONE), "rho"),
@@ -261,7 +261,7 @@ def test_measures_are_priced_by_their_conversions() -> None:
     assert renyi.entry("m", RenyiDP(Fraction(8), ONE / 3), "r").epsilon == 333_333_333_334
     with pytest.raises(BudgetRefused, match="no theorem"):  # another order is another filter
         renyi.entry("m", RenyiDP(Fraction(9), ONE / 3), "r")
-    foreign: list[tuple[str, AnyMeasure]] = [
+    foreign: list[tuple[str, Measure]] = [
         ("pure", ZCDP(ONE)), ("approximate", GaussianDP(ONE)), ("GDP", PureDP(ONE)),
         ("RDP", ApproxDP(ONE, SLACK)),
     ]  # fmt: skip

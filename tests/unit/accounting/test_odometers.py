@@ -17,11 +17,13 @@ from stream_dp.accounting.odometers.stitched import StitchedBoundary
 from stream_dp.accounting.odometers.truncated import bound_at
 from stream_dp.core.guarantee import (
     ZCDP,
-    AnyMeasure,
     ApproxDP,
     GaussianDP,
+    Measure,
     ProbabilisticDP,
     PureDP,
+    RenyiCurve,
+    RenyiDP,
 )
 from stream_dp.errors import InvalidCost, NotDerivable
 
@@ -143,7 +145,7 @@ def test_what_is_no_pdp_is_refused_until_it_is_converted() -> None:
         odometer.observe(approximate)
     converted = approx_to_probabilistic(approximate, Fraction(1, 10))
     assert odometer.observe(converted).bound() is not None
-    bad: list[AnyMeasure] = [ZCDP(G), GaussianDP(G)]
+    bad: list[Measure] = [ZCDP(G), GaussianDP(G)]
     for measure in bad:
         with pytest.raises(NotDerivable):
             odometer.observe(measure)
@@ -179,10 +181,11 @@ def test_no_odometer_has_a_bad_parameter(number: Any) -> None:
             make()
 
 
-@pytest.mark.parametrize("number", [math.inf, math.nan, 0.5])
-def test_what_is_no_number_is_not_observed(number: Any) -> None:
+def test_a_curve_is_not_observed() -> None:
+    """Measures refuse what is no exact number; a curve is exact, but neither pDP nor pure nor zCDP."""
+    curve = RenyiCurve((RenyiDP(Fraction(2), G), RenyiDP(Fraction(3), G)))
     for tight in (False, True):
         odometer = Odometer.of(MixtureBoundary(DELTA, G), tight=tight)
-        with pytest.raises(InvalidCost, match="told of a mechanism with epsilon"):
-            odometer.observe(PureDP(number))
+        with pytest.raises(NotDerivable, match="odometer takes"):
+            odometer.observe(curve)
         assert odometer == Odometer.of(MixtureBoundary(DELTA, G), tight=tight)

@@ -13,7 +13,7 @@ from stream_dp.accounting import optimal
 from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.optimal import (
     grid_epsilon,
-    kept,
+    joint_delta,
     least_epsilon,
     listed_epsilon,
     precision,
@@ -79,13 +79,13 @@ def test_kairouz_oh_viswanath(
     own = [Fraction(delta)] * k
     closed = closed_form(float(epsilon), float(delta), k, float(target))
     assert closed == pytest.approx(expected, rel=1e-9)
-    left = spare(Fraction(closed), own)
+    left = spare(Fraction(closed), joint_delta(own))
     for found in (
         least_epsilon([Fraction(epsilon)] * k, left),
         grid_epsilon(Counter([Fraction(epsilon)] * k), left),
     ):
         assert float(found) == pytest.approx(float(target), rel=1e-7)
-    assert 1 - (1 - left) * kept(own) == Fraction(closed)
+    assert 1 - (1 - left) * (1 - joint_delta(own)) == Fraction(closed)
 
 
 def different(seed: int, k: int) -> list[Fraction]:
@@ -141,8 +141,8 @@ def test_never_looser_than_basic_and_corners() -> None:
     huge = [Fraction(20_000), Fraction(1)]
     assert least_epsilon(huge, Fraction(1, 2)) == 20_001
     assert least_epsilon([Fraction(200)], 1 - Fraction(1, 10**70)) <= 200  # p rounds to 1
-    assert spare(Fraction(1, 100), [Fraction(1, 50)]) < 0
-    assert spare(Fraction(1, 10), [Fraction(1, 10)]) == 0
+    assert spare(Fraction(1, 100), Fraction(1, 50)) < 0
+    assert spare(Fraction(1, 10), Fraction(1, 10)) == 0
 
 
 def test_opendp_composes_no_tighter() -> None:
@@ -156,8 +156,11 @@ def test_opendp_composes_no_tighter() -> None:
     (epsilon, delta), (total, all_deltas) = one.map(1), dp.c.make_composition([one] * 8).map(1)
     own = [Fraction(delta)] * 8
     assert total == pytest.approx(8 * epsilon)
-    assert 1 - kept(own) <= Fraction(all_deltas)
-    assert least_epsilon([Fraction(epsilon)] * 8, spare(Fraction(all_deltas) * 2, own)) < total
+    assert joint_delta(own) <= Fraction(all_deltas)
+    assert (
+        least_epsilon([Fraction(epsilon)] * 8, spare(Fraction(all_deltas) * 2, joint_delta(own)))
+        < total
+    )
     pure = space >> dp.m.then_laplace(scale=2.0)
     sums = dp.c.make_composition([pure] * 3).map(1)
     assert least_epsilon([Fraction(1, 2)] * 3, Fraction(0)) == Fraction(sums) == Fraction(3, 2)

@@ -34,7 +34,7 @@ from stream_dp.accounting.filters.zcdp import ZCDPFilter
 from stream_dp.accounting.gaussian import gaussian_delta, gaussian_to_approx
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.odometers.truncated import bound, bound_at
-from stream_dp.core.guarantee import ZCDP, AnyMeasure, GaussianDP, PureDP, RenyiDP
+from stream_dp.core.guarantee import ZCDP, GaussianDP, Measure, PureDP, RenyiDP
 
 MILLIONTH = Fraction(1, 10**6)
 STEP = 1e-4  # of dp_accounting's discretised losses
@@ -42,7 +42,7 @@ ORDERS = [1 + 2 ** (i / 16) for i in range(-96, 160)]
 REPLACE_ONE = dp_accounting.NeighboringRelation.REPLACE_ONE
 
 
-def charged(filter_: Filter, measures: list[AnyMeasure]) -> Spend:
+def charged(filter_: Filter, measures: list[Measure]) -> Spend:
     """What a ledger under this filter has used after these."""
     ledger = Ledger.under(filter_)
     for measure in measures:
@@ -173,7 +173,7 @@ def test_their_pure_odometer_adds_up_as_ours() -> None:
     )
     asked = their_odometer(0)
     filter_ = PureFilter.of(Fraction(3))
-    measures: list[AnyMeasure] = []
+    measures: list[Measure] = []
     for scale in (1, 3, 7, 10, 11):
         asked(dp.m.make_laplace(*space(), scale=float(scale)))
         measures.append(PureDP(Fraction(1, scale)))
@@ -190,7 +190,7 @@ def test_their_zcdp_odometer_and_conversion_agree_with_ours() -> None:
     )
     asked = their_odometer(0)
     filter_ = ZCDPFilter.of(Fraction(3))
-    measures: list[AnyMeasure] = []
+    measures: list[Measure] = []
     for scale in (1, 2, 10):
         gaussian = dp.m.make_gaussian(*space(), scale=float(scale))
         asked(gaussian)

@@ -37,9 +37,9 @@ from stream_dp.audit.finite import FirstPair, SparsePairs
 from stream_dp.audit.randomized_response import InteractiveRandomizedResponse, RandomizedResponse
 from stream_dp.core.guarantee import (
     ZCDP,
-    AnyMeasure,
     ApproxDP,
     GaussianDP,
+    Measure,
     ProbabilisticDP,
     PureDP,
     RenyiDP,
@@ -222,7 +222,7 @@ def test_it_grows_with_what_is_spent_up_to_the_promise(name: str, share: Fractio
         assert full.delta == filter_.promise.delta
 
 
-def main(measure: AnyMeasure) -> Fraction:
+def main(measure: Measure) -> Fraction:
     """The parameter that grows."""
     match measure:
         case ZCDP(rho):

@@ -13,7 +13,7 @@ from stream_dp.audit.enumeration import Enumerated
 from stream_dp.audit.exact_delta import delta_bracket, exact_delta, worst_ratio
 from stream_dp.audit.finite import Law
 from stream_dp.audit.randomized_response import LeakyBit, noisy_bit
-from stream_dp.audit.time_rule import Alive, AliveState, Begin, End, OneTick, Tick
+from stream_dp.audit.time_rule import Begin, End, OneTick, Tick, TickComposition, TickState
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
 
@@ -106,7 +106,10 @@ def rounds(pairs: OneTick) -> int:
 
 
 def test_the_sum_alive_is_met_exactly_whatever_comes_and_goes() -> None:
-    machine, pairs = Alive((Responder(THREE), Responder(TWO))), game((THREE, TWO), Fraction(6))
+    machine, pairs = (
+        TickComposition((Responder(THREE), Responder(TWO))),
+        game((THREE, TWO), Fraction(6)),
+    )
     assert worst_ratio(machine, pairs, rounds(pairs)) == 6
 
 
@@ -115,27 +118,33 @@ def test_dashboards_one_after_the_other_cost_one(created: int) -> None:
     """No growth with their number: each is created when the one before has been ended, by what it said."""
     for kind in (Responder(THREE), Late(THREE), Moody(THREE)):
         pairs = game((THREE,), THREE, ticks=3, creations=created)
-        assert worst_ratio(Alive((kind,)), pairs, rounds(pairs)) == THREE
+        assert worst_ratio(TickComposition((kind,)), pairs, rounds(pairs)) == THREE
 
 
 @pytest.mark.parametrize("ratio", [ONE, Fraction(3, 2), TWO, Fraction(4), Fraction(6)])
 def test_the_whole_curve_is_that_of_the_worst_living_set(ratio: Fraction) -> None:
     """[HSV] Cor 5.5, not only the sum: delta at every epsilon is that of RR of the mechanisms alive at one tick."""
-    machine, pairs = Alive((Responder(THREE), Responder(TWO))), game((THREE, TWO), Fraction(6))
+    machine, pairs = (
+        TickComposition((Responder(THREE), Responder(TWO))),
+        game((THREE, TWO), Fraction(6)),
+    )
     expected = worst_living((THREE, TWO), Fraction(6), ratio)
     assert exact_delta(machine, pairs, ratio, rounds(pairs)) == expected
     assert (expected > 0) == (ratio < 6)
 
 
 def test_mechanisms_that_speak_later_meet_it_too() -> None:
-    machine, pairs = Alive((Late(THREE), Moody(TWO))), game((THREE, TWO), Fraction(6), ticks=3)
+    machine, pairs = (
+        TickComposition((Late(THREE), Moody(TWO))),
+        game((THREE, TWO), Fraction(6), ticks=3),
+    )
     pairs = replace(pairs, creations=2)
     assert worst_ratio(machine, pairs, 7) == 6
 
 
 def test_a_budget_that_is_not_reached_is_not_spent() -> None:
     pairs = game((THREE, TWO), Fraction(5))
-    machine = Alive((Responder(THREE), Responder(TWO)))
+    machine = TickComposition((Responder(THREE), Responder(TWO)))
     assert worst_ratio(machine, pairs, rounds(pairs)) == 4  # two of price 2
 
 
@@ -150,22 +159,22 @@ def reading(*past: int, charges: bool) -> OneTick:
 @pytest.mark.parametrize("created", [1, 2, 3])
 def test_a_halt_that_frees_past_ticks_is_caught(created: int) -> None:
     """Backfill of a tick whose row was seen by one that has been ended: one more factor for each creation."""
-    machine = Alive((Responder(THREE),), kept=1)
+    machine = TickComposition((Responder(THREE),), kept=1)
     pairs = replace(reading(0, 1, charges=False), creations=created)
     assert worst_ratio(machine, pairs, rounds(pairs)) == THREE**created
 
 
 def test_backfill_that_is_charged_to_the_ticks_it_reads_keeps_the_bound() -> None:
-    machine, pairs = Alive((Responder(THREE),), kept=1), reading(0, 1, charges=True)
+    machine, pairs = TickComposition((Responder(THREE),), kept=1), reading(0, 1, charges=True)
     assert worst_ratio(machine, pairs, rounds(pairs)) == THREE
     wider = replace(pairs, budget=Fraction(9))
     assert worst_ratio(machine, wider, rounds(wider)) == 9
 
 
-class Lingering(Alive):
+class Lingering(TickComposition):
     """Broken: one that is ended still sees the row of the tick under way, which its successor sees as well."""
 
-    def step(self, state: AliveState, query: Begin | End | Tick) -> Law[AliveState]:
+    def step(self, state: TickState, query: Begin | End | Tick) -> Law[TickState]:
         """Put the ended one aside, for one row."""
         living, leaving = state
         if isinstance(query, End):
@@ -175,7 +184,7 @@ class Lingering(Alive):
             begun = super().step((living, ()), query)
             return {(a, (after[0], leaving)): p for (a, after), p in begun.items()}
         gone = len(leaving)
-        law: dict[tuple[Any, AliveState], Fraction] = {}
+        law: dict[tuple[Any, TickState], Fraction] = {}
         everyone: Any = (*leaving, *living)
         for (answer, after), p in self.answered(everyone, query.row).items():
             key = (answer, (after[gone:], ()))
@@ -186,7 +195,7 @@ class Lingering(Alive):
 def test_a_start_before_the_freed_tick_is_caught() -> None:
     pairs = game((THREE,), THREE, creations=2)
     assert worst_ratio(Lingering((Responder(THREE),)), pairs, 6) == 9
-    assert worst_ratio(Alive((Responder(THREE),)), pairs, 6) == THREE
+    assert worst_ratio(TickComposition((Responder(THREE),)), pairs, 6) == THREE
 
 
 @pytest.mark.parametrize("ticks", [2, 3, 4])
@@ -194,14 +203,14 @@ def test_deltas_do_not_follow_the_rule(ticks: int) -> None:
     """[HSV] Thm 5.2 over time: (ln 2, delta), one alive at a time, ended if it has not given up at its first tick."""
     delta = Fraction(1, 10)
     pairs = game((TWO,), TWO, ticks=ticks, creations=ticks)
-    found = exact_delta(Alive((LeakyBit(delta),)), pairs, Fraction(5), 3 * ticks)
+    found = exact_delta(TickComposition((LeakyBit(delta),)), pairs, Fraction(5), 3 * ticks)
     assert found == 1 - (1 - delta) ** (ticks - 1)
     assert (found > delta) == (ticks > 2)
 
 
 def test_two_ticks_of_one_user_cost_both() -> None:
     """Event level only; the same for a record whose tick depends on when it was read, so that two rows change."""
-    machine = Alive((Responder(THREE),))
+    machine = TickComposition((Responder(THREE),))
     pairs = game((THREE,), THREE, times=2)
     assert worst_ratio(machine, pairs, rounds(pairs)) == 9
 
@@ -228,14 +237,16 @@ class PerTick:
         return law
 
 
-def alerts(backfill: tuple[int, ...] = (0,), *, charges: bool = True) -> tuple[Alive, OneTick]:
+def alerts(
+    backfill: tuple[int, ...] = (0,), *, charges: bool = True
+) -> tuple[TickComposition, OneTick]:
     """Real alerts at one unit of epsilon, one at a time, created and ended at will."""
     base = Fraction(1, 8)
     kind = PerTick(Enumerated(Alerts(1, ONE, Neighbors.ADD_REMOVE, threshold=1), base, 5))
     pairs = OneTick(
         (1 / base,), 1 / base, QUIET, (((0,), (1,)), ((1,), (0,))), 2, 2, backfill, charges
     )
-    return Alive((kind,), kept=max(backfill)), pairs
+    return TickComposition((kind,), kept=max(backfill)), pairs
 
 
 def test_real_alerts_one_after_the_other_cost_one() -> None:

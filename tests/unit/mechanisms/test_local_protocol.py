@@ -20,8 +20,7 @@ from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relations.base import Claim
-from stream_dp.core.relations.local import LocalProtocol as Pairs
-from stream_dp.core.relations.local import SparseDataSets
+from stream_dp.core.relations.local import LocalMessages, SparseDataSets
 from stream_dp.core.relations.static import StaticDataSet
 from stream_dp.errors import NotDerivable, RejectedMessage, TaintError, UsageError
 from stream_dp.mechanisms.alerts import Alerts
@@ -302,7 +301,7 @@ def test_what_is_sent_to_the_users_is_valid_for_the_relation_of_local_protocols(
     users = tuple(
         Create(user(2), Claim(PureDP(Fraction(2)), StaticDataSet(one_more))) for _ in TRIANGLE
     )
-    check: Any = Pairs.of(users, SparseDataSets(k, one_more), truth=lambda create: True)
+    check: Any = LocalMessages.of(users, SparseDataSets(k, one_more), truth=lambda create: True)
     left, right = sent(row(5, 5, 5)), sent(row(5, 6, 5))
     for number, pair in enumerate(zip(left, right, strict=True)):
         a, b = ((users[number],) * 2) if number < len(users) else pair

@@ -92,6 +92,7 @@ class World:
     seeds: Callable[[], bytes] = fresh_seed
     noise: NoiseMaker = NoiseStream
     drawn: list[bytes] = field(default_factory=list)
+    questions: PipelineQuestions = field(init=False)
 
     @property
     def built(self) -> Built:
@@ -111,9 +112,9 @@ class World:
         built = self.built
         plan = built.plan(0, private=self.noise is NoiseStream)
         router = OpenRouter(built.spec, plan.origin)
-        questions = PipelineQuestions(built.spec, router)
+        self.questions = PipelineQuestions(built.spec, router)
         return Engine(
-            plan, router, ports, self.noise, questions=questions, accounts=built.accounts()
+            plan, router, ports, self.noise, questions=self.questions, accounts=built.accounts()
         )
 
     def releases(self, series: str) -> dict[int, Any]:

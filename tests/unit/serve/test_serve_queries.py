@@ -11,8 +11,7 @@ from unit.serve.fake_desk import SECRET_COUNT, FakeDesk, mapping_errors
 
 from stream_dp.errors import RejectedMessage, StreamDPError, TaintError
 from stream_dp.serve.api import create_app
-from stream_dp.serve.desk import CREATED, HALTED, PREVIEWED, QUERY
-from stream_dp.serve.queries import LARGEST_BODY
+from stream_dp.serve.desk import CREATED, HALTED, LARGEST_DEFINITION, PREVIEWED, QUERY
 from stream_dp.serve.view import PublicView
 
 TOKEN = "a1" * 32
@@ -174,7 +173,7 @@ async def test_a_large_body_is_refused_while_it_comes(open_desk: Client, desk: F
 
     async def endless() -> AsyncIterator[bytes]:
         nonlocal sent
-        while sent < 100 * LARGEST_BODY:
+        while sent < 100 * LARGEST_DEFINITION:
             sent += 4096
             yield b"x" * 4096
 
@@ -182,9 +181,9 @@ async def test_a_large_body_is_refused_while_it_comes(open_desk: Client, desk: F
     assert (answer.status_code, answer.json()["exit_code"]) == (413, 2)
     assert desk.asked == []
 
-    full = await open_desk.post("/api/queries", content=b"x" * LARGEST_BODY, headers=JSON)
+    full = await open_desk.post("/api/queries", content=b"x" * LARGEST_DEFINITION, headers=JSON)
     assert full.status_code == 422
-    assert len(desk.asked[0][1]) == LARGEST_BODY
+    assert len(desk.asked[0][1]) == LARGEST_DEFINITION
 
 
 @pytest.mark.parametrize(("error", "status"), mapping_errors(), ids=lambda e: type(e).__name__)

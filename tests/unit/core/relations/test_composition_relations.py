@@ -28,7 +28,7 @@ from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.relation_filter import LedgerFilter
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
-from stream_dp.core.guarantee import AnyMeasure, ApproxDP, GaussianDP, PureDP, RenyiDP
+from stream_dp.core.guarantee import ApproxDP, GaussianDP, Measure, PureDP, RenyiDP
 from stream_dp.core.relations import compositions as f
 from stream_dp.core.relations.base import All, Claim, Identical, Relation
 from stream_dp.core.relations.conditions import (
@@ -41,7 +41,7 @@ from stream_dp.core.relations.conditions import (
     TouchedWithin,
 )
 from stream_dp.core.relations.creation import Renyi, claim_of, epsilon, privacy_function
-from stream_dp.core.relations.local import LocalProtocol, SparseDataSets
+from stream_dp.core.relations.local import LocalMessages, SparseDataSets
 from stream_dp.core.relations.persistent import Multiset
 from stream_dp.core.relations.suitable import Created, Suitable
 
@@ -69,7 +69,7 @@ class AtMost:
     epsilon: Fraction
     delta: Fraction
 
-    def charge(self, measure: AnyMeasure) -> "AtMost | None":
+    def charge(self, measure: Measure) -> "AtMost | None":
         """Subtract."""
         assert isinstance(measure, PureDP | ApproxDP)
         left = AtMost(self.epsilon - measure.epsilon, self.delta - measure.delta)
@@ -82,7 +82,7 @@ class Few:
 
     left: int
 
-    def charge(self, measure: AnyMeasure) -> "Few | None":
+    def charge(self, measure: Measure) -> "Few | None":
         """One less."""
         return Few(self.left - 1) if self.left else None
 
@@ -269,7 +269,7 @@ CASES: dict[str, Case] = {
         FDP,
     ),
     "local protocol (8.5)": Case(
-        LocalProtocol.of((QUERIES["user"],) * 2, SparseDataSets(1, near), (QUERIES["coins"],), lambda _: True),
+        LocalMessages.of((QUERIES["user"],) * 2, SparseDataSets(1, near), (QUERIES["coins"],), lambda _: True),
         lambda p: oracle.local_protocol(p, TABLE, ["user"] * 2, related, (0, 1, 2), ["coins"]),
         LOCAL,
         7,
@@ -600,10 +600,10 @@ TWINS: dict[str, tuple[str, Relation]] = {
         "k-sparse, f-DP (14)",
         f.k_sparse([GaussianDP(ONE)], also_infinite, told),
     ),
-    "each user alone": ("local protocol (8.5)", LocalProtocol.of(USERS, SparseDataSets(2, near), COINS, told)),
+    "each user alone": ("local protocol (8.5)", LocalMessages.of(USERS, SparseDataSets(2, near), COINS, told)),
     "data sets unjudged": (
         "local protocol (8.5)",
-        LocalProtocol.of(USERS, SparseDataSets(9, lambda *_: True), COINS, told),
+        LocalMessages.of(USERS, SparseDataSets(9, lambda *_: True), COINS, told),
     ),
     "no order": ("local protocol (8.5)", anything(YES)),
     "no sparsity": ("nested", All((YES,))),

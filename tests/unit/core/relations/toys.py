@@ -11,7 +11,6 @@ from unit.core.relations.symbols import Symbol, ask, create
 
 from stream_dp.core.composition import Create
 from stream_dp.core.guarantee import (
-    AnyMeasure,
     ApproxDP,
     GaussianDP,
     Guarantee,
@@ -71,9 +70,7 @@ def toy(name: str, measure: Measure, claim: Claim | None = None, *, data: bool =
     return Create(mechanism, claim)
 
 
-def claims(
-    name: str, measure: AnyMeasure, relation: Relation | None = None, **more: bool
-) -> Create:
+def claims(name: str, measure: Measure, relation: Relation | None = None, **more: bool) -> Create:
     """A creation query with a claim of its own."""
     return toy(name, PureDP(ONE), Claim(measure, relation or Stream(event(ADD, 1)), **more))
 

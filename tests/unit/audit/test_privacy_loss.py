@@ -16,7 +16,14 @@ from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.odometers.base import Odometer
 from stream_dp.accounting.odometers.filter import FilterBoundary
 from stream_dp.accounting.odometers.truncated import bound as truncated_bound
-from stream_dp.audit.app_f import DELTA, ODDS, RARE, LossAdversary, folded, mechanism
+from stream_dp.audit.counterexamples.privacy_loss import (
+    DELTA,
+    ODDS,
+    RARE,
+    LossAdversary,
+    folded,
+    mechanism,
+)
 from stream_dp.audit.exact_delta import exact_delta
 from stream_dp.audit.finite import FirstPair
 from stream_dp.audit.game import Game

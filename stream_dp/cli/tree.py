@@ -1,0 +1,45 @@
+"""A derivation on a terminal, from what `derivation_json` says: the engine's own, or one that came over HTTP."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from rich.markup import escape
+from rich.tree import Tree
+
+from stream_dp.accounting.amounts import text
+
+
+def derivation_tree(node: Mapping[str, Any], parent: Tree | None = None) -> Tree:
+    """The tree of a node {subject, rule, source, guarantee, conditions, alternatives, premises}."""
+    subject, why = node.get("subject", ""), f"by {node.get('rule', '')}, {node.get('source', '')}"
+    label = f"[bold]{escape(subject)}[/bold]  {escape(f'{_amounts(node)}  {why}')}"
+    tree = Tree(label, highlight=False) if parent is None else parent.add(label, highlight=False)
+    for condition in node.get("conditions", ()):
+        held = escape(f"{condition['name']}: {condition['why']}")
+        tree.add(f"[green]holds[/green] {held}", highlight=False)
+    if node.get("alternatives"):
+        others = escape(_others(node["alternatives"]))
+        tree.add(f"[dim]not taken: {others}[/dim]", highlight=False)
+    for premise in node.get("premises", ()):
+        derivation_tree(premise, tree)
+    return tree
+
+
+def _amounts(node: Mapping[str, Any]) -> str:
+    """`eps 1, delta 0`; other measures than DP name themselves."""
+    guarantee = node.get("guarantee", {})
+    amounts = ", ".join(
+        f"{'eps' if key == 'epsilon' else key} {text(Fraction(str(amount)))}"
+        for key, amount in guarantee.items()
+        if key not in ("measure", "neighbors", "group")
+    )
+    return f"{guarantee['measure']} {amounts}" if "measure" in guarantee else amounts
+
+
+def _others(alternatives: list[Mapping[str, Any]]) -> str:
+    """The rules that apply too, with their price, and how many do not."""
+    prices = [f"{a['source']} ({_amounts(a)})" for a in alternatives if "guarantee" in a]
+    refused = len(alternatives) - len(prices)
+    lacking = [f"{refused} that do not apply (--json says why)"] if refused else []
+    return "; ".join(prices + lacking)

@@ -1,0 +1,165 @@
+"""The desk of a running engine, and `stream-dp ledger` over a journal that holds questions."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from unit.pipeline.question_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
+
+from stream_dp.adapters.memory import MemorySource
+from stream_dp.cli.budget import api_budget
+from stream_dp.cli.desk import EngineDesk
+from stream_dp.cli.ledger import ledger_json
+from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism
+from stream_dp.pipeline import rederivation
+from stream_dp.pipeline.planner import promise_json
+from stream_dp.runtime.statement import Statement, read_statement
+
+Privacy = dict[str, Any]
+
+
+def question(name: str, epsilon: str) -> bytes:
+    return json.dumps({"name": name, "statistic": "count", "epsilon": epsilon}).encode()
+
+
+async def asked(world: World, then: Callable[[EngineDesk, Stopping], Awaitable[None]]) -> None:
+    """Run to tick 2, ask through a desk, run to the end."""
+    source = Stopping(2)
+    engine = world.engine(source)
+    run = asyncio.create_task(engine.run())
+    await world.until(2)
+    try:
+        await then(EngineDesk(world.built, engine, world.questions), source)
+    finally:
+        source.go(HORIZON)
+        await run
+
+
+async def statement(world: World) -> Statement:
+    async def sealed() -> AsyncIterator[bytes]:
+        for each in world.store.commits:
+            yield each
+
+    return await read_statement(sealed(), SEALER, "shop")
+
+
+async def two_in_turn(world: World) -> None:
+    """Two questions of the whole rest, one after the other."""
+
+    async def ask(desk: EngineDesk, source: Stopping) -> None:
+        await one_after_the_other(world, desk, source)
+
+    await asked(world, ask)
+
+
+async def one_after_the_other(world: World, desk: EngineDesk, source: Stopping) -> None:
+    made = await desk.create(question("first", "1"))
+    assert made == {
+        "name": "first", "start": 3, "epsilon": "1", "rule": made["rule"], "left": made["left"],
+    }  # fmt: skip
+    source.go(5)
+    await world.until(5)
+    ended = await desk.halt("first")
+    assert (ended["name"], float(ended["left"])) == ("first", float(made["left"]) + 1)
+    await desk.create(question("second", "1"))
+
+
+async def test_the_ledger_adds_up_what_is_alive_at_one_tick() -> None:
+    world = World()
+    await two_in_turn(world)
+    shown = ledger_json(world.built, await statement(world))
+    assert (shown["budget"], shown["spent"], shown["peak"], shown["left"]) == ("2", "2", "2", "0")
+    assert shown["odometer"]["bound"] == "2"
+    names = [(c["name"], c["analyst"], c["start"]) for c in shown["charges"]]
+    assert names[0] == ("shop: series of the first start", "", 0)
+    assert names[1] == ("first", "", 3)
+    assert shown["charges"][1]["end"] == shown["charges"][2]["start"]
+    (ticks,) = shown["derivation"]["premises"]
+    assert (ticks["source"], ticks["guarantee"]["epsilon"]) == ("[HSV] Cor 5.5, 5.7", 2)
+    assert len(ticks["premises"]) == 3
+
+
+async def test_a_total_that_differs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin: halts that free past ticks, so that both questions are alive at one tick."""
+    world = World()
+    await two_in_turn(world)
+    found = await statement(world)
+    monkeypatch.setattr(rederivation, "spans", lambda _: {1: (3, None), 2: (3, None)})
+    with pytest.raises(FailClosed, match=r"does not add up: .* exceed the filter's capacity"):
+        ledger_json(world.built, found)
+
+
+async def test_a_total_above_the_ledgers_is_said_also_where_the_budget_has_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(pipeline=PIPELINE | {"privacy": {"epsilon": "5"}})
+    await two_in_turn(world)
+    found = await statement(world)
+    monkeypatch.setattr(rederivation, "spans", lambda _: {1: (3, None), 2: (3, None)})
+    with pytest.raises(FailClosed, match=r"says 2 at most, but .* add up to 3"):
+        ledger_json(world.built, found)
+
+
+async def test_the_desk_lists_previews_and_prices() -> None:
+    world = World()
+
+    async def ask(desk: EngineDesk, _source: Stopping) -> None:
+        before = [dict(each) for each in desk.queries()]
+        assert [each["name"] for each in before] == ["orders"]
+        seen = desk.preview(question("dear", "1.5"))
+        assert (seen["fits"], seen["asked"], seen["left"], seen["largest"]) == (
+            False,
+            "1.5",
+            "1",
+            "1",
+        )
+        with pytest.raises(BudgetRefused):
+            await desk.create(question("dear", "1.5"))
+        with pytest.raises(UnknownMechanism, match="belongs to the pipeline file"):
+            await desk.halt("orders")
+        assert [dict(each) for each in desk.queries()] == before
+        await desk.create(question("cheap", "0.25"))
+        assert desk.queries()[1]["epsilon"] == "0.25"
+        (ticks,) = desk.promise().premises
+        assert [p.subject for p in ticks.premises] == ["shop: series of the first start", "cheap"]
+        assert promise_json(world.built, desk.promise())["epsilon"] == 2
+        await desk.halt("cheap")
+        assert desk.queries()[-1] == {"name": "cheap", "start": 3, "end": 3, "created": True}
+
+    await asked(world, ask)
+    shown = ledger_json(world.built, await statement(world))
+    assert shown["spent"] == "1"
+    assert len(shown["derivation"]["premises"]) == 1  # it saw no tick
+
+
+@pytest.mark.parametrize("name", ["approximate", "tight_approximate", "zcdp", "renyi"])
+async def test_every_filter_states_its_budget_and_what_is_left(name: str) -> None:
+    privacy = {"epsilon": "1", "delta": "1e-6", "filter": name, "order": "30",
+               "analysts": [{"name": "ann", "epsilon": "0.05"}]}  # fmt: skip
+    series = [{"name": "orders", "statistic": "count", "epsilon": "0.1"}]
+    world = World(pipeline=PIPELINE | {"privacy": privacy, "series": series})
+
+    async def ask(desk: EngineDesk, _source: Stopping) -> None:
+        largest = desk.preview(question("a", "0.01"))["left"]
+        assert not desk.preview(question("a", str(float(largest) + 1e-6)))["fits"]
+        await desk.create(question("a", "0.03"), "ann")
+        with pytest.raises(BudgetRefused):
+            await desk.create(question("b", "0.03"), "ann")
+        await desk.create(question("c", largest))
+        with pytest.raises(BudgetRefused):
+            await desk.create(question("d", "0.05"))
+        budget = api_budget(world.built.spec, desk._engine.books.accounts, [])
+        assert 0.99 < float(budget["odometer"]["bound"]) <= 1
+        assert budget["odometer"]["delta"] == "0.000001"
+        assert budget["analysts"] == [
+            {"name": "ann", "epsilon": {"total": "0.05", "spent": "0.03", "left": "0.02"}}
+        ]
+        derived = desk.promise().guarantee.measure
+        assert type(derived).__name__ == {"zcdp": "ZCDP", "renyi": "RenyiDP"}.get(name, "ApproxDP")
+
+    await asked(world, ask)
+    shown = ledger_json(world.built, await statement(world))
+    assert [c["name"] for c in shown["charges"]] == ["analyst ann", "orders", "a", "c"]
+    await world.engine(MemorySource([], partitions=(0, 1))).run()
