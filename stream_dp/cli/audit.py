@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_dp.accounting.amounts import UNITS, number, text
-from stream_dp.accounting.ledger import PURE
+from stream_dp.accounting.filters.pure import PURE
 from stream_dp.accounting.relation_filter import LedgerFilter
 from stream_dp.audit.lower_bound import Finding, audit_mechanism, audit_together
 from stream_dp.cli.plan import PIPED_WIDTH

@@ -21,7 +21,7 @@ from stream_dp.audit.game import Game
 from stream_dp.audit.lower_bound import Finding, audit_mechanism, audit_together
 from stream_dp.audit.transcript import Side
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
-from stream_dp.core.guarantee import AnyMeasure, PureDP
+from stream_dp.core.guarantee import Measure, PureDP
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
@@ -90,7 +90,7 @@ class MaxFilter:
 
     budget: Fraction
 
-    def charge(self, measure: AnyMeasure) -> "MaxFilter | None":
+    def charge(self, measure: Measure) -> "MaxFilter | None":
         """Nothing adds up."""
         return self if isinstance(measure, PureDP) and measure.epsilon <= self.budget else None
 
