@@ -1,10 +1,11 @@
-"""The adversary of `stream-dp audit`: equal rows but for one event, placed where it shows most.
+"""The adversary of `stream-dp audit`: equal rows but for one event per mechanism, placed where it shows most.
 
 Where that is follows from public structure: noise protects a decision least where it is nearly taken, so alerts and
 intervals are filled up to their thresholds first. Rules: deterministic; whether its pairs are neighbours is for the
 verifier to say. This file knows no statistics and no data.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, TypeAlias
@@ -24,42 +25,52 @@ LEAD = 1 << 30  # events: no noise catches up with so many
 
 @dataclass(frozen=True, slots=True)
 class OneEventAdversary:
-    """Creates `mechanism` in a composition, sends a pair of rows per tick, and asks after each."""
+    """Creates `mechanisms` in a composition; per tick it sends each its pair of rows, then asks each.
 
-    mechanism: Mechanism[Any]
-    pairs: tuple[RowPair, ...]
+    `pairs[tick][i]` is what mechanism i gets.
+    """
+
+    mechanisms: tuple[Mechanism[Any], ...]
+    pairs: tuple[tuple[RowPair, ...], ...]
 
     @classmethod
-    def against(cls, mechanism: Mechanism[Any], ticks: int) -> "OneEventAdversary":
-        """The event lies in the first of `ticks` ticks; the later rows are empty."""
-        zeros = np.zeros(mechanism.width, dtype=np.int64)
-        return cls(mechanism, (worst_pair(mechanism), *[(zeros, zeros)] * (ticks - 1)))
+    def against(cls, mechanisms: Sequence[Mechanism[Any]], ticks: int) -> "OneEventAdversary":
+        """The event lies in the first of `ticks` ticks; the later rows are empty.
+
+        Every second mechanism gets its pair the other way round: noise that two of them share cancels in the difference
+        of their answers, where the same change on both would cancel too.
+        """
+        pairs = (worst_pair(mechanism) for mechanism in mechanisms)
+        begun = tuple(pair[::-1] if place % 2 else pair for place, pair in enumerate(pairs))
+        quiet = tuple((np.zeros_like(left),) * 2 for left, _ in begun)
+        return cls(tuple(mechanisms), (begun, *[quiet] * (ticks - 1)))
 
     @property
-    def columns(self) -> int:
-        """How many columns, from the first, the event can touch."""
-        return mechanism_l0(self.mechanism)
+    def rounds(self) -> int:
+        """How many messages it sends, HALT included."""
+        return len(self.mechanisms) * (1 + 2 * len(self.pairs)) + 1
 
     def init(self, noise: Noise) -> int:
         """Nothing sent."""
         return 0
 
     def step(self, sent: int, message: Any, noise: Noise) -> tuple[int, Any]:
-        """Create, then an update and a query per tick, then HALT."""
-        if sent == 0:
-            return 1, (Create(self.mechanism),) * 2
-        tick, asks = divmod(sent - 1, 2)
+        """Create all, then an update and a query to each per tick, then HALT."""
+        number = len(self.mechanisms)
+        if sent < number:
+            return sent + 1, (Create(self.mechanisms[sent]),) * 2
+        tick, place = divmod(sent - number, 2 * number)
         if tick == len(self.pairs):
             return sent, HALT
-        if asks:
-            return sent + 1, (Ask(0, Query()),) * 2
-        left, right = self.pairs[tick]
-        return sent + 1, (Ask(0, Update(left)), Ask(0, Update(right)))
+        if place >= number:
+            return sent + 1, (Ask(place - number, Query()),) * 2
+        left, right = self.pairs[tick][place]
+        return sent + 1, (Ask(place, Update(left)), Ask(place, Update(right)))
 
 
-def answers(view: View) -> IntArray:
-    """All answers of a view, shape (ticks, entries of an answer)."""
-    return np.array([m for m in view.transcript.messages if isinstance(m, np.ndarray)])
+def answers(view: View) -> list[IntArray]:
+    """All answers of a view, in their order."""
+    return [m for m in view.transcript.messages if isinstance(m, np.ndarray)]
 
 
 def mechanism_l0(mechanism: Mechanism[Any]) -> int:

@@ -86,6 +86,41 @@ def choose_event(left: IntArray, right: IntArray, delta: float) -> Event:
     return best
 
 
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """`event` was chosen on one half of the plays; `rates` are its two in the other half, the likelier first.
+
+    `lower` is what they prove of epsilon, rounded down to four digits and at least 0.
+    """
+
+    event: Event
+    rates: tuple[float, float]
+    lower: float
+
+
+def evidence(left: IntArray, right: IntArray, delta: float, failure: float) -> Evidence:
+    """What tells the samples of shape (plays, statistics) apart, their score as one statistic more.
+
+    `lower` exceeds an epsilon for which the plays are (epsilon, delta)-indistinguishable with probability at most
+    `failure`.
+    """
+    half = len(left) // 2
+    score = Score.fit(left[:half], right[:half])
+    left, right = score.extended(left), score.extended(right)
+    event = choose_event(left[:half], right[:half], delta)
+    counts = [event.count(sample[half:]) for sample in (right, left)]
+    likely, rare = counts[::-1] if event.swapped else counts
+    judged = len(left) - half
+    lower = proven(likely, rare, judged, delta, failure)
+    return Evidence(event, (likely / judged, rare / judged), lower)
+
+
+def proven(likely: int, rare: int, plays: int, delta: float, failure: float) -> float:
+    """`epsilon_bound` of one event, rounded down to four digits; 0 where it proves nothing."""
+    found = float(epsilon_bound(np.array([likely]), np.array([rare]), plays, delta, failure)[0])
+    return max(0.0, math.floor(found * 1e4) / 1e4) if math.isfinite(found) else 0.0
+
+
 def epsilon_bound(
     likely: IntArray, rare: IntArray, plays: int, delta: float, failure: float
 ) -> FloatArray:

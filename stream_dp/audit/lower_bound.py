@@ -1,25 +1,26 @@
-"""A lower bound on a mechanism's epsilon from plays of the distinguishing game ([HSV] Def 3.7).
+"""A lower bound on epsilon from plays of the distinguishing game ([HSV] Def 3.7), of one mechanism or several together.
 
-The mechanism runs inside the `ConcurrentComposition` of production, behind the halting verifier of its neighbours, on
+They run inside one `ConcurrentComposition` of production, behind the halting verifier of a verification function, on
 noise of the caller's. Half of the plays choose an event, the other half judge it. Rules: a bound below the claim proves
 nothing; one above it refutes the claim, wrongly with at most the stated probability. This file knows no pipeline.
 """
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 
-from stream_dp.audit.adversaries import OneEventAdversary, answers
-from stream_dp.audit.events import Event, Score, choose_event, epsilon_bound, statistics
+from stream_dp.audit.adversaries import OneEventAdversary, answers, mechanism_l0
+from stream_dp.audit.calibration import strongest
+from stream_dp.audit.events import Event, evidence, statistics
 from stream_dp.audit.game import Game
 from stream_dp.core.composition import ConcurrentComposition, Create
-from stream_dp.core.guarantee import differential_privacy
+from stream_dp.core.guarantee import Measure, differential_privacy
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray
+from stream_dp.core.relations.base import Relation
 from stream_dp.core.relations.compositions import fixed_mechanisms
 from stream_dp.errors import FailClosed, UsageError
 
@@ -28,14 +29,16 @@ FEWEST_RUNS = 100
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the plays say about one mechanism.
+    """What the plays say about a mechanism, or about several together.
 
-    `lower` is at most its epsilon, with probability at least 1 - `failure`; `event` describes what tells the streams
-    apart, `rates` how often it was seen under the two, the likelier first.
+    `lower` is at most the epsilon, with probability at least 1 - `failure`; `event` describes what tells the streams
+    apart, `rates` how often it was seen under the two, the likelier first. `strongest` is what as many plays would show
+    of the worst mechanism that the claim allows (`calibration`).
     """
 
     claimed: Fraction
     lower: float
+    strongest: float
     event: str
     rates: tuple[float, float]
     failure: float
@@ -56,32 +59,56 @@ def audit_mechanism(
 ) -> Finding:
     """Play `runs` games of `ticks` ticks, each on fresh noise, and bound the mechanism's epsilon from below.
 
+    Raises: as `audit_together`.
+    """
+    alone = fixed_mechanisms((Create(mechanism),))
+    claim = mechanism.guarantee.measure
+    return audit_together(
+        {"": mechanism}, alone, claim, noise, runs=runs, ticks=ticks, failure=failure
+    )
+
+
+def audit_together(
+    mechanisms: Mapping[str, Mechanism[Any]],
+    verifier: Relation,
+    claim: Measure,
+    noise: Callable[[], Noise],
+    *,
+    runs: int,
+    ticks: int,
+    failure: float,
+) -> Finding:
+    """Play `runs` games of `ticks` ticks against one composition of all `mechanisms`, created in their order.
+
+    `claim` is what is said of these mechanisms against every adversary that `verifier` lets pass; each mechanism gets a
+    pair of streams of its own ([HSV] Def 4.5). The names are for the finding's words.
+
     Raises:
         UsageError: too few runs or ticks, or a failure probability outside (0, 1).
-        NotDerivable: the mechanism's guarantee is not one of differential privacy.
+        NotDerivable: the claim is not one of differential privacy.
+        FailClosed: the verifier halted a game, for the adversary or one of the creations is refused.
     """
     if runs < FEWEST_RUNS or ticks < 1 or not 0 < failure < 1:
         raise UsageError(
             f"an audit needs {FEWEST_RUNS} runs or more, a tick or more and a failure probability inside (0, 1); "
             f"got {runs} runs, {ticks} ticks, failure probability {failure:g}"
         )
-    adversary, each = OneEventAdversary.against(mechanism, ticks), runs // 4
-    measure = differential_privacy(mechanism.guarantee.measure)
-    game = Game(ConcurrentComposition(), fixed_mechanisms((Create(mechanism),)))
+    measure = differential_privacy(claim)
+    adversary = OneEventAdversary.against(tuple(mechanisms.values()), ticks)
+    game, each = Game(ConcurrentComposition(), verifier), runs // 4
     left, right = (_played(game, adversary, b, noise, 2 * each) for b in (0, 1))
-    score = Score.fit(left[:each], right[:each])
-    left, right = score.extended(left), score.extended(right)
-    delta = float(measure.delta)
-    event = choose_event(left[:each], right[:each], delta)
-    counts = [event.count(sample[each:]) for sample in (right, left)]
-    likely, rare = counts[::-1] if event.swapped else counts
-    found = epsilon_bound(np.array([likely]), np.array([rare]), each, delta, failure)
-    lower = max(0.0, math.floor(float(found[0]) * 1e4) / 1e4) if math.isfinite(found[0]) else 0.0
+    found = evidence(np.hstack(left), np.hstack(right), float(measure.delta), failure)
+    labels = [
+        label
+        for name, part in zip(mechanisms, left, strict=True)
+        for label in _labels(name, ticks, part.shape[1] // ticks)
+    ]
     return Finding(
         measure.epsilon,
-        lower,
-        described(event, left.shape[1] - 1, ticks),
-        (likely / each, rare / each),
+        found.lower,
+        strongest(measure.epsilon, measure.delta, each, failure),
+        described(found.event, [*labels, f"likelihood score over {ticks} ticks"]),
+        found.rates,
         failure,
     )
 
@@ -92,26 +119,33 @@ def _played(
     b: Literal[0, 1],
     noise: Callable[[], Noise],
     plays: int,
-) -> IntArray:
-    """The plain statistics of `plays` plays, shape (plays, statistics).
+) -> list[IntArray]:
+    """The plain statistics of `plays` plays, for each mechanism of shape (plays, statistics).
 
     Raises:
-        FailClosed: the verifier or the mechanism refused what an event-level stream may hold.
+        FailClosed: the verifier or a mechanism refused what an event-level stream may hold, or a creation.
     """
-    rounds = 2 * len(adversary.pairs) + 2  # create, an update and a query per tick, halt
-    found = [answers(game.play(adversary, b, noise(), rounds)) for _ in range(plays)]
-    if any(len(sample) < len(adversary.pairs) for sample in found):
+    number, ticks = len(adversary.mechanisms), len(adversary.pairs)
+    found = [answers(game.play(adversary, b, noise(), adversary.rounds)) for _ in range(plays)]
+    if any(len(sample) < number * ticks for sample in found):
         raise FailClosed(
-            "the game was halted: the audit's streams are no neighbours, or the mechanism refused a row of counts; "
-            "report this"
+            "the game was halted: the audit's streams are no neighbours, a mechanism refused a row of counts, or the "
+            "filter refused a mechanism; report this"
         )
-    return statistics(np.array(found), adversary.columns)
+    return [
+        statistics(np.array([sample[place::number] for sample in found]), mechanism_l0(mechanism))
+        for place, mechanism in enumerate(adversary.mechanisms)
+    ]
 
 
-def described(event: Event, score: int, ticks: int) -> str:
-    """The event in words; `score` is the place of the combined statistic."""
+def _labels(name: str, ticks: int, each: int) -> list[str]:
+    """What each statistic of a mechanism is called, `each` to a tick."""
+    of = f"{name}, " if name else ""
+    entries = ("entry 0", "entry 1", "difference")[:each]
+    return [f"{of}tick {tick}, {entry}" for tick in range(ticks) for entry in entries]
+
+
+def described(event: Event, labels: list[str]) -> str:
+    """The event in words; `labels` name the statistics."""
     side = f"at least {event.cut}" if event.above else f"below {event.cut}"
-    if event.statistic == score:
-        return f"likelihood score over {ticks} ticks {side}"
-    tick, entry = divmod(event.statistic, score // ticks)
-    return f"tick {tick}, entry {entry} {side}" if entry < 2 else f"tick {tick}, difference {side}"
+    return f"{labels[event.statistic]} {side}"

@@ -215,8 +215,8 @@ def test_the_adversarys_pair_is_one_event_apart(name: str) -> None:
     assert accepted is not None
     assert accepted.spent > 0
     assert np.abs(left - right).sum() == relation.l0(mechanism.width)
-    later = OneEventAdversary.against(mechanism, 3).pairs[1:]
-    assert [np.abs(a).sum() + np.abs(b).sum() for a, b in later] == [0, 0]
+    later = OneEventAdversary.against((mechanism,), 3).pairs[1:]
+    assert [np.abs(a).sum() + np.abs(b).sum() for ((a, b),) in later] == [0, 0]
 
 
 def test_the_event_lies_where_decisions_are_nearly_taken() -> None:
