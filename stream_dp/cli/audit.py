@@ -1,20 +1,18 @@
 """`stream-dp audit`: attack the configured mechanisms and bound their epsilon from below. Touches no data."""
 
 import json
-import sys
 from fractions import Fraction
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from stream_dp.accounting.amounts import UNITS, number, text
 from stream_dp.accounting.filters.pure import PURE
 from stream_dp.accounting.relation_filter import LedgerFilter
 from stream_dp.audit.lower_bound import Finding, audit_mechanism, audit_together
-from stream_dp.cli.plan import PIPED_WIDTH
 from stream_dp.cli.run import PipelineFile
+from stream_dp.cli.tree import wide_console
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.relations.compositions import filtered
 from stream_dp.errors import FailClosed, UsageError
@@ -121,7 +119,7 @@ def _finding_json(found: Finding) -> dict[str, Any]:
 def _print(
     built: Built, findings: dict[str, Finding], together: Finding, runs: int, confidence: float
 ) -> None:
-    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    console = wide_console()
     table = Table(title=f"{built.spec.name}: audit by {runs:,} games per row")
     for column in ("series", "mechanism", "claimed epsilon", "epsilon is at least"):
         table.add_column(column)

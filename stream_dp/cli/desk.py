@@ -83,7 +83,11 @@ class EngineDesk:
             *self._live(),
             *(
                 {
-                    "name": e.name, "analyst": e.analyst, "epsilon": text(e.epsilon), "start": e.start, "end": e.end,
+                    "name": e.name,
+                    "analyst": e.analyst,
+                    "epsilon": text(e.epsilon),
+                    "start": e.start,
+                    "end": e.end,
                     "created": True,
                 }
                 for e in ended

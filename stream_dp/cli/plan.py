@@ -1,12 +1,10 @@
 """`stream-dp plan`: the guarantee as a tree, and the errors to expect. Touches no data."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from stream_dp.accounting.amounts import text
@@ -20,7 +18,6 @@ from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.picture import draw
 from stream_dp.pipeline.planner import derivation_json, plan_json, predicted_errors
 from stream_dp.pipeline.yaml import load
-
 
 
 def plan(

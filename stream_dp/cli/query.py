@@ -95,7 +95,11 @@ def halt(
 ) -> None:
     """End a series for good. Under the pure filter its budget comes free for later ticks, under another it does not."""
     answer = _engine(pipeline, url, key_file).halt(name)
-    _say(answer, as_json, "{name}: halted; the last tick it sees is the one before {end}. Left now: {left}.")
+    _say(
+        answer,
+        as_json,
+        "{name}: halted; the last tick it sees is the one before {end}. Left now: {left}.",
+    )
 
 
 @query.command("list")

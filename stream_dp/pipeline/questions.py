@@ -13,9 +13,9 @@ from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import Chosen, chosen_for
 from stream_dp.pipeline.layout import RowLayout, feature_of, keys_of
 from stream_dp.pipeline.open_router import OpenRouter
+from stream_dp.pipeline.planner import predicted_errors
 from stream_dp.pipeline.series import Series as SeriesSpec
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.planner import predicted_errors
 from stream_dp.pipeline.yaml import load_series
 from stream_dp.runtime.commit import Created
 from stream_dp.runtime.questions import Question

@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from typer.main import get_command
 from stream_dp.cli.main import app
 from stream_dp.core.guarantee import PureDP
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.yaml import load
+from stream_dp.pipeline.yaml import load, load_series
 
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text()
@@ -24,6 +25,10 @@ def test_the_pipeline_of_the_readme_is_one(tmp_path: Path) -> None:
     built = build(load(path))
     assert built.derivation.guarantee.measure == PureDP(Fraction(1))
     assert len(block.splitlines()) <= 20
+    asked = re.search(r"^ {4}name: large\n(?: {4}.*\n)+", README, re.MULTILINE)
+    assert asked is not None
+    question = load_series(textwrap.dedent(asked[0]).encode(), built.spec, "README")
+    assert question.epsilon <= Fraction(2) - Fraction(1)
 
 
 def test_the_release_of_the_readme_has_the_fields_of_the_contract() -> None:
