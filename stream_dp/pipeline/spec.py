@@ -111,7 +111,7 @@ class Privacy(Frozen):
             problems.append(problem(("delta",), wrong))
         elif self.filter == "renyi":
             problems += self._order_problems()
-        if self.filter != "renyi" and "order" in self.model_fields_set:
+        if self.filter != "renyi" and self.order != Privacy.model_fields["order"].default:
             problems.append(problem(("order",), f"filter {self.filter} has no order: leave it out"))
         seen: set[str] = set()
         for place, analyst in enumerate(self.analysts):

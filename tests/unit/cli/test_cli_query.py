@@ -79,7 +79,7 @@ def test_create_list_halt(ask: Ask, engine: FakeDesk) -> None:
     engine.now = 40
     said = ask("halt", "late")
     assert (said.code, said.err) == (0, "")
-    assert said.out == "late: halted, tick 40 is the first it does not see. Left: 0.5.\n"
+    assert said.out == "late: halted; the last tick it sees is the one before 40. Left now: 0.5.\n"
 
     said = ask("list")
     assert said.code == 0
@@ -100,6 +100,10 @@ def test_preview_shows_the_price_and_the_reasons(ask: Ask, engine: FakeDesk) -> 
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith(
         "It fits: asked epsilon 0.1, spent 0.5, left 0.5, largest that fits 0.5."
+    )
+    assert (
+        "At tick 99 its values will be within 17 of the exact ones with confidence 0.95."
+        in said.out
     )
     assert "by proven mechanism, [HSV] Lemma 7.4" in said.out
     assert len(engine.series) == 1
@@ -145,8 +149,9 @@ def test_a_definition_from_a_file(ask: Ask, engine: FakeDesk, tmp_path: Path) ->
     [
         ("@none.json", "--series: none.json cannot be read: No such file"),
         ("x" * 65_537, "--series: must not be larger than 65536 bytes"),
-        ("{}", "epsilon: is missing; name: is missing"),
-        ('{"name":"total","epsilon":1}', "name: a series of this name exists"),
+        ("{}", "--series:1:1: statistic: is missing"),
+        ('{"name":"x","statistic":"mean","epsilon":1}', "statistic: 'mean' is none of 'count'"),
+        ('{"name":"total","statistic":"count","epsilon":1}', "name: a series of this name exists"),
     ],
 )
 def test_a_bad_definition_is_2(ask: Ask, series: str, named: str) -> None:

@@ -66,6 +66,9 @@ class FakeDesk:
             "fits": cost <= self.left,
             **amounts,
             "largest": self._left,
+            "last_tick": 99,
+            "error": 17,
+            "confidence": 0.95,
             "derivation": {**leaf, "subject": "the query", "premises": [leaf]},
             "events": SECRET_COUNT,
         }

@@ -1,0 +1,87 @@
+"""`privacy.delta`, `filter`, `order` and `analysts`: what is refused, where, and what the right ones make."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.pure import PureFilter
+from stream_dp.accounting.filters.renyi import RenyiFilter
+from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.errors import BudgetRefused
+from stream_dp.pipeline.budget import filter_of, opened
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.spec import PipelineSpec, Privacy, diagnose, fingerprint
+
+Data = dict[str, Any]
+TWICE = [{"name": "ann", "epsilon": "0.1"}, {"name": "ann", "epsilon": "0.1"}]
+
+
+@pytest.mark.parametrize(
+    ("privacy", "key", "said"),
+    [
+        ({"delta": "1e-6"}, "delta", "a pure filter has no delta"),
+        ({"filter": "zcdp"}, "delta", "filter zcdp needs a delta greater than 0"),
+        ({"filter": "zcdp", "delta": "0.5"}, "delta", "between 0 and 0.001"),
+        ({"filter": "zcdp", "delta": "-1e-9"}, "delta", "between 0 and 0.001"),
+        ({"filter": "zcdp", "delta": "nan"}, "delta", "must be a decimal"),
+        ({"filter": "zcdp", "delta": "1e-9", "order": "30"}, "order", "has no order"),
+        ({"filter": "renyi", "delta": "1e-9"}, "order", "is too small .*: 13 is enough"),
+        ({"filter": "renyi", "delta": "1e-9", "order": "1"}, "order", "greater than 1"),
+        ({"filter": "best"}, "filter", "'pure'"),
+        ({"analysts": TWICE}, "name", "an analyst 'ann' is already there"),
+        ({"analysts": [{"name": "ann", "epsilon": "0"}]}, "epsilon", "greater than 0"),
+    ],
+)
+def test_what_is_refused(data: Data, privacy: Data, key: str, said: str) -> None:
+    found = diagnose(data | {"privacy": data["privacy"] | privacy})
+    assert isinstance(found, list)
+    assert [problem["loc"][-1] for problem in found] == [key]
+    with pytest.raises(AssertionError, match=said):
+        raise AssertionError(found[0]["msg"])
+
+
+@pytest.mark.parametrize(
+    ("privacy", "kind"),
+    [
+        ({}, PureFilter),
+        ({"filter": "approximate", "delta": "1e-9"}, ApproximateFilter),
+        ({"filter": "tight_approximate", "delta": "1e-9"}, TightApproximateFilter),
+        ({"filter": "zcdp", "delta": "1e-9"}, ZCDPFilter),
+        ({"filter": "renyi", "delta": "1e-9", "order": "13"}, RenyiFilter),
+    ],
+)
+def test_the_filter_is_the_one_that_is_named(privacy: Data, kind: type) -> None:
+    assert type(filter_of(Privacy.model_validate({"epsilon": "2"} | privacy))) is kind
+
+
+def test_keys_at_their_defaults_leave_the_fingerprint_as_it_was(data: Data) -> None:
+    plain = fingerprint(PipelineSpec.model_validate(data))
+    named = data["privacy"] | {"filter": "pure", "delta": "0", "analysts": []}
+    assert fingerprint(PipelineSpec.model_validate(data | {"privacy": named})) == plain
+    other = data["privacy"] | {"analysts": [{"name": "ann", "epsilon": "0.1"}]}
+    assert fingerprint(PipelineSpec.model_validate(data | {"privacy": other})) != plain
+
+
+def test_analysts_are_paid_for_before_the_series(data: Data) -> None:
+    ann = [{"name": "ann", "epsilon": "0.5"}]
+    built = build(
+        PipelineSpec.model_validate(data | {"privacy": data["privacy"] | {"analysts": ann}})
+    )
+    assert [entry.name for entry in built.ledger.entries] == [
+        "analyst ann",
+        "flights: series of the first start",
+    ]
+    assert built.accounts().ledgers["ann"].left == 5 * 10**11
+    ann[0]["epsilon"] = "0.6"
+    with pytest.raises(
+        BudgetRefused, match=r"asks for epsilon 1\.5; of 2 the ledger has spent 0\.6"
+    ):
+        build(PipelineSpec.model_validate(data | {"privacy": data["privacy"] | {"analysts": ann}}))
+    with pytest.raises(BudgetRefused, match="analyst ann asks for epsilon 3"):
+        opened(
+            Privacy.model_validate(
+                {"epsilon": "2", "analysts": [{"name": "ann", "epsilon": Fraction(3)}]}
+            )
+        )
