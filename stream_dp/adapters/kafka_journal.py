@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stream_dp.adapters.kafka_checks import ensure, warnings
+from stream_dp.adapters.kafka_checks import administering, ensure, existing, warnings
 from stream_dp.adapters.kafka_shard import KafkaShard, Outgoing, reading
 from stream_dp.adapters.kafka_topics import KEPT, KafkaSettings, disconnect, library, speaking
 from stream_dp.errors import FailClosed
@@ -61,6 +61,15 @@ class KafkaJournal:
         async with reading(settings, self._topic) as log:
             last = await log.last()
         self._next = 0 if last is None else self._part(last).sequence + 1
+
+    async def exists(self) -> bool:
+        """Whether there is such a topic; takes no lease.
+
+        Raises:
+            WorldError: no answer, or access denied.
+        """
+        async with administering(self._shard.settings, f"topic {self._topic!r}") as admin:
+            return await existing(admin, self._topic) is not None
 
     async def read(self) -> AsyncIterator[bytes]:
         """All sealed commits, oldest first.

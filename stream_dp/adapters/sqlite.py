@@ -146,14 +146,14 @@ class SqliteJournal:
         return self._database
 
 
-def read_sealed(path: Path) -> list[bytes]:
-    """All sealed commits, oldest first, without a lock: an engine may be running.
+def read_sealed(path: Path, most: int = -1) -> list[bytes]:
+    """The first `most` sealed commits (all: -1), oldest first, without a lock: an engine may be running.
 
     Raises:
         UsageError: there is no journal. FailClosed: it is damaged, or not ours.
     """
     with _failures(path), _read_only(path) as database:
-        return _sealed(database.execute(_COMMITS, (0, -1)), 0, path)
+        return _sealed(database.execute(_COMMITS, (0, most)), 0, path)
 
 
 def dead_letters(path: Path) -> list[DeadLetter]:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from stream_dp.cli.running import Run, served, signals
-from stream_dp.cli.wiring import open_ports, sealer_for
+from stream_dp.cli.wiring import open_ports, require_own, sealer_for
 from stream_dp.errors import UsageError
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
@@ -80,7 +80,9 @@ async def run_pipeline(
         raise UsageError("--until-end: this clock has no horizon, so there is no end")
     built = build(spec)
     console = Console(stderr=True)
-    ports = adapters(spec, sealer_for(spec, key_file), accepted)
+    sealer = sealer_for(spec, key_file)
+    await require_own(built, sealer, private=private)
+    ports = adapters(spec, sealer, accepted)
     keep = 1 if port is None else KEPT_RELEASES
     this = Run(built, ports, make_noise, private=private, keep=keep, accepted=accepted)
 

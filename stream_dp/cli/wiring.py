@@ -5,6 +5,8 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
+
 from stream_dp.adapters.clock import SystemClock
 from stream_dp.adapters.files import FileSink, FileSource
 from stream_dp.adapters.highwater import HighWater
@@ -16,12 +18,15 @@ from stream_dp.adapters.kafka_topics import KafkaSettings
 from stream_dp.adapters.records import FieldType
 from stream_dp.adapters.sqlite import SqliteJournal, read_sealed
 from stream_dp.broker.places import state_dir
-from stream_dp.errors import UsageError
+from stream_dp.errors import StreamDPError, UsageError
 from stream_dp.pipeline import spec as pipeline
+from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, WallClock
+from stream_dp.runtime.commit import decode
 from stream_dp.runtime.engine import Ports
+from stream_dp.runtime.headers import require_same
 from stream_dp.runtime.keys import Sealer, make_key, read_key
-from stream_dp.runtime.ports import Journal, Sink, Source
+from stream_dp.runtime.ports import Journal, Sink, Source, closing
 
 KEY_VARIABLE = "STREAM_DP_KEY_FILE"
 
@@ -109,14 +114,49 @@ def _durable(spec: PipelineSpec, shard: KafkaShard | None) -> tuple[Journal, Sin
     return KafkaJournal(shard, spec.source.topic), KafkaSink(shard)
 
 
-async def sealed_commits(spec: PipelineSpec) -> AsyncIterator[bytes]:
-    """The sealed commits of the specification's journal, read only."""
+async def sealed_commits(spec: PipelineSpec, most: int = -1) -> AsyncIterator[bytes]:
+    """The first `most` sealed commits (all: -1) of the specification's journal, read only.
+
+    Raises:
+        UsageError: there is no journal yet.
+    """
     if isinstance(spec.journal, pipeline.SqliteJournal):
-        for sealed in await asyncio.to_thread(read_sealed, spec.journal.path):
+        for sealed in await asyncio.to_thread(read_sealed, spec.journal.path, most):
             yield sealed
         return
     if not isinstance(spec.source, pipeline.KafkaSource):
         raise UsageError("journal.kind: a kafka journal needs a kafka source")
-    shard = KafkaShard(settings_for(spec.source), spec.name)
-    async for sealed in KafkaJournal(shard, spec.source.topic).read():
-        yield sealed
+    journal = KafkaJournal(KafkaShard(settings_for(spec.source), spec.name), spec.source.topic)
+    if not await journal.exists():
+        raise UsageError(
+            f"{spec.name} has no journal at {spec.source.bootstrap}: it begins with the first run of its pipeline"
+        )
+    async with closing(journal.read()) as commits:
+        async for sealed in commits:
+            yield sealed
+            most -= 1
+            if most == 0:
+                return
+
+
+async def require_own(built: Built, sealer: Sealer, *, private: bool) -> None:
+    """Refuse before the lease is taken, so that a mistake does not stop an engine that runs well.
+
+    What cannot be read here is left to the engine, which looks again.
+
+    Raises:
+        FailClosed: the journal belongs to something else, or was written with another key.
+    """
+    try:
+        async with closing(sealed_commits(built.spec, 1)) as found:
+            first = [sealed async for sealed in found]
+    except StreamDPError:
+        return
+    for sealed in first:
+        try:
+            header = decode(sealer.open(0, sealed)).header
+        except msgspec.MsgspecError:
+            return
+        if header is not None:
+            mine = {"fingerprint": built.fingerprint, "parts": built.parts, "private": private}
+            require_same(header, msgspec.structs.replace(header, **mine))

@@ -117,6 +117,8 @@ async def test_questions_survive_kill_9(kafka: str, tmp_path: Path) -> None:
     await create_topic(kafka, topic, 2, {"message.timestamp.type": "LogAppendTime"})
     place = Place(tmp_path, fresh_topic_name("asking"), topic, kafka)
     feeding = asyncio.create_task(producing(kafka, topic))
+    code, said = await place.command("ledger", "p.yaml")
+    assert (code, "begins with the first run" in said) == (2, True), said
     engine = await place.engine()
     try:
         asked = json.loads(
@@ -126,6 +128,12 @@ async def test_questions_survive_kill_9(kafka: str, tmp_path: Path) -> None:
             "create", "--series", json.dumps({**QUESTION, "name": "more"})
         )
         assert (code, "has 0.25 left" in said) == (3, True), said
+        changed = (tmp_path / "p.yaml").read_text().replace("epsilon: 2", "epsilon: 3")
+        (tmp_path / "changed.yaml").write_text(changed)
+        code, said = await place.command("run", "changed.yaml")
+        assert (code, "privacy" in said) == (4, True), said
+        assert "large" in await place.answered("list")  # the engine that runs was left alone
+
         await place.until("large", asked["start"])
         before = await place.releases()
         engine.send_signal(signal.SIGKILL)
