@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_dp.accounting.amounts import text
-from stream_dp.cli.budget import budget_json
+from stream_dp.cli.budget import budget_json, state
 from stream_dp.cli.run import KeyFile, PipelineFile
 from stream_dp.cli.wiring import sealed_commits, sealer_for
 from stream_dp.pipeline.builder import Built, build
@@ -92,7 +92,7 @@ def _print(shown: dict[str, Any]) -> None:
             "NOT PRIVATE: the test kit wrote this journal, with noise that protects nobody."
         )
     console.print(
-        f"Budget {shown['budget']} ({shown['filter']} filter): spent {shown['spent']}, left {shown['left']}; "
-        f"delta {shown['delta']}. Odometer: {shown['odometer']['bound']}. "
+        f"Budget {shown['budget']} ({shown['filter']} filter): {state(shown)}; "
+        f"delta {shown['delta']}. Odometer so far: {shown['odometer']['bound']}. "
         f"{shown['ticks']} ticks, {shown['releases']} releases; the journal is whole and adds up."
     )

@@ -8,8 +8,7 @@ import typer
 from rich.table import Table
 
 from stream_dp.accounting.amounts import text
-from stream_dp.accounting.filters.pure import PURE
-from stream_dp.cli.budget import budget_json
+from stream_dp.cli.budget import budget_json, state
 from stream_dp.cli.run import PipelineFile
 from stream_dp.cli.tree import derivation_tree, wide_console
 from stream_dp.core.guarantee import differential_privacy
@@ -74,13 +73,11 @@ _PEOPLE = ("user", "person", "customer", "patient", "member", "email", "account"
 def _guarantee(built: Built) -> str:
     measure, privacy = differential_privacy(built.derivation.guarantee.measure), built.spec.privacy
     shown, ledger = budget_json(built.spec, built.accounts()), built.ledger
-    unit = "" if ledger.filter.name == PURE else f" {shown['unit']} of {shown['capacity']}"
     return (
         f"[bold]{built.spec.name}[/bold] is ({text(measure.epsilon)}, {text(measure.delta)})-differentially "
         f"private: unit one {privacy.unit}, neighbours {privacy.neighbors}, over all releases for ever.\n"
         f"With all that is asked while it runs: ({shown['budget']}, {shown['delta']}), by the "
-        f"{ledger.filter.name} filter.\nBudget {shown['budget']}: spent {shown['spent']}{unit}, "
-        f"left {shown['left']}.\n"
+        f"{ledger.filter.name} filter.\nBudget {shown['budget']}: {state(shown)}.\n"
     )
 
 

@@ -96,8 +96,8 @@ def test_ledger(desk: Desk) -> None:
     said = desk.command("ledger")
     assert said.code == 0
     assert (
-        "Budget 1 (pure filter): spent 1, left 0; delta 0. Odometer: 1. 6 ticks, 18 releases; the journal is whole"
-        in said.out
+        "Budget 1 (pure filter): spent 1, left 0; delta 0. Odometer so far: 1. 6 ticks, 18 releases; "
+        "the journal is whole" in said.out
     )
     assert "NOT PRIVATE" not in said.out
     shown = json.loads(desk.command("ledger", "--json").out)
