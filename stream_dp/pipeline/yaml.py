@@ -5,6 +5,7 @@ text means. One `UsageError` lists all problems, each as `file:line:column: key.
 fine; tags, duplicate keys and empty values are refused. This file knows no particular key.
 """
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,9 @@ from stream_dp.pipeline.series import Series
 from stream_dp.pipeline.spec import PipelineSpec, diagnose, diagnose_series
 
 _T = TypeVar("_T")
+# JSON writes a character beyond U+FFFF as two escapes, which YAML refuses.
+_HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_PAIR = re.compile(rf"(?<!\\)((?:\\\\)*)({_HIGH}{_LOW})")
 _QUOTED = re.compile(r"'.*'", re.DOTALL)  # of one problem: a value may hold quotes and line breaks
 
 _ASKED = "question"  # the name of a text that did not come from a file: nothing of it is repeated
@@ -77,6 +81,7 @@ def load_series(definition: bytes, spec: PipelineSpec, name: str = _ASKED) -> Se
     def check(data: Any) -> Series | list[ErrorDetails]:
         return diagnose_series(data, spec)
 
+    text = _PAIR.sub(lambda found: found[1] + json.loads(f'"{found[2]}"'), text)
     return cast("Series", _checked(text, name, check))
 
 

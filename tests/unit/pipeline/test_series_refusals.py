@@ -1,11 +1,13 @@
 """Refusals of questions repeat nothing of what stands there, whatever quotes and line breaks it holds."""
 
 import json
+from typing import Any
 
 import pytest
 from unit.pipeline.question_worlds import World
 
 from stream_dp.errors import UsageError
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load_series
 
 GOOD = {"name": "q", "statistic": "count", "epsilon": "0.5"}
@@ -35,3 +37,15 @@ def test_nor_a_tag_or_an_alias() -> None:
         with pytest.raises(UsageError) as caught:
             load_series(text, spec)
         assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["😀", "a😀b", "\\", "\\\\", "\\ud83d", "é", "\\😀"])
+def test_json_from_any_client_says_what_it_says(data: dict[str, Any], text: str) -> None:
+    """`json.dumps` writes a character beyond U+FFFF as a pair of escapes."""
+    series = {
+        "name": "asked", "statistic": "count", "epsilon": "0.1", "where": [{"field": "note", "equals": text}],
+    }  # fmt: skip
+    spec = PipelineSpec.model_validate(data)
+    for ascii_only in (True, False):
+        asked = load_series(json.dumps(series, ensure_ascii=ascii_only).encode(), spec)
+        assert asked.where[0].texts == (text,)
