@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from stream_dp.core.messages import IntArray
 
@@ -129,6 +128,10 @@ def epsilon_bound(
     P <= e^eps Q + delta, with Clopper-Pearson bounds, P from below and Q from above, each failing with probability
     at most failure / 2.
     """
+    from scipy.special import (
+        betaincinv,  # here: it takes longer to import than all commands but this one need
+    )
+
     p = np.where(likely > 0, betaincinv(np.maximum(likely, 1), plays - likely + 1, failure / 2), 0)
     spare = np.maximum(plays - rare, 1)
     q = np.where(rare < plays, betaincinv(rare + 1, spare, 1 - failure / 2), 1)
