@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from stream_dp.accounting.filters.concurrent import CONCURRENT
+
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
@@ -119,3 +121,13 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
 def test_the_index_names_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     assert [page.name for page in PAGES if f"({page.name})" not in index] == ["README.md"]
+
+
+def test_the_table_of_filters_is_the_codes() -> None:
+    page = (ROOT / "docs" / "filters.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][
+        1:
+    ]
+    assert [(name, proven == "yes", source) for name, proven, source, _ in rows] == [
+        (name, standing.proven, standing.source) for name, standing in CONCURRENT.items()
+    ]
