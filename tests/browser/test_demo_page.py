@@ -16,22 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from browser.page_worlds import FLAGS
 from playwright.async_api import ConsoleMessage, Page, async_playwright
 
 from stream_dp.testing.kafka import missing
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 SEQUENCE = "() => Number(document.documentElement.dataset.sequence)"
 BEYOND = "(least) => Number(document.documentElement.dataset.sequence) > least"
 

@@ -8,20 +8,25 @@ from stream_dp.accounting.filters.budgets import budget
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureBoundary:
-    """sqrt(2 (V+g) ln(sqrt((V+g)/g) / delta')): the normal mixture, which bounds both directions."""
+class _Mixture:
+    """The parameters of a mixture, which fix where its curve is good.
+
+    Raises:
+        InvalidCost: delta' is not between 0 and 1, or the gamma is not positive.
+    """
 
     delta: Fraction
     gamma: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse what is no boundary.
-
-        Raises:
-            InvalidCost: delta' is not between 0 and 1, or the gamma is not positive.
-        """
+        """Refuse what is no boundary."""
         budget("the delta'", self.delta, below=Fraction(1), owner="an odometer")
         budget("the gamma", self.gamma, owner="an odometer")
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureBoundary(_Mixture):
+    """sqrt(2 (V+g) ln(sqrt((V+g)/g) / delta')): the normal mixture, which bounds both directions."""
 
     def above(self, variance: Fraction) -> Fraction | None:
         """The curve at V."""
@@ -31,24 +36,12 @@ class MixtureBoundary:
 
 
 @dataclass(frozen=True, slots=True)
-class OneSidedMixtureBoundary:
+class OneSidedMixtureBoundary(_Mixture):
     """sqrt(2 (V+g) ln(1 + sqrt((V+g)/g) / (2 delta'))): the half-normal mixture, which bounds above only; tighter.
 
     The mixture of exp(l M - l^2 V/2) over half-normal l > 0 is 2 sqrt(g/(V+g)) Phi(x) exp(x^2/2), x = M/sqrt(V+g), and
     2 Phi(x) exp(x^2/2) >= 2 exp(x^2/2) - 1; Ville's inequality bounds it by 1/delta'.
     """
-
-    delta: Fraction
-    gamma: Fraction
-
-    def __post_init__(self) -> None:
-        """Refuse what is no boundary.
-
-        Raises:
-            InvalidCost: delta' is not between 0 and 1, or the gamma is not positive.
-        """
-        budget("the delta'", self.delta, below=Fraction(1), owner="an odometer")
-        budget("the gamma", self.gamma, owner="an odometer")
 
     def above(self, variance: Fraction) -> Fraction | None:
         """The curve at V."""
