@@ -1,5 +1,6 @@
 """What `plan` shows: the derivation tree, the price of each part, the error to expect. Touches no data."""
 
+from collections.abc import Callable
 from typing import Any
 
 from stream_dp.accounting.amounts import number
@@ -60,13 +61,24 @@ def _series_json(built: Built, chosen: Chosen) -> dict[str, Any]:
 
 def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, int]]:
     """(tick, half-width) of the series' releases at a dozen ticks over the horizon."""
+    error = _error_at(spec, chosen)
+    return [(tick, error(tick)) for tick in _ticks(spec.clock.horizon or ENDLESS)]
+
+
+def last_error(spec: PipelineSpec, chosen: Chosen) -> tuple[int, int]:
+    """(tick, half-width) at the last tick, the farthest that is predicted without a horizon."""
+    last = (spec.clock.horizon or ENDLESS) - 1
+    return last, _error_at(spec, chosen)(last)
+
+
+def _error_at(spec: PipelineSpec, chosen: Chosen) -> Callable[[int], int]:
+    """The half-width to expect, as a function of the tick."""
     mechanism = chosen.mechanism
-    ticks = _ticks(spec.clock.horizon or ENDLESS)
     if isinstance(mechanism, HSS) and isinstance(chosen.spec, HistogramSeries | MaximumSeries):
         demand = Demand.of(spec, chosen.spec, mechanism.width)
-        return [(tick, predicted_hss_error(mechanism, demand, tick)) for tick in ticks]
+        return lambda tick: predicted_hss_error(mechanism, demand, tick)
     bands = Bands(mechanism, float(spec.confidence))
-    return [(tick, bands(tick, None)) for tick in ticks]
+    return lambda tick: bands(tick, None)
 
 
 def _ticks(horizon: int) -> list[int]:

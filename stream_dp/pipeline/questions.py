@@ -13,7 +13,7 @@ from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import Chosen, chosen_for
 from stream_dp.pipeline.layout import RowLayout, feature_of, keys_of
 from stream_dp.pipeline.open_router import OpenRouter
-from stream_dp.pipeline.planner import predicted_errors
+from stream_dp.pipeline.planner import last_error
 from stream_dp.pipeline.series import Series as SeriesSpec
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load_series
@@ -72,7 +72,7 @@ class PipelineQuestions:
             UsageError, NotDerivable: see `ask`.
         """
         chosen = self._chosen(load_series(definition, self.spec), start)
-        last, error = predicted_errors(_later(self.spec, start), chosen)[-1]
+        last, error = last_error(_later(self.spec, start), chosen)
         return start + last, error
 
     def derivation(self, number: int, start: int) -> Derivation:
