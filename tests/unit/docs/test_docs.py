@@ -128,6 +128,6 @@ def test_the_table_of_filters_is_the_codes() -> None:
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][
         1:
     ]
-    assert [(name, proven == "yes", source) for name, proven, source, _ in rows] == [
-        (name, standing.proven, standing.source) for name, standing in CONCURRENT.items()
-    ]
+    assert {name: (proven == "yes", source) for name, proven, source, _ in rows} == {
+        name: (standing.proven, standing.source) for name, standing in CONCURRENT.items()
+    }
