@@ -94,8 +94,8 @@ class Accounts:
     def _of(self, analyst: str) -> Ledger:
         if analyst not in self.ledgers:
             raise UsageError(
-                "no such analyst: privacy.analysts of the pipeline file names "
-                f"{', '.join(sorted(self.ledgers.keys() - {MAIN})) or 'none'}"
+                "analyst: no such analyst; privacy.analysts of the pipeline file names "
+                f"{', '.join(sorted(self.ledgers.keys() - {MAIN})) or 'none'}, and without one the main budget pays"
             )
         return self.ledgers[analyst]
 

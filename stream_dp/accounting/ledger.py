@@ -208,9 +208,11 @@ class Ledger:
                 f"{self._cost(found.spent)} and has {self._cost(found.left, down=True)} left; "
                 f"{_asked(found.largest)} is the most that fits"
             )
+        frees = "" if self.filter.name == PURE else " (a halt frees nothing under this filter)"
+        halt = "halt what is not needed, " if self.filter.name == PURE else ""
         return (
             f"{entry.name} asks for {_asked(entry)}; {state}. "
-            "Lower its epsilon, halt what is not needed, or (before the first start) raise privacy.epsilon"
+            f"Lower its epsilon, {halt}or (before the first start) raise the budget in privacy{frees}"
         )
 
     def _cost(self, spend: Spend, *, down: bool = False) -> str:

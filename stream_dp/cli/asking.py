@@ -10,7 +10,14 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from stream_dp.errors import BudgetRefused, FailClosed, StreamDPError, UsageError, WorldError
+from stream_dp.errors import (
+    BudgetRefused,
+    FailClosed,
+    StreamDPError,
+    UnknownMechanism,
+    UsageError,
+    WorldError,
+)
 
 SECONDS = 60.0
 _HERE = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -43,7 +50,10 @@ class RunningEngine:
 
     def halt(self, name: str) -> dict[str, Any]:
         """Halt a mechanism."""
-        return self._ask("DELETE", f"/api/queries/{quote(name, safe='')}")
+        try:
+            return self._ask("DELETE", f"/api/queries/{quote(name, safe='')}")
+        except UnknownMechanism as error:
+            raise UnknownMechanism(f"{name}: {error}") from None
 
     def queries(self) -> list[dict[str, Any]]:
         """All series, halted ones too."""
@@ -111,7 +121,8 @@ def _content(url: str, status: int, body: bytes) -> dict[str, Any]:
         text = str(content.get("detail", "refused"))
         if status == 401:
             text = "the engine refused this key's token; name the key it runs with (--key-file or STREAM_DP_KEY_FILE)"
-        raise _ERRORS[content["exit_code"]](text)
+        kind = UnknownMechanism if status == 404 else _ERRORS[content["exit_code"]]
+        raise kind(text)
     if status in {404, 405}:
         raise UsageError(f"the engine at {url} takes no queries")
     raise WorldError(f"{url} answers like no engine of ours (status {status}); is --url right?")

@@ -46,13 +46,17 @@ def budget_json(spec: PipelineSpec, accounts: Accounts) -> dict[str, Any]:
 def api_budget(
     spec: PipelineSpec, accounts: Accounts, prices: Iterable[tuple[str, Fraction]]
 ) -> dict[str, Any]:
-    """The same for `GET /api/budget`; `prices` are the epsilons of the series that run."""
+    """The same for `GET /api/budget`; `prices` are the epsilons of the series that run.
+
+    `epsilon.spent` counts what the filter adds up, in `unit`, of `capacity`; the other amounts are epsilons.
+    """
     shown = budget_json(spec, accounts)
     return {
         "epsilon": {"total": shown["budget"], "spent": shown["spent"], "left": shown["left"]},
         "delta": {"total": shown["delta"]},
         "filter": shown["filter"],
         "unit": shown["unit"],
+        "capacity": shown["capacity"],
         "peak": shown["peak"],
         "odometer": shown["odometer"],
         "analysts": [

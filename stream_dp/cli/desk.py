@@ -1,32 +1,43 @@
 """Where questions are asked of a running engine: what the HTTP API may do with it, as plain public values.
 
-Rules: every answer is public: names, ticks, amounts, derivations. Errors are those of the engine. One desk for one run.
+Rules: every answer is public: names, ticks, times, amounts, derivations. Errors are those of the engine. One desk for
+one run. A series sees the ticks from `start` on, up to and not including `end`.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stream_dp.accounting.accounts import MAIN
-from stream_dp.accounting.amounts import text
+from stream_dp.accounting.amounts import number, text
 from stream_dp.accounting.situations import Alive
 from stream_dp.cli.budget import fits, spent
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import differential_privacy
+from stream_dp.core.guarantee import differential_privacy, parameters
 from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.planner import derivation_json
 from stream_dp.pipeline.questions import PipelineQuestions
 from stream_dp.runtime.engine import Engine
+from stream_dp.runtime.roster import Seat
 
 
 class EngineDesk:
-    """Creates, halts and lists the series of `engine`."""
+    """Creates, halts and lists the series of `engine`; `begins` says when a tick begins, where that is known."""
 
-    def __init__(self, built: Built, engine: Engine, questions: PipelineQuestions) -> None:
+    def __init__(
+        self,
+        built: Built,
+        engine: Engine,
+        questions: PipelineQuestions,
+        begins: Callable[[int], str | None] = lambda tick: None,
+    ) -> None:
         self._built = built
         self._engine = engine
         self._questions = questions
+        self._begins = begins
+        self._errors: dict[int, dict[str, Any]] = {}
 
     async def create(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
         """Create a series; charged, durable and running on return.
@@ -39,10 +50,11 @@ class EngineDesk:
         _, entry = self._engine.books.accounts.running[name]
         return {
             "name": name,
-            "start": created.start,
+            **self._start(created.start),
             "epsilon": text(entry.epsilon),
             "rule": entry.rule,
             "left": self._left(analyst),
+            **self._keep(created.number, created.definition, created.start),
         }
 
     async def halt(self, name: str) -> Mapping[str, Any]:
@@ -53,7 +65,7 @@ class EngineDesk:
         """
         analyst, _ = self._engine.books.accounts.running.get(name, (MAIN, None))
         halted = await self._engine.halt(name)
-        return {"name": name, "end": halted.end, "left": self._left(analyst)}
+        return {"name": name, **self._end(halted.end), "left": self._left(analyst)}
 
     def preview(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
         """What creating it would do; changes nothing.
@@ -62,17 +74,17 @@ class EngineDesk:
             UsageError, BudgetRefused: see `Engine.create`; that it does not fit is an answer, and no error.
         """
         question, found = self._engine.preview(definition, analyst)
-        last, error = self._questions.predicted(definition, self._engine.next_tick)
+        start = self._engine.next_tick
         return {
             "name": question.name,
             "fits": found.fits,
             "asked": text(differential_privacy(question.derivation.guarantee.measure).epsilon),
             "spent": self._spent(analyst),
+            "unit": self._engine.books.accounts.ledgers[analyst].filter.unit,
             "left": self._left(analyst),
             "largest": self._left(analyst),
-            "last_tick": last,
-            "error": error,
-            "confidence": float(self._built.spec.confidence),
+            **self._start(start),
+            **self._expected(definition, start),
             "derivation": derivation_json(question.derivation),
         }
 
@@ -86,8 +98,8 @@ class EngineDesk:
                     "name": e.name,
                     "analyst": e.analyst,
                     "epsilon": text(e.epsilon),
-                    "start": e.start,
-                    "end": e.end,
+                    **self._start(e.start),
+                    **self._end(e.end),
                     "created": True,
                 }
                 for e in ended
@@ -105,6 +117,20 @@ class EngineDesk:
         parts = [*built.frozen, *mine]
         return whole(built.spec.name, books.accounts.main.filter, parts, target(built.spec.privacy))
 
+    def planned(self) -> list[dict[str, Any]]:
+        """What `plan_json` says of each series of the file, for the questions that run; one predicted error each."""
+        seats = [seat for seat in self._engine.books.roster.live if seat.created]
+        self._errors = {seat.number: self._error(seat) for seat in seats}
+        return [
+            {
+                "name": seat.series.name,
+                "mechanism": type(seat.series.mechanism).__name__,
+                **self._price(seat),
+                "predicted_error": [{"tick": e["error_tick"], "error": e["error"], "confidence": e["confidence"]}],
+            }
+            for seat, e in zip(seats, self._errors.values(), strict=True)
+        ]  # fmt: skip
+
     def _live(self) -> list[dict[str, Any]]:
         books = self._engine.books
         specs = {c.spec.name: c.spec for c in self._built.chosen}
@@ -115,11 +141,38 @@ class EngineDesk:
             found.append(
                 {
                     "name": series.name, "statistic": series.statistic, "by": getattr(series, "by", None),
-                    "analyst": analyst, "epsilon": text(series.epsilon), "start": seat.start, "end": None,
-                    "created": seat.created,
+                    "analyst": analyst, "epsilon": text(series.epsilon),
+                    **self._start(seat.start), **self._end(None), "created": seat.created,
                 }
             )  # fmt: skip
         return found
+
+    def _price(self, seat: Seat) -> dict[str, Any]:
+        measure = self._questions.derivation(seat.number, seat.start).guarantee.measure
+        return {name: number(amount) for name, amount in parameters(measure).items()}
+
+    def _start(self, tick: int) -> dict[str, Any]:
+        return {"start": tick, "start_time": self._begins(tick)}
+
+    def _end(self, tick: int | None) -> dict[str, Any]:
+        return {"end": tick, "end_time": None if tick is None else self._begins(tick)}
+
+    def _expected(self, definition: bytes, start: int) -> dict[str, Any]:
+        """The half-width to expect at the last tick, or the farthest that is predicted without a horizon."""
+        tick, error = self._questions.predicted(definition, start)
+        confidence = float(self._built.spec.confidence)
+        return {"error": error, "error_tick": tick, "confidence": confidence}
+
+    def _keep(self, number: int, definition: bytes, start: int) -> dict[str, Any]:
+        self._errors[number] = self._expected(definition, start)
+        return self._errors[number]
+
+    def _error(self, seat: Seat) -> dict[str, Any]:
+        """The same for a question that runs; reckoned once."""
+        if seat.number in self._errors:
+            return self._errors[seat.number]
+        plain = self._questions.asked[seat.number].model_dump(mode="json", exclude_none=True)
+        return self._expected(json.dumps(plain).encode(), seat.start)
 
     def _spent(self, analyst: str) -> str:
         return spent(self._engine.books.accounts.ledgers[analyst])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from rich.table import Table
 
 from stream_dp.accounting.amounts import text
 from stream_dp.cli.budget import budget_json, state
+from stream_dp.cli.moments import begin_text, tick_text
 from stream_dp.cli.run import KeyFile, PipelineFile
 from stream_dp.cli.wiring import sealed_commits, sealer_for
 from stream_dp.pipeline.builder import Built, build
@@ -50,21 +52,24 @@ def ledger_json(built: Built, statement: Statement) -> dict[str, Any]:
         "accepted": header.accepted,
         **budget_json(built.spec, books.accounts),
         "derivation": derivation_json(total),
-        "charges": _charges(statement),
+        "charges": _charges(
+            statement, lambda tick: begin_text(header.origin, built.spec.clock.step, tick)
+        ),
         "ticks": statement.ticks,
         "releases": statement.releases,
         "journal": "whole",
     }
 
 
-def _charges(statement: Statement) -> list[dict[str, Any]]:
-    """Every charge, with the ticks of what it pays for; `end` is None for what lives."""
+def _charges(statement: Statement, begins: Callable[[int], str]) -> list[dict[str, Any]]:
+    """Every charge with the first tick that what it pays for sees, and the first that it does not (None: it runs)."""
     later = list(spans(statement).values())
     ticks = [(0, None)] * (len(statement.charges) - len(later)) + later
     return [
         {
             "commit": n, "name": c.name, "analyst": c.analyst, "epsilon": text(c.epsilon), "delta": text(c.delta),
-            "measure": c.measure, "rule": c.rule, "start": start, "end": end,
+            "measure": c.measure, "rule": c.rule, "start": start, "start_time": begins(start),
+            "end": end, "end_time": None if end is None else begins(end),
         }
         for (n, c), (start, end) in zip(statement.charges, ticks, strict=True)
     ]  # fmt: skip
@@ -73,13 +78,12 @@ def _charges(statement: Statement) -> list[dict[str, Any]]:
 def _print(shown: dict[str, Any]) -> None:
     console = Console(soft_wrap=True)
     table = Table(title=f"{shown['pipeline']}: ledger")
-    for column in ("commit", "charge", "of", "epsilon", "ticks", "rule"):
+    for column in ("commit", "charge", "analyst", "epsilon", "start", "end", "rule"):
         table.add_column(column)
     for charge in shown["charges"]:
-        last = charge["end"]
-        ticks = f"from {charge['start']}" if last is None else f"{charge['start']} to {last - 1}"
         table.add_row(
-            str(charge["commit"]), charge["name"], charge["analyst"], charge["epsilon"], ticks, charge["rule"]
+            str(charge["commit"]), charge["name"], charge["analyst"], charge["epsilon"],
+            tick_text(charge, "start"), tick_text(charge, "end"), charge["rule"],
         )  # fmt: skip
     console.print(table)
     if shown["accepted"]:

@@ -4,6 +4,7 @@ Rules: the engine decides and charges; these commands ask it over HTTP with a to
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from stream_dp.cli.asking import RunningEngine
+from stream_dp.cli.moments import tick_text
 from stream_dp.cli.run import KeyFile, PipelineFile
 from stream_dp.cli.tree import derivation_tree, wide_console
 from stream_dp.cli.wiring import sealer_for
@@ -54,7 +56,7 @@ def create(
     _say(
         answer,
         as_json,
-        "{name}: created, charged epsilon {epsilon}; it counts from tick {start} on. Left: {left}.",
+        f"{{name}}: created, charged epsilon {{epsilon}}, left {{left}}. {_START} {_ERROR}",
     )
 
 
@@ -75,8 +77,8 @@ def preview(
     _say(
         answer,
         as_json,
-        f"It {fits}: asked epsilon {{asked}}, spent {{spent}}, left {{left}}, largest that fits {{largest}}. "
-        "At tick {last_tick} its values will be within {error} of the exact ones with confidence {confidence}.",
+        f"It {fits}: asked epsilon {{asked}}, spent {{spent}}{_unit(answer)}, left {{left}}, largest that fits "
+        f"{{largest}}. {_START} {_ERROR}",
     )
     if not as_json and "derivation" in answer:
         wide_console().print(derivation_tree(answer["derivation"]), highlight=False)
@@ -98,25 +100,27 @@ def halt(
     _say(
         answer,
         as_json,
-        "{name}: halted; the last tick it sees is the one before {end}. Left now: {left}.",
+        "{name}: halted, left {left}. End: tick {end}, the first it does not see.",
     )
 
 
 @query.command("list")
 def list_(pipeline: PipelineFile, *, url: Url = HERE, as_json: AsJson = False) -> None:
-    """Show every series: those of the file, those created since, those halted. Needs no key."""
+    """Show every series: those of the file, those created since, those halted. Needs no key.
+
+    A series sees the ticks from `start` on, up to and not including `end`.
+    """
     found = RunningEngine(url.rstrip("/"), load(pipeline).name, token="").queries()
     if as_json:
         typer.echo(json.dumps({"queries": found}))
         return
     table = Table()
-    for column in ("series", "statistic", "analyst", "epsilon", "from tick", "to tick"):
-        table.add_column(column, justify="right" if column in {"epsilon", "from tick"} else "left")
+    for column in ("series", "statistic", "analyst", "epsilon", "start", "end"):
+        table.add_column(column, justify="right" if column == "epsilon" else "left")
     for each in found:
-        end = each.get("end")
-        cells = [each.get(key) for key in ("name", "statistic", "analyst", "epsilon", "start")]
-        last = "runs" if end is None else f"{end - 1} (halted)"
-        table.add_row(*("" if cell is None else escape(str(cell)) for cell in cells), last)
+        cells = [str(each.get(key) or "") for key in ("name", "statistic", "analyst", "epsilon")]
+        start, end = tick_text(each, "start"), tick_text(each, "end")
+        table.add_row(*map(escape, [*cells, start, end]))
     Console(soft_wrap=True).print(table)
 
 
@@ -146,11 +150,24 @@ def _definition(pipeline: Path, series: str) -> bytes:
     return content
 
 
-_AMOUNTS = ("name", "epsilon", "start", "end", "asked", "spent", "left", "largest")
+_START = "Start: tick {start}, the first it sees."
+_ERROR = "Expected error: ± {error} at tick {error_tick} with {confidence} confidence."
+_AMOUNTS = (
+    "name", "epsilon", "start", "end", "asked", "spent", "left", "largest", "error", "error_tick", "confidence",
+)  # fmt: skip
+
+
+def _unit(answer: Mapping[str, Any]) -> str:
+    """The unit of what is spent, where it is not epsilon."""
+    return "" if answer.get("unit", "epsilon") == "epsilon" else f" {answer['unit']}"
 
 
 def _say(answer: dict[str, Any], as_json: bool, text: str) -> None:
     if as_json:
         typer.echo(json.dumps(answer))
     else:
-        typer.echo(text.format_map({**dict.fromkeys(_AMOUNTS, "?"), **answer}))
+        shown = dict.fromkeys(_AMOUNTS, "?") | answer
+        shown |= {key: tick_text(answer, key) for key in ("start", "end") if key in answer}
+        if "confidence" in answer:
+            shown["confidence"] = f"{answer['confidence'] * 100:g}%"
+        typer.echo(text.format_map(shown))

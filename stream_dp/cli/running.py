@@ -17,6 +17,7 @@ from rich.status import Status
 
 from stream_dp.cli.budget import api_budget
 from stream_dp.cli.desk import EngineDesk
+from stream_dp.cli.moments import beginning
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.layout import keys_of
@@ -99,10 +100,19 @@ class Run:
     def view(self) -> PublicView:
         """The public face of this run, for the page."""
         planned = plan_json(self.built)
-        desk = EngineDesk(self.built, self.engine, self._questions)
+        desk = EngineDesk(
+            self.built,
+            self.engine,
+            self._questions,
+            lambda tick: beginning(self.built.spec, self.log, tick),
+        )
         return PublicView(
             pipeline=lambda: pipeline_json(self.built, self._questions),
-            plan=lambda: {**planned, "promise": promise_json(self.built, desk.promise())},
+            plan=lambda: {
+                **planned,
+                "series": [*planned["series"], *desk.planned()],
+                "promise": promise_json(self.built, desk.promise()),
+            },
             budget=lambda: api_budget(self.built.spec, self.engine.books.accounts, self._prices()),
             log=self.log,
             desk=desk,

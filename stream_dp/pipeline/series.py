@@ -114,7 +114,7 @@ def typed(field: Any, operator: str, text: str) -> str | int | float | bool:
             return text == "true"
         case CategoryField(domain=domain), "equals" | "one_of":
             if text not in domain:
-                raise ValueError(f"'{text}' is not in the field's domain")
+                raise ValueError(f"'{text}' is not in the domain of the field")
             return text
         case TextField(), "equals" | "one_of":
             return text

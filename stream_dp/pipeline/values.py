@@ -154,8 +154,15 @@ Order: TypeAlias = Annotated[_Exact, AfterValidator(_above_one)]
 Confidence: TypeAlias = Annotated[_Exact, AfterValidator(_probability)]
 Duration: TypeAlias = Annotated[int, Field(gt=0, le=10**12), BeforeValidator(milliseconds)]
 Moment: TypeAlias = Annotated[int, BeforeValidator(moment)]
-Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$")]
-FieldName: TypeAlias = Annotated[str, Field(pattern=r'^[^\x00-\x1f\x7f"\\]{1,200}$')]
+_NAME, _FIELD = r"^[a-z0-9][a-z0-9_.-]{0,62}$", r'^[^\x00-\x1f\x7f"\\]{1,200}$'
+PATTERNS = {
+    _NAME: "must be a lower-case letter or a digit, then at most 62 of those or of _ . -",
+    _FIELD: "must be 1 to 200 characters, none of them a control character, a double quote or a backslash",
+}
+"""What a text must be, by the pattern that it does not match."""
+
+Name: TypeAlias = Annotated[str, Field(pattern=_NAME)]
+FieldName: TypeAlias = Annotated[str, Field(pattern=_FIELD)]
 Value: TypeAlias = Annotated[str, Field(max_length=1000), BeforeValidator(_text)]
 Domain: TypeAlias = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],

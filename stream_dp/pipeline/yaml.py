@@ -5,7 +5,6 @@ text means. One `UsageError` lists all problems, each as `file:line:column: key.
 fine; tags, duplicate keys and empty values are refused. This file knows no particular key.
 """
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,13 +17,13 @@ from pydantic_core import ErrorDetails
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.series import Series
 from stream_dp.pipeline.spec import PipelineSpec, diagnose, diagnose_series
+from stream_dp.pipeline.values import PATTERNS
 
 _T = TypeVar("_T")
-# JSON writes a character beyond U+FFFF as two escapes, which YAML refuses.
-_HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_PAIR = re.compile(rf"(?<!\\)((?:\\\\)*)({_HIGH}{_LOW})")
 _QUOTED = re.compile(r"'.*'", re.DOTALL)  # of one problem: a value may hold quotes and line breaks
 
+_HALF = "holds half of a pair of escapes, such as \\ud83d without \\ude00; write both halves, or the character itself"
+_CONTROL = 'not valid YAML: holds a control character; write it in double quotes as an escape such as "\\u0007"'
 _ASKED = "question"  # the name of a text that did not come from a file: nothing of it is repeated
 _STANDARD = "tag:yaml.org,2002:"
 _DISCRIMINATORS = ("kind", "type", "statistic")
@@ -81,7 +80,6 @@ def load_series(definition: bytes, spec: PipelineSpec, name: str = _ASKED) -> Se
     def check(data: Any) -> Series | list[ErrorDetails]:
         return diagnose_series(data, spec)
 
-    text = _PAIR.sub(lambda found: found[1] + json.loads(f'"{found[2]}"'), text)
     return cast("Series", _checked(text, name, check))
 
 
@@ -116,10 +114,15 @@ def _compose(text: str, name: str) -> yaml.Node:
         root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        message = f"not valid YAML: {error.problem or error.context}"
+        asked = (
+            "not valid JSON or YAML here; look for a comma, a quote or a bracket that is missing"
+        )
+        message = asked if name == _ASKED else f"not valid YAML: {error.problem or error.context}"
         _refuse(name, [_at(mark, "", message)])
-    except yaml.YAMLError:
-        raise UsageError(f"{name}: not valid YAML: holds a control character") from None
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        _refuse(name, [_Problem(line, column, "", _CONTROL)])
     except RecursionError:
         raise UsageError(f"{name}: not valid YAML: nested too deeply") from None
     if root is None:
@@ -181,6 +184,14 @@ class _Reader:
             return [self.value(item, _join(path, i)) for i, item in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode) and not node.value and node.style is None:
             return self._note(node, path, "has no value")
+        return self._whole(node, path)
+
+    def _whole(self, node: yaml.Node, path: str) -> Any:
+        """The scalar's text; JSON writes a character beyond U+FFFF as a pair of escapes, which YAML leaves as two."""
+        try:
+            node.value = node.value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+        except UnicodeDecodeError:
+            return self._note(node, path, _HALF)
         return node.value
 
     def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Any]:
@@ -188,6 +199,8 @@ class _Reader:
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self._note(key, path, "a key must be text")
+            elif self._whole(key, _join(path, "[key]")) is None:
+                continue
             elif key.value in entries:
                 self._note(key, _join(path, key.value), "this key is already there")
             else:
@@ -251,6 +264,8 @@ def _place(root: yaml.Node, error: ErrorDetails) -> _Problem:
 def _message(error: ErrorDetails) -> str:
     if error["type"] == "union_tag_invalid":
         return f"'{error['ctx']['tag']}' is none of {error['ctx']['expected_tags']}"
+    if error["type"] == "string_pattern_mismatch" and error["ctx"]["pattern"] in PATTERNS:
+        return PATTERNS[error["ctx"]["pattern"]]
     message = error["msg"].removeprefix("Value error, ")
     for subject in ("Input", "String", "Value", "Tuple", "Dictionary"):
         message = message.replace(f"{subject} should", "must")

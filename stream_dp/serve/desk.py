@@ -10,19 +10,24 @@ from typing import Any, Protocol
 
 LARGEST_DEFINITION = 64 * 1024  # bytes
 
-CREATED = ("name", "start", "epsilon", "rule", "left")
-HALTED = ("name", "end", "left")
+_ERROR = ("error", "error_tick", "confidence")
+CREATED = ("name", "start", "start_time", "epsilon", "rule", "left", *_ERROR)
+HALTED = ("name", "end", "end_time", "left")
 PREVIEWED = (
-    "fits", "asked", "spent", "left", "largest", "last_tick", "error", "confidence", "derivation",
+    "fits", "asked", "spent", "unit", "left", "largest", "start", "start_time", *_ERROR, "derivation",
 )  # fmt: skip
-QUERY = ("name", "statistic", "analyst", "epsilon", "start", "end", "created")
+QUERY = (
+    "name", "statistic", "analyst", "epsilon", "start", "start_time", "end", "end_time", "created",
+)  # fmt: skip
 
 
 class Desk(Protocol):
     """One engine's mechanisms. Calls may overlap; the desk puts them in order.
 
     A `definition` is a JSON object like an entry of `series:` in the pipeline file. `analyst` names whose quota pays,
-    "" nobody's. Errors name keys and never repeat a value of the definition:
+    "" nobody's. `start` is the first tick that a series sees, `end` the first that it does not see (None: it runs);
+    `start_time` and `end_time` are when these ticks begin (None: not known yet). `error` is the half-width expected at
+    tick `error_tick` with `confidence`. Errors name keys and never repeat a value of the definition:
 
     Raises:
         UsageError: the definition is not one, or its name is taken; the text lists every problem with its key.
@@ -32,21 +37,19 @@ class Desk(Protocol):
     """
 
     async def create(self, definition: bytes, analyst: str) -> Mapping[str, Any]:
-        """Charge, then create: {name, start (its first tick), epsilon, rule, left}; an error changed nothing."""
+        """Charge, then create; the answer is `CREATED`. An error changed nothing."""
         ...
 
     async def halt(self, name: str) -> Mapping[str, Any]:
-        """End it; under the pure filter this frees later ticks: {name, end (first tick it does not see), left}."""
+        """End it; under the pure filter this frees later ticks. The answer is `HALTED`."""
         ...
 
     def preview(self, definition: bytes, analyst: str) -> Mapping[str, Any]:
-        """What `create` would do, changing nothing: {fits, asked, spent, left, largest, last_tick, error (half-width
-        expected then), confidence, derivation}.
-        """
+        """What `create` would do now, changing nothing: `PREVIEWED`; `spent` is in the filter's `unit`."""
         ...
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
-        """Every series, the file's too: {name, statistic, analyst, epsilon, start, end (None: runs), created}."""
+        """Every series, the file's too, each a `QUERY`; of a halted one the statistic is not told."""
         ...
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from unit.serve.fake_desk import FakeDesk
+from unit.serve.fake_desk import TIME, FakeDesk
 
 from stream_dp import errors
 from stream_dp.cli import asking
@@ -19,6 +19,7 @@ from stream_dp.serve.server import PageServer
 from stream_dp.serve.view import PublicView, ReleaseLog
 
 KEY = bytes(range(32))
+ERROR = "Expected error: ± 17 at tick 99 with 95% confidence."
 LATE = '{"name":"late","statistic":"count","epsilon":"0.1"}'
 
 Ask = Callable[..., Any]
@@ -72,14 +73,16 @@ def test_create_list_halt(ask: Ask, engine: FakeDesk) -> None:
     said = ask("create", "--series", LATE, "--analyst", "ann")
     assert (said.code, said.err) == (0, "")
     assert said.out == (
-        "late: created, charged epsilon 0.1; it counts from tick 17 on. Left: 0.4.\n"
+        f"late: created, charged epsilon 0.1, left 0.4. Start: tick 17 ({TIME}), the first it sees. {ERROR}\n"
     )
     assert engine.asked == [("create", LATE.encode(), "ann")]
 
     engine.now = 40
     said = ask("halt", "late")
     assert (said.code, said.err) == (0, "")
-    assert said.out == "late: halted; the last tick it sees is the one before 40. Left now: 0.5.\n"
+    assert (
+        said.out == f"late: halted, left 0.5. End: tick 40 ({TIME}), the first it does not see.\n"
+    )
 
     said = ask("list")
     assert said.code == 0
@@ -89,8 +92,8 @@ def test_create_list_halt(ask: Ask, engine: FakeDesk) -> None:
         "count",
         "ann",
         "0.1",
-        "17",
-        "39 (halted)",
+        f"17 ({TIME})",
+        f"40 ({TIME})",
     ]
     assert "runs" in next(line for line in said.out.splitlines() if "total" in line)
 
@@ -101,10 +104,7 @@ def test_preview_shows_the_price_and_the_reasons(ask: Ask, engine: FakeDesk) -> 
     assert said.out.startswith(
         "It fits: asked epsilon 0.1, spent 0.5, left 0.5, largest that fits 0.5."
     )
-    assert (
-        "At tick 99 its values will be within 17 of the exact ones with confidence 0.95."
-        in said.out
-    )
+    assert f"Start: tick 17 ({TIME}), the first it sees. {ERROR}\n" in said.out
     assert "by proven mechanism, [HSV] Lemma 7.4" in said.out
     assert len(engine.series) == 1
 
@@ -165,6 +165,10 @@ def test_an_unknown_name_is_2(ask: Ask, engine: FakeDesk, name: str) -> None:
     said = ask("halt", name)
     assert said.code == 2
     assert engine.series[0]["end"] is None
+
+
+def test_an_unknown_name_is_said(ask: Ask) -> None:
+    assert ask("halt", "nobody").err == "stream-dp: nobody: no query of this name runs\n"
 
 
 def test_a_bad_analyst_is_2(ask: Ask) -> None:

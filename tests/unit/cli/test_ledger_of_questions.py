@@ -20,6 +20,7 @@ from stream_dp.pipeline.planner import promise_json
 from stream_dp.runtime.statement import Statement, read_statement
 
 Privacy = dict[str, Any]
+BEGINS = {tick: f"2026-01-01T{tick:02}:00:00Z" for tick in range(HORIZON + 1)}
 
 
 def question(name: str, epsilon: str) -> bytes:
@@ -33,7 +34,7 @@ async def asked(world: World, then: Callable[[EngineDesk, Stopping], Awaitable[N
     run = asyncio.create_task(engine.run())
     await world.until(2)
     try:
-        await then(EngineDesk(world.built, engine, world.questions), source)
+        await then(EngineDesk(world.built, engine, world.questions, BEGINS.get), source)
     finally:
         source.go(HORIZON)
         await run
@@ -59,7 +60,14 @@ async def two_in_turn(world: World) -> None:
 async def one_after_the_other(world: World, desk: EngineDesk, source: Stopping) -> None:
     made = await desk.create(question("first", "1"))
     assert made == {
-        "name": "first", "start": 3, "epsilon": "1", "rule": made["rule"], "left": made["left"],
+        "name": "first", "start": 3, "start_time": BEGINS[3], "epsilon": "1", "rule": made["rule"],
+        "left": made["left"], "error": made["error"], "error_tick": HORIZON - 1, "confidence": 0.95,
+    }  # fmt: skip
+    assert made["error"] > 0
+    (planned,) = desk.planned()
+    assert planned == {
+        "name": "first", "mechanism": "Counter", "epsilon": 1, "delta": 0,
+        "predicted_error": [{"tick": HORIZON - 1, "error": made["error"], "confidence": 0.95}],
     }  # fmt: skip
     source.go(5)
     await world.until(5)
@@ -129,7 +137,8 @@ async def test_the_desk_lists_previews_and_prices() -> None:
         assert promise_json(world.built, desk.promise())["epsilon"] == 2
         await desk.halt("cheap")
         assert desk.queries()[-1] == {
-            "name": "cheap", "analyst": "", "epsilon": "0.25", "start": 3, "end": 3, "created": True,
+            "name": "cheap", "analyst": "", "epsilon": "0.25", "start": 3, "start_time": BEGINS[3],
+            "end": 3, "end_time": BEGINS[3], "created": True,
         }  # fmt: skip
 
     await asked(world, ask)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from unit.pipeline.question_worlds import World
+from unit.pipeline.question_worlds import PIPELINE, World
 
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.spec import PipelineSpec
@@ -37,6 +37,46 @@ def test_nor_a_tag_or_an_alias() -> None:
         with pytest.raises(UsageError) as caught:
             load_series(text, spec)
         assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            '{"name":"SECRET\\ud83d"}',
+            "1:9: name: holds half of a pair of escapes, such as \\ud83d without \\ude00; write both halves, or the "
+            "character itself",
+        ),
+        (
+            '{"SECRET\\ude00":"q"}',
+            "1:2: [key]: holds half of a pair of escapes, such as \\ud83d without \\ude00; write both halves, or the "
+            "character itself",
+        ),
+        (
+            '{"name":"SECRET😀","epsilon":1,"statistic":"count"}',
+            "1:9: name: must be a lower-case letter or a digit, then at most 62 of those or of _ . -",
+        ),
+        (
+            '{"name":"SECRET\x7f"}',
+            '1:16: not valid YAML: holds a control character; write it in double quotes as an escape such as "\\u0007"',
+        ),
+        (
+            '{"name":"SECRET"',
+            "1:17: not valid JSON or YAML here; look for a comma, a quote or a bracket that is missing",
+        ),
+        (
+            '{"name":"q","epsilon":1,"statistic":"count","where":[{"field":"kind","equals":"SECRET"}]}',
+            "1:79: where[0].equals: what stands there is not in the domain of the field",
+        ),
+    ],
+)
+def test_a_refusal_says_where_and_what_to_do(text: str, told: str) -> None:
+    schema = PIPELINE["schema"] | {"kind": {"type": "category", "domain": ["a", "b"]}}
+    spec = World(pipeline=PIPELINE | {"schema": schema}).built.spec
+    with pytest.raises(UsageError) as caught:
+        load_series(text.encode(), spec)
+    assert f"question:{told}" in str(caught.value).splitlines()
+    assert "SECRET" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["😀", "a😀b", "\\", "\\\\", "\\ud83d", "é", "\\😀"])

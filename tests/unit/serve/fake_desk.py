@@ -7,6 +7,7 @@ from typing import Any
 from stream_dp.errors import BudgetRefused, StreamDPError, UnknownMechanism, UsageError
 
 SECRET_COUNT = 471104
+TIME = "2026-01-18T06:04:00Z"
 
 
 class FakeDesk:
@@ -32,7 +33,9 @@ class FakeDesk:
             wanted["name"], wanted["statistic"], analyst, cost, self.now, created=True
         )
         self.series.append(entry)
-        return {**entry, "rule": "parallel over time", "left": self._left, "events": SECRET_COUNT}
+        error = {"error": 17, "error_tick": 99, "confidence": 0.95}
+        told = {"rule": "parallel over time", "left": self._left, "events": SECRET_COUNT}
+        return {**entry, **told, **error}
 
     async def halt(self, name: str) -> Mapping[str, Any]:
         """End one."""
@@ -41,10 +44,11 @@ class FakeDesk:
             raise self.error
         for entry in self.series:
             if entry["name"] == name and entry["end"] is None:
-                entry["end"] = self.now
+                entry |= {"end": self.now, "end_time": TIME}
                 return {
                     "name": name,
                     "end": self.now,
+                    "end_time": TIME,
                     "left": self._left,
                     "events": SECRET_COUNT,
                 }
@@ -66,8 +70,11 @@ class FakeDesk:
             "fits": cost <= self.left,
             **amounts,
             "largest": self._left,
-            "last_tick": 99,
+            "unit": "epsilon",
+            "start": self.now,
+            "start_time": TIME,
             "error": 17,
+            "error_tick": 99,
             "confidence": 0.95,
             "derivation": {**leaf, "subject": "the query", "premises": [leaf]},
             "events": SECRET_COUNT,
@@ -110,7 +117,9 @@ class FakeDesk:
             "analyst": analyst,
             "epsilon": str(cost / 100),
             "start": start,
+            "start_time": TIME,
             "end": None,
+            "end_time": None,
             "created": created,
         }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from unit.serve.fake_desk import SECRET_COUNT, FakeDesk, mapping_errors
+from unit.serve.fake_desk import SECRET_COUNT, TIME, FakeDesk, mapping_errors
 
 from stream_dp.errors import RejectedMessage, StreamDPError, TaintError
 from stream_dp.serve.api import create_app
@@ -50,9 +50,13 @@ async def test_a_series_is_created_listed_and_halted(open_desk: Client, desk: Fa
     assert created.json() == {
         "name": "late",
         "start": 17,
+        "start_time": TIME,
         "epsilon": "0.1",
         "rule": "parallel over time",
         "left": "0.4",
+        "error": 17,
+        "error_tick": 99,
+        "confidence": 0.95,
     }
     assert desk.asked == [("create", body, "ann")]
 
@@ -65,8 +69,9 @@ async def test_a_series_is_created_listed_and_halted(open_desk: Client, desk: Fa
 
     desk.now = 40
     halted = await open_desk.delete("/api/queries/late")
-    assert (halted.status_code, halted.json()) == (200, {"name": "late", "end": 40, "left": "0.5"})
-    assert (await open_desk.get("/api/queries")).json()["queries"][1]["end"] == 40
+    ended = {"end": 40, "end_time": TIME}
+    assert (halted.status_code, halted.json()) == (200, {"name": "late", **ended, "left": "0.5"})
+    assert (await open_desk.get("/api/queries")).json()["queries"][1].items() >= ended.items()
 
 
 async def test_a_preview_says_what_it_would_cost_and_changes_nothing(

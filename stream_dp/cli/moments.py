@@ -1,0 +1,55 @@
+"""When a tick begins, as a time in UTC: for the `start` and the `end` of a series.
+
+Rules: everything here is public: the declared origin of the clock, or what a published release says of its own tick.
+A series sees the ticks from `start` on, up to and not including `end`; in time: what lies in [start_time, end_time).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.series import Grid
+from stream_dp.serve.view import ReleaseLog
+
+
+class _Ended(msgspec.Struct):
+    """Of a release: its tick, and when that ended."""
+
+    tick: int
+    end: datetime
+
+
+def beginning(spec: PipelineSpec, log: ReleaseLog, tick: int) -> str | None:
+    """When `tick` begins; None for a wall clock without a declared start before the first release."""
+    origin, step = spec.clock.start, spec.clock.step
+    if origin is None:
+        release = next(iter(log.latest().values()), None)
+        if release is None:
+            return None
+        ended = msgspec.json.decode(release.body, type=_Ended)
+        origin = round(ended.end.timestamp() * 1000) - (ended.tick + 1) * step
+    return begin_text(origin, step, tick)
+
+
+def begin_text(origin: int, step: int, tick: int) -> str:
+    """When `tick` begins, on the grid from `origin` (ms since 1970) in steps of `step` ms.
+
+    >>> begin_text(0, 60_000, 3)
+    '1970-01-01T00:03:00Z'
+    """
+    return Grid(origin, step, None).end_text(tick - 1)
+
+
+def tick_text(told: Mapping[str, Any], key: str) -> str:
+    """The tick under `key` and when it begins; "runs" where there is none.
+
+    >>> tick_text({"end": 40, "end_time": "2026-01-18T06:04:00Z"}, "end"), tick_text({"end": None}, "end")
+    ('40 (2026-01-18T06:04:00Z)', 'runs')
+    """
+    tick, time = told.get(key), told.get(f"{key}_time")
+    if tick is None:
+        return "runs"
+    return str(tick) if time is None else f"{tick} ({time})"
