@@ -74,7 +74,6 @@ class EngineDesk:
             UsageError, BudgetRefused: see `Engine.create`; that it does not fit is an answer, and no error.
         """
         question, found = self._engine.preview(definition, analyst)
-        start = self._engine.next_tick
         return {
             "name": question.name,
             "fits": found.fits,
@@ -83,8 +82,7 @@ class EngineDesk:
             "unit": self._engine.books.accounts.ledgers[analyst].filter.unit,
             "left": self._left(analyst),
             "largest": self._left(analyst),
-            **self._start(start),
-            **self._expected(definition, start),
+            **self._expected(definition, self._engine.next_tick),
             "derivation": derivation_json(question.derivation),
         }
 

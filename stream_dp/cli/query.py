@@ -78,7 +78,7 @@ def preview(
         answer,
         as_json,
         f"It {fits}: asked epsilon {{asked}}, spent {{spent}}{_unit(answer)}, left {{left}}, largest that fits "
-        f"{{largest}}. {_START} {_ERROR}",
+        f"{{largest}}. {_ERROR}",
     )
     if not as_json and "derivation" in answer:
         wide_console().print(derivation_tree(answer["derivation"]), highlight=False)

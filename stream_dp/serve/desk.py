@@ -14,7 +14,7 @@ _ERROR = ("error", "error_tick", "confidence")
 CREATED = ("name", "start", "start_time", "epsilon", "rule", "left", *_ERROR)
 HALTED = ("name", "end", "end_time", "left")
 PREVIEWED = (
-    "fits", "asked", "spent", "unit", "left", "largest", "start", "start_time", *_ERROR, "derivation",
+    "fits", "asked", "spent", "unit", "left", "largest", *_ERROR, "derivation",
 )  # fmt: skip
 QUERY = (
     "name", "statistic", "analyst", "epsilon", "start", "start_time", "end", "end_time", "created",

@@ -1,10 +1,13 @@
 """Series that come and go while the page is open: cards, list, budget, odometer, the tree as a picture."""
 
+from datetime import timedelta
 from typing import Any, Literal
 
 import pytest
 from browser.page_worlds import (
     HISTORY,
+    HORIZON,
+    START,
     Console,
     Engine,
     budget,
@@ -30,12 +33,18 @@ LOOK = "() => document.dispatchEvent(new Event('visibilitychange'))"
 CLAIM = "for every eps: the view truncated when this exceeds eps is (eps, delta)-DP"
 
 
+def begins(tick: int) -> str:
+    """When a tick begins, as the API says it."""
+    return (START + timedelta(hours=tick)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 class ChangingEngine:
     """What an engine says of its series, which a test changes. A desk for reading only."""
 
     def __init__(self) -> None:
         self.series: list[dict[str, Any]] = list(pipeline()["series"])
         self.listed = [self._query(entry["name"], "0.2", 0) for entry in self.series]
+        self.planned: list[dict[str, Any]] = []
         self.odometer: dict[str, str] | None = {
             "bound": "0.93",
             "delta": "0.000000001",
@@ -45,19 +54,31 @@ class ChangingEngine:
     @staticmethod
     def _query(name: str, epsilon: str, start: int, **more: Any) -> dict[str, Any]:
         found = {"name": name, "statistic": "count", "analyst": "", "epsilon": epsilon}
-        return {**found, "start": start, "end": None, "created": False, **more}
+        times = {"start_time": begins(start), "end_time": None}
+        return {**found, "start": start, "end": None, **times, "created": False, **more}
 
-    def add(self, entry: dict[str, Any], start: int) -> None:
+    def add(self, entry: dict[str, Any], start: int, analyst: str = "ann") -> None:
         """A series is created."""
         self.series.append(entry)
-        more = {"statistic": entry["statistic"], "analyst": "ann", "created": True}
+        self.planned.append(
+            {
+                "name": entry["name"],
+                "mechanism": "Counter",
+                "epsilon": 0.1,
+                "delta": 0,
+                "predicted_error": [{"tick": HORIZON - 1, "error": 1204, "confidence": 0.95}],
+            }
+        )
+        more = {"statistic": entry["statistic"], "analyst": analyst, "created": True}
         self.listed.append(self._query(entry["name"], "0.1", start, **more))
 
     def halt(self, name: str, end: int) -> None:
         """A series is halted."""
         for query in self.listed:
             if query["name"] == name:
-                query["end"] = end
+                query |= {"end": end, "end_time": begins(end)}
+        self.planned = [entry for entry in self.planned if entry["name"] != name]
+        self.series = [entry for entry in self.series if entry["name"] != name]
 
     def queries(self) -> list[dict[str, Any]]:
         """The list."""
@@ -67,7 +88,7 @@ class ChangingEngine:
         """What the server shows."""
         return {
             "pipeline": lambda: {**pipeline(), "series": self.series},
-            "plan": plan,
+            "plan": lambda: {**plan(), "series": [*plan()["series"], *self.planned]},
             "budget": self.budget,
             "desk": self,
         }
@@ -123,6 +144,47 @@ async def test_a_new_series_appears_without_reload(
         assert console.complaints == []
 
 
+async def foot(page: Page, name: str) -> list[str]:
+    """The lines of a card's foot."""
+    return await page.locator(f"[data-series={name}] .card-foot p").all_inner_texts()
+
+
+async def test_every_card_has_the_same_foot(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    async with serving(engine.log, **changing.view()) as server:
+        page = await opened(browser, server.url)
+        changing.add(LATE, HISTORY)
+        publish(engine, 1)
+        assert await received(page, "late_by_airline") == 1
+        assert await foot(page, "late_by_airline") == [
+            "Counter · ε 0.1 · expected error ± 1,204 at tick 8,759 with 95% confidence",
+            "Start: tick 700 (30 Jan 2013, 14:00 UTC) · Analyst: ann",
+        ]
+        assert await foot(page, "departures") == [
+            "counter (3-ary tree) · ε 0.1 · expected error ± 160 at tick 8,760 with 95% confidence",
+            "Start: tick 0 (1 Jan 2013, 10:00 UTC)",
+        ]
+
+
+async def test_a_halt_shows_when_the_series_falls_behind(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    """Without waiting for the next look at the budget, which this page never takes."""
+    changing.add(LATE, HISTORY)
+    publish(engine, 3)
+    async with serving(engine.log, **changing.view()) as server:
+        page = await browser.new_page()
+        await page.add_init_script("window.setInterval = () => 0")
+        await page.goto(server.url)
+        assert await received(page, "late_by_airline") > 0
+        changing.halt("late_by_airline", HISTORY + 3)
+        for _ in range(3):
+            engine.step()
+        await page.wait_for_selector(".card.halted[data-series=late_by_airline]")
+        assert await page.locator(".card.halted").count() == 1
+
+
 async def test_a_new_series_is_announced_before_its_first_release(
     browser: Browser, engine: Engine, changing: ChangingEngine
 ) -> None:
@@ -141,20 +203,24 @@ async def test_a_new_series_is_announced_before_its_first_release(
 async def test_a_halted_series_is_marked_and_has_no_card_after_a_reload(
     browser: Browser, engine: Engine, changing: ChangingEngine
 ) -> None:
-    changing.add(LATE, HISTORY)
+    changing.add(LATE, HISTORY, analyst="")
     publish(engine, 3)
     async with serving(engine.log, **changing.view()) as server:
         page = await opened(browser, server.url, 1280, 1000)
         await page.wait_for_selector("[data-query=late_by_airline]")
-        assert await page.locator(".budget-bar .piece").count() == 5
+        assert await page.locator(".budget-bar .piece").count() == 6  # four of the file, ann, this
         changing.halt("late_by_airline", HISTORY + 3)
         await page.evaluate(LOOK)
 
         await page.wait_for_selector("[data-query=late_by_airline].halted")
-        assert f"halted at {HISTORY + 3}" in await text(page, "[data-query=late_by_airline]")
+        assert "703 30 Jan 2013, 17:00" in await text(page, "[data-query=late_by_airline]")
         tag = await text(page, "[data-series=late_by_airline] .tag")
-        assert tag.endswith(f"halted at tick {HISTORY + 3}")
-        assert await page.locator(".budget-bar .piece").count() == 4
+        assert tag.endswith("so far · halted")
+        assert await foot(page, "late_by_airline") == [
+            "Counter · ε 0.1 · expected error ± 1,204 at tick 8,759 with 95% confidence",
+            "Start: tick 700 (30 Jan 2013, 14:00 UTC) · End: tick 703 (30 Jan 2013, 17:00 UTC)",
+        ]
+        assert await page.locator(".budget-bar .piece").count() == 5
         assert await text(page, "#queries .count") == "4 running, 1 halted"
         await picture(page, "queries")
 
@@ -172,7 +238,7 @@ async def test_the_odometer_and_the_quotas_are_shown(
         assert await text(page, "[data-budget=odometer]") == "ε ≤ 0.93"
         shown = await text(page, "#budget")
         assert "at δ 1.0e-9, so far" in shown
-        assert CLAIM in shown
+        assert CLAIM in shown.replace("For", "for")  # the page begins a sentence with it
         assert "pure, over time" in shown
         assert "ε 0.1 of 0.3" in shown
 
@@ -181,6 +247,34 @@ async def test_the_odometer_and_the_quotas_are_shown(
         await page.wait_for_function(
             "() => document.querySelector('[data-budget=odometer]').textContent === 'ε ≤ 1.07'"
         )
+
+
+async def test_another_filter_shows_what_it_adds_up(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    said = changing.budget() | {
+        "epsilon": {"total": "2", "spent": "0.0125", "left": "0.3"},
+        "delta": {"total": "0.000000001"},
+        "filter": "tight_approximate",
+        "unit": "rho",
+        "capacity": "0.05",
+    }
+    changing.budget = lambda: said  # type: ignore[method-assign]
+    async with serving(engine.log, **changing.view()) as server:
+        page = await opened(browser, server.url, 390, 900)
+        assert (await text(page, "#budget .spent")).split("\n") == [
+            "0.0125 rho",
+            "of 0.05 spent",
+            "ε 0.3 left for one more",
+        ]
+        pieces = page.locator(".budget-bar .piece")
+        assert await pieces.count() == 1
+        assert await pieces.evaluate("piece => piece.style.width") == "25%"
+        shown = await text(page, "#budget")
+        assert "For everything together: ε 2 at δ 1.0e-9." in shown
+        assert "undefined" not in shown
+        assert "%" not in shown
+        await picture(page, "filter")
 
 
 @pytest.mark.parametrize("said", [{}, {"epsilon": {"total": "1", "spent": "1", "left": "0"}}])

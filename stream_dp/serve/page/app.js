@@ -11,6 +11,7 @@ import { showPromise, showProof } from "./promise.js";
 const FRAME_MILLISECONDS = 100;
 const BUDGET_MILLISECONDS = 10_000;
 const RETRY_MILLISECONDS = 1000;
+const LAG_TICKS = 2; // a series this far behind the others was halted
 const WINDOWS = [48, 336, Infinity];
 const LARGE_DOMAIN = 200;
 const RECENT_TICKS = 2000;
@@ -21,6 +22,7 @@ let stream = null;
 let generation = 0;
 let dirty = false;
 let drawn = 0;
+let looking = null;
 
 async function get(path) {
   const answer = await fetch(path, { cache: "no-store" });
@@ -93,7 +95,13 @@ function showClaims() {
 function showSpending() {
   showBudget(byId("budget"), state.budget, state.queries);
   showQueries(byId("queries"), state.queries);
-  for (const { name, end } of state.queries) if (isHalted(end)) state.cards.get(name)?.halt(end);
+  for (const name of state.cards.keys()) tell(name);
+}
+
+/** The foot of a card, from what was loaded last. */
+function tell(name) {
+  const planned = state.plan.series?.find((entry) => entry.name === name);
+  state.cards.get(name).tell(planned, state.queries.find((query) => query.name === name) ?? {});
 }
 
 function addCard(name, release) {
@@ -102,6 +110,7 @@ function addCard(name, release) {
   const card = makeCard(series, planned, kindOf(series, release));
   state.cards.get(name)?.element.remove();
   state.cards.set(name, card);
+  tell(name);
   byId("cards").append(card.element);
   return card;
 }
@@ -122,12 +131,14 @@ function take(release) {
 /** Learn what series there are now; cards for the new ones, then the releases that wait for them. */
 async function describeNew() {
   const mine = generation;
-  const [pipeline, plan] = await Promise.all([get("/api/pipeline"), get("/api/plan")]).catch(() => [state.pipeline, state.plan]);
+  const names = ["pipeline", "plan", "budget", "queries"];
+  const said = await Promise.all(names.map((name) => get(`/api/${name}`))).catch(() => [state.pipeline, state.plan, state.budget, state]);
   if (mine !== generation) return;
+  const [pipeline, plan, budget, { queries }] = said;
   const known = new Set(state.pipeline.series.map(({ name }) => name));
-  const added = pipeline.series.filter(({ name }) => !known.has(name) && !halted(state.queries, name));
+  const added = pipeline.series.filter(({ name }) => !known.has(name) && !halted(queries, name));
   if (added.some(({ name }) => state.cards.has(name))) return void load(); // it came before its description
-  Object.assign(state, { pipeline, plan });
+  Object.assign(state, { pipeline, plan, budget, queries });
   for (const { name } of added) addCard(name, null);
   const waiting = state.waiting.splice(0);
   for (const release of waiting) if (!state.cards.has(release.series)) addCard(release.series, release);
@@ -225,7 +236,15 @@ function frame(now) {
   }
   document.documentElement.dataset.sequence = state.sequence;
   for (const card of state.cards.values()) card.draw(state.range);
+  if ([...state.cards.values()].some(lags)) looking ??= setTimeout(look, RETRY_MILLISECONDS);
 }
+
+function look() {
+  looking = null;
+  refreshBudget();
+}
+
+const lags = ({ latest, halted }) => latest !== null && !halted && state.latest.tick - latest.tick >= LAG_TICKS;
 
 new ResizeObserver(() => wish()).observe(byId("cards"));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {

@@ -1,8 +1,10 @@
 // The budget: what is spent and left, the odometer, the analysts' quotas, and the queries that spend it.
 // Rules: amounts are shown as they came; lengths of bars only are reckoned. What the answer does not say is
-// not shown. A halted query stays in the list and leaves the bar.
+// not shown. A halted query stays in the list and leaves the bar. An analyst's ledger is paid for in full, so it is
+// one piece of the bar, and what she asks is not. Where the filter adds up something else than the budget's epsilon,
+// the bar is one piece.
 
-import { amount, count, el, percent, setText, toNumber, words } from "./format.js";
+import { amount, beginning, count, el, percent, setText, toNumber, words } from "./format.js";
 
 const COLOURS = 6;
 const MOST_ROWS = 300;
@@ -10,24 +12,27 @@ const MOST_ROWS = 300;
 export function showBudget(holder, budget, queries) {
   if (!budget.epsilon) return void holder.replaceChildren();
   const { total, spent, left } = budget.epsilon;
-  const whole = toNumber(total) || 1;
-  const halted = new Set(queries.filter(({ end }) => isHalted(end)).map(({ name }) => name));
-  const parts = (budget.series ?? []).filter(({ name }) => !halted.has(name))
-    .map((series, index) => ({ ...series, share: toNumber(series.epsilon) / whole, colour: `part-${index % COLOURS}` }));
-  const bar = el("div", { class: "budget-bar", role: "img",
-    "aria-label": `Privacy budget: epsilon ${amount(spent)} of ${amount(total)} spent, ${amount(left)} left` });
-  for (const part of parts) {
-    const piece = el("span", { class: `piece ${part.colour}`, title: `${words(part.name)}: ε ${amount(part.epsilon)}` });
+  const { unit = "epsilon", capacity = total } = budget;
+  const plain = unit === "epsilon" && capacity === total;
+  const whole = toNumber(capacity) || 1;
+  const gone = new Set(queries.filter(({ end, analyst }) => isHalted(end) || analyst).map(({ name }) => name));
+  const parts = [...(budget.series ?? []).filter(({ name }) => !gone.has(name)),
+    ...(budget.analysts ?? []).map(({ name, epsilon }) => ({ name: `analyst ${name}`, epsilon: epsilon.total }))]
+    .map((part, index) => ({ ...part, share: plain ? toNumber(part.epsilon) / whole : null, colour: plain ? `part-${index % COLOURS}` : null }));
+  const [used, rest] = plain ? [`ε ${amount(spent)}`, `${amount(left)} left`] : [`${amount(spent)} ${unit}`, `ε ${amount(left)} left for one more`];
+  const bar = el("div", { class: "budget-bar", role: "img", "aria-label": `Privacy budget: ${used} of ${amount(capacity)} spent, ${rest}` });
+  for (const part of plain ? parts : [{ share: toNumber(spent) / whole, colour: "part-0" }]) {
+    const piece = el("span", { class: `piece ${part.colour}`, title: part.name && `${words(part.name)}: ε ${amount(part.epsilon)}` });
     piece.style.width = `${Math.min(100, part.share * 100)}%`;
     bar.append(piece);
   }
   holder.replaceChildren(...[el("p", { class: "eyebrow" }, "Privacy budget"),
-    el("p", { class: "spent" }, el("strong", { "data-budget": "spent" }, `ε ${amount(spent)}`), ` of ${amount(total)} spent`,
-      el("span", { class: "left", "data-budget": "left" }, `${amount(left)} left`)),
+    el("p", { class: "spent" }, el("strong", { "data-budget": "spent" }, used), ` of ${amount(capacity)} spent`,
+      el("span", { class: "left", "data-budget": "left" }, rest)),
     bar,
-    el("ul", { class: "legend" }, ...parts.map((part) => el("li", {}, el("span", { class: `dot ${part.colour}`, "aria-hidden": "true" }),
-      el("span", { class: "legend-name" }, words(part.name)), el("span", { class: "legend-amount" }, `ε ${amount(part.epsilon)}`, el("small", {}, ` ${percent(part.share)}`))))),
-    toNumber(budget.delta?.total) === 0 ? null : el("p", { class: "muted" }, `δ ${amount(budget.delta.spent)} of ${amount(budget.delta.total)} spent, ${amount(budget.delta.left)} left`),
+    el("ul", { class: "legend" }, ...parts.map((part) => el("li", {}, plain ? el("span", { class: `dot ${part.colour}`, "aria-hidden": "true" }) : null,
+      el("span", { class: "legend-name" }, words(part.name)), el("span", { class: "legend-amount" }, `ε ${amount(part.epsilon)}`, plain ? el("small", {}, ` ${percent(part.share)}`) : null)))),
+    toNumber(budget.delta?.total) === 0 ? null : el("p", { class: "muted small" }, `For everything together: ε ${amount(total)} at δ ${amount(budget.delta.total)}.`),
     odometer(budget.odometer),
     quotas(budget.analysts ?? []),
     budget.filter ? el("p", { class: "muted small" }, `Booked through one filter: ${words(budget.filter)}.`) : null,
@@ -49,14 +54,16 @@ function quotas(analysts) {
   return el("ul", { class: "quotas", "aria-label": "Quotas of analysts" }, ...analysts.map(({ name, epsilon }) => {
     const used = el("span", { class: "used" });
     used.style.width = `${Math.min(100, (100 * toNumber(epsilon?.spent)) / (toNumber(epsilon?.total) || 1))}%`;
-    return el("li", {}, el("span", {}, words(name)), el("span", { class: "meter", "aria-hidden": "true" }, used),
+    return el("li", {}, el("span", {}, `Analyst ${words(name)}`), el("span", { class: "meter", "aria-hidden": "true" }, used),
       el("span", { class: "legend-amount" }, `ε ${amount(epsilon?.spent)} of ${amount(epsilon?.total)}`));
   }));
 }
 
 export const isHalted = (end) => end !== null && end !== undefined;
 
-const COLUMNS = [["Series", ""], ["Statistic", "wide"], ["Analyst", "wide"], ["ε", "number"], ["From tick", "number"], ["State", ""]];
+const COLUMNS = [["Series", ""], ["Statistic", "wide"], ["Analyst", "wide"], ["ε", "number"], ["Start", "ticks"], ["End", "ticks"]];
+
+const tickCell = (tick, time, none) => (isHalted(tick) ? [count(tick), time ? el("small", { class: "wide" }, ` ${beginning(time)}`) : null] : [none]).filter(Boolean);
 
 /** Every series that was ever asked for, those that run first; nothing where the engine does not say. */
 export function showQueries(holder, queries) {
@@ -68,11 +75,11 @@ export function showQueries(holder, queries) {
     (shown.length < queries.length ? `; the first ${count(MOST_ROWS)} are listed, /api/queries has all` : ""));
   holder.querySelector("tbody").replaceChildren(...shown.map((query) => el("tr", { "data-query": query.name, class: isHalted(query.end) ? "halted" : "" },
     el("th", { scope: "row" }, words(query.name), query.created ? el("span", { class: "chip" }, "added") : null),
-    el("td", { class: "wide" }, words(query.statistic)),
+    el("td", { class: "wide" }, words(query.statistic) || "–"),
     el("td", { class: "wide" }, words(query.analyst) || "–"),
     el("td", { class: "number" }, amount(query.epsilon)),
-    el("td", { class: "number" }, query.start === undefined ? "–" : count(query.start)),
-    el("td", {}, isHalted(query.end) ? `halted at ${count(query.end)}` : "running"))));
+    el("td", { class: "ticks" }, ...tickCell(query.start, query.start_time, "–")),
+    el("td", { class: "ticks" }, ...tickCell(query.end, query.end_time, "runs")))));
   const head = holder.querySelector("thead");
   if (head.childElementCount === 0) head.append(el("tr", {}, ...COLUMNS.map(([name, kind]) => el("th", { scope: "col", class: kind }, name))));
 }

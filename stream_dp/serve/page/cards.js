@@ -1,9 +1,10 @@
 // One card for each series: what its releases say, in words, numbers and pictures.
 // Rules: a card takes releases in order (each sequence once) and draws when asked, so that many releases
-// cost one drawing. A value within its band is called noise. Cards know no network.
+// cost one drawing. A value within its band is called noise. The foot of every card says the same of every series,
+// of the file or asked later: mechanism, price, expected error, start, end, analyst. Cards know no network.
 
 import { BandChart, drawStrip, thin } from "./charts.js";
-import { amount, band, count, el, percent, seconds, setText, shortTime, words } from "./format.js";
+import { amount, band, count, el, errorText, percent, seconds, setText, shortTime, tickText, words } from "./format.js";
 
 const TOP = 15;
 const MOST_ROWS = 300;
@@ -29,6 +30,8 @@ class Card {
     this.sequence = -1;
     this.received = 0;
     this.latest = null;
+    this.halted = false;
+    this.foot = el("footer", { class: "card-foot" });
     this.note = el("p", { class: "note" }, "Waiting for the first release.");
     this.body = el("div", { class: "card-body" });
     const about = [words(series.statistic), series.by ? `by ${words(series.by)}` : "", kind === "alerts" ? "" : "so far"].filter(Boolean).join(" ");
@@ -41,8 +44,9 @@ class Card {
       el("header", { class: "card-head" }, title, this.tag),
       this.body,
       this.note,
-      el("footer", { class: "card-foot" }, mechanismText(planned)),
+      this.foot,
     );
+    this.tell(planned, {});
   }
 
   /** Take a release; false when it was known. */
@@ -55,10 +59,16 @@ class Card {
     return true;
   }
 
-  /** It takes no more events; what it said stays. */
-  halt(tick) {
-    this.element.classList.add("halted");
-    setText(this.tag, `${this.about} · halted at tick ${count(tick)}`);
+  /** What the plan and the list of queries say of it; a halted series is in no plan, and keeps what it had. */
+  tell(planned, query) {
+    this.planned = planned ?? this.planned;
+    this.halted = query.end !== null && query.end !== undefined;
+    this.element.classList.toggle("halted", this.halted);
+    setText(this.tag, this.halted ? `${this.about} · halted` : this.about);
+    const lines = [mechanismText(this.planned), spanText(query)].filter(Boolean);
+    if (lines.join() === this.told) return;
+    this.told = lines.join();
+    this.foot.replaceChildren(...lines.map((line) => el("p", {}, line)));
   }
 
   draw(range) {
@@ -77,7 +87,17 @@ class Card {
 function mechanismText(planned) {
   if (!planned) return "";
   const delta = String(planned.delta ?? "0") === "0" ? "" : `, δ ${amount(planned.delta)}`;
-  return `${planned.mechanism} · ε ${amount(planned.epsilon)}${delta}`;
+  const last = planned.predicted_error?.at(-1);
+  return `${planned.mechanism} · ε ${amount(planned.epsilon)}${delta}${last ? ` · expected error ${errorText(last)}` : ""}`;
+}
+
+/** `start` is the first tick that it sees, `end` the first that it does not see. */
+function spanText({ start, start_time: began, end, end_time: ended, analyst }) {
+  if (start === undefined) return "";
+  const parts = [`Start: ${tickText(start, began)}`];
+  if (end !== null && end !== undefined) parts.push(`End: ${tickText(end, ended)}`);
+  if (analyst) parts.push(`Analyst: ${words(analyst)}`);
+  return parts.join(" · ");
 }
 
 class ScalarCard extends Card {
@@ -199,7 +219,7 @@ class AlertsCard extends Card {
     this.table = el("tbody");
     this.span = el("th", { scope: "col", class: "strip-head" }, "recent");
     this.body.append(el("p", { class: "figure" }, this.total = el("span", { class: "value" }, "0"), " ",
-      el("span", { class: "band" }, "alerts so far")),
+      this.unit = el("span", { class: "band" }, "alerts so far")),
     el("table", { class: "alert-table" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, words(series.by) || "Key"),
       this.span, el("th", { scope: "col", class: "number" }, "Alerts"), el("th", { scope: "col", class: "number" }, "Last"))), this.table));
     for (const key of Array.isArray(series.domain) ? series.domain.slice(0, MOST_STRIPS) : []) this.#key(String(key));
@@ -226,6 +246,7 @@ class AlertsCard extends Card {
       if (state.canvas !== null) this.#strip(state, first, now);
     }
     setText(this.total, count(total));
+    setText(this.unit, total === 1 ? "alert so far" : "alerts so far");
     setText(this.span, range.text);
     const size = this.series.threshold === undefined ? "the threshold was passed" : `about ${count(this.series.threshold)}`;
     const about = this.latest.band === undefined || this.latest.band === null ? "" : ` ${band(this.latest.band)} events`;

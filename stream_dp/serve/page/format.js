@@ -6,6 +6,8 @@ const decimal = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 const utc = (options) => new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...options });
 const moment = utc({ weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
 const shortMoment = utc({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const stamp = utc({ day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
+const exactStamp = utc({ day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const day = utc({ day: "numeric", month: "short" });
 const hour = utc({ hour: "2-digit", minute: "2-digit" });
 const month = utc({ month: "short" });
@@ -16,6 +18,10 @@ export const band = (value) => `± ${integer.format(value)}`;
 export const percent = (value) => new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 }).format(value);
 export const time = (seconds) => `${moment.format(seconds * 1000)} UTC`;
 export const shortTime = (seconds) => shortMoment.format(seconds * 1000);
+/** When a tick begins, from the API's time; seconds where there are any. */
+export const beginning = (iso) => (Date.parse(iso) % 60_000 === 0 ? stamp : exactStamp).format(Date.parse(iso));
+export const tickText = (tick, iso) => `tick ${count(tick)}${iso ? ` (${beginning(iso)} UTC)` : ""}`;
+export const errorText = ({ error, tick, confidence }) => `± ${integer.format(error)} at tick ${count(tick)} with ${percent(confidence)} confidence`;
 export const seconds = (iso) => Date.parse(iso) / 1000;
 export const words = (name) => String(name ?? "").replaceAll("_", " ");
 

@@ -78,6 +78,6 @@ function errorTable(plan) {
     return el("tr", {}, el("th", { scope: "row" }, words(series.name)), el("td", { class: "wide" }, series.mechanism), el("td", {}, `± ${count(last.error)}`),
       el("td", {}, `tick ${count(last.tick)}, ${percent(last.confidence)}`));
   });
-  return rows.length === 0 ? null : el("div", { class: "scroll" }, el("table", { class: "errors" }, el("caption", {}, "Error predicted before any data was read"),
+  return rows.length === 0 ? null : el("div", { class: "scroll" }, el("table", { class: "errors" }, el("caption", {}, "Expected error, from the plan alone: no data was read for it"),
     el("thead", {}, el("tr", {}, ...["Series", "Mechanism", "Error", "At"].map((name) => el("th", { scope: "col", class: name === "Mechanism" ? "wide" : null }, name)))), el("tbody", {}, ...rows)));
 }

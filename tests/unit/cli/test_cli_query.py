@@ -104,7 +104,7 @@ def test_preview_shows_the_price_and_the_reasons(ask: Ask, engine: FakeDesk) -> 
     assert said.out.startswith(
         "It fits: asked epsilon 0.1, spent 0.5, left 0.5, largest that fits 0.5."
     )
-    assert f"Start: tick 17 ({TIME}), the first it sees. {ERROR}\n" in said.out
+    assert f"largest that fits 0.5. {ERROR}\n" in said.out
     assert "by proven mechanism, [HSV] Lemma 7.4" in said.out
     assert len(engine.series) == 1
 

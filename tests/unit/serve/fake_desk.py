@@ -71,8 +71,6 @@ class FakeDesk:
             **amounts,
             "largest": self._left,
             "unit": "epsilon",
-            "start": self.now,
-            "start_time": TIME,
             "error": 17,
             "error_tick": 99,
             "confidence": 0.95,
