@@ -22,16 +22,30 @@ class _Ended(msgspec.Struct):
     end: datetime
 
 
-def beginning(spec: PipelineSpec, log: ReleaseLog, tick: int) -> str | None:
-    """When `tick` begins; None for a wall clock without a declared start before the first release."""
-    origin, step = spec.clock.start, spec.clock.step
-    if origin is None:
-        release = next(iter(log.latest().values()), None)
+class Beginnings:
+    """Call it with a tick: when that begins, or None for a wall clock without a declared start before any release.
+
+    The origin never changes, so it is looked up once.
+    """
+
+    def __init__(self, spec: PipelineSpec, log: ReleaseLog) -> None:
+        self._step = spec.clock.step
+        self._origin = spec.clock.start
+        self._log = log
+
+    def __call__(self, tick: int) -> str | None:
+        """When `tick` begins, in UTC."""
+        if self._origin is None:
+            self._origin = self._published()
+        return None if self._origin is None else begin_text(self._origin, self._step, tick)
+
+    def _published(self) -> int | None:
+        """The origin, ms since 1970, as any release tells it."""
+        release = next(iter(self._log.latest().values()), None)
         if release is None:
             return None
         ended = msgspec.json.decode(release.body, type=_Ended)
-        origin = round(ended.end.timestamp() * 1000) - (ended.tick + 1) * step
-    return begin_text(origin, step, tick)
+        return round(ended.end.timestamp() * 1000) - (ended.tick + 1) * self._step
 
 
 def begin_text(origin: int, step: int, tick: int) -> str:

@@ -19,6 +19,7 @@ from stream_dp.cli.run import KeyFile, PipelineFile
 from stream_dp.cli.tree import derivation_tree, wide_console
 from stream_dp.cli.wiring import sealer_for
 from stream_dp.errors import BudgetRefused, UsageError
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.serve.desk import LARGEST_DEFINITION
 
@@ -127,12 +128,22 @@ def list_(pipeline: PipelineFile, *, url: Url = HERE, as_json: AsJson = False) -
 @query.command()
 def token(pipeline: PipelineFile, *, key_file: KeyFile = None) -> None:
     """Print the API's bearer token, for curl. Whoever has it can spend the budget: keep it like the key."""
-    typer.echo(sealer_for(load(pipeline), key_file).query_token())
+    typer.echo(_token(load(pipeline), key_file))
 
 
 def _engine(pipeline: Path, url: str, key_file: Path | None) -> RunningEngine:
     spec = load(pipeline)
-    return RunningEngine(url.rstrip("/"), spec.name, sealer_for(spec, key_file).query_token())
+    return RunningEngine(url.rstrip("/"), spec.name, _token(spec, key_file))
+
+
+def _token(spec: PipelineSpec, key_file: Path | None) -> str:
+    """The token that the engine takes, if this is its key."""
+    try:
+        return sealer_for(spec, key_file).query_token()
+    except UsageError as error:
+        raise UsageError(
+            f"{error}. An engine that runs takes no key but the one it was started with"
+        ) from None
 
 
 def _definition(pipeline: Path, series: str) -> bytes:

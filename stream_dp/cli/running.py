@@ -17,7 +17,7 @@ from rich.status import Status
 
 from stream_dp.cli.budget import api_budget
 from stream_dp.cli.desk import EngineDesk
-from stream_dp.cli.moments import beginning
+from stream_dp.cli.moments import Beginnings
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.layout import keys_of
@@ -100,12 +100,8 @@ class Run:
     def view(self) -> PublicView:
         """The public face of this run, for the page."""
         planned = plan_json(self.built)
-        desk = EngineDesk(
-            self.built,
-            self.engine,
-            self._questions,
-            lambda tick: beginning(self.built.spec, self.log, tick),
-        )
+        begins = Beginnings(self.built.spec, self.log)
+        desk = EngineDesk(self.built, self.engine, self._questions, begins)
         return PublicView(
             pipeline=lambda: pipeline_json(self.built, self._questions),
             plan=lambda: {

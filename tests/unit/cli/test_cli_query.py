@@ -238,7 +238,9 @@ def test_the_list_needs_no_key(desk: Any, engine: FakeDesk, tmp_path: Path) -> N
     (tmp_path / "operator.key").unlink()
     with served(view_of(engine)) as url:
         assert desk.say("query", "list", str(desk.pipeline), "--url", url).code == 0
-        assert desk.say("query", "halt", str(desk.pipeline), "total", "--url", url).code == 2
+        said = desk.say("query", "halt", str(desk.pipeline), "total", "--url", url)
+    assert said.code == 2
+    assert said.err.endswith("takes no key but the one it was started with\n")
 
 
 def test_the_token_is_made_from_the_key_and_the_name(desk: Any) -> None:

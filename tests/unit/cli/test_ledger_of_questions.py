@@ -14,7 +14,7 @@ from stream_dp.cli.budget import api_budget
 from stream_dp.cli.desk import EngineDesk
 from stream_dp.cli.ledger import ledger_json
 from stream_dp.core.guarantee import ApproxDP, differential_privacy
-from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism
+from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
 from stream_dp.pipeline import rederivation
 from stream_dp.pipeline.planner import promise_json
 from stream_dp.runtime.statement import Statement, read_statement
@@ -159,11 +159,19 @@ async def test_every_filter_states_its_budget_and_what_is_left(name: str) -> Non
         largest = desk.preview(question("a", "0.01"))["left"]
         assert not desk.preview(question("a", str(float(largest) + 1e-6)))["fits"]
         await desk.create(question("a", "0.03"), "ann")
-        with pytest.raises(BudgetRefused):
+        with pytest.raises(
+            BudgetRefused, match=r"ledger of analyst ann: b asks .* halt what is not needed"
+        ):
             await desk.create(question("b", "0.03"), "ann")
+        with pytest.raises(
+            UsageError, match=r"analyst: no such analyst; .* names ann, and without"
+        ):
+            await desk.create(question("b", "0.01"), "bob")
         await desk.create(question("c", largest))
-        with pytest.raises(BudgetRefused):
+        with pytest.raises(BudgetRefused, match="a halt frees nothing under this filter") as told:
             await desk.create(question("d", "0.05"))
+        assert "halt what is not needed" not in str(told.value)
+        assert desk.preview(question("d", "0.05"))["unit"] == world.built.ledger.filter.unit
         budget = api_budget(world.built.spec, desk._engine.books.accounts, [])
         assert 0.99 < float(budget["odometer"]["bound"]) <= 1
         assert budget["odometer"]["delta"] == "0.000001"
