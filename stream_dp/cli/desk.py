@@ -55,14 +55,14 @@ class EngineDesk:
         halted = await self._engine.halt(name)
         return {"name": name, "end": halted.end, "left": self._left(analyst)}
 
-    def preview(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
+    async def preview(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
         """What creating it would do; changes nothing.
 
         Raises:
             UsageError, BudgetRefused: see `Engine.create`; that it does not fit is an answer, and no error.
         """
-        question, found = self._engine.preview(definition, analyst)
-        last, error = self._questions.predicted(definition, self._engine.next_tick)
+        question, found = await self._engine.preview(definition, analyst)
+        last, error = question.predicted()
         return {
             "name": question.name,
             "fits": found.fits,
@@ -98,7 +98,7 @@ class EngineDesk:
         """What holds for everything, derived with the questions that run now."""
         books, built = self._engine.books, self._built
         mine = [
-            (self._questions.derivation(seat.number, seat.start), Alive(seat.start, None))
+            (self._questions.asked[seat.number].derivation, Alive(seat.start, None))
             for seat in books.roster.live
             if seat.created and books.accounts.running[seat.series.name][0] == MAIN
         ]
@@ -110,7 +110,8 @@ class EngineDesk:
         specs = {c.spec.name: c.spec for c in self._built.chosen}
         found = []
         for seat in books.roster.live:
-            series = self._questions.asked[seat.number] if seat.created else specs[seat.series.name]
+            asked = self._questions.asked.get(seat.number)
+            series = specs[seat.series.name] if asked is None else asked.series
             analyst, _ = books.accounts.running.get(series.name, (MAIN, None))
             found.append(
                 {

@@ -39,7 +39,7 @@ class Desk(Protocol):
         """End it; under the pure filter this frees later ticks: {name, end (first tick it does not see), left}."""
         ...
 
-    def preview(self, definition: bytes, analyst: str) -> Mapping[str, Any]:
+    async def preview(self, definition: bytes, analyst: str) -> Mapping[str, Any]:
         """What `create` would do, changing nothing: {fits, asked, spent, left, largest, last_tick, error (half-width
         expected then), confidence, derivation}.
         """

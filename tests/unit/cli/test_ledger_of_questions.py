@@ -110,7 +110,7 @@ async def test_the_desk_lists_previews_and_prices() -> None:
     async def ask(desk: EngineDesk, _source: Stopping) -> None:
         before = [dict(each) for each in desk.queries()]
         assert [each["name"] for each in before] == ["orders"]
-        seen = desk.preview(question("dear", "1.5"))
+        seen = await desk.preview(question("dear", "1.5"))
         assert (seen["fits"], seen["asked"], seen["left"], seen["largest"]) == (
             False,
             "1.5",
@@ -147,8 +147,9 @@ async def test_every_filter_states_its_budget_and_what_is_left(name: str) -> Non
     world = World(pipeline=PIPELINE | {"privacy": privacy, "series": series})
 
     async def ask(desk: EngineDesk, _source: Stopping) -> None:
-        largest = desk.preview(question("a", "0.01"))["left"]
-        assert not desk.preview(question("a", str(float(largest) + 1e-6)))["fits"]
+        largest = (await desk.preview(question("a", "0.01")))["left"]
+        over = await desk.preview(question("a", str(float(largest) + 1e-6)))
+        assert not over["fits"]
         await desk.create(question("a", "0.03"), "ann")
         with pytest.raises(BudgetRefused):
             await desk.create(question("b", "0.03"), "ann")
