@@ -41,6 +41,14 @@ class NotDerivable(UsageError):
     """A guarantee was asked for that no rule with satisfied side conditions derives."""
 
 
+class BrokenCondition(NotDerivable):
+    """A rule was applied outside its conditions; `reason` names those that do not hold."""
+
+    def __init__(self, rule: str, reason: str) -> None:
+        super().__init__(f"{rule} does not apply: {reason}")
+        self.reason = reason
+
+
 class RejectedMessage(StreamDPError):
     """A mechanism refused a message (wrong type, shape or sign); its state is unchanged."""
 

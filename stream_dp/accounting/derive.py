@@ -34,7 +34,7 @@ from stream_dp.accounting.situations import (
     Ticks,
 )
 from stream_dp.core.derivation import Alternative, Derivation
-from stream_dp.errors import NotDerivable
+from stream_dp.errors import BrokenCondition, NotDerivable
 
 RULES: dict[type[Any], tuple[Rule[Any], ...]] = {
     Fixed: (concurrent, optimal, zcdp, renyi, gaussian),
@@ -59,12 +59,12 @@ def derive(premises: Premises, situation: Situation) -> Derivation:
     """
     delta: Fraction = getattr(situation, "delta", Fraction(0))
     found: list[tuple[Rule[Any], Derivation]] = []
-    refused: list[tuple[Rule[Any], str]] = []
+    refused: list[tuple[Rule[Any], NotDerivable]] = []
     for rule in RULES[type(situation)]:
         try:
             found.append((rule, rule(premises, situation)))
         except NotDerivable as refusal:
-            refused.append((rule, str(refusal)))
+            refused.append((rule, refusal))
     if not found:
         raise NotDerivable(_refusal(situation, refused))
     best = min(found, key=lambda candidate: _order(candidate[1], delta))
@@ -73,7 +73,7 @@ def derive(premises: Premises, situation: Situation) -> Derivation:
         for r, d in found
         if r is not best[0]
     ]
-    beside += [Alternative(r.name, r.source, _reason(r, why)) for r, why in refused]
+    beside += [Alternative(r.name, r.source, _reason(why)) for r, why in refused]
     taken = replace(best[1], alternatives=tuple(beside))
     return at_delta(taken, delta) if delta else taken
 
@@ -84,13 +84,13 @@ def _order(candidate: Derivation, delta: Fraction) -> tuple[bool, Fraction]:
     return epsilon is None, epsilon or Fraction(0)
 
 
-def _refusal(situation: Situation, refused: list[tuple[Rule[Any], str]]) -> str:
+def _refusal(situation: Situation, refused: list[tuple[Rule[Any], NotDerivable]]) -> str:
     if len(refused) == 1:
-        return refused[0][1]
-    reasons = "; ".join(f"{rule.source}: {_reason(rule, why)}" for rule, why in refused)
+        return str(refused[0][1])
+    reasons = "; ".join(f"{rule.source}: {_reason(why)}" for rule, why in refused)
     return f"{situation.subject}: no rule applies. {reasons}"
 
 
-def _reason(rule: Rule[Any], why: str) -> str:
-    """The part of a refusal after the rule's name."""
-    return why.partition(f"({rule.source}) does not apply: ")[2] or why
+def _reason(refusal: NotDerivable) -> str:
+    """What does not hold, without the rule's name."""
+    return refusal.reason if isinstance(refusal, BrokenCondition) else str(refusal)

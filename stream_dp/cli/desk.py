@@ -4,7 +4,6 @@ Rules: every answer is public: names, ticks, times, amounts, derivations. Errors
 one run. A series sees the ticks from `start` on, up to and not including `end`.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.planner import derivation_json
 from stream_dp.pipeline.questions import PipelineQuestions
 from stream_dp.runtime.engine import Engine
-from stream_dp.runtime.roster import Seat
+from stream_dp.runtime.questions import Question
 
 
 class EngineDesk:
@@ -46,7 +45,8 @@ class EngineDesk:
             UsageError, BudgetRefused: nothing has changed; see `Engine.create`.
         """
         created = await self._engine.create(definition, analyst)
-        name = self._questions.asked[created.number].name
+        asked = self._questions.asked[created.number]
+        name = asked.name
         _, entry = self._engine.books.accounts.running[name]
         return {
             "name": name,
@@ -54,7 +54,7 @@ class EngineDesk:
             "epsilon": text(entry.epsilon),
             "rule": entry.rule,
             "left": self._left(analyst),
-            **self._keep(created.number, created.definition, created.start),
+            **self._error(created.number, asked),
         }
 
     async def halt(self, name: str) -> Mapping[str, Any]:
@@ -67,13 +67,13 @@ class EngineDesk:
         halted = await self._engine.halt(name)
         return {"name": name, **self._end(halted.end), "left": self._left(analyst)}
 
-    def preview(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
+    async def preview(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
         """What creating it would do; changes nothing.
 
         Raises:
             UsageError, BudgetRefused: see `Engine.create`; that it does not fit is an answer, and no error.
         """
-        question, found = self._engine.preview(definition, analyst)
+        question, found = await self._engine.preview(definition, analyst)
         return {
             "name": question.name,
             "fits": found.fits,
@@ -82,7 +82,7 @@ class EngineDesk:
             "unit": self._engine.books.accounts.ledgers[analyst].filter.unit,
             "left": self._left(analyst),
             "largest": self._left(analyst),
-            **self._expected(definition, self._engine.next_tick),
+            **self._expected(question),
             "derivation": derivation_json(question.derivation),
         }
 
@@ -108,7 +108,7 @@ class EngineDesk:
         """What holds for everything, derived with the questions that run now."""
         books, built = self._engine.books, self._built
         mine = [
-            (self._questions.derivation(seat.number, seat.start), Alive(seat.start, None))
+            (self._questions.asked[seat.number].derivation, Alive(seat.start, None))
             for seat in books.roster.live
             if seat.created and books.accounts.running[seat.series.name][0] == MAIN
         ]
@@ -117,16 +117,18 @@ class EngineDesk:
 
     def planned(self) -> list[dict[str, Any]]:
         """What `plan_json` says of each series of the file, for the questions that run; one predicted error each."""
-        seats = [seat for seat in self._engine.books.roster.live if seat.created]
-        self._errors = {seat.number: self._error(seat) for seat in seats}
+        running = dict(self._questions.asked)
+        self._errors = {n: e for n, e in self._errors.items() if n in running}
         return [
             {
-                "name": seat.series.name,
-                "mechanism": type(seat.series.mechanism).__name__,
-                **self._price(seat),
+                "name": asked.name,
+                "mechanism": type(asked.chosen.mechanism).__name__,
+                "why": asked.chosen.why,
+                **{k: number(v) for k, v in parameters(asked.derivation.guarantee.measure).items()},
                 "predicted_error": [{"tick": e["error_tick"], "error": e["error"], "confidence": e["confidence"]}],
             }
-            for seat, e in zip(seats, self._errors.values(), strict=True)
+            for place, asked in running.items()
+            for e in [self._error(place, asked)]
         ]  # fmt: skip
 
     def _live(self) -> list[dict[str, Any]]:
@@ -134,7 +136,8 @@ class EngineDesk:
         specs = {c.spec.name: c.spec for c in self._built.chosen}
         found = []
         for seat in books.roster.live:
-            series = self._questions.asked[seat.number] if seat.created else specs[seat.series.name]
+            asked = self._questions.asked.get(seat.number)
+            series = specs[seat.series.name] if asked is None else asked.series
             analyst, _ = books.accounts.running.get(series.name, (MAIN, None))
             found.append(
                 {
@@ -145,32 +148,23 @@ class EngineDesk:
             )  # fmt: skip
         return found
 
-    def _price(self, seat: Seat) -> dict[str, Any]:
-        measure = self._questions.derivation(seat.number, seat.start).guarantee.measure
-        return {name: number(amount) for name, amount in parameters(measure).items()}
-
     def _start(self, tick: int) -> dict[str, Any]:
         return {"start": tick, "start_time": self._begins(tick)}
 
     def _end(self, tick: int | None) -> dict[str, Any]:
         return {"end": tick, "end_time": None if tick is None else self._begins(tick)}
 
-    def _expected(self, definition: bytes, start: int) -> dict[str, Any]:
+    def _expected(self, question: Question) -> dict[str, Any]:
         """The half-width to expect at the last tick, or the farthest that is predicted without a horizon."""
-        tick, error = self._questions.predicted(definition, start)
+        tick, error = question.predicted()
         confidence = float(self._built.spec.confidence)
         return {"error": error, "error_tick": tick, "confidence": confidence}
 
-    def _keep(self, number: int, definition: bytes, start: int) -> dict[str, Any]:
-        self._errors[number] = self._expected(definition, start)
-        return self._errors[number]
-
-    def _error(self, seat: Seat) -> dict[str, Any]:
+    def _error(self, number: int, question: Question) -> dict[str, Any]:
         """The same for a question that runs; reckoned once."""
-        if seat.number in self._errors:
-            return self._errors[seat.number]
-        plain = self._questions.asked[seat.number].model_dump(mode="json", exclude_none=True)
-        return self._expected(json.dumps(plain).encode(), seat.start)
+        if number not in self._errors:
+            self._errors[number] = self._expected(question)
+        return self._errors[number]
 
     def _spent(self, analyst: str) -> str:
         return spent(self._engine.books.accounts.ledgers[analyst])

@@ -116,14 +116,20 @@ class Run:
         )
 
     def _prices(self) -> list[tuple[str, Fraction]]:
-        every = [*(c.spec for c in self.built.chosen), *self._questions.asked.values()]
+        every = [
+            *(c.spec for c in self.built.chosen),
+            *(a.series for a in self._questions.asked.values()),
+        ]
         return [(series.name, series.epsilon) for series in every]
 
 
 def pipeline_json(built: Built, questions: PipelineQuestions) -> dict[str, Any]:
     """The public configuration and the questions that run, for `GET /api/pipeline`."""
     spec = built.spec
-    every = [*(chosen.spec for chosen in built.chosen), *questions.asked.values()]
+    every = [
+        *(chosen.spec for chosen in built.chosen),
+        *(a.series for a in questions.asked.values()),
+    ]
     return {
         "name": spec.name,
         "public_data": spec.public_data,

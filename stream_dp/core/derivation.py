@@ -6,7 +6,7 @@ Rules: a node is a value; a node whose conditions do not all hold cannot be made
 from dataclasses import dataclass
 
 from stream_dp.core.guarantee import Guarantee
-from stream_dp.errors import NotDerivable
+from stream_dp.errors import BrokenCondition
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Derivation:
     `alternatives` are the rules that were tried and not taken.
 
     Raises:
-        NotDerivable: a condition does not hold; the message names it.
+        BrokenCondition: a condition does not hold; the message names it.
     """
 
     subject: str
@@ -54,8 +54,8 @@ def require(subject: str, rule: str, source: str, conditions: tuple[Condition, .
     """Refuse a rule with a broken side condition.
 
     Raises:
-        NotDerivable: naming every condition that does not hold.
+        BrokenCondition: naming every condition that does not hold.
     """
     broken = [f"{c.name}: {c.why}" for c in conditions if not c.holds]
     if broken:
-        raise NotDerivable(f"{subject}: {rule} ({source}) does not apply: " + "; ".join(broken))
+        raise BrokenCondition(f"{subject}: {rule} ({source})", "; ".join(broken))

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from stream_dp.core.derivation import Derivation
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import Chosen, chosen_for
-from stream_dp.pipeline.layout import RowLayout, feature_of, keys_of
+from stream_dp.pipeline.layout import Feature, RowLayout, feature_of, keys_of
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.planner import last_error
 from stream_dp.pipeline.series import Series as SeriesSpec
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load_series
 from stream_dp.runtime.commit import Created
-from stream_dp.runtime.questions import Question
 from stream_dp.runtime.series import Series
 
 _ESCAPED = re.compile("[\x7f-\uffff]")
@@ -30,22 +29,69 @@ class PipelineQuestions:
 
     spec: PipelineSpec
     router: OpenRouter
-    asked: dict[int, SeriesSpec] = field(default_factory=dict)
+    asked: dict[int, "Asked"] = field(default_factory=dict)
 
-    def ask(self, definition: bytes, start: int) -> Question:
+    def ask(self, definition: bytes, start: int) -> "Asked":
         """Understand a definition, in YAML or JSON, as an entry of `series:`.
 
         Raises:
             UsageError: it is none; every problem is named with its key.
             NotDerivable: no rule covers it.
         """
-        series = load_series(definition, self.spec)
-        chosen = self._chosen(series, start)
-        return Question(_canonical(series), series.name, chosen.derivation, chosen.fingerprint)
+        series, spec = load_series(definition, self.spec), _later(self.spec, start)
+        feature = feature_of(self.spec, series)
+        rows = slice(0, RowLayout.alone(self.spec, feature).width)
+        return Asked(self, spec, start, feature, chosen_for(spec, series, rows))
 
-    def place(self, definition: bytes) -> int:
+    def close(self, number: int) -> None:
+        """Count its entries no more."""
+        self.router.close(number)
+        self.asked.pop(number, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question understood: the series that would see ticks from `start` on; `spec` is the pipeline from there."""
+
+    questions: PipelineQuestions
+    spec: PipelineSpec
+    start: int
+    feature: Feature
+    chosen: Chosen
+
+    @property
+    def series(self) -> SeriesSpec:
+        """The entry of `series:` that it is."""
+        return self.chosen.spec
+
+    @property
+    def definition(self) -> bytes:
+        """Its canonical bytes."""
+        return _canonical(self.series)
+
+    @property
+    def name(self) -> str:
+        """The series' name."""
+        return self.series.name
+
+    @property
+    def derivation(self) -> Derivation:
+        """Why it costs what it costs."""
+        return self.chosen.derivation
+
+    @property
+    def mechanism(self) -> str:
+        """A digest of the mechanism with its parameters."""
+        return self.chosen.fingerprint
+
+    def predicted(self) -> tuple[int, int]:
+        """(tick, half-width) at its last tick, the farthest that is predicted without a horizon."""
+        last, error = last_error(self.spec, self.chosen)
+        return self.start + last, error
+
+    def place(self) -> int:
         """The column where its entries would begin."""
-        return self.router.place(feature_of(self.spec, load_series(definition, self.spec)))
+        return self.questions.router.place(self.feature)
 
     def open(self, created: Created) -> Series:
         """Count its entries from now on, and return the series.
@@ -53,35 +99,9 @@ class PipelineQuestions:
         Raises:
             FailClosed: its columns are not those of the journal.
         """
-        series = load_series(created.definition, self.spec)
-        feature = feature_of(self.spec, series)
-        rows = self.router.open(feature, created.column, created.number)
-        self.asked[created.number] = series
-        keys = keys_of(self.spec, feature.by)
-        return self._chosen(series, created.start).series(self.spec, rows, keys, created.start)
-
-    def close(self, number: int) -> None:
-        """Count its entries no more."""
-        self.router.close(number)
-        self.asked.pop(number, None)
-
-    def predicted(self, definition: bytes, start: int) -> tuple[int, int]:
-        """(tick, half-width) at the last tick of a question, the farthest that is predicted without a horizon.
-
-        Raises:
-            UsageError, NotDerivable: see `ask`.
-        """
-        chosen = self._chosen(load_series(definition, self.spec), start)
-        last, error = last_error(_later(self.spec, start), chosen)
-        return start + last, error
-
-    def derivation(self, number: int, start: int) -> Derivation:
-        """Why a question that runs costs what it costs."""
-        return self._chosen(self.asked[number], start).derivation
-
-    def _chosen(self, series: SeriesSpec, start: int) -> Chosen:
-        rows = slice(0, RowLayout.alone(self.spec, feature_of(self.spec, series)).width)
-        return chosen_for(_later(self.spec, start), series, rows)
+        rows = self.questions.router.open(self.feature, created.column, created.number)
+        self.questions.asked[created.number] = self
+        return self.chosen.series(self.spec, rows, keys_of(self.spec, self.feature.by), self.start)
 
 
 def _later(spec: PipelineSpec, start: int) -> PipelineSpec:

@@ -45,31 +45,42 @@ class Books:
         """The series of the first start have their names."""
         self.names |= {seat.series.name for seat in self.roster.live}
 
-    def preview(self, definition: bytes, analyst: str, start: int) -> tuple[Question, Preview]:
-        """What creating it for ticks from `start` on would do; changes nothing.
+    def ask(self, definition: bytes, start: int) -> Question:
+        """Understand a definition, for a series that sees ticks from `start` on; may take seconds, changes nothing.
 
         Raises:
-            UsageError, NotDerivable, BudgetRefused: see `create`.
+            UsageError: no series of this pipeline, or a name that was used before.
+            NotDerivable: no rule covers it.
         """
-        question = self._asked(definition, start)
-        entry = self.accounts.price(question.derivation, analyst)
-        return question, self.accounts.preview(entry, analyst)
+        if self.questions is None:
+            raise UsageError("this engine takes no questions")
+        question = self.questions.ask(definition, start)
+        if question.name in self.names:
+            raise UsageError("name: a series of this name is or was there; choose another name")
+        return question
 
-    def create(self, definition: bytes, analyst: str, start: int) -> tuple[Created, Charge, Seat]:
+    def preview(self, question: Question, analyst: str) -> Preview:
+        """What creating it would do; changes nothing.
+
+        Raises:
+            UsageError, BudgetRefused: see `create`.
+        """
+        entry = self.accounts.price(question.derivation, analyst)
+        return self.accounts.preview(entry, analyst)
+
+    def create(self, question: Question, analyst: str, start: int) -> tuple[Created, Charge, Seat]:
         """Charge for a series that sees ticks from `start` on, and open it.
 
         Raises:
-            UsageError: no series of this pipeline, a name that was used before, or no such analyst.
-            NotDerivable: no rule covers it.
-            BudgetRefused: it does not fit. In all cases nothing has changed.
+            UsageError: no such analyst.
+            BudgetRefused: it does not fit. In both cases nothing has changed.
         """
-        question = self._asked(definition, start)
         entry = self.accounts.price(question.derivation, analyst)
-        column = self._open().place(question.definition)
+        column = question.place()
         self.accounts.charge(entry, analyst, start)
         number = self.roster.next_number
         created = Created(number, question.definition, start, column, question.mechanism)
-        return created, charge_of(entry, analyst), self._admit(question.name, created)
+        return created, charge_of(entry, analyst), self._admit(question, created)
 
     def halt(self, name: str, end: int) -> Halted:
         """End a series that was created; it sees no tick from `end` on.
@@ -107,7 +118,7 @@ class Books:
         return created
 
     def _create_again(self, created: Created, charge: Charge | None) -> Seat:
-        question = self._asked(created.definition, created.start)
+        question = self.ask(created.definition, created.start)
         analyst = MAIN if charge is None else charge.analyst
         entry = self.accounts.price(question.derivation, analyst)
         if charge_of(entry, analyst) != charge:
@@ -117,7 +128,7 @@ class Books:
                 f"{question.name} would run on with another mechanism or other parameters"
             )
         self.accounts.charge(entry, analyst, created.start)
-        return self._admit(question.name, created)
+        return self._admit(question, created)
 
     def _halt_again(self, halted: Halted) -> None:
         names = [s.series.name for s in self.roster.live if s.number == halted.number and s.created]
@@ -125,21 +136,16 @@ class Books:
             raise UnknownMechanism(f"series number {halted.number} is halted, which does not run")
         self._end(halted.number, names[0], halted.end)
 
-    def _asked(self, definition: bytes, start: int) -> Question:
-        question = self._open().ask(definition, start)
-        if question.name in self.names:
-            raise UsageError("name: a series of this name is or was there; choose another name")
-        return question
-
-    def _admit(self, name: str, created: Created) -> Seat:
-        series = replace(self._open().open(created), private=self.private)
-        self.names.add(name)
+    def _admit(self, question: Question, created: Created) -> Seat:
+        series = replace(question.open(created), private=self.private)
+        self.names.add(question.name)
         return self.roster.add(created.number, series, created.start)
 
     def _end(self, number: int, name: str, end: int) -> Halted:
         analyst, entry = self.accounts.halt(name, end)
         seat = self.roster.remove(number)
-        self._open().close(number)
+        if self.questions is not None:
+            self.questions.close(number)
         self.ended.append(Ended(name, analyst, entry.epsilon, seat.start, end))
         return Halted(number, end)
 
@@ -155,11 +161,6 @@ class Books:
         raise UnknownMechanism(
             "no series of this name runs: it was never created, or has been halted; `stream-dp query list` shows all"
         )
-
-    def _open(self) -> Questions:
-        if self.questions is None:
-            raise UsageError("this engine takes no questions")
-        return self.questions
 
     @staticmethod
     def _broken(commit: Commit, why: str) -> FailClosed:

@@ -127,13 +127,14 @@ class Engine:
         halted = await self._inbox.obeyed(lambda: self._halt(name))
         return cast("Halted", halted)
 
-    def preview(self, definition: bytes, analyst: str = "") -> tuple[Question, Preview]:
+    async def preview(self, definition: bytes, analyst: str = "") -> tuple[Question, Preview]:
         """What `create` would do; changes nothing.
 
         Raises:
             UsageError, NotDerivable, BudgetRefused: see `create`.
         """
-        return self.books.preview(definition, analyst, self.next_tick)
+        question = await asyncio.to_thread(self.books.ask, definition, self.next_tick)
+        return question, self.books.preview(question, analyst)
 
     @property
     def next_tick(self) -> int:
@@ -272,7 +273,9 @@ class Engine:
     async def _create(self, definition: bytes, analyst: str) -> Created:
         """Charge, make it durable at this cut, and only then let the mechanism exist."""
         now, seeds = self._recovered, self._ports.seeds
-        created, charge, seat = self.books.create(definition, analyst, now.cut.next_tick)
+        start = now.cut.next_tick
+        question = await asyncio.to_thread(self.books.ask, definition, start)
+        created, charge, seat = self.books.create(question, analyst, start)
         await self._reader.end()
         now.cut = now.cut.opened(self._router.width, self.books.fresh_columns(seat))
         seed = seeds()

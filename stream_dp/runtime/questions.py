@@ -1,11 +1,10 @@
 """The port through which the engine learns what a question means that is asked while it runs.
 
-Rules: the pipeline implements it. `ask` decides nothing and changes nothing; `open` and `close` change what the router
-counts. What a definition means depends on it, its first tick and the pipeline file alone, so that a journal can be
-replayed.
+Rules: the pipeline implements it. `ask` decides nothing, changes nothing and may take seconds: the engine calls it on
+a thread. `Question.open` and `close` change what the router counts. What a definition means depends on it, its first
+tick and the pipeline file alone, so that a journal can be replayed.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from stream_dp.core.derivation import Derivation
@@ -13,16 +12,44 @@ from stream_dp.runtime.commit import Created
 from stream_dp.runtime.series import Series
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A definition understood: its canonical bytes, the series' name, why it costs what it costs, and a digest of the
-    mechanism that would serve it.
-    """
+class Question(Protocol):
+    """A definition understood, for a series that sees ticks from some tick on."""
 
-    definition: bytes
-    name: str
-    derivation: Derivation
-    mechanism: str = ""
+    @property
+    def definition(self) -> bytes:
+        """Its canonical bytes."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The series' name."""
+        ...
+
+    @property
+    def derivation(self) -> Derivation:
+        """Why it costs what it costs."""
+        ...
+
+    @property
+    def mechanism(self) -> str:
+        """A digest of the mechanism that would serve it, with its parameters."""
+        ...
+
+    def predicted(self) -> tuple[int, int]:
+        """(tick, half-width) of the error to expect at its last tick, the farthest that is predicted without one."""
+        ...
+
+    def place(self) -> int:
+        """The column where its entries would begin."""
+        ...
+
+    def open(self, created: Created) -> Series:
+        """Count its entries from now on, and return the series.
+
+        Raises:
+            FailClosed: the columns are taken: the journal was not written by this pipeline.
+        """
+        ...
 
 
 class Questions(Protocol):
@@ -34,18 +61,6 @@ class Questions(Protocol):
         Raises:
             UsageError: it is no series of this pipeline; every problem is named with its key.
             NotDerivable: no rule covers it.
-        """
-        ...
-
-    def place(self, definition: bytes) -> int:
-        """The column where its entries would begin."""
-        ...
-
-    def open(self, created: Created) -> Series:
-        """Count its entries from now on, and return the series.
-
-        Raises:
-            FailClosed: the columns are taken: the journal was not written by this pipeline.
         """
         ...
 

@@ -44,7 +44,7 @@ class Desk(Protocol):
         """End it; under the pure filter this frees later ticks. The answer is `HALTED`."""
         ...
 
-    def preview(self, definition: bytes, analyst: str) -> Mapping[str, Any]:
+    async def preview(self, definition: bytes, analyst: str) -> Mapping[str, Any]:
         """What `create` would do now, changing nothing: `PREVIEWED`; `spent` is in the filter's `unit`."""
         ...
 

@@ -61,7 +61,7 @@ def _add_writing(app: FastAPI, desk: Desk, token: str) -> None:
     @app.post("/api/queries/preview")
     async def preview(request: Request) -> Response:
         async def work() -> Mapping[str, Any]:
-            return desk.preview(await _definition(request), _analyst(request))
+            return await desk.preview(await _definition(request), _analyst(request))
 
         return await _answer(request, token, work, PREVIEWED)
 

@@ -66,7 +66,7 @@ async def one_after_the_other(world: World, desk: EngineDesk, source: Stopping) 
     assert made["error"] > 0
     (planned,) = desk.planned()
     assert planned == {
-        "name": "first", "mechanism": "Counter", "epsilon": 1, "delta": 0,
+        "name": "first", "mechanism": "Counter", "why": "a count is a tree counter", "epsilon": 1, "delta": 0,
         "predicted_error": [{"tick": HORIZON - 1, "error": made["error"], "confidence": 0.95}],
     }  # fmt: skip
     source.go(5)
@@ -118,7 +118,7 @@ async def test_the_desk_lists_previews_and_prices() -> None:
     async def ask(desk: EngineDesk, _source: Stopping) -> None:
         before = [dict(each) for each in desk.queries()]
         assert [each["name"] for each in before] == ["orders"]
-        seen = desk.preview(question("dear", "1.5"))
+        seen = await desk.preview(question("dear", "1.5"))
         assert (seen["fits"], seen["asked"], seen["left"], seen["largest"]) == (
             False,
             "1.5",
@@ -156,8 +156,9 @@ async def test_every_filter_states_its_budget_and_what_is_left(name: str) -> Non
     world = World(pipeline=PIPELINE | {"privacy": privacy, "series": series})
 
     async def ask(desk: EngineDesk, _source: Stopping) -> None:
-        largest = desk.preview(question("a", "0.01"))["left"]
-        assert not desk.preview(question("a", str(float(largest) + 1e-6)))["fits"]
+        largest = (await desk.preview(question("a", "0.01")))["left"]
+        over = await desk.preview(question("a", str(float(largest) + 1e-6)))
+        assert not over["fits"]
         await desk.create(question("a", "0.03"), "ann")
         with pytest.raises(
             BudgetRefused, match=r"ledger of analyst ann: b asks .* halt what is not needed"
@@ -171,7 +172,7 @@ async def test_every_filter_states_its_budget_and_what_is_left(name: str) -> Non
         with pytest.raises(BudgetRefused, match="a halt frees nothing under this filter") as told:
             await desk.create(question("d", "0.05"))
         assert "halt what is not needed" not in str(told.value)
-        assert desk.preview(question("d", "0.05"))["unit"] == world.built.ledger.filter.unit
+        assert (await desk.preview(question("d", "0.05")))["unit"] == world.built.ledger.filter.unit
         budget = api_budget(world.built.spec, desk._engine.books.accounts, [])
         assert 0.99 < float(budget["odometer"]["bound"]) <= 1
         assert budget["odometer"]["delta"] == "0.000001"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from unit.pipeline.question_worlds import HORIZON, PIPELINE, Stopping, World, ba
 
 from stream_dp.adapters.memory import MemoryJournal, MemorySource
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError, WorldError
+from stream_dp.pipeline import builder, questions
 from stream_dp.runtime.commit import CHANGING, Commit, Created, Halted
 from stream_dp.runtime.engine import Engine
 from stream_dp.testing.noise import ZeroNoise
@@ -124,6 +126,34 @@ async def test_a_halt_ends_its_releases_and_frees_what_comes_later() -> None:
     assert world.releases("second")[11] == large(11, 6)
 
 
+async def test_choosing_a_mechanism_happens_once_and_does_not_hold_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A choice that only ends once the loop has done something else: on the loop it would wait for itself."""
+    world, choose = World(), builder.chosen_for
+    begun, looped, calls = threading.Event(), threading.Event(), []
+
+    def slowly(*args: Any) -> Any:
+        calls.append(args)
+        begun.set()
+        assert looped.wait(30)
+        return choose(*args)
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        monkeypatch.setattr(questions, "chosen_for", slowly)
+        for asking in (engine.preview(question()), engine.create(question())):
+            task = asyncio.create_task(asking)
+            assert await asyncio.to_thread(begun.wait, 30)
+            looped.set()
+            await task
+            begun.clear()
+            looped.clear()
+
+    await running(world, 2, ask)
+    assert len(calls) == 2
+    assert sorted(world.releases("large")) == list(range(3, HORIZON))
+
+
 async def test_a_refusal_leaves_state_ledger_and_randomness_as_they_were() -> None:
     world = World()
 
@@ -144,14 +174,14 @@ async def test_a_refusal_leaves_state_ledger_and_randomness_as_they_were() -> No
             with pytest.raises(error):
                 await engine.create(bad)
             with pytest.raises(error) if error is UsageError else Nothing():
-                engine.preview(bad)
+                await engine.preview(bad)
         with pytest.raises(UsageError, match="no such analyst"):
             await engine.create(question(), "eve")
         for name in ("large", "orders"):
             with pytest.raises(UnknownMechanism):
                 await engine.halt(name)
         assert before == (len(world.drawn), len(world.store.commits), engine.books.accounts.main)
-        _, preview = engine.preview(question(epsilon="1.5"))
+        _, preview = await engine.preview(question(epsilon="1.5"))
         assert not preview.fits
         assert preview.largest.epsilon == 10**12
         await engine.create(question(epsilon="1"))
@@ -413,7 +443,7 @@ async def test_a_definition_is_read_again_as_it_was_asked(value: str) -> None:
         assert json.loads(created.definition)["where"][0]["equals"] == value
         assert engine.books.accounts.main.left == 0
         series = engine.books.questions.asked[created.number]  # type: ignore[union-attr]
-        assert series.where[0].equals == value
+        assert series.series.where[0].equals == value
 
     await running(world, 2, ask)
     engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
@@ -424,16 +454,14 @@ async def test_a_definition_is_read_again_as_it_was_asked(value: str) -> None:
 async def test_nothing_is_charged_for_what_cannot_be_placed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from stream_dp.pipeline.questions import PipelineQuestions
-
     world = World()
 
-    def refuse(_self: Any, _definition: bytes) -> int:
+    def refuse(_self: Any) -> int:
         raise UsageError("no place")
 
     async def ask(engine: Engine, _source: Stopping) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(PipelineQuestions, "place", refuse)
+            patch.setattr(questions.Asked, "place", refuse)
             with pytest.raises(UsageError, match="no place"):
                 await engine.create(question(epsilon="1"))
         assert engine.books.accounts.running == {}

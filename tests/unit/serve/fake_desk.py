@@ -54,7 +54,7 @@ class FakeDesk:
                 }
         raise UnknownMechanism("no query of this name runs")
 
-    def preview(self, definition: bytes, analyst: str) -> Mapping[str, Any]:
+    async def preview(self, definition: bytes, analyst: str) -> Mapping[str, Any]:
         """Say whether it would fit."""
         _, cost = self._read("preview", definition, analyst)
         leaf = {
