@@ -128,18 +128,13 @@ class Engine:
         return cast("Halted", halted)
 
     async def preview(self, definition: bytes, analyst: str = "") -> tuple[Question, Preview]:
-        """What `create` would do; changes nothing.
+        """What `create` would do, from the first tick on that is not published: tells nothing of work in hand.
 
         Raises:
             UsageError, NotDerivable, BudgetRefused: see `create`.
         """
-        question = await asyncio.to_thread(self.books.ask, definition, self.next_tick)
+        question = await asyncio.to_thread(self.books.ask, definition, self._settled)
         return question, self.books.preview(question, analyst)
-
-    @property
-    def next_tick(self) -> int:
-        """The tick that is stepped next, and the first one of a series created now; once the engine is ready."""
-        return self._recovered.cut.next_tick
 
     async def run(self) -> None:
         """Recover, then run.
@@ -219,7 +214,7 @@ class Engine:
         return Recovered(header, commit.charges, states, link, next_commit=1)
 
     async def _run(self, recovered: Recovered) -> None:
-        self._recovered = recovered
+        self._recovered, self._settled = recovered, recovered.cut.next_tick
         self._since_snapshot = recovered.replayed
         partitions = recovered.header.partitions
         self._reader = Reader(self._ports.source, self._router, partitions, self._inbox, GROUP)
@@ -251,6 +246,7 @@ class Engine:
                 case ticks:
                     commit, sealed = await self._step(ticks)
                     await _uncancelled(self._gate.commit(commit, sealed))
+                    self._settled = commit.ticks[-1] + 1
 
     async def _next(self) -> Order | list[ClosedTick]:
         """An order, or what has closed since the last commit, `GROUP` ticks or so; none at the end or on `stop`."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from unit.pipeline.question_worlds import HORIZON, PIPELINE, Stopping, World, batches
 
-from stream_dp.adapters.memory import MemoryJournal, MemorySource
+from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemorySource
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError, WorldError
 from stream_dp.pipeline import builder, questions
 from stream_dp.runtime.commit import CHANGING, Commit, Created, Halted
@@ -41,6 +41,12 @@ async def running(
     finally:
         source.go(HORIZON)
         await run
+
+
+async def at_a_cut(engine: Engine) -> None:
+    """Wait until the commit in flight is over."""
+    with pytest.raises(UnknownMechanism):
+        await engine.halt("nothing")
 
 
 def large(tick: int, start: int) -> int:
@@ -152,6 +158,34 @@ async def test_choosing_a_mechanism_happens_once_and_does_not_hold_the_loop(
     await running(world, 2, ask)
     assert len(calls) == 2
     assert sorted(world.releases("large")) == list(range(3, HORIZON))
+
+
+async def test_a_preview_tells_nothing_of_a_tick_that_is_stepped_and_not_published(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """How far the engine is depends on how much there was to read; what is published does not."""
+    world, publish = World(), MemorySink.publish
+    holding, released = asyncio.Event(), asyncio.Event()
+
+    async def hold(self: MemorySink, releases: Any) -> None:
+        holding.set()
+        await released.wait()
+        await publish(self, releases)
+
+    async def ask(engine: Engine, source: Stopping) -> None:
+        await at_a_cut(engine)
+        before, _ = await engine.preview(question(epsilon="1"))
+        with monkeypatch.context() as patch:
+            patch.setattr(MemorySink, "publish", hold)
+            source.go(4)
+            await holding.wait()
+            during, _ = await engine.preview(question(epsilon="1"))
+            released.set()
+        await at_a_cut(engine)
+        after, _ = await engine.preview(question(epsilon="1"))
+        assert before.derivation == during.derivation != after.derivation
+
+    await running(world, 2, ask)
 
 
 async def test_a_refusal_leaves_state_ledger_and_randomness_as_they_were() -> None:
