@@ -37,7 +37,7 @@ from stream_dp.cli.wiring import (
     sealer_for,
     settings_for,
 )
-from stream_dp.errors import UsageError, WorldError
+from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import (
     FileSource,
@@ -54,6 +54,9 @@ from stream_dp.runtime.statement import read_statement
 
 PARTITIONS = 2
 SECONDS_FOR_A_YEAR = 60
+QUESTION = (
+    "{name: very_late, statistic: count, where: [{field: delay, at_least: 120}], epsilon: 0.25}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,12 @@ def demo(
 ) -> None:
     """Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on."""
     options = Options(embedded, headless, until_end, fresh, as_json, compare_exact, port)
-    asyncio.run(_demo(options))
+    try:
+        asyncio.run(_demo(options))
+    except FailClosed as error:
+        raise FailClosed(
+            f"{error}. What this demo left behind holds no secret: --fresh begins anew"
+        ) from None
 
 
 async def _demo(options: Options) -> None:
@@ -177,6 +185,11 @@ async def _run(
 
     def opened(url: str) -> None:
         console.print(f"The page is at {url}")
+        console.print(
+            "Ask it something of your own while it runs, as far as the budget goes:\n"
+            f"  {sys.argv[0]} query create {flights_folder() / 'pipeline.yaml'} --url {url} --series '{QUESTION}'",
+            soft_wrap=True, markup=False, highlight=False,
+        )  # fmt: skip
         if sys.stdout.isatty():
             webbrowser.open(url)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
@@ -117,12 +117,13 @@ def list_(pipeline: PipelineFile, *, url: Url = HERE, as_json: AsJson = False) -
         return
     table = Table()
     for column in ("series", "statistic", "analyst", "epsilon", "start", "end"):
-        table.add_column(column, justify="right" if column == "epsilon" else "left")
+        justify: JustifyMethod = "right" if column == "epsilon" else "left"
+        table.add_column(column, justify=justify, overflow="fold")
     for each in found:
         cells = [str(each.get(key) or "") for key in ("name", "statistic", "analyst", "epsilon")]
         start, end = tick_text(each, "start"), tick_text(each, "end")
         table.add_row(*map(escape, [*cells, start, end]))
-    Console(soft_wrap=True).print(table)
+    wide_console().print(table)
 
 
 @query.command()

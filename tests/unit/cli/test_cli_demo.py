@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,26 @@ def test_the_page_of_the_paced_demo(say: Say, monkeypatch: pytest.MonkeyPatch) -
     said = say("demo", "--embedded", "--until-end", "--port", "0")
     assert said.code == 0
     assert "The page is at http://127.0.0.1:" in said.err
+    assert " query create " in said.err
     assert "Private values at tick 47" in said.out
+
+
+@pytest.mark.usefixtures("short")
+def test_what_an_older_demo_left_is_refused_with_the_way_out(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last_line(say(*FLAGS))
+    shorter = vars(module)["load"]
+
+    def newer(path: Path) -> PipelineSpec:
+        return shorter(path).model_copy(update={"confidence": Fraction(9, 10)})
+
+    monkeypatch.setattr(module, "load", newer)
+    said = say(*FLAGS)
+    assert said.code == 4
+    assert "confidence" in said.err
+    assert "--fresh begins anew" in said.err
+    assert last_line(say(*FLAGS, "--fresh"))["ticks"] == 48
 
 
 def _marks(count: int) -> list[Batch]:

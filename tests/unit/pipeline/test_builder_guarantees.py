@@ -70,7 +70,7 @@ def test_the_example_by_hand() -> None:
         (2, "one alert instance of one key", e(3, 10)),
     ]
     ledger = example.ledger
-    assert (ledger.epsilon, ledger.spent, ledger.left) == (2 * UNIT, 2 * UNIT, 0)
+    assert (ledger.epsilon, ledger.spent, ledger.left) == (5 * UNIT // 2, 2 * UNIT, UNIT // 2)
     assert [(entry.epsilon, entry.delta) for entry in ledger.entries] == [(2 * UNIT, 0)]
 
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stream_dp.cli.demo import QUESTION
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.spec import SqliteJournal
-from stream_dp.pipeline.yaml import load
+from stream_dp.pipeline.yaml import load, load_series
 
 GOOD = """\
 version: 1
@@ -219,5 +220,7 @@ def test_the_example() -> None:
     spec = load(Path(__file__).parents[3] / "examples" / "01_flights" / "pipeline.yaml")
     assert len(spec.fields["airline"].domain) == 16  # type: ignore[union-attr]
     assert len(spec.fields["destination"].domain) == 105  # type: ignore[union-attr]
-    assert spec.privacy.epsilon == sum(series.epsilon for series in spec.series)
+    left = spec.privacy.epsilon - sum(series.epsilon for series in spec.series)
+    asked = load_series(QUESTION.encode(), spec)
+    assert 2 * asked.epsilon == left  # the question that the demo proposes, and one more
     assert spec.public_data
