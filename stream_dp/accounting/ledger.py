@@ -137,7 +137,17 @@ class Ledger:
         return self.filter.capacity - self.used
 
     def price(self, derivation: Derivation) -> Entry:
-        """The entry this derivation would make; changes nothing."""
+        """The entry this derivation would make; changes nothing.
+
+        Raises:
+            BudgetRefused: the filter has no theorem for the measure, or it frees ticks and the guarantee is a group's.
+        """
+        group = derivation.guarantee.group
+        if group > 1 and self.filter.name == PURE:
+            raise BudgetRefused(
+                f"{derivation.subject} protects groups of {group} events, which lie at many ticks; this ledger counts "
+                "one event at one tick, for a halt frees ticks ([HSV] Cor 5.5). Use another filter, which frees none"
+            )
         rule = f"{derivation.rule} ({derivation.source})"
         return self.ask(derivation.subject, derivation.guarantee.measure, rule)
 
@@ -208,9 +218,10 @@ class Ledger:
                 f"{self._cost(found.spent)} and has {self._cost(found.left, down=True)} left; "
                 f"{_asked(found.largest)} is the most that fits"
             )
+        halts = ", halt what is not needed" if self.filter.name == PURE else ""
         return (
             f"{entry.name} asks for {_asked(entry)}; {state}. "
-            "Lower its epsilon, halt what is not needed, or (before the first start) raise privacy.epsilon"
+            f"Lower its epsilon{halts}, or (before the first start) raise privacy.epsilon"
         )
 
     def _cost(self, spend: Spend, *, down: bool = False) -> str:
