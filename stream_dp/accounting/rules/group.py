@@ -84,4 +84,5 @@ def _measure(premises: Premises, situation: Group) -> Measure:
             raise NotDerivable(f"no group rule is known for {NAMES[type(measure)]}")
 
 
-group = Rule("group privacy", "Dwork, Roth 2014, Thm 2.2", _conditions, _measure, lambda s: s.size)
+SOURCE = "Dwork, Roth 2014, Thm 2.2; zCDP: Bun, Steinke 2016, Prop. 1.9; GDP: Dong, Roth, Su 2022, Thm 2.14"
+group = Rule("group privacy", SOURCE, _conditions, _measure, lambda s: s.size)
