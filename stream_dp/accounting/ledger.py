@@ -137,7 +137,17 @@ class Ledger:
         return self.filter.capacity - self.used
 
     def price(self, derivation: Derivation) -> Entry:
-        """The entry this derivation would make; changes nothing."""
+        """The entry this derivation would make; changes nothing.
+
+        Raises:
+            BudgetRefused: the filter has no theorem for the measure, or it frees ticks and the guarantee is a group's.
+        """
+        group = derivation.guarantee.group
+        if group > 1 and self.filter.name == PURE:
+            raise BudgetRefused(
+                f"{derivation.subject} protects groups of {group} events, which lie at many ticks; this ledger counts "
+                "one event at one tick, for a halt frees ticks ([HSV] Cor 5.5). Use another filter, which frees none"
+            )
         rule = f"{derivation.rule} ({derivation.source})"
         return self.ask(derivation.subject, derivation.guarantee.measure, rule)
 

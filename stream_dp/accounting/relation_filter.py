@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.core.guarantee import Measure
-from stream_dp.errors import BudgetRefused
+from stream_dp.errors import BudgetRefused, InvalidCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +14,9 @@ class LedgerFilter:
     ledger: Ledger
 
     def charge(self, measure: Measure) -> "LedgerFilter | None":
-        """After one mechanism more, or None where the ledger refuses it."""
+        """After one mechanism more, or None where the ledger refuses it, also as no cost at all (0)."""
         try:
             entry = self.ledger.ask("created", measure, "[HSV] Def 12.2")
             return LedgerFilter(self.ledger.charge(entry))
-        except BudgetRefused:
+        except (BudgetRefused, InvalidCost):
             return None

@@ -12,7 +12,7 @@ class _Mixture:
     """The parameters of a mixture, which fix where its curve is good.
 
     Raises:
-        InvalidCost: delta' is not between 0 and 1, or the gamma is not positive.
+        InvalidCost: delta' is not between 0 and 1/2, or the gamma is not positive.
     """
 
     delta: Fraction
@@ -20,13 +20,17 @@ class _Mixture:
 
     def __post_init__(self) -> None:
         """Refuse what is no boundary."""
-        budget("the delta'", self.delta, below=Fraction(1), owner="an odometer")
+        budget("the delta'", self.delta, below=Fraction(1, 2), owner="an odometer")
         budget("the gamma", self.gamma, owner="an odometer")
 
 
 @dataclass(frozen=True, slots=True)
 class MixtureBoundary(_Mixture):
-    """sqrt(2 (V+g) ln(sqrt((V+g)/g) / delta')): the normal mixture, which bounds both directions."""
+    """sqrt(2 (V+g) ln(sqrt((V+g)/g) / delta')): the normal mixture, which bounds both directions.
+
+    Tight inputs are bounded above only: a mechanism may lose less than its rho. There it holds because it lies above
+    the half-normal mixture's curve, which is so where delta' <= sqrt((V+g)/g) / 2: hence delta' below 1/2.
+    """
 
     def above(self, variance: Fraction) -> Fraction | None:
         """The curve at V."""

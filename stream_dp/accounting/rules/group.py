@@ -24,15 +24,21 @@ from stream_dp.core.guarantee import (
 )
 from stream_dp.errors import NotDerivable
 
+TINY = Fraction(1, 10**30)  # of the 60 digits of an interval half are left
 KNOWN = (PureDP, ApproxDP, ProbabilisticDP, ZCDP, GaussianDP)
 
 
 def group_delta(epsilon: Fraction, delta: Fraction, size: int) -> Fraction:
-    """delta (e^(k epsilon) - 1) / (e^epsilon - 1), rounded up; k delta at epsilon 0, and 1 where it is beyond all."""
+    """delta (e^(k epsilon) - 1) / (e^epsilon - 1), rounded up; k delta at epsilon 0, and 1 where it is beyond all.
+
+    Below `TINY`, where e^epsilon - 1 would lose its digits, k e^((k-1) epsilon) stands for the quotient: no less.
+    """
     if epsilon == 0 or size == 1 or delta == 0:
         return size * delta
     if size * epsilon > FAR:
         return Fraction(1)
+    if epsilon < TINY:
+        return (Interval.of((size - 1) * epsilon).exp() * size * delta).upper
     one = Interval.of(1)
     factor = (Interval.of(size * epsilon).exp() - one) / (Interval.of(epsilon).exp() - one)
     return (factor * delta).upper
@@ -78,4 +84,5 @@ def _measure(premises: Premises, situation: Group) -> Measure:
             raise NotDerivable(f"no group rule is known for {NAMES[type(measure)]}")
 
 
-group = Rule("group privacy", "Dwork, Roth 2014, Thm 2.2", _conditions, _measure, lambda s: s.size)
+SOURCE = "Dwork, Roth 2014, Thm 2.2; zCDP: Bun, Steinke 2016, Prop. 1.9; GDP: Dong, Roth, Su 2022, Thm 2.14"
+group = Rule("group privacy", SOURCE, _conditions, _measure, lambda s: s.size)

@@ -8,6 +8,7 @@ admissible sides), so a production guard is the same object on the diagonal. Thi
 """
 
 from dataclasses import dataclass, fields, is_dataclass
+from decimal import Decimal
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,24 +43,42 @@ class Claim:
 
 
 def same(left: object, right: object) -> bool:
-    """Whether two messages are identical: the same types and equal, down through tuples, arrays and dataclasses.
+    """Whether no mechanism can tell two messages apart: the same types and equal, down through what they hold.
+
+    Equal is not enough: 1 is True, 0.0 is -0.0 and Decimal("1.0") is Decimal("1.00"), also inside sets and dicts.
 
     Example:
-        >>> same((1, np.array([2])), (1, np.array([2]))), same(1, True)
-        (True, False)
+        >>> same((1, np.array([2])), (1, np.array([2]))), same(1, True), same({1}, {True})
+        (True, False, False)
     """
     if left is right:
         return True
     if type(left) is not type(right):
         return False
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-        return left.dtype == right.dtype and np.array_equal(left, right)
+        alike = left.dtype == right.dtype and left.shape == right.shape
+        return alike and left.tobytes() == right.tobytes()
     if isinstance(left, tuple | list) and isinstance(right, tuple | list):
         return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, set | frozenset) and isinstance(right, set | frozenset):
+        return left == right and same(*(sorted(map(_written, items)) for items in (left, right)))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return same(list(left.items()), list(right.items()))  # the order can be told
     if is_dataclass(left):
         names = (f.name for f in fields(left))
         return all(same(getattr(left, name), getattr(right, name)) for name in names)
+    if isinstance(left, float | complex | Decimal):
+        return repr(left) == repr(right)
     return bool(left == right)
+
+
+def _written(item: object) -> str:
+    """An item of a set as text that shows its type; of a set inside it the order does not matter."""
+    if isinstance(item, tuple | frozenset):
+        parts = map(_written, item)
+        inner = sorted(parts) if isinstance(item, frozenset) else parts
+        return f"{type(item).__name__}({', '.join(inner)})"
+    return f"{type(item).__name__} {item!r}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,32 @@ def test_the_curves_are_the_closed_forms_and_the_tight_ones_lie_below() -> None:
     assert all(tight < loose for loose, tight in zip(bounds[::2], bounds[1::2], strict=True))
 
 
+@pytest.mark.parametrize("share", [Fraction(1, 10**6), Fraction(1, 10), Fraction(499, 1000)])
+def test_the_normal_mixture_covers_tight_inputs_below_one_half(share: Fraction) -> None:
+    """Tight inputs are bounded above only, so the two-sided mixture of a silent mechanism's charges is no martingale.
+
+    What stays is that its curve lies above the one-sided one, which fails at a delta' of .9: the twin.
+    """
+    silent = [
+        math.sqrt(0.1 / (2 * r + 0.1)) * math.exp(r**2 / (2 * (2 * r + 0.1))) for r in (1, 40)
+    ]
+    assert (
+        silent[0] < 1 < silent[1]
+    )  # M = -r at V = 2r: the mixture grows without bound, and surely so
+    for variance in (Fraction(0), G / 100, G, 100 * G):
+        both, one = (
+            b(share, G).above(variance) for b in (MixtureBoundary, OneSidedMixtureBoundary)
+        )
+        assert both is not None
+        assert one is not None
+        assert both >= one
+    twin = math.sqrt(2 * 0.1 * math.log(1 / 0.9))
+    assert twin < math.sqrt(2 * 0.1 * math.log(1 + 1 / 1.8))
+    for boundary in (MixtureBoundary, OneSidedMixtureBoundary):
+        with pytest.raises(InvalidCost, match="below 1/2"):
+            boundary(Fraction(9, 10), G)
+
+
 def test_bounds_round_up() -> None:
     """A perfect square under the root: the value is known exactly."""
     odometer = Odometer.of(StitchedBoundary(DELTA, G)).observe(PureDP(Fraction(1)))

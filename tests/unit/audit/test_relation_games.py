@@ -157,6 +157,14 @@ def test_a_ledger_is_the_filter_of_a_game() -> None:
     assert len(view.transcript.messages) == 2 * 4 + 1
 
 
+def test_a_creation_that_is_no_cost_halts_the_game_and_raises_nothing() -> None:
+    """A claim of epsilon 0 is no charge; the verifier halts at it, as at any other message that is not f-valid."""
+    function = filtered(LedgerFilter(Ledger.under(PureFilter.of(ONE))), truth=lambda _: True)
+    nothing = Claim(PureDP(0 * ONE), Stream(event(ADD)))
+    create = Create(COUNTER.mechanism, nothing)
+    assert function.accept(create, create) is None
+
+
 def test_the_verifier_of_a_game_is_the_one_of_the_core() -> None:
     processor = HaltingVerifier(Stream(event(ADD)))
     state = processor.init()

@@ -148,7 +148,7 @@ def test_what_an_older_demo_left_is_refused_with_the_way_out(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last_line(say(*FLAGS))
-    shorter = vars(module)["load"]
+    shorter: Callable[[Path], PipelineSpec] = vars(module)["load"]
 
     def newer(path: Path) -> PipelineSpec:
         return shorter(path).model_copy(update={"confidence": Fraction(9, 10)})

@@ -1,0 +1,222 @@
+"""Attacks on ledgers: groups behind a filter that frees ticks, and amounts around one unit of 10^-12.
+
+What was admitted is added up here from the parameters as they were asked, in exact numbers, and compared with the
+budget as it was stated; nothing of the ledger's own sums is trusted. The twin rounds costs down.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_dp.accounting.accounts import Accounts
+from stream_dp.accounting.amounts import UNITS
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.base import Filter
+from stream_dp.accounting.filters.gaussian import GaussianFilter
+from stream_dp.accounting.filters.pure import PureFilter
+from stream_dp.accounting.filters.renyi import RenyiFilter
+from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.accounting.ledger import Entry, Ledger
+from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.situations import Alive, Ticks
+from stream_dp.audit.exact_delta import worst_ratio
+from stream_dp.audit.finite import DifferAtMost, Law
+from stream_dp.audit.randomized_response import noisy_bit
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, Guarantee, PureDP, RenyiDP
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import BudgetRefused, InvalidCost, NotDerivable
+
+ONE, UNIT = Fraction(1), Fraction(1, UNITS)
+THREE = Fraction(3)
+
+
+# --- a user's events lie at many ticks
+
+
+@dataclass(frozen=True)
+class AnyEvent:
+    """Two mechanisms, one after the other, two ticks each: did any event come in my ticks? By RR of these odds.
+
+    One alone costs ln(odds) for any number of events of one user: its guarantee for a group is that for one event.
+    """
+
+    odds: Fraction
+
+    def initial(self) -> Mapping[tuple[int, int], Fraction]:
+        """(tick, whether an event came)."""
+        return {(0, 0): ONE}
+
+    def step(self, state: tuple[int, int], row: int) -> Law[tuple[int, int]]:
+        """Take a tick's row; answer at the end of each mechanism."""
+        tick, seen = state[0] + 1, state[1] | row
+        if tick % 2:
+            return {("", (tick, seen)): ONE}
+        return {(bit, (tick, 0)): chance for bit, chance in noisy_bit(seen, self.odds).items()}
+
+
+def user_level(name: str, group: int) -> Derivation:
+    """What one of the two guarantees a user with so many events."""
+    return leaf(name, Guarantee(PureDP(ONE), Neighbors.ADD_REMOVE, group), "its proof")
+
+
+def test_a_ledger_that_frees_ticks_takes_no_groups() -> None:
+    """A halt frees ticks for one event only. Twin: the ledger that charges what a group costs and forgets the group.
+
+    Exact: two events of one user, one in each mechanism's ticks, lose odds^2 where the twin has room for odds once.
+    """
+    events = DifferAtMost((0,), ((0, 1), (1, 0)), times=2)
+    one_mechanism, both = (worst_ratio(AnyEvent(THREE), events, ticks) for ticks in (2, 4))
+    assert one_mechanism == THREE
+    assert both == THREE**2
+    twin = Ledger.of(ONE)
+    entry = twin.ask("first", PureDP(ONE), "its proof")
+    twin = twin.charge(entry).halt(entry, end=2)
+    assert twin.charge(replace(entry, name="second"), start=2).peak.amount == UNITS
+    for ledger in (Ledger.of(ONE), Ledger.of(5 * ONE)):
+        with pytest.raises(BudgetRefused, match=r"groups of 2 .*a halt frees ticks"):
+            ledger.price(user_level("first", 2))
+    accounts = Accounts.open(PureFilter.of(3 * ONE), {"ann": PureFilter.of(ONE)})
+    with pytest.raises(BudgetRefused, match=r"groups of 2 .*a halt frees ticks"):
+        accounts.price(user_level("first", 2), "ann")
+    with pytest.raises(NotDerivable, match="a user has many ticks"):
+        derive((user_level("first", 2),), Ticks("ticks", (Alive(0, 1),)))
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        ApproximateFilter.of(2 * THREE, Fraction(1, 100), Fraction(0)),
+        ZCDPFilter.of(THREE),
+        RenyiFilter.of(RenyiDP(Fraction(2), THREE)),
+    ],
+)
+def test_a_ledger_that_frees_nothing_may_count_users(filter_: Filter) -> None:
+    """All charges count for ever there, so that a group's guarantee adds up like any other."""
+    ledger = Ledger.under(filter_)
+    entry = ledger.price(user_level("first", 2))
+    charged = ledger.charge(entry)
+    assert charged.halt(entry, end=2) == charged
+
+
+# --- amounts around one unit
+
+
+def root_sum(parts: list[Fraction]) -> Fraction:
+    """The squares."""
+    return sum((part**2 for part in parts), Fraction(0))
+
+
+def rho_below(parts: list[Fraction]) -> Fraction:
+    """At most the sum of e tanh(e/2), for e <= 1: e^2/2 - e^4/24, by Taylor."""
+    return sum((e**2 / 2 - e**4 / 24 for e in parts), Fraction(0))
+
+
+def theorem_2(epsilon: Fraction, slack: Fraction) -> Fraction:
+    """The largest V with sqrt(2 L V) + V/2 <= epsilon, 1e-9 up: what the filter may use at most."""
+    bits = math.log(1 / slack)
+    root = float(epsilon) / (math.sqrt(bits + float(epsilon)) + math.sqrt(bits))
+    return Fraction(2 * root**2 * (1 + 1e-9))
+
+
+SLACK = Fraction(1, 100)
+Make = Callable[[Fraction], Filter]
+Ask = Callable[[Filter, Fraction], Entry]
+CASES: dict[str, tuple[Make, Ask, Callable[[list[Fraction]], Fraction], Callable[[Fraction], Fraction]]] = {
+    "pure": (PureFilter.of, lambda f, x: f.entry("m", PureDP(x), "r"), lambda p: sum(p, Fraction(0)), lambda b: b),
+    "zCDP": (ZCDPFilter.of, lambda f, x: f.entry("m", ZCDP(x), "r"), lambda p: sum(p, Fraction(0)), lambda b: b),
+    "zCDP of DP": (ZCDPFilter.of, lambda f, x: f.entry("m", PureDP(x), "r"), rho_below, lambda b: b),
+    "RDP": (
+        lambda b: RenyiFilter.of(RenyiDP(Fraction(2), b)),
+        lambda f, x: f.entry("m", RenyiDP(Fraction(2), x), "r"),
+        lambda p: sum(p, Fraction(0)), lambda b: b,
+    ),
+    "GDP": (
+        GaussianFilter.of,
+        lambda f, x: f.finite("m", GaussianDP(x), "r", "bits"),  # type: ignore[attr-defined]
+        root_sum, lambda b: b**2,
+    ),
+    "approximate": (
+        lambda b: ApproximateFilter.of(b, SLACK, Fraction(0)),
+        lambda f, x: f.entry("m", PureDP(x), "r"), root_sum, lambda b: theorem_2(b, SLACK),
+    ),
+}  # fmt: skip
+
+near = st.fractions(Fraction(1, 50), 6, max_denominator=50).map(lambda x: x * UNIT)
+sizes = st.fractions(Fraction(11, 10), 9, max_denominator=50).map(lambda x: x * UNIT)
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(deadline=None)
+@given(
+    parts=st.lists(near, min_size=1, max_size=12),
+    budget=sizes,
+    scale=st.sampled_from([1, 10**6, 10**11]),
+)
+def test_no_rounding_favours_the_analyst(
+    name: str, parts: list[Fraction], budget: Fraction, scale: int
+) -> None:
+    make, ask, cost, limit = CASES[name]
+    stated = budget * scale if name != "zCDP of DP" else (budget * scale) ** 2
+    try:
+        ledger = Ledger.under(make(stated))
+    except InvalidCost:
+        return  # below one unit of its capacity: no filter at all
+    admitted = []
+    for part in parts:
+        asked = min(part * scale + part / 7, ONE)  # no whole number of units
+        before = ledger
+        try:
+            ledger = ledger.charge(ask(ledger.filter, asked))
+        except BudgetRefused:
+            assert ledger is before
+            continue
+        admitted.append(asked)
+    assert cost(admitted) <= limit(stated)
+
+
+def test_costs_rounded_down_are_caught() -> None:
+    """The twin of the pure case: ten charges of 1.9 units in a budget of 10."""
+    twin, admitted = Ledger.of(10 * UNIT), []
+    for _ in range(10):
+        asked = Fraction(19, 10) * UNIT
+        twin = twin.charge(Entry("m", int(asked * UNITS), 0, "r"))
+        admitted.append(asked)
+    assert sum(admitted) > 10 * UNIT
+    honest = Ledger.of(10 * UNIT)
+    entry = honest.ask("m", PureDP(Fraction(19, 10) * UNIT), "r")
+    for _ in range(5):
+        honest = honest.charge(entry)
+    with pytest.raises(BudgetRefused):
+        honest.charge(entry)
+
+
+@pytest.mark.parametrize("make", [ApproximateFilter.of, TightApproximateFilter.of])
+@settings(deadline=None, max_examples=40)  # finding a budget takes its time
+@given(deltas=st.lists(near, min_size=1, max_size=12), own=sizes)
+def test_the_deltas_of_what_is_admitted_stay_within_their_budget(
+    make: Callable[..., Any], deltas: list[Fraction], own: Fraction
+) -> None:
+    """1 - prod(1 - d) over all that was admitted, at no epsilon at all: delta'' and nothing of delta'."""
+    ledger = Ledger.under(make(ONE, SLACK, own))
+    admitted = []
+    for delta in deltas:
+        entry = ledger.ask("m", ApproxDP(Fraction(0), delta), "r")
+        fits = ledger.preview(entry).fits
+        if not fits:
+            with pytest.raises(BudgetRefused, match="most that fits"):
+                ledger.charge(entry)
+            continue
+        ledger = ledger.charge(entry)
+        admitted.append(delta)
+    assert 1 - math.prod((1 - d for d in admitted), start=ONE) <= sum(admitted) <= own
+    promise = ledger.filter.promise
+    assert isinstance(promise, ApproxDP)
+    assert promise.delta == SLACK + own
