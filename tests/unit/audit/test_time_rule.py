@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -224,13 +224,13 @@ class PerTick:
 
     real: Enumerated
 
-    def initial(self) -> Mapping[bytes, Fraction]:
+    def initial(self) -> Mapping[Hashable, Fraction]:
         """The law of its first state."""
         return self.real.initial()
 
-    def step(self, state: bytes, query: tuple[int, ...]) -> Law[bytes]:
+    def step(self, state: Hashable, query: tuple[int, ...]) -> Law[Hashable]:
         """Update, then ask."""
-        law: dict[tuple[Any, bytes], Fraction] = {}
+        law: dict[tuple[Any, Hashable], Fraction] = {}
         for (_, updated), p in self.real.step(state, query).items():
             for key, q in self.real.step(updated, None).items():
                 law[key] = law.get(key, Fraction(0)) + p * q
