@@ -151,7 +151,7 @@ class Enumerated:
 def contents(value: Any) -> Hashable:
     """A hashable form by which two values are equal where all they hold is equal, arrays and dicts included."""
     if isinstance(value, np.ndarray):
-        return tuple(value.tolist())
+        return contents(value.tolist())
     if isinstance(value, dict):
         return frozenset((key, contents(item)) for key, item in value.items())
     if isinstance(value, tuple | list):
