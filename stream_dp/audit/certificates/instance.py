@@ -61,10 +61,15 @@ class Part:
     queries: tuple[tuple[Any, Any], ...] = BIT_PAIRS
 
     @property
+    def claim(self) -> Claim:
+        """What is claimed of it; its communication is finite."""
+        return Claim(self.measure, self.relation, finite=True)
+
+    @property
     def create(self) -> Create:
         """Its creation query ([HSV] Def 4.1)."""
         machine: Any = Lawful(self.machine)
-        return Create(machine, Claim(self.measure, self.relation, finite=True))
+        return Create(machine, self.claim)
 
     @property
     def leaf(self) -> Derivation:

@@ -24,9 +24,10 @@ from stream_dp.core.relations.compositions import (
     k_sparse,
     k_sparse_first_pair,
     k_sparse_with_delta_budget,
+    randomized_response_only,
 )
 from stream_dp.core.relations.conditions import CreatedWithin
-from stream_dp.core.relations.creation import approximate
+from stream_dp.core.relations.creation import Parameters, Renyi, approximate, privacy_function
 
 TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
 DATA_FIRST = "its data set is its first message"
@@ -60,7 +61,7 @@ def _touched(k: int) -> Touched:
 def pure_responses(created: int, k: int, delta: Fraction) -> Instance:
     """`created` times RR(ln 3), k of which may be touched."""
     part = rr(THREE)
-    relation = All((k_sparse([approximate(_claim(part))] * k, truth=known), at_most(part, created)))
+    relation = All((k_sparse([approximate(part.claim)] * k, truth=known), at_most(part, created)))
     granted = f", delta {float(delta):g}" if delta else ""
     return Instance(
         f"{created} RR(ln 3) created, {k} touched{granted}",
@@ -84,7 +85,7 @@ def pure() -> tuple[Instance, ...]:
 def _kinds() -> Instance:
     """Whichever of the kinds are touched."""
     one, other = rr(THREE), rr(TWO)
-    allowed = [approximate(_claim(part)) for part in (one, other)]
+    allowed = [approximate(part.claim) for part in (one, other)]
     created = CreatedWithin.of([one.measure, other.measure], own)
     relation = All((k_sparse(allowed[:1], truth=known), created))
     return Instance(
@@ -112,9 +113,24 @@ def delta_budget(part: Part, created: int, words: str, more: Fraction = ZERO) ->
     )
 
 
+def responses(created: int) -> Instance:
+    """`created` times RR_(0, .1), all touched: what the proof of Thm 5.4 sets the deltas aside as ([HSV] Def 5.8)."""
+    part, every = rr(Fraction(1), TENTH), 1 - (1 - TENTH) ** created
+    relation = randomized_response_only(lambda query: query == part.create, every, truth=known)
+    return Instance(
+        f"{created} RR(0, 0.1) created, all touched (Def 5.8)",
+        (part.leaf,),
+        Parallel("responses", _touched(created), (created,), every),
+        composed(),
+        sent(relation, (part,), created),
+        2 * created,
+    )
+
+
 def deltas() -> tuple[Instance, ...]:
     """For Thm 5.4."""
     return (
+        responses(3),
         delta_budget(leaky(TENTH), 3, "3 leaky bits (M_0.1 of Thm 5.2) created, 1 touched"),
         delta_budget(
             late(THREE, TENTH), 3, "3 late RR(ln 3, 0.1) created, 1 touched, delta 0.3",
@@ -123,8 +139,11 @@ def deltas() -> tuple[Instance, ...]:
     )  # fmt: skip
 
 
-def _data_first(words: str, part: Part, delta: Fraction = ZERO) -> Instance:
-    relation = All((k_sparse_first_pair([part.measure], own, truth=known), at_most(part, 2)))
+def _data_first(
+    words: str, part: Part, delta: Fraction = ZERO, parameters: Parameters = approximate
+) -> Instance:
+    allowed = [parameters(part.claim)]
+    relation = All((k_sparse_first_pair(allowed, parameters, known), at_most(part, 2)))
     return Instance(
         words,
         (part.leaf,),
@@ -152,14 +171,16 @@ def first_pair_concentrated() -> tuple[Instance, ...]:
 def first_pair_renyi() -> tuple[Instance, ...]:
     """For Thm 13.6 at one order."""
     part = irr(THREE).claiming(renyi_claim(THREE))
-    return (_data_first("2 IRR(ln 3) created, 1 touched, order 2", part),)
+    return (
+        _data_first("2 IRR(ln 3) created, 1 touched, order 2", part, parameters=Renyi(Fraction(2))),
+    )
 
 
 def first_pair_gaussian() -> tuple[Instance, ...]:
     """For Cor 14.8."""
     part = irr(THREE).claiming(gaussian_claim(THREE))
-    return (_data_first("2 IRR(ln 3) created, 1 touched, each as GDP", part),)
-
-
-def _claim(part: Part) -> Claim:
-    return Claim(part.measure, part.relation)
+    return (
+        _data_first(
+            "2 IRR(ln 3) created, 1 touched, each as GDP", part, parameters=privacy_function
+        ),
+    )

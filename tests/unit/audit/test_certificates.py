@@ -13,12 +13,14 @@ import pytest
 from oracles.universal import Part as Odds
 from oracles.universal import composed_delta
 
-from stream_dp.accounting.derive import RULES
+from stream_dp.accounting.derive import RULES, derive
+from stream_dp.accounting.filters.gaussian import GaussianFilter
 from stream_dp.accounting.rules.best_fixed import optimal
 from stream_dp.accounting.rules.first_pair import first_pair
 from stream_dp.accounting.rules.fixed import concurrent
 from stream_dp.accounting.rules.rule import Rule
 from stream_dp.accounting.rules.sparse_pure import sparse_pure
+from stream_dp.accounting.situations import Filtered
 from stream_dp.audit.certificates import fixed, grouped, parallel, protocols
 from stream_dp.audit.certificates.instance import (
     Instance,
@@ -56,6 +58,7 @@ from stream_dp.core.guarantee import (
 )
 from stream_dp.core.relations.compositions import fixed_mechanisms
 from stream_dp.core.relations.local import LocalMessages
+from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.local_protocol import LocalProtocol
 
 ONE, TWO, THREE = Fraction(1), Fraction(2), Fraction(3)
@@ -107,6 +110,14 @@ def test_a_rule_without_an_instance_is_not_left_out(monkeypatch: pytest.MonkeyPa
     found = [finding for finding in findings() if finding.rule == "a stranger"]
     assert len(found) == len(RULES)
     assert all(f.why == NO_INSTANCE and f.compared is None and not f.violated for f in found)
+
+
+def test_the_gap_of_the_gdp_filter_is_one() -> None:
+    """As the list says: derive refuses its parts. Once it takes them, there must be an instance."""
+    part = rr(THREE).claiming(fixed.gaussian_claim(THREE)).leaf
+    with pytest.raises(NotDerivable, match="finite communication"):
+        derive((part,), Filtered("asked for", GaussianFilter.of(THREE)))
+    assert any("GDP filter" in name for name in GAPS)
 
 
 # --- parts --------------------------------------------------------------------------------------
@@ -169,6 +180,13 @@ def test_the_delta_budget_by_the_core_is_the_formula_of_the_proof(created: int) 
         exact = exact_delta(late.machine, late.pairs, target, late.rounds)
         assert exact == 1 - (1 - touched) * (1 - every)
         assert exact_delta(leaky.machine, leaky.pairs, target, leaky.rounds) == every
+
+
+def test_responses_of_epsilon_zero_come_to_the_enumeration() -> None:
+    instance = parallel.responses(3)
+    for target in RATIOS[:3]:
+        exact = exact_delta(instance.machine, instance.pairs, target, instance.rounds)
+        assert exact == composed_delta([(ONE, TENTH)] * 3, target) == 1 - (1 - TENTH) ** 3
 
 
 def test_the_verifier_stops_what_the_relation_forbids() -> None:
@@ -312,7 +330,7 @@ def test_more_than_exact_is_within_and_a_broken_cut_is_seen() -> None:
 
 
 def test_a_loss_without_bound_is_violated() -> None:
-    instance = parallel.deltas()[0]
+    instance = parallel.deltas()[1]
     assert math.isinf(float(compare(PureDP(THREE), instance).exact))
     assert compare(PureDP(THREE), instance).verdict is Verdict.VIOLATED
 
