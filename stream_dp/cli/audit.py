@@ -32,11 +32,11 @@ TOGETHER = "all series together"
 def audit(
     pipeline: Annotated[
         Path | None,
-        typer.Argument(metavar="[PIPELINE.yaml]", show_default=False, help="The pipeline file."),
+        typer.Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file."),
     ] = None,
     *,
     rules: Annotated[
-        bool, typer.Option("--rules", help="Certify the composition rules; takes no pipeline.")
+        bool, typer.Option("--rules", help="Certify the composition rules; no pipeline, no games.")
     ] = False,
     runs: Annotated[int, typer.Option(help="Games per row, half with each stream.")] = RUNS,
     ticks: Annotated[int, typer.Option(help="Ticks per game, the horizon at most.")] = TICKS,

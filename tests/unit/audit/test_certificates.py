@@ -57,6 +57,7 @@ from stream_dp.core.guarantee import (
     differential_privacy,
 )
 from stream_dp.core.relations.compositions import fixed_mechanisms
+from stream_dp.core.relations.conditions import TouchedWithin
 from stream_dp.core.relations.local import LocalMessages
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.local_protocol import LocalProtocol
@@ -180,6 +181,22 @@ def test_the_delta_budget_by_the_core_is_the_formula_of_the_proof(created: int) 
         exact = exact_delta(late.machine, late.pairs, target, late.rounds)
         assert exact == 1 - (1 - touched) * (1 - every)
         assert exact_delta(leaky.machine, leaky.pairs, target, leaky.rounds) == every
+
+
+@pytest.mark.parametrize(
+    ("broken", "verdict"),
+    [(lambda self, *_: self, Verdict.VIOLATED), (lambda *_: None, Verdict.WITHIN)],
+    ids=["counts nothing", "lets nothing through"],
+)
+def test_a_broken_condition_of_the_core_shows(
+    monkeypatch: pytest.MonkeyPatch, broken: Any, verdict: Verdict
+) -> None:
+    """It is the core's own Def 5.1 that is played: with any number touched the rule is exceeded, with none not met."""
+    monkeypatch.setattr(TouchedWithin, "query", broken)
+    instance = parallel.pure_responses(2, 1, ZERO)
+    rule: Rule[Any] = sparse_pure
+    booked = rule(instance.premises, instance.situation).guarantee.measure
+    assert compare(booked, instance).verdict is verdict
 
 
 def test_responses_of_epsilon_zero_come_to_the_enumeration() -> None:
