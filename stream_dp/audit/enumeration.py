@@ -2,43 +2,47 @@
 
 Rules: one unit of epsilon stands for -ln(base), so that noise of scale s has the decay base^(1/s), an exact rational
 where 1/s is whole; a claim of e units is then e^eps = base^-e. Values beyond `radius` are left out, and the missing
-mass is what `delta_bracket` puts into its bounds. States are told apart by their snapshot bytes.
+mass is what `delta_bracket` puts into its bounds. A machine whose laws are known (`Lawful`) draws from them instead and
+leaves nothing out. States are told apart by their contents (`contents`). This file knows no mechanism by name.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from stream_dp.audit.finite import Law
-from stream_dp.core.mechanism import Mechanism, Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.audit.finite import FiniteMachine, Law
+from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.states import STATES
 
-Plain: TypeAlias = tuple[int, ...] | Query | int | None  # a row, a query, or a query's threshold
+T = TypeVar("T")
+Plain: TypeAlias = (
+    Any  # a row, a threshold or None for a query, or a message of the mechanism itself
+)
 
 
 @dataclass(slots=True)
-class _Script:
-    """Hands out the script's values; where it ends, says which law the next value has."""
+class Script:
+    """Noise that hands out the script's values; where it ends, says which law the next value has."""
 
-    values: tuple[int, ...]
+    values: tuple[Any, ...]
     base: Fraction
     radius: int
     used: int = 0
-    wanted: dict[int, Fraction] | None = None
+    wanted: Mapping[Any, Fraction] | None = None
     chance: Fraction = Fraction(1)
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """Discrete Laplace, cut at the radius."""
         a = self._decay(scale)
         return self._take(
             {x: (1 - a) / (1 + a) * a ** abs(x) for x in range(-self.radius, self.radius + 1)}, size
         )
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
+        """One-sided geometric, cut at the radius."""
         a = self._decay(scale)
         return self._take({x: (1 - a) * a**x for x in range(self.radius + 1)}, size)
 
@@ -49,14 +53,17 @@ class _Script:
         return self.base**rate.numerator
 
     def _take(self, law: dict[int, Fraction], size: int) -> IntArray:
-        if self.used + size > len(self.values):
+        return np.array([self.choose(law) for _ in range(size)], dtype=np.int64)
+
+    def choose(self, law: Mapping[T, Fraction]) -> T:
+        """The script's next value; it has the chance that `law` gives it."""
+        if self.used == len(self.values):
             self.wanted = law
             raise _MoreNoise
-        taken = self.values[self.used : self.used + size]
-        self.used += size
-        for value in taken:
-            self.chance *= law[value]
-        return np.array(taken, dtype=np.int64)
+        value: T = self.values[self.used]
+        self.used += 1
+        self.chance *= law[value]
+        return value
 
 
 class _MoreNoise(Exception):
@@ -64,32 +71,56 @@ class _MoreNoise(Exception):
 
 
 @dataclass(frozen=True)
-class Enumerated:
-    """`mechanism` with all its noise enumerated; queries are rows (tuples), a `Query`, or its threshold or None."""
+class Lawful:
+    """A finite machine as something that a composition can create, play and enumerate; its messages are its queries.
 
-    mechanism: Mechanism[Any]
-    base: Fraction
-    radius: int
-    known: dict[bytes, Any] = field(default_factory=dict, compare=False, repr=False)
-    laws: dict[tuple[bytes, Plain], Law[bytes]] = field(
+    It draws from its exact laws, so its noise must be a `Script`. What it guarantees, its creation query claims.
+    """
+
+    machine: FiniteMachine[Any, Any]
+
+    def takes(self, message: object) -> bool:
+        """Any query; which of them are sent is for the relation of its claim to say."""
+        return True
+
+    def init(self, noise: Script) -> Any:
+        """A first state."""
+        return noise.choose(self.machine.initial())
+
+    def step(self, state: Any, message: Any, noise: Script) -> tuple[Any, Any]:
+        """The next state, and the answer as it is."""
+        answer, after = noise.choose(self.machine.step(state, message))
+        return after, answer
+
+
+@dataclass(frozen=True)
+class Enumerated:
+    """`mechanism` (a composition too) with all its noise enumerated; queries are rows (tuples), a threshold or None for
+    a `Query`, or any message of the mechanism."""
+
+    mechanism: Any
+    base: Fraction = Fraction(1, 2)
+    radius: int = 0
+    known: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    laws: dict[tuple[Hashable, Plain], Law[Hashable]] = field(
         default_factory=dict, compare=False, repr=False
     )
 
-    def initial(self) -> Mapping[bytes, Fraction]:
+    def initial(self) -> Mapping[Hashable, Fraction]:
         """The law of the first state."""
-        law: dict[bytes, Fraction] = {}
+        law: dict[Hashable, Fraction] = {}
         for (state, _), chance in self._runs(lambda noise: (self.mechanism.init(noise), None)):
             law[state] = law.get(state, Fraction(0)) + chance
         return law
 
-    def step(self, state: bytes, query: Plain) -> Law[bytes]:
+    def step(self, state: Hashable, query: Plain) -> Law[Hashable]:
         """The law of the answer (a tuple, or "" for an update) and the next state."""
         if (state, query) not in self.laws:
             self.laws[state, query] = self._law(state, _message(query))
         return self.laws[state, query]
 
-    def _law(self, state: bytes, message: Message) -> Law[bytes]:
-        law: dict[tuple[Hashable, bytes], Fraction] = {}
+    def _law(self, state: Hashable, message: Any) -> Law[Hashable]:
+        law: dict[tuple[Hashable, Hashable], Fraction] = {}
         try:
             runs = list(
                 self._runs(lambda noise: self.mechanism.step(self.known[state], message, noise))
@@ -97,30 +128,48 @@ class Enumerated:
         except RejectedMessage:
             return {(None, state): Fraction(1)}
         for (after, answer), chance in runs:
-            key = ("" if answer is None else tuple(map(int, answer)), after)
+            key = ("" if answer is None else contents(answer), after)
             law[key] = law.get(key, Fraction(0)) + chance
         return law
 
-    def _runs(self, run: Any) -> Iterator[tuple[tuple[bytes, IntArray | None], Fraction]]:
+    def _runs(self, run: Any) -> Iterator[tuple[tuple[Hashable, Any], Fraction]]:
         """Every outcome of `run` with its probability, by scripts that grow where more noise is asked for."""
-        open_scripts: list[tuple[int, ...]] = [()]
+        open_scripts: list[tuple[Any, ...]] = [()]
         while open_scripts:
-            script = _Script(open_scripts.pop(), self.base, self.radius)
+            script = Script(open_scripts.pop(), self.base, self.radius)
             try:
-                state, answer = run(_as_noise(script))
+                state, answer = run(script)
             except _MoreNoise:
-                open_scripts.extend((*script.values, x) for x in script.wanted or ())
+                law = script.wanted or {}
+                open_scripts.extend((*script.values, x) for x, chance in law.items() if chance)
                 continue
-            name = STATES.encode(state)
+            name = contents(state)
             self.known.setdefault(name, state)
             yield (name, answer), script.chance
 
 
-def _as_noise(script: _Script) -> Noise:
-    return script
+def contents(value: Any) -> Hashable:
+    """A hashable form by which two values are equal where all they hold is equal, arrays and dicts included."""
+    if isinstance(value, np.ndarray):
+        return contents(value.tolist())
+    if isinstance(value, dict):
+        return frozenset((key, contents(item)) for key, item in value.items())
+    if isinstance(value, tuple | list):
+        return tuple(map(contents, value))
+    if is_dataclass(value) and not _hashable(value):
+        return (type(value), *(contents(getattr(value, f.name)) for f in fields(value)))
+    return value  # type: ignore[no-any-return]  # what is left is hashable, or no state
 
 
-def _message(query: Plain) -> Message:
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _message(query: Plain) -> Any:
     if isinstance(query, tuple):
         return Update(np.array(query, dtype=np.int64))
-    return query if isinstance(query, Query) else Query(query)
+    return Query(query) if query is None or isinstance(query, int) else query

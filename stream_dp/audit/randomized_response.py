@@ -95,6 +95,72 @@ class InteractiveRandomizedResponse:
                 return {(None, ("halted",)): ONE}
 
 
+@dataclass(frozen=True, slots=True)
+class LateResponse:
+    """RR of its second bit, after it has said TOP or BOTTOM to the first one, whatever that was.
+
+    Privacy claim: (ln odds, delta)-DP for one changed bit, exactly; an adversary hears of the failure before it decides
+    where the change goes, so k-sparse composition pays for the delta of every creation ([HSV] Thm 5.4 with equality).
+    """
+
+    odds: Fraction
+    delta: Fraction
+
+    def initial(self) -> Mapping[str, Fraction]:
+        """Nothing taken."""
+        return {"new": ONE}
+
+    def step(self, state: str, query: int) -> Law[str]:
+        """Answer a bit."""
+        match state:
+            case "new":
+                return {
+                    (Symbol.TOP, "top"): self.delta,
+                    (Symbol.BOTTOM, "bottom"): 1 - self.delta,
+                }
+            case "halted":
+                return {(None, "halted"): ONE}
+        law = {query: ONE} if state == "top" else noisy_bit(query, self.odds)
+        return {(bit, "halted"): chance for bit, chance in law.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyBits:
+    """Answers every bit by randomized response: (ln odds)-DP for one changed bit, with no memory."""
+
+    odds: Fraction
+
+    def initial(self) -> Mapping[None, Fraction]:
+        """Nothing to remember."""
+        return {None: ONE}
+
+    def step(self, state: None, query: int) -> Law[None]:
+        """Answer a bit."""
+        return {(bit, None): chance for bit, chance in noisy_bit(query, self.odds).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Answers "yes" with probability p_x to x events: p_0 = 0, p_(x+1) = odds p_x + delta.
+
+    Privacy claim: (ln odds, delta)-DP for one event more or less, met at every x; the group rule is met by x = k.
+    """
+
+    odds: Fraction
+    delta: Fraction
+
+    def initial(self) -> Mapping[None, Fraction]:
+        """Nothing to remember."""
+        return {None: ONE}
+
+    def step(self, state: None, query: int) -> Law[None]:
+        """Answer a number of events."""
+        yes = Fraction(0)
+        for _ in range(query):
+            yes = self.odds * yes + self.delta
+        return {("yes", None): yes, ("no", None): 1 - yes}
+
+
 LeakyState: TypeAlias = tuple[int, Symbol]
 
 

@@ -1,7 +1,11 @@
-"""`stream-dp audit`: attack the configured mechanisms and bound their epsilon from below. Touches no data."""
+"""`stream-dp audit`: attack the configured mechanisms and bound their epsilon from below. Touches no data.
+
+`--rules` is in `rules`.
+"""
 
 import json
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +15,7 @@ from stream_dp.accounting.amounts import UNITS, number, text
 from stream_dp.accounting.filters.pure import PURE
 from stream_dp.accounting.relation_filter import LedgerFilter
 from stream_dp.audit.lower_bound import Finding, audit_mechanism, audit_together
-from stream_dp.cli.run import PipelineFile
+from stream_dp.cli.rules import audit_rules
 from stream_dp.cli.tree import wide_console
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.relations.compositions import filtered
@@ -26,8 +30,14 @@ TOGETHER = "all series together"
 
 
 def audit(
-    pipeline: PipelineFile,
+    pipeline: Annotated[
+        Path | None,
+        typer.Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file."),
+    ] = None,
     *,
+    rules: Annotated[
+        bool, typer.Option("--rules", help="Certify the composition rules; no pipeline, no games.")
+    ] = False,
     runs: Annotated[int, typer.Option(help="Games per row, half with each stream.")] = RUNS,
     ticks: Annotated[int, typer.Option(help="Ticks per game, the horizon at most.")] = TICKS,
     confidence: Annotated[
@@ -35,7 +45,18 @@ def audit(
     ] = CONFIDENCE,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Attack PIPELINE.yaml's mechanisms, each and all together: can one event be told from its absence too well?"""
+    """Attack PIPELINE.yaml's mechanisms, each and all together: can one event be told from its absence too well?
+
+    With --rules: every composition rule on small instances, exactly, against all adaptive adversaries (half a minute).
+    """
+    if rules == (pipeline is not None):
+        raise UsageError(
+            "name a PIPELINE.yaml to attack its mechanisms, or --rules to certify the composition rules"
+            + (", not both" if rules else "")
+        )
+    if pipeline is None:
+        audit_rules(as_json=as_json)
+        return
     if not 0 < confidence < 1:
         raise UsageError(
             f"--confidence: must lie between 0 and 1, got {confidence:g}; try {CONFIDENCE}"

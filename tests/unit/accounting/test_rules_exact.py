@@ -5,37 +5,37 @@ The known-broken twins of the rules are here too; each is below the exact delta 
 
 import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
-from oracles.universal import LateResponse, composed_delta
+from oracles.universal import composed_delta
 
 from stream_dp.accounting.amounts import budget_units, cost_units
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.optimal import least_epsilon
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Fixed, Group, Local, Parallel, Situation, Touched
+from stream_dp.audit.certificates.instance import logarithm, private
+from stream_dp.audit.certificates.verdict import ratio
 from stream_dp.audit.exact_delta import exact_delta
 from stream_dp.audit.finite import (
     BIT_PAIRS,
     DifferAtMost,
     FiniteComposition,
     FirstPair,
-    Law,
     SparsePairs,
 )
 from stream_dp.audit.randomized_response import (
     ASK,
     InteractiveRandomizedResponse,
+    Ladder,
+    LateResponse,
     LeakyBit,
     RandomizedResponse,
 )
 from stream_dp.audit.sparse_vector import AboveThreshold
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import ApproxDP, Guarantee, Measure, PureDP, differential_privacy
+from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP, differential_privacy
 from stream_dp.core.neighbors import Neighbors
 
 ADD = Neighbors.ADD_REMOVE
@@ -46,22 +46,9 @@ THREE, TWO = Fraction(3), Fraction(2)
 ONE_PAIR, ASKED = FirstPair(BIT_PAIRS), FirstPair(BIT_PAIRS, (ASK,))
 
 
-def logarithm(odds: Fraction) -> Fraction:
-    """ln(odds), rounded up."""
-    return Interval.of(odds).ln().upper if odds > 1 else ZERO
-
-
-def ratio(epsilon: Fraction) -> Fraction:
-    """e^epsilon, rounded down to 30 digits: the exact delta at it is not below the one at epsilon."""
-    found = Interval.of(epsilon).exp().lower
-    return max(Fraction(math.floor(found * 10**30), 10**30), ONE)
-
-
 def part(odds: Fraction, delta: Fraction = ZERO) -> Derivation:
     """A leaf with the guarantee of RR, IRR and the like."""
-    epsilon = logarithm(odds)
-    measure: Measure = ApproxDP(epsilon, delta) if delta else PureDP(epsilon)
-    return leaf("part", Guarantee(measure, ADD), "proof")
+    return leaf("part", Guarantee(private(odds, delta), ADD), "proof")
 
 
 def claimed(premises: tuple[Derivation, ...], situation: Situation) -> ApproxDP:
@@ -202,25 +189,6 @@ def test_kinds_of_different_price_are_covered_by_the_worst() -> None:
         composed_delta(pair, ratio(found.epsilon)) <= found.delta * ROUND
         for pair in itertools.combinations(made, 2)
     )
-
-
-@dataclass(frozen=True)
-class Ladder:
-    """ "yes" with probability p_x under x events, p_0 = 0, p_(x+1) = odds p_x + delta: tight at every step."""
-
-    odds: Fraction
-    delta: Fraction
-
-    def initial(self) -> Mapping[int, Fraction]:
-        """One state."""
-        return {0: ONE}
-
-    def step(self, state: int, query: int) -> Law[int]:
-        """Answer."""
-        yes = ZERO
-        for _ in range(query):
-            yes = self.odds * yes + self.delta
-        return {("yes", state): yes, ("no", state): 1 - yes}
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
-from oracles.universal import LateResponse
 
 from stream_dp.audit.exact_delta import delta_bracket, exact_delta, worst_ratio
 from stream_dp.audit.finite import (
@@ -22,6 +21,7 @@ from stream_dp.audit.finite import (
 from stream_dp.audit.randomized_response import (
     ASK,
     InteractiveRandomizedResponse,
+    LateResponse,
     LeakyBit,
     RandomizedResponse,
 )

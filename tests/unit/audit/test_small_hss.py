@@ -12,8 +12,8 @@ from oracles import hss as oracle
 from oracles.transcripts import Transcripts
 from statistical.attack import Attack
 
+from stream_dp.audit.certificates.composites import ADDED, SMALL, once
 from stream_dp.audit.exact_delta import exact_delta, worst_ratio
-from stream_dp.audit.finite import DifferAtMost
 from stream_dp.audit.small_hss import QUIET, SmallHSS, clamped_laplace
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
@@ -22,17 +22,9 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss import HSS, Statistic
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
-ROWS = ((0, 0), (0, 1), (2, 0))
-ADDED = (((0, 0), (1, 0)), ((0, 1), (1, 1)), ((1, 0), (2, 0)))
 MOVED = (*ADDED, ((1, 1), (0, 2)), ((1, 0), (0, 1)))
-SMALL = SmallHSS(2, HALF, HALF, HALF, gamma=0, low=0, high=4)
 LN2 = math.log(2)
 OTHER = oracle.Hss(e1=LN2, e2=LN2, e_c=LN2, s=1, l0=1, gamma=lambda *_: 0)
-
-
-def once(pairs: tuple[Any, ...]) -> DifferAtMost:
-    """One of these pairs or its mirror image, once, among equal rows."""
-    return DifferAtMost(ROWS, (*pairs, *((b, a) for a, b in pairs)))
 
 
 @pytest.mark.parametrize("centre", [0, 1, 3])

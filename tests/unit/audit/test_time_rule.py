@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from stream_dp.audit.enumeration import Enumerated
 from stream_dp.audit.exact_delta import delta_bracket, exact_delta, worst_ratio
 from stream_dp.audit.finite import Law
-from stream_dp.audit.randomized_response import LeakyBit, noisy_bit
+from stream_dp.audit.randomized_response import LeakyBit, NoisyBits, noisy_bit
 from stream_dp.audit.time_rule import Begin, End, OneTick, Tick, TickComposition, TickState
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
@@ -20,21 +20,6 @@ from stream_dp.mechanisms.alerts import Alerts
 ONE, TWO, THREE = Fraction(1), Fraction(2), Fraction(3)
 BITS, MOVED = (0, 1), ((0, 1), (1, 0))
 QUIET: tuple[tuple[int, ...], ...] = ((0,),)
-
-
-@dataclass(frozen=True)
-class Responder:
-    """A noisy bit at every tick: ln(odds)-DP for one changed row, with no memory."""
-
-    odds: Fraction
-
-    def initial(self) -> Mapping[None, Fraction]:
-        """Nothing to remember."""
-        return {None: ONE}
-
-    def step(self, state: None, query: int) -> Law[None]:
-        """Answer."""
-        return {(bit, None): p for bit, p in noisy_bit(query, self.odds).items()}
 
 
 @dataclass(frozen=True)
@@ -107,7 +92,7 @@ def rounds(pairs: OneTick) -> int:
 
 def test_the_sum_alive_is_met_exactly_whatever_comes_and_goes() -> None:
     machine, pairs = (
-        TickComposition((Responder(THREE), Responder(TWO))),
+        TickComposition((NoisyBits(THREE), NoisyBits(TWO))),
         game((THREE, TWO), Fraction(6)),
     )
     assert worst_ratio(machine, pairs, rounds(pairs)) == 6
@@ -116,7 +101,7 @@ def test_the_sum_alive_is_met_exactly_whatever_comes_and_goes() -> None:
 @pytest.mark.parametrize("created", [1, 2, 3, 4])
 def test_dashboards_one_after_the_other_cost_one(created: int) -> None:
     """No growth with their number: each is created when the one before has been ended, by what it said."""
-    for kind in (Responder(THREE), Late(THREE), Moody(THREE)):
+    for kind in (NoisyBits(THREE), Late(THREE), Moody(THREE)):
         pairs = game((THREE,), THREE, ticks=3, creations=created)
         assert worst_ratio(TickComposition((kind,)), pairs, rounds(pairs)) == THREE
 
@@ -125,7 +110,7 @@ def test_dashboards_one_after_the_other_cost_one(created: int) -> None:
 def test_the_whole_curve_is_that_of_the_worst_living_set(ratio: Fraction) -> None:
     """[HSV] Cor 5.5, not only the sum: delta at every epsilon is that of RR of the mechanisms alive at one tick."""
     machine, pairs = (
-        TickComposition((Responder(THREE), Responder(TWO))),
+        TickComposition((NoisyBits(THREE), NoisyBits(TWO))),
         game((THREE, TWO), Fraction(6)),
     )
     expected = worst_living((THREE, TWO), Fraction(6), ratio)
@@ -144,7 +129,7 @@ def test_mechanisms_that_speak_later_meet_it_too() -> None:
 
 def test_a_budget_that_is_not_reached_is_not_spent() -> None:
     pairs = game((THREE, TWO), Fraction(5))
-    machine = TickComposition((Responder(THREE), Responder(TWO)))
+    machine = TickComposition((NoisyBits(THREE), NoisyBits(TWO)))
     assert worst_ratio(machine, pairs, rounds(pairs)) == 4  # two of price 2
 
 
@@ -159,13 +144,13 @@ def reading(*past: int, charges: bool) -> OneTick:
 @pytest.mark.parametrize("created", [1, 2, 3])
 def test_a_halt_that_frees_past_ticks_is_caught(created: int) -> None:
     """Backfill of a tick whose row was seen by one that has been ended: one more factor for each creation."""
-    machine = TickComposition((Responder(THREE),), kept=1)
+    machine = TickComposition((NoisyBits(THREE),), kept=1)
     pairs = replace(reading(0, 1, charges=False), creations=created)
     assert worst_ratio(machine, pairs, rounds(pairs)) == THREE**created
 
 
 def test_backfill_that_is_charged_to_the_ticks_it_reads_keeps_the_bound() -> None:
-    machine, pairs = TickComposition((Responder(THREE),), kept=1), reading(0, 1, charges=True)
+    machine, pairs = TickComposition((NoisyBits(THREE),), kept=1), reading(0, 1, charges=True)
     assert worst_ratio(machine, pairs, rounds(pairs)) == THREE
     wider = replace(pairs, budget=Fraction(9))
     assert worst_ratio(machine, wider, rounds(wider)) == 9
@@ -194,8 +179,8 @@ class Lingering(TickComposition):
 
 def test_a_start_before_the_freed_tick_is_caught() -> None:
     pairs = game((THREE,), THREE, creations=2)
-    assert worst_ratio(Lingering((Responder(THREE),)), pairs, 6) == 9
-    assert worst_ratio(TickComposition((Responder(THREE),)), pairs, 6) == THREE
+    assert worst_ratio(Lingering((NoisyBits(THREE),)), pairs, 6) == 9
+    assert worst_ratio(TickComposition((NoisyBits(THREE),)), pairs, 6) == THREE
 
 
 @pytest.mark.parametrize("ticks", [2, 3, 4])
@@ -210,7 +195,7 @@ def test_deltas_do_not_follow_the_rule(ticks: int) -> None:
 
 def test_two_ticks_of_one_user_cost_both() -> None:
     """Event level only; the same for a record whose tick depends on when it was read, so that two rows change."""
-    machine = TickComposition((Responder(THREE),))
+    machine = TickComposition((NoisyBits(THREE),))
     pairs = game((THREE,), THREE, times=2)
     assert worst_ratio(machine, pairs, rounds(pairs)) == 9
 
@@ -224,13 +209,13 @@ class PerTick:
 
     real: Enumerated
 
-    def initial(self) -> Mapping[bytes, Fraction]:
+    def initial(self) -> Mapping[Hashable, Fraction]:
         """The law of its first state."""
         return self.real.initial()
 
-    def step(self, state: bytes, query: tuple[int, ...]) -> Law[bytes]:
+    def step(self, state: Hashable, query: tuple[int, ...]) -> Law[Hashable]:
         """Update, then ask."""
-        law: dict[tuple[Any, bytes], Fraction] = {}
+        law: dict[tuple[Any, Hashable], Fraction] = {}
         for (_, updated), p in self.real.step(state, query).items():
             for key, q in self.real.step(updated, None).items():
                 law[key] = law.get(key, Fraction(0)) + p * q

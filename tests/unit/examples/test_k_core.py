@@ -2,7 +2,7 @@
 
 import importlib.util
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -167,12 +167,12 @@ def test_tiny_graphs_are_private_exactly(example: Any, vertices: int) -> None:
 def real_law(machine: Enumerated, first: tuple[int, ...]) -> dict[tuple[Any, ...], Fraction]:
     """The law of all answers of the real code, up to the noise that is left out."""
     done: dict[tuple[Any, ...], Fraction] = {}
-    open_runs: dict[tuple[tuple[Any, ...], bytes], Fraction] = {}
+    open_runs: dict[tuple[tuple[Any, ...], Hashable], Fraction] = {}
     for start, mass in machine.initial().items():
         for (_, state), chance in machine.step(start, first).items():
             open_runs[(), state] = open_runs.get(((), state), Fraction(0)) + mass * chance
     while open_runs:
-        later: dict[tuple[tuple[Any, ...], bytes], Fraction] = {}
+        later: dict[tuple[tuple[Any, ...], Hashable], Fraction] = {}
         for (told, state), mass in open_runs.items():
             for (answer, after), chance in machine.step(state, None).items():
                 if answer == ():

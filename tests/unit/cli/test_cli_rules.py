@@ -1,0 +1,143 @@
+"""`stream-dp audit --rules`: all rules and counterexamples on the terminal and as JSON; broken rules are exit 4."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from stream_dp.accounting.derive import RULES
+from stream_dp.accounting.optimal import least_epsilon
+from stream_dp.accounting.rules.fixed import concurrent
+from stream_dp.accounting.rules.group import group
+from stream_dp.accounting.rules.local import local
+from stream_dp.accounting.rules.rule import Rule, dp, epsilon_of
+from stream_dp.accounting.rules.sparse_delta import sparse_delta
+from stream_dp.accounting.rules.ticks import ticks
+from stream_dp.audit.counterexamples.naive_books import books
+from stream_dp.cli import rules as command
+from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
+
+Twin = Callable[[Any, Any], Measure]
+
+
+def only(monkeypatch: pytest.MonkeyPatch, rule: Rule[Any], measure: Twin | None = None) -> None:
+    """Leave one rule, with another measure, and no counterexample."""
+    monkeypatch.setattr(command, "books", lambda: ())
+    for kind, rules in RULES.items():
+        mine = tuple(one for one in rules if one.name == rule.name)
+        if measure is not None:
+            mine = tuple(dataclasses.replace(one, measure=measure) for one in mine)
+        monkeypatch.setitem(RULES, kind, mine)
+
+
+def test_the_whole_table_is_printed_and_parsed(say: Any) -> None:
+    said = say("audit", "--rules", "--json")
+    assert (said.code, said.err) == (0, "")
+    found = json.loads(said.out)
+    assert found["violated"] is False
+    assert {rule.name for kind in RULES.values() for rule in kind} <= {
+        one["rule"] for one in found["rules"]
+    }
+    for one in found["rules"]:
+        if one["certified"]:
+            compared = one["compared"]
+            assert one["instance"]
+            assert compared["verdict"] in ("equal", "within", "within the cut")
+            assert compared["exact"] <= compared["booked"] * (1 + 1e-9) + 1e-5
+        else:
+            assert one["why"]
+    assert [one["source"] for one in found["counterexamples"]] == [
+        "[HSV] Thm 5.2", "[HSV] Thm 13.5", "[WRRW] App. F", "Kairouz, Oh, Viswanath",
+    ]  # fmt: skip
+    assert all(one["exact"] > one["promised"] and one["ours"] for one in found["counterexamples"])
+
+
+def test_the_table_fits_a_hundred_columns(say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = books()
+    only(monkeypatch, concurrent)
+    monkeypatch.setattr(command, "books", lambda: kept)
+    monkeypatch.setenv("COLUMNS", "100")
+    said = say("audit", "--rules")
+    assert said.code == 0
+    assert "half a minute" in said.err
+    assert max(map(len, said.out.splitlines())) <= 100
+    for text in (
+        "concurrent composition, [HSV] Thm 4.10", "RR(ln 3), RR(ln 2) at once", "epsilon 1.7918", "equal",
+        "Not certified here", "Books that an adversary exceeds", "they promise", "Thm 13.5 breaks the rule",
+    ):  # fmt: skip
+        assert text in " ".join(said.out.split())
+
+
+def max_delta(premises: Any, _: Any) -> Measure:
+    """The touched part's delta, once."""
+    (part,) = (p.guarantee.measure for p in premises)
+    return ApproxDP(part.epsilon, part.delta)
+
+
+def responses(premises: Any, situation: Any) -> Measure:
+    """k events booked as k randomized responses, by Kairouz, Oh and Viswanath."""
+    measure, delta = premises[0].guarantee.measure, Fraction(1, 20)
+    if not isinstance(measure, PureDP):
+        return group.measure(premises, situation)
+    each = epsilon_of(measure)
+    return ApproxDP(least_epsilon([each] * situation.size, delta), delta)
+
+
+def halved(rule: Rule[Any]) -> Twin:
+    """Half the epsilon."""
+    return lambda premises, situation: dp(
+        epsilon_of(rule.measure(premises, situation)) / 2, Fraction(1, 20)
+    )
+
+
+def last_load(premises: Any, situation: Any) -> Measure:
+    """A halt frees past ticks: what is alive in the end."""
+    living = [
+        epsilon_of(p.guarantee.measure)
+        for p, alive in zip(premises, situation.alive, strict=True)
+        if alive.last is None
+    ]
+    return PureDP(sum(living, Fraction(0)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "twin"),
+    [
+        (sparse_delta, max_delta),
+        (group, responses),
+        (concurrent, halved(concurrent)),
+        (local, halved(local)),
+        (ticks, last_load),
+    ],
+    ids=["max delta", "k RR for k events", "half", "half, local", "a halt frees the past"],
+)
+def test_a_broken_rule_is_exit_four(
+    say: Any, monkeypatch: pytest.MonkeyPatch, rule: Rule[Any], twin: Twin
+) -> None:
+    only(monkeypatch, rule, twin)
+    said = say("audit", "--rules")
+    assert said.code == 4
+    assert "VIOLATED" in said.out
+    assert f"exceeds what is booked by {rule.name} ({rule.source})" in said.err
+
+
+def test_an_epsilon_without_bound_is_json_too(say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, sparse_delta, lambda *_: PureDP(Fraction(1)))
+    said = say("audit", "--rules", "--json")
+    assert said.code == 4
+    found = json.loads(said.out)
+    assert found["violated"]
+    assert not found["rules"][0]["certified"]
+    assert found["rules"][1]["compared"]["exact"] == "infinite"
+    assert "without bound" in say("audit", "--rules").out
+
+
+@pytest.mark.parametrize("arguments", [(), ("--json",), ("pipeline.yaml", "--rules")])
+def test_a_pipeline_or_the_rules(say: Any, arguments: tuple[str, ...]) -> None:
+    said = say("audit", *arguments)
+    assert said.code == 2
+    assert "PIPELINE.yaml" in said.err
+    assert "--rules" in said.err
