@@ -30,7 +30,7 @@ class EngineDesk:
         built: Built,
         engine: Engine,
         questions: PipelineQuestions,
-        begins: Callable[[int], str | None] = lambda tick: None,
+        begins: Callable[[int], str | None],
     ) -> None:
         self._built = built
         self._engine = engine

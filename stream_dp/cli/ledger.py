@@ -11,8 +11,8 @@ from rich.table import Table
 
 from stream_dp.accounting.amounts import text
 from stream_dp.cli.budget import budget_json, state
-from stream_dp.cli.moments import begin_text, tick_text
 from stream_dp.cli.run import KeyFile, PipelineFile
+from stream_dp.cli.tick_times import begin_text, tick_text
 from stream_dp.cli.wiring import sealed_commits, sealer_for
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.planner import derivation_json

@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from stream_dp.cli.asking import RunningEngine
-from stream_dp.cli.moments import tick_text
 from stream_dp.cli.run import KeyFile, PipelineFile
+from stream_dp.cli.tick_times import tick_text
 from stream_dp.cli.tree import derivation_tree, wide_console
 from stream_dp.cli.wiring import sealer_for
 from stream_dp.errors import BudgetRefused, UsageError

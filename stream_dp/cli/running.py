@@ -17,7 +17,7 @@ from rich.status import Status
 
 from stream_dp.cli.budget import api_budget
 from stream_dp.cli.desk import EngineDesk
-from stream_dp.cli.moments import Beginnings
+from stream_dp.cli.tick_times import TickTimes
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.layout import keys_of
@@ -100,7 +100,7 @@ class Run:
     def view(self) -> PublicView:
         """The public face of this run, for the page."""
         planned = plan_json(self.built)
-        begins = Beginnings(self.built.spec, self.log)
+        begins = TickTimes(self.built.spec, self.log)
         desk = EngineDesk(self.built, self.engine, self._questions, begins)
         return PublicView(
             pipeline=lambda: pipeline_json(self.built, self._questions),

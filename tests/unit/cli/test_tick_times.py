@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from unit.pipeline.question_worlds import PIPELINE
 
-from stream_dp.cli.moments import Beginnings
+from stream_dp.cli.tick_times import TickTimes
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.serve.view import ReleaseLog
 
@@ -25,12 +25,12 @@ def log_of(tick: int, end: str) -> ReleaseLog:
 
 def test_a_declared_start_needs_no_release() -> None:
     spec = PipelineSpec.model_validate(PIPELINE)
-    assert Beginnings(spec, ReleaseLog())(0) == "2026-01-01T00:00:00Z"
-    assert Beginnings(spec, ReleaseLog())(7) == "2026-01-01T07:00:00Z"
+    assert TickTimes(spec, ReleaseLog())(0) == "2026-01-01T00:00:00Z"
+    assert TickTimes(spec, ReleaseLog())(7) == "2026-01-01T07:00:00Z"
 
 
 def test_a_wall_clock_without_one_is_not_known_before_the_first_release() -> None:
-    assert Beginnings(PipelineSpec.model_validate(WALL), ReleaseLog())(0) is None
+    assert TickTimes(PipelineSpec.model_validate(WALL), ReleaseLog())(0) is None
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def test_a_wall_clock_without_one_is_not_known_before_the_first_release() -> Non
 )
 def test_then_a_release_tells_when_its_own_tick_ended(tick: int, begins: str) -> None:
     spec, log = PipelineSpec.model_validate(WALL), log_of(3, "2026-01-18T06:04:00Z")
-    assert Beginnings(spec, log)(tick) == begins
+    assert TickTimes(spec, log)(tick) == begins
 
 
 def test_it_is_known_from_the_first_release_on() -> None:
     log = ReleaseLog()
-    begins = Beginnings(PipelineSpec.model_validate(WALL), log)
+    begins = TickTimes(PipelineSpec.model_validate(WALL), log)
     assert begins(0) is None
     log.append(log_of(3, "2026-01-18T06:04:00Z").latest()["orders"].body)
     assert begins(0) == "2026-01-18T06:03:58Z"

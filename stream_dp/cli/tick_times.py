@@ -22,11 +22,8 @@ class _Ended(msgspec.Struct):
     end: datetime
 
 
-class Beginnings:
-    """Call it with a tick: when that begins, or None for a wall clock without a declared start before any release.
-
-    The origin never changes, so it is looked up once.
-    """
+class TickTimes:
+    """When each tick of a pipeline begins; the origin never changes, so it is looked up once."""
 
     def __init__(self, spec: PipelineSpec, log: ReleaseLog) -> None:
         self._step = spec.clock.step
@@ -34,7 +31,7 @@ class Beginnings:
         self._log = log
 
     def __call__(self, tick: int) -> str | None:
-        """When `tick` begins, in UTC."""
+        """When `tick` begins, in UTC; None for a wall clock that declares no start, before the first release."""
         if self._origin is None:
             self._origin = self._published()
         return None if self._origin is None else begin_text(self._origin, self._step, tick)
