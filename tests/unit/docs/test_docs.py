@@ -9,8 +9,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from fastapi.routing import APIRoute
+from unit.serve.fake_desk import FakeDesk
 
 from stream_dp.accounting.filters.concurrent import CONCURRENT
+from stream_dp.serve.api import create_app
+from stream_dp.serve.view import PublicView, ReleaseLog
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -131,3 +135,13 @@ def test_the_table_of_filters_is_the_codes() -> None:
     assert {name: (proven == "yes", source) for name, proven, source, _ in rows} == {
         name: (standing.proven, standing.source) for name, standing in CONCURRENT.items()
     }
+
+
+def test_the_page_on_the_api_names_every_request_and_no_other() -> None:
+    """The page of the browser and its files are no API."""
+    view = PublicView(dict, dict, dict, ReleaseLog(), FakeDesk(), "token")
+    routes = [r for r in create_app(view, frozenset()).routes if isinstance(r, APIRoute)]
+    served = {f"{method} {r.path}" for r in routes for method in r.methods or ()}
+    page = (ROOT / "docs" / "api.md").read_text()
+    told = set(re.findall(r"`((?:GET|POST|DELETE) /[^`?]*)`", page))
+    assert told == served - {"GET /", "GET /{name}"}
