@@ -1,0 +1,11 @@
+"""What tests of more than one folder need and is too dear to make twice."""
+
+import pytest
+
+from stream_dp.audit.certificates.table import Finding, findings
+
+
+@pytest.fixture(scope="session")
+def certified() -> tuple[Finding, ...]:
+    """Every rule on its instances, as `stream-dp audit --rules` compares them: about ten seconds."""
+    return tuple(findings())
