@@ -118,6 +118,9 @@ class Composed:
 
     base: Fraction
     composition: ConcurrentComposition = field(default_factory=ConcurrentComposition)
+    laws: dict[tuple[Any, CompositionMessage], Law[Any]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def initial(self) -> Mapping[Hashable, Fraction]:
         """Nothing created."""
@@ -125,6 +128,11 @@ class Composed:
 
     def step(self, state: Any, query: CompositionMessage) -> Law[Any]:
         """Every outcome of the real step; one noise value at most is drawn in each."""
+        if (state, query) not in self.laws:
+            self.laws[state, query] = self._law(state, query)
+        return self.laws[state, query]
+
+    def _law(self, state: Any, query: CompositionMessage) -> Law[Any]:
         law: dict[tuple[Hashable, Any], Fraction] = {}
         for value in range(-EDGE, EDGE + 1):
             noise = _Every(self.base, value)

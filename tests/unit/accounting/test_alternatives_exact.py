@@ -9,12 +9,20 @@ import random
 from fractions import Fraction
 
 import pytest
-from oracles.divergences import gdp, hockey_stick, moment, product_law, random_line, zcdp_bracket
+from oracles.divergences import (
+    gdp,
+    hockey_stick,
+    moment,
+    product_law,
+    random_line,
+    worst_ratio,
+    zcdp_bracket,
+)
 
 from stream_dp.accounting.derive import derive
-from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Fixed, Parallel, Situation, Touched
+from stream_dp.audit.certificates.instance import logarithm
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import (
     ZCDP,
@@ -36,11 +44,6 @@ Law = dict[int, Fraction]
 Part = tuple[Law, Law]
 
 
-def log_up(odds: Fraction) -> Fraction:
-    """ln(odds), rounded up."""
-    return Interval.of(odds).ln().upper
-
-
 def drawn(seed: int) -> Part:
     """Two random laws with three answers."""
     zero, one = random_line(random.Random(seed), 2, 3)
@@ -53,8 +56,7 @@ RESPONSE: Part = (HALF, {0: HALF[1], 1: HALF[0]})
 
 def pure(part: Part) -> Measure:
     """Its epsilon."""
-    p, q = part
-    return PureDP(log_up(max(max(p[o] / q[o], q[o] / p[o]) for o in p)))
+    return PureDP(logarithm(worst_ratio(*part)))
 
 
 def rho(part: Part) -> Measure:
@@ -69,7 +71,7 @@ def mu(part: Part) -> Measure:
 
 def curve(part: Part) -> Measure:
     """Its divergence at three orders."""
-    points = [RenyiDP(Fraction(a), log_up(moment(*part, a)) / (a - 1)) for a in ORDERS]
+    points = [RenyiDP(Fraction(a), logarithm(moment(*part, a)) / (a - 1)) for a in ORDERS]
     return RenyiCurve(tuple(points))
 
 

@@ -34,6 +34,7 @@ from stream_dp.accounting.conversions import (
 from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.gaussian import gaussian_delta, gaussian_to_approx
 from stream_dp.accounting.rules.orders import concentrated
+from stream_dp.audit.certificates.instance import logarithm
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP, RenyiDP
 
 UP = Fraction(1, 10**6)
@@ -49,11 +50,6 @@ def pair(seed: int) -> tuple[Law, Law]:
     return zero, one
 
 
-def log_up(odds: Fraction) -> Fraction:
-    """ln(odds), rounded up."""
-    return Interval.of(odds).ln().upper
-
-
 def log_down(odds: Fraction) -> Fraction:
     """ln(odds), rounded down: what is exact at `odds` is at most what is promised there."""
     return max(Interval.of(odds).ln().lower, Fraction(0))
@@ -62,7 +58,7 @@ def log_down(odds: Fraction) -> Fraction:
 @pytest.mark.parametrize("seed", range(12))
 def test_every_conversion_covers_the_exact_laws(seed: int) -> None:
     p, q = pair(seed)
-    pure = PureDP(log_up(worst_ratio(p, q)))
+    pure = PureDP(logarithm(worst_ratio(p, q)))
     rho = ZCDP(Fraction(zcdp_bracket(p, q)[1]) + UP)
     mu = GaussianDP(Fraction(gdp(p, q)) + UP)
     assert zcdp_bracket(p, q)[0] <= pure_to_zcdp(pure).rho
@@ -71,7 +67,7 @@ def test_every_conversion_covers_the_exact_laws(seed: int) -> None:
     assert zcdp_bracket(p, q)[0] <= known.rho
     for alpha in (Fraction(3, 2), Fraction(2), Fraction(17, 3)):
         assert renyi(p, q, float(alpha)) <= float(pure_to_renyi(pure, alpha).epsilon) + 1e-12
-    points = [RenyiDP(Fraction(a), log_up(moment(p, q, a)) / (a - 1)) for a in (2, 3, 8)]
+    points = [RenyiDP(Fraction(a), logarithm(moment(p, q, a)) / (a - 1)) for a in (2, 3, 8)]
     for ratio in RATIOS:
         exact, epsilon = hockey_stick(p, q, ratio), log_down(ratio)
         assert exact <= zcdp_delta(rho, epsilon)
@@ -90,7 +86,7 @@ def test_every_price_at_a_delta_covers_the_exact_laws(seed: int, delta: Fraction
         zcdp_epsilon(ZCDP(rho), delta),
         gaussian_to_approx(GaussianDP(mu), delta).epsilon,
         *(
-            renyi_epsilon(RenyiDP(Fraction(a), log_up(moment(p, q, a)) / (a - 1)), delta)
+            renyi_epsilon(RenyiDP(Fraction(a), logarithm(moment(p, q, a)) / (a - 1)), delta)
             for a in (2, 3, 8)
         ),
     ]
@@ -103,7 +99,7 @@ def test_every_price_at_a_delta_covers_the_exact_laws(seed: int, delta: Fraction
 def test_randomized_response_meets_the_pure_conversions(odds: Fraction) -> None:
     """Twin of the first: e^2/8, the rho of bounded range, which RR exceeds."""
     p, q = {0: odds / (1 + odds), 1: 1 / (1 + odds)}, {0: 1 / (1 + odds), 1: odds / (1 + odds)}
-    pure = PureDP(log_up(odds))
+    pure = PureDP(logarithm(odds))
     rho = float(pure_to_zcdp(pure).rho)
     assert zcdp_bracket(p, q)[0] == pytest.approx(rho, rel=0.002)
     assert zcdp_bracket(p, q)[0] > float(pure.epsilon) ** 2 / 8 or odds > 20

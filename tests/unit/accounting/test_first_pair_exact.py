@@ -20,10 +20,12 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Parallel, Touched
+from stream_dp.audit.certificates.instance import logarithm
 from stream_dp.audit.exact_delta import exact_delta, worst_ratio
 from stream_dp.audit.exact_renyi import exact_moment
 from stream_dp.audit.finite import BIT_PAIRS, FiniteComposition, FirstPair, SparsePairs
 from stream_dp.core.composition import Ask, Create
+from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ZCDP, GaussianDP, Guarantee, Measure, PureDP, RenyiDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relations.base import Claim
@@ -40,17 +42,16 @@ WHY = "the data set comes first"
 FINITE = "bits, few answers, one query"
 
 
-def derived(kinds: list[Measure], creations: tuple[int | None, ...], k: int = 2) -> Measure:
-    """The package's guarantee for k touched parts of these kinds."""
+def derivation(kinds: list[Measure], creations: tuple[int | None, ...]) -> Derivation:
+    """What the package derives for two touched parts of these kinds."""
     premises = tuple(leaf(f"kind {i}", Guarantee(m, ADD), "exact") for i, m in enumerate(kinds))
-    touched = Touched(k, ADD, f"{k} users differ")
-    situation = Parallel("parts", touched, creations, first_pair=WHY, finite=FINITE)
-    return derive(premises, situation).guarantee.measure
+    touched = Touched(2, ADD, "2 users differ")
+    return derive(premises, Parallel("parts", touched, creations, first_pair=WHY, finite=FINITE))
 
 
-def above_log(number: Fraction) -> Fraction:
-    """ln(number), rounded up."""
-    return Interval.of(number).ln().upper
+def derived(kinds: list[Measure], creations: tuple[int | None, ...]) -> Measure:
+    """The package's guarantee for them."""
+    return derivation(kinds, creations).guarantee.measure
 
 
 def draw(rng: random.Random, answers: int = 2) -> tuple[Fraction, ...]:
@@ -83,7 +84,7 @@ def test_renyi_sums_are_met_at_whole_orders(order: int, seed: int) -> None:
     )
     a, b = (Fraction(m) for m in moments)
     assert exact == max(a * a, a * b)  # two of the first kind or one of each, whichever is worse
-    claims: list[Measure] = [RenyiDP(Fraction(order), above_log(m) / (order - 1)) for m in (a, b)]
+    claims: list[Measure] = [RenyiDP(Fraction(order), logarithm(m) / (order - 1)) for m in (a, b)]
     found = derived(claims, (2, 1))
     assert isinstance(found, RenyiDP)
     promised = Interval.of((order - 1) * found.epsilon).exp().upper
@@ -93,10 +94,11 @@ def test_renyi_sums_are_met_at_whole_orders(order: int, seed: int) -> None:
 
 @pytest.mark.parametrize("touched", [1, 2, 3])
 def test_renyi_counts_who_is_touched_and_not_who_exists(touched: int) -> None:
-    machine = interactive(random.Random(9))
-    one = exact_moment(machine, STATIC, 2, 2)
-    pairs = SparsePairs((STATIC,), (3,), touched)
-    assert exact_moment(FiniteComposition((machine,)), pairs, 2, 9) == Fraction(one) ** touched
+    rng, bits = random.Random(9), FirstPair(BIT_PAIRS)
+    machine = Answering((draw(rng), draw(rng)))
+    one = exact_moment(machine, bits, 2, 1)
+    pairs = SparsePairs((bits,), (3,), touched)
+    assert exact_moment(FiniteComposition((machine,)), pairs, 2, 6) == Fraction(one) ** touched > 1
 
 
 def rho_of(machine: Answering) -> Fraction:
@@ -151,7 +153,7 @@ def test_pure_gaussian_and_concentrated_parts_add_up_as_rhos() -> None:
     response, (normal,) = Answering((half, half[::-1])), gaussians(0.5)
     other = Answering((draw(random.Random(3)), draw(random.Random(4))))
     mu = Fraction(gdp(*(dict(enumerate(law)) for law in normal.first))) + UP
-    kinds: list[Measure] = [PureDP(above_log(Fraction(3))), GaussianDP(mu), ZCDP(rho_of(other))]
+    kinds: list[Measure] = [PureDP(logarithm(Fraction(3))), GaussianDP(mu), ZCDP(rho_of(other))]
     found = derived(kinds, (1, 1, 1))
     assert isinstance(found, ZCDP)
     pairs = SparsePairs((FirstPair(BIT_PAIRS),) * 3, (1, 1, 1), 2)
@@ -192,11 +194,8 @@ def test_gaussian_roots_cover_every_epsilon_and_max_is_caught() -> None:
 
 def gdp_alternative(kinds: list[Measure], creations: tuple[int | None, ...]) -> GaussianDP:
     """What Cor 14.8 gives; without a delta it is shown beside the zCDP."""
-    premises = tuple(leaf(f"kind {i}", Guarantee(m, ADD), "exact") for i, m in enumerate(kinds))
-    situation = Parallel("parts", Touched(2, ADD, "two users"), creations, first_pair=WHY, finite=FINITE)  # fmt: skip
-    found = derive(premises, situation)
-    outcomes = [a.outcome for a in found.alternatives if a.source == "[HSV] Cor 14.8"]
-    (guarantee,) = outcomes
+    beside = derivation(kinds, creations).alternatives
+    (guarantee,) = (a.outcome for a in beside if a.source == "[HSV] Cor 14.8")
     assert isinstance(guarantee, Guarantee)
     assert isinstance(guarantee.measure, GaussianDP)
     return guarantee.measure
@@ -225,7 +224,7 @@ def behind(
 
 def test_the_production_composition_in_pure_dp_is_exact() -> None:
     """Thm 5.14 on the objects that run: all interleavings of two creations, whichever are touched."""
-    claims: list[Measure] = [PureDP(above_log(odds)) for odds in ODDS]
+    claims: list[Measure] = [PureDP(logarithm(odds)) for odds in ODDS]
     for touched, odds in (
         (claims, ODDS[0] * ODDS[1]),
         (claims[:1], ODDS[0]),
@@ -242,7 +241,7 @@ def test_the_production_composition_in_pure_dp_is_exact() -> None:
 def test_the_production_composition_in_renyi_dp_is_exact(order: int) -> None:
     """Thm 13.6: claims are the exact divergences of each mechanism alone; the two touched ones multiply."""
     parameters = Renyi(Fraction(order))
-    loose: list[Measure] = [RenyiDP(Fraction(order), above_log(odds)) for odds in ODDS]
+    loose: list[Measure] = [RenyiDP(Fraction(order), logarithm(odds)) for odds in ODDS]
     alone = [
         exact_moment(Composed(BASE), behind(loose, parameters, [claim], 1), order, 3)
         for claim in loose
@@ -250,7 +249,7 @@ def test_the_production_composition_in_renyi_dp_is_exact(order: int) -> None:
     small, large = (Fraction(m) for m in alone)
     assert 1 < small < large
     claims: list[Measure] = [
-        RenyiDP(Fraction(order), above_log(m) / (order - 1)) for m in (small, large)
+        RenyiDP(Fraction(order), logarithm(m) / (order - 1)) for m in (small, large)
     ]
     exact = exact_moment(Composed(BASE), behind(claims, parameters, claims, 2), order, 5)
     assert exact == small * large

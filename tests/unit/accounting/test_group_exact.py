@@ -31,6 +31,7 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Group
+from stream_dp.audit.certificates.instance import logarithm
 from stream_dp.core.guarantee import (
     ZCDP,
     ApproxDP,
@@ -78,11 +79,6 @@ def steps(line: Line) -> Iterator[tuple[Law, Law]]:
     return itertools.pairwise(line)
 
 
-def logarithm(odds: Fraction) -> Fraction:
-    """ln(odds), rounded up."""
-    return Interval.of(odds).ln().upper
-
-
 @pytest.mark.parametrize(("kind", "seed", "k"), CASES)
 def test_pure_groups_cover_every_line(kind: str, seed: int, k: int) -> None:
     line = line_of(kind, seed, k)
@@ -95,7 +91,10 @@ def test_pure_groups_cover_every_line(kind: str, seed: int, k: int) -> None:
 def test_pure_groups_are_met_by_discrete_laplace(k: int) -> None:
     line, decay = geometric_line(k + 1, Fraction(1, 2), 3), Fraction(1, 2)
     assert {worst_ratio(p, q) for p, q in steps(line)} == {1 / decay}
-    assert worst_ratio(line[0], line[k]) == decay**-k
+    exact = worst_ratio(line[0], line[k])
+    found = group_of(PureDP(logarithm(1 / decay)), k)
+    assert isinstance(found, PureDP)
+    assert exact == decay**-k <= Interval.of(found.epsilon).exp().upper <= exact * (1 + UP)
 
 
 @pytest.mark.parametrize(("kind", "seed", "k"), CASES)
@@ -104,7 +103,7 @@ def test_approximate_groups_cover_every_line(kind: str, seed: int, k: int, odds:
     line = line_of(kind, seed, k)
     delta = max(hockey_stick(p, q, odds) for p, q in steps(line))
     exact = hockey_stick(line[0], line[k], odds**k)
-    epsilon = logarithm(odds) if odds > 1 else ZERO
+    epsilon = logarithm(odds)
     if delta * sum(odds**i for i in range(k)) >= 1:  # says nothing, and is refused
         with pytest.raises(NotDerivable, match="delta below 1"):
             group_of(ApproxDP(epsilon, delta), k)
@@ -284,5 +283,5 @@ def test_groups_hold_against_every_adaptive_adversary(seed: int) -> None:
         exact = max(hockey_stick(p, q, odds**2) for p, q in two)
         assert exact > 0
         assert max(hockey_stick(p, q, odds) for p, q in two) >= delta  # two may be one
-        epsilon = logarithm(odds) if odds > 1 else ZERO
+        epsilon = logarithm(odds)
         assert exact <= differential_privacy(group_of(ApproxDP(epsilon, delta), 2)).delta
