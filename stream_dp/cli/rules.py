@@ -95,6 +95,19 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 def _print(found: list[Finding], naive: tuple[NaiveBook, ...]) -> None:
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     console.print("[bold]Composition rules against every adaptive adversary, exactly[/bold]\n")
+    _print_compared(console, found)
+    console.print(f"\n{LEGEND}")
+    console.print("\n[bold]Not certified here[/bold]\n")
+    for finding in found:
+        if finding.compared is None:
+            console.print(_pair(escape(_head(finding)), escape(finding.why)))
+    console.print("\n[bold]Books that an adversary exceeds[/bold]")
+    for book in naive:
+        _print_book(console, book)
+
+
+def _print_compared(console: Console, found: list[Finding]) -> None:
+    """The instances, each rule's under its name."""
     console.print(_row("instance", "booked", "exact worst case", "verdict"), style="underline")
     before = ""
     for finding in found:
@@ -107,18 +120,14 @@ def _print(found: list[Finding], naive: tuple[NaiveBook, ...]) -> None:
         console.print(
             _row(escape(finding.words), _measure(finding.booked), _exact(finding.compared), said)
         )
-    console.print(f"\n{LEGEND}")
-    console.print("\n[bold]Not certified here[/bold]\n")
-    for finding in found:
-        if finding.booked is None:
-            console.print(_pair(escape(_head(finding)), escape(finding.why)))
-    console.print("\n[bold]Books that an adversary exceeds[/bold]")
-    for book in naive:
-        console.print(f"\n[bold]{escape(book.title)}[/bold], {escape(book.source)}")
-        console.print(_pair("they promise", f"{book.quantity}: {_number(book.promised)}"))
-        exact = f"[bold]{_number(book.exact)}[/bold]: {escape(book.adversary)}"
-        console.print(_pair("an adversary gets", exact))
-        console.print(_pair("our rules", escape(book.ours)))
+
+
+def _print_book(console: Console, book: NaiveBook) -> None:
+    console.print(f"\n[bold]{escape(book.title)}[/bold], {escape(book.source)}")
+    console.print(_pair("they promise", f"{book.quantity}: {_number(book.promised)}"))
+    exact = f"[bold]{_number(book.exact)}[/bold]: {escape(book.adversary)}"
+    console.print(_pair("an adversary gets", exact))
+    console.print(_pair("our rules", escape(book.ours)))
 
 
 def _row(*cells: str) -> Table:

@@ -59,7 +59,7 @@ class OneEdge:
             frozenset(
                 (rows(a, edges, vertices), rows(b, edges, vertices))
                 for a, b in product(graphs, graphs)
-                if sum(x != y for x, y in zip(a, b, strict=True)) <= 1
+                if one_apart(a, b)
             )
         )
 
@@ -84,13 +84,13 @@ def rows(graph: Sequence[int], edges: Sequence[tuple[int, int]], vertices: int) 
     )
 
 
-def one_apart(left: Any, right: Any) -> bool:
-    """Two rows that differ in at most one edge."""
-    return sum(1 for x, y in zip(left, right, strict=True) if x != y) <= 1
+def one_apart(left: Sequence[int], right: Sequence[int]) -> bool:
+    """Two graphs, or two rows, that differ in at most one edge."""
+    return sum(x != y for x, y in zip(left, right, strict=True)) <= 1
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OneQuestion:
     """One question, from both sides, as often as one likes: prop of [HSV] Def 8.5."""
 
     question: Any
@@ -100,7 +100,7 @@ class Asked:
         """Always equal pairs."""
         return True
 
-    def accept(self, left: Any, right: Any) -> "Asked | None":
+    def accept(self, left: Any, right: Any) -> "OneQuestion | None":
         """Take the next pair."""
         return self if left == right == self.question else None
 
@@ -111,7 +111,7 @@ def vertex(degree: int) -> Part:
     data = tuple((a, b) for a, b in product(every, every) if one_apart(a, b))
     question = (tuple(range(degree)), 1)
     machine = BelowThreshold(HALF, HALF)
-    relation = StaticDataSet(one_apart, Asked(question))
+    relation = StaticDataSet(one_apart, OneQuestion(question))
     return Part("vertex", machine, private(Fraction(4)), relation, (*data, (question, question)))
 
 
