@@ -134,8 +134,12 @@ def _gaussian(measure: GaussianDP, instance: Instance) -> Comparison:
 
 
 def _worst(found: list[Comparison]) -> Comparison:
-    """The one whose exact figure comes nearest to what is booked, or exceeds it most."""
-    return max(found, key=lambda one: float(one.exact) / float(one.booked))
+    """One that is violated, if any is; of those the one whose exact figure comes nearest to what is booked."""
+
+    def order(one: Comparison) -> tuple[bool, float]:
+        return one.verdict is Verdict.VIOLATED, float(one.exact) / float(one.booked)
+
+    return max(found, key=order)
 
 
 def _cut(measure: Measure, instance: Instance) -> Comparison:

@@ -21,7 +21,7 @@ from stream_dp.accounting.rules.fixed import concurrent
 from stream_dp.accounting.rules.local import local
 from stream_dp.accounting.rules.rule import Rule
 from stream_dp.accounting.rules.sparse_pure import sparse_pure
-from stream_dp.accounting.situations import Filtered
+from stream_dp.accounting.situations import Filtered, Fixed
 from stream_dp.audit.certificates import alive, composites, fixed, grouped, parallel, protocols
 from stream_dp.audit.certificates.instance import (
     Instance,
@@ -30,6 +30,7 @@ from stream_dp.audit.certificates.instance import (
     composed,
     irr,
     known,
+    logarithm,
     rr,
     sent,
 )
@@ -54,6 +55,7 @@ from stream_dp.core.guarantee import (
     ApproxDP,
     GaussianDP,
     PureDP,
+    RenyiCurve,
     RenyiDP,
     differential_privacy,
 )
@@ -133,7 +135,7 @@ def test_the_claim_of_a_part_is_true_alone(part: Part) -> None:
         "IRR": FirstPair(BIT_PAIRS, (ASK,)),
         "vertex": FirstPair(part.queries[:-1], part.queries[-1][:1]),
     }.get(part.name, DifferAtMost((0, 1), ((0, 1), (1, 0))))
-    alone = Instance("alone", (part.leaf,), Any, part.machine, pairs, 4)  # type: ignore[arg-type]
+    alone = Instance("alone", (part.leaf,), Fixed("alone"), part.machine, pairs, 4)
     compared = compare(part.measure, alone)
     loose = isinstance(part.measure, GaussianDP) or part.name == "vertex"
     assert compared.verdict is (Verdict.WITHIN if loose else Verdict.EQUAL)
@@ -142,7 +144,8 @@ def test_the_claim_of_a_part_is_true_alone(part: Part) -> None:
 def test_a_gaussian_claim_touches_rr_where_its_polygon_bends() -> None:
     """At p = 1/4 the trade-off of RR(ln 3) and of the claim agree; a hundredth less would be above it."""
     measure = fixed.gaussian_claim(THREE)
-    alone = Instance("alone", (), Any, RandomizedResponse(THREE), FirstPair(BIT_PAIRS), 2)  # type: ignore[arg-type]
+    pairs = FirstPair(BIT_PAIRS)
+    alone = Instance("alone", (), Fixed("alone"), RandomizedResponse(THREE), pairs, 2)
     less = GaussianDP(measure.mu - Fraction(7, 10))
     assert compare(measure, alone).verdict is Verdict.WITHIN
     assert compare(less, alone).verdict is Verdict.VIOLATED
@@ -347,6 +350,22 @@ def test_a_loss_without_bound_is_violated() -> None:
     instance = parallel.deltas()[1]
     assert math.isinf(float(compare(PureDP(THREE), instance).exact))
     assert compare(PureDP(THREE), instance).verdict is Verdict.VIOLATED
+
+
+def test_a_violation_smaller_than_a_float_is_not_hidden_by_an_order_that_is_equal() -> None:
+    instance = fixed.summed()[0]
+    exact = {
+        order: logarithm(
+            Fraction(exact_moment(instance.machine, instance.pairs, order, instance.rounds))
+        )
+        / (order - 1)
+        for order in (2, 3)
+    }
+    hair = Fraction(1, 10**20)
+    met = RenyiCurve(tuple(RenyiDP(Fraction(order), exact[order]) for order in (2, 3)))
+    less = RenyiCurve((met.points[0], RenyiDP(THREE, exact[3] - hair)))
+    assert compare(met, instance).verdict is Verdict.EQUAL
+    assert compare(less, instance).verdict is Verdict.VIOLATED
 
 
 def test_ratio_is_below_and_near() -> None:
