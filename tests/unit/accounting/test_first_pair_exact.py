@@ -71,8 +71,7 @@ def once(zero: dict[int, Fraction], one: dict[int, Fraction]) -> Answering:
     return Answering((tuple(zero.values()), tuple(one.values())))
 
 
-@pytest.mark.parametrize("order", [2, 3, 5])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("order", "seed"), [(2, 0), (3, 1), (5, 2)])
 def test_renyi_sums_are_met_at_whole_orders(order: int, seed: int) -> None:
     """[HSV] Thm 13.6 with equality; the twin that books the dearest touched part only is below."""
     rng = random.Random(seed)
