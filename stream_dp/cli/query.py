@@ -57,7 +57,7 @@ def create(
     _say(
         answer,
         as_json,
-        f"{{name}}: created, charged epsilon {{epsilon}}, left {{left}}. {_START} {_ERROR}",
+        "{name}: created, charged epsilon {epsilon}, left {left}. " + _START + _ERROR,
     )
 
 
@@ -74,12 +74,11 @@ def preview(
     """Show what a series would cost and why, and change nothing. Exit code 3: it would not fit."""
     definition = _definition(pipeline, series)
     answer = _engine(pipeline, url, key_file).preview(definition, analyst)
-    fits = "fits" if answer.get("fits") else "does not fit"
     _say(
         answer,
         as_json,
-        f"It {fits}: asked epsilon {{asked}}, spent {{spent}}{_unit(answer)}, left {{left}}, largest that fits "
-        f"{{largest}}. {_ERROR}",
+        "It {fits}: asked epsilon {asked}, spent {spent}{unit}, left {left}, largest that fits {largest}. "
+        + _ERROR,
     )
     if not as_json and "derivation" in answer:
         wide_console().print(derivation_tree(answer["derivation"]), highlight=False)
@@ -99,9 +98,7 @@ def halt(
     """End a series for good. Under the pure filter its budget comes free for later ticks, under another it does not."""
     answer = _engine(pipeline, url, key_file).halt(name)
     _say(
-        answer,
-        as_json,
-        "{name}: halted, left {left}. End: tick {end}, the first it does not see.",
+        answer, as_json, "{name}: halted, left {left}. End: tick {end}, the first it does not see."
     )
 
 
@@ -162,24 +159,24 @@ def _definition(pipeline: Path, series: str) -> bytes:
     return content
 
 
-_START = "Start: tick {start}, the first it sees."
+_START = "Start: tick {start}, the first it sees. "
 _ERROR = "Expected error: ± {error} at tick {error_tick} with {confidence} confidence."
 _AMOUNTS = (
     "name", "epsilon", "start", "end", "asked", "spent", "left", "largest", "error", "error_tick", "confidence",
 )  # fmt: skip
 
 
-def _unit(answer: Mapping[str, Any]) -> str:
-    """The unit of what is spent, where it is not epsilon."""
-    return "" if answer.get("unit", "epsilon") == "epsilon" else f" {answer['unit']}"
+def _shown(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer as the texts show it: "?" for an amount that it lacks, a unit where that is not epsilon."""
+    shown: dict[str, Any] = {**dict.fromkeys(_AMOUNTS, "?"), **answer}
+    shown |= {key: tick_text(answer, key) for key in ("start", "end") if key in answer}
+    shown["fits"] = "fits" if answer.get("fits") else "does not fit"
+    unit = answer.get("unit", "epsilon")
+    shown["unit"] = "" if unit == "epsilon" else f" {unit}"
+    if "confidence" in answer:
+        shown["confidence"] = f"{answer['confidence'] * 100:g}%"
+    return shown
 
 
-def _say(answer: dict[str, Any], as_json: bool, text: str) -> None:
-    if as_json:
-        typer.echo(json.dumps(answer))
-    else:
-        shown = dict.fromkeys(_AMOUNTS, "?") | answer
-        shown |= {key: tick_text(answer, key) for key in ("start", "end") if key in answer}
-        if "confidence" in answer:
-            shown["confidence"] = f"{answer['confidence'] * 100:g}%"
-        typer.echo(text.format_map(shown))
+def _say(answer: Mapping[str, Any], as_json: bool, text: str) -> None:
+    typer.echo(json.dumps(answer) if as_json else text.format_map(_shown(answer)))

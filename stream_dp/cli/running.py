@@ -24,7 +24,7 @@ from stream_dp.pipeline.layout import keys_of
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.planner import plan_json, promise_json
 from stream_dp.pipeline.questions import PipelineQuestions
-from stream_dp.pipeline.series import AlertsSeries
+from stream_dp.pipeline.series import AlertsSeries, Series
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.engine import Engine, Ports
 from stream_dp.runtime.recovery import NoiseMaker
@@ -116,20 +116,19 @@ class Run:
         )
 
     def _prices(self) -> list[tuple[str, Fraction]]:
-        every = [
-            *(c.spec for c in self.built.chosen),
-            *(a.series for a in self._questions.asked.values()),
-        ]
+        every = running_series(self.built, self._questions)
         return [(series.name, series.epsilon) for series in every]
+
+
+def running_series(built: Built, questions: PipelineQuestions) -> list[Series]:
+    """The series of the file, then the questions that run."""
+    asked = (question.series for question in questions.asked.values())
+    return [*(chosen.spec for chosen in built.chosen), *asked]
 
 
 def pipeline_json(built: Built, questions: PipelineQuestions) -> dict[str, Any]:
     """The public configuration and the questions that run, for `GET /api/pipeline`."""
     spec = built.spec
-    every = [
-        *(chosen.spec for chosen in built.chosen),
-        *(a.series for a in questions.asked.values()),
-    ]
     return {
         "name": spec.name,
         "public_data": spec.public_data,
@@ -144,7 +143,7 @@ def pipeline_json(built: Built, questions: PipelineQuestions) -> dict[str, Any]:
             "step": spec.clock.step / 1000,
             "horizon": spec.clock.horizon,
         },
-        "series": [_series_json(spec, series) for series in every],
+        "series": [_series_json(spec, series) for series in running_series(built, questions)],
     }
 
 
