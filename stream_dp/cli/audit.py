@@ -54,13 +54,22 @@ def audit(
             "name a PIPELINE.yaml to attack its mechanisms, or --rules to certify the composition rules"
             + (", not both" if rules else "")
         )
-    if pipeline is None:
-        audit_rules(as_json=as_json)
-        return
     if not 0 < confidence < 1:
         raise UsageError(
             f"--confidence: must lie between 0 and 1, got {confidence:g}; try {CONFIDENCE}"
         )
+    if pipeline is None:
+        audit_rules(as_json=as_json)
+    else:
+        _attack(pipeline, runs, ticks, confidence, as_json)
+
+
+def _attack(pipeline: Path, runs: int, ticks: int, confidence: float, as_json: bool) -> None:
+    """Play the games and print what they show.
+
+    Raises:
+        FailClosed: a claim is refuted.
+    """
     built = build(load(pipeline))
     ticks = min(ticks, built.spec.clock.horizon or ticks)
     failure = (1 - confidence) / (len(built.chosen) + 1)
