@@ -15,28 +15,45 @@ export function showBudget(holder, budget, queries) {
   const { unit = "epsilon", capacity = total } = budget;
   const plain = unit === "epsilon" && capacity === total;
   const whole = toNumber(capacity) || 1;
-  const gone = new Set(queries.filter(({ end, analyst }) => isHalted(end) || analyst).map(({ name }) => name));
-  const parts = [...(budget.series ?? []).filter(({ name }) => !gone.has(name)),
-    ...(budget.analysts ?? []).map(({ name, epsilon }) => ({ name: `analyst ${name}`, epsilon: epsilon.total }))]
-    .map((part, index) => ({ ...part, share: plain ? toNumber(part.epsilon) / whole : null, colour: plain ? `part-${index % COLOURS}` : null }));
+  const paid = payments(budget, queries);
+  const pieces = plain
+    ? paid.map((part, index) => ({ ...part, share: toNumber(part.epsilon) / whole, colour: `part-${index % COLOURS}` }))
+    : [{ share: toNumber(spent) / whole, colour: "part-0" }];
   const [used, rest] = plain ? [`ε ${amount(spent)}`, `${amount(left)} left`] : [`${amount(spent)} ${unit}`, `ε ${amount(left)} left for one more`];
-  const bar = el("div", { class: "budget-bar", role: "img", "aria-label": `Privacy budget: ${used} of ${amount(capacity)} spent, ${rest}` });
-  for (const part of plain ? parts : [{ share: toNumber(spent) / whole, colour: "part-0" }]) {
-    const piece = el("span", { class: `piece ${part.colour}`, title: part.name && `${words(part.name)}: ε ${amount(part.epsilon)}` });
-    piece.style.width = `${Math.min(100, part.share * 100)}%`;
-    bar.append(piece);
-  }
   holder.replaceChildren(...[el("p", { class: "eyebrow" }, "Privacy budget"),
     el("p", { class: "spent" }, el("strong", { "data-budget": "spent" }, used), ` of ${amount(capacity)} spent`,
       el("span", { class: "left", "data-budget": "left" }, rest)),
-    bar,
-    el("ul", { class: "legend" }, ...parts.map((part) => el("li", {}, plain ? el("span", { class: `dot ${part.colour}`, "aria-hidden": "true" }) : null,
-      el("span", { class: "legend-name" }, words(part.name)), el("span", { class: "legend-amount" }, `ε ${amount(part.epsilon)}`, plain ? el("small", {}, ` ${percent(part.share)}`) : null)))),
+    bar(pieces, `Privacy budget: ${used} of ${amount(capacity)} spent, ${rest}`),
+    el("ul", { class: "legend" }, ...(plain ? pieces : paid).map(legendEntry)),
     toNumber(budget.delta?.total) === 0 ? null : el("p", { class: "muted small" }, `For everything together: ε ${amount(total)} at δ ${amount(budget.delta.total)}.`),
     odometer(budget.odometer),
     quotas(budget.analysts ?? []),
     budget.filter ? el("p", { class: "muted small" }, `Booked through one filter: ${words(budget.filter)}.`) : null,
   ].filter((part) => part !== null));
+}
+
+/** What the budget was paid for: the series that run and are nobody's, and the analysts' ledgers. */
+function payments(budget, queries) {
+  const gone = new Set(queries.filter(({ end, analyst }) => isHalted(end) || analyst).map(({ name }) => name));
+  const series = (budget.series ?? []).filter(({ name }) => !gone.has(name));
+  return [...series, ...(budget.analysts ?? []).map(({ name, epsilon }) => ({ name: `analyst ${name}`, epsilon: epsilon.total }))];
+}
+
+function bar(pieces, label) {
+  const whole = el("div", { class: "budget-bar", role: "img", "aria-label": label });
+  for (const { name, epsilon, share, colour } of pieces) {
+    const piece = el("span", { class: `piece ${colour}`, title: name && `${words(name)}: ε ${amount(epsilon)}` });
+    piece.style.width = `${Math.min(100, share * 100)}%`;
+    whole.append(piece);
+  }
+  return whole;
+}
+
+/** A piece of the bar has a colour and a share; what is no piece of it has neither. */
+function legendEntry({ name, epsilon, share, colour }) {
+  return el("li", {}, colour ? el("span", { class: `dot ${colour}`, "aria-hidden": "true" }) : null,
+    el("span", { class: "legend-name" }, words(name)),
+    el("span", { class: "legend-amount" }, `ε ${amount(epsilon)}`, colour ? el("small", {}, ` ${percent(share)}`) : null));
 }
 
 /** What is lost so far, whatever was asked; null bound: no finite one holds. */
