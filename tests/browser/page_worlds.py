@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from free_ports import free_port
 from playwright.async_api import Browser, ConsoleMessage, Page
 
 from stream_dp.serve.server import PageServer
@@ -243,10 +244,10 @@ def chromium() -> str:
 async def serving(
     log: ReleaseLog, public: dict[str, Any] | None = None, port: int = 0, **more: Any
 ) -> AsyncIterator[PageServer]:
-    """A server of a log, on any port or on one that must be free; `more` changes the view."""
+    """A server of a log, on any port that stays free, or on that one again; `more` changes the view."""
     view = PublicView(lambda: public or pipeline(), plan, budget, log)
     made = PageServer(replace(view, **more))
-    await made.start(port=port)
+    await made.start(port=port or free_port())
     try:
         assert port in {0, port_of(made)}
         yield made

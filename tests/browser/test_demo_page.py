@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -17,21 +16,15 @@ from pathlib import Path
 
 import pytest
 from browser.page_worlds import FLAGS
+from free_ports import free_port
 from playwright.async_api import ConsoleMessage, Page, async_playwright
 
 from stream_dp.testing.kafka import missing
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
 SEQUENCE = "() => Number(document.documentElement.dataset.sequence)"
 BEYOND = "(least) => Number(document.documentElement.dataset.sequence) > least"
-
-
-def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -76,7 +76,7 @@ class Case:
             env=self.environment(),
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=200,
             check=False,
         )
 

@@ -40,7 +40,7 @@ async def test_nothing_is_lost_or_counted_twice_over_kills_at_fixed_points(tmp_p
 
 @pytest.mark.timeout(300)
 async def test_with_noise_every_release_has_one_version(tmp_path: Path) -> None:
-    case = flights(tmp_path, ticks=300, block=24).expecting(zero_noise=False)
+    case = flights(tmp_path, ticks=500, block=24).expecting(zero_noise=False)
     for point in POINTS:
         await killed_at(case, look(case), point, *DAWDLE)
     await killed_at_random(case, random.Random(3), 4, look(case), *DAWDLE)
