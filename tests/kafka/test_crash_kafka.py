@@ -72,7 +72,7 @@ async def judged(kafka: str, case: Case) -> list[str]:
     return findings(case.expected, events, evidence)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1000)
 async def test_nothing_is_lost_or_counted_twice_over_twenty_random_kills(
     kafka: str, tmp_path: Path
 ) -> None:
@@ -84,7 +84,7 @@ async def test_nothing_is_lost_or_counted_twice_over_twenty_random_kills(
     assert await judged(kafka, case) == []
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize("noise", [("--zero-noise",), ()])
 async def test_every_release_has_one_version_over_kills_at_fixed_points(
     kafka: str, tmp_path: Path, noise: tuple[str, ...]
@@ -99,7 +99,7 @@ async def test_every_release_has_one_version_over_kills_at_fixed_points(
     assert sum(not record.committed for record in left.public) > 0
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1000)
 async def test_a_feed_killed_in_between_sends_nothing_twice(kafka: str, tmp_path: Path) -> None:
     case = over(kafka, tmp_path, ticks=400)
     topic = topic_of(case)

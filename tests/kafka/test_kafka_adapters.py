@@ -356,10 +356,11 @@ async def test_a_foreign_open_transaction_stops_the_start(
     settings: KafkaSettings, name: str, closing: list[Close]
 ) -> None:
     await (await journal(settings, name, closing)).close()
-    foreign = KafkaShard(settings, fresh_topic_name("foreign"))
+    long = KafkaSettings(settings.bootstrap, transaction_timeout_ms=600_000)
+    foreign = KafkaShard(long, fresh_topic_name("foreign"))
     await foreign.start()
     await half_a_transaction(foreign, f"{name}.private.journal")
-    hasty = KafkaSettings(settings.bootstrap, patience_s=2)
+    hasty = KafkaSettings(settings.bootstrap, patience_s=5)
     with pytest.raises(FailClosed, match="another program"):
         await journal(hasty, name, closing)
 
@@ -777,7 +778,7 @@ async def test_a_source_that_is_deleted_while_it_is_read_is_named(
 ) -> None:
     monkeypatch.setattr(kafka_source, "_SILENCE_S", 1.0)
     topic = await stamped_topic(kafka, 1)
-    source = live(KafkaSettings(kafka, patience_s=2), topic, closing)
+    source = live(KafkaSettings(kafka, patience_s=5), topic, closing)
     await source.open(WallClock().now())
     async with administering(kafka) as admin:
         await deleted(admin, topic)
@@ -877,7 +878,7 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
     key.write_bytes(bytes(32))
 
     def hasty(spec: PipelineSpec, sealer: Sealer, accepted: str) -> Ports:
-        settings = KafkaSettings(broker.bootstrap, patience_s=2, transaction_timeout_ms=1_000)
+        settings = KafkaSettings(broker.bootstrap, patience_s=5, transaction_timeout_ms=5_000)
         shard = KafkaShard(settings, spec.name)
         ticks = StampTicks(200, 250) if "wall" in clock else ReplayTicks()
         source = Noted(settings, "events", WallClock(), ticks)
@@ -891,7 +892,7 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
 
     reading = asyncio.Event()
     broker = LocalKafka(tmp_path / "broker")
-    async with asyncio.timeout(110):
+    async with asyncio.timeout(250):
         await broker.start()
         try:
             await create_topic(

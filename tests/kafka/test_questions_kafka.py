@@ -111,7 +111,7 @@ async def producing(kafka: str, topic: str) -> None:
         await producer.stop()
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 async def test_questions_survive_kill_9(kafka: str, tmp_path: Path) -> None:
     topic = fresh_topic_name("asked")
     await create_topic(kafka, topic, 2, {"message.timestamp.type": "LogAppendTime"})
