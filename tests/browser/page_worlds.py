@@ -27,6 +27,7 @@ from stream_dp.serve.view import PublicView, ReleaseLog
 START = datetime(2013, 1, 1, 10, tzinfo=UTC)
 HORIZON = 8760
 HISTORY = 700
+PATIENCE_MS = 120_000
 CODES = (
     "ORDATLLAXBOSMCOCLTSFOFLLMIADCADTWDFWRDUTPADENIAHMSPPBIBNALASSJUIADBUFPHXCLE"
     "STLMDWSEABWIMSYJAXSAVROCPITSANBQNXNASNAOMAGSODSMAUSCVGTYSAVLBTVCHSPDX"
@@ -260,11 +261,18 @@ def port_of(place: PageServer | Page) -> int:
     return int(place.url.rstrip("/").rpartition(":")[2])
 
 
+async def blank(browser: Browser, **more: Any) -> Page:
+    """An empty page; its waits are for conditions, so they end late only where something is wrong."""
+    page = await browser.new_page(**more)
+    page.set_default_timeout(PATIENCE_MS)
+    return page
+
+
 async def opened(
     browser: Browser, url: str, width: int = 1280, height: int = 900, **more: Any
 ) -> Page:
     """A page that shows releases."""
-    page = await browser.new_page(viewport={"width": width, "height": height}, **more)
+    page = await blank(browser, viewport={"width": width, "height": height}, **more)
     await page.goto(url)
     await page.wait_for_selector(".card.scalar[data-tick]")
     return page

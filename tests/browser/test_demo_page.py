@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from browser.page_worlds import FLAGS
+from browser.page_worlds import FLAGS, PATIENCE_MS, blank
 from free_ports import free_port
 from playwright.async_api import ConsoleMessage, Page, async_playwright
 
@@ -54,8 +54,10 @@ async def page() -> AsyncIterator[tuple[Page, list[str]]]:
     if path is None:
         missing("browser", "no Chromium is installed (apt install chromium)")
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=FLAGS)
-        tab = await browser.new_page()
+        browser = await playwright.chromium.launch(
+            executable_path=path, args=FLAGS, timeout=PATIENCE_MS
+        )
+        tab = await blank(browser)
         said: list[str] = []
 
         def note(message: ConsoleMessage) -> None:
@@ -69,7 +71,7 @@ async def page() -> AsyncIterator[tuple[Page, list[str]]]:
 
 async def moves_on(tab: Page, beyond: float) -> float:
     """Wait until the page shows a later release; return its sequence."""
-    await tab.wait_for_function(BEYOND, arg=beyond + 8, timeout=60_000)
+    await tab.wait_for_function(BEYOND, arg=beyond + 8)
     return float(await tab.evaluate(SEQUENCE))
 
 
@@ -102,6 +104,6 @@ async def test_the_page_moves_survives_a_kill_and_ends_cleanly(
         ]
         assert unexpected == []
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=200)
         assert process.returncode == 0
         assert "Private values" in out

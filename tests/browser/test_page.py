@@ -9,6 +9,7 @@ from browser.page_worlds import (
     HORIZON,
     Console,
     Engine,
+    blank,
     no_gaps,
     opened,
     picture,
@@ -35,7 +36,7 @@ FRAMES = """number => new Promise(done => {
 async def test_values_move_with_bands_and_budget(
     browser: Browser, server: PageServer, engine: Engine
 ) -> None:
-    page = await browser.new_page(viewport={"width": 1280, "height": 900})
+    page = await blank(browser, viewport={"width": 1280, "height": 900})
     console = Console(page)
     await page.goto(server.url)
     await page.wait_for_selector(".card.scalar[data-tick]")

@@ -10,6 +10,7 @@ from browser.page_worlds import (
     START,
     Console,
     Engine,
+    blank,
     budget,
     opened,
     picture,
@@ -125,7 +126,7 @@ async def test_a_new_series_appears_without_reload(
     browser: Browser, engine: Engine, changing: ChangingEngine
 ) -> None:
     async with serving(engine.log, **changing.view()) as server:
-        page = await browser.new_page(viewport={"width": 1280, "height": 1000})
+        page = await blank(browser, viewport={"width": 1280, "height": 1000})
         console = Console(page)
         await page.goto(server.url)
         await page.wait_for_selector(".card.scalar[data-tick]")
@@ -282,7 +283,7 @@ async def test_a_budget_that_says_little_breaks_nothing(
     browser: Browser, engine: Engine, said: dict[str, Any]
 ) -> None:
     async with serving(engine.log, budget=lambda: said) as server:
-        page = await browser.new_page()
+        page = await blank(browser)
         console = Console(page)
         await page.goto(server.url)
         await page.wait_for_selector(".card.scalar[data-tick]")
@@ -300,9 +301,9 @@ async def test_the_derivation_is_a_picture_too(
         console = Console(page)
         await page.click("#proof summary")
         await page.wait_for_function(
-            "() => document.querySelector('#proof img').naturalWidth > 500", timeout=10_000
+            "() => document.querySelector('#proof img').naturalWidth > 500"
         )
-        alone = await browser.new_page(color_scheme=scheme)
+        alone = await blank(browser, color_scheme=scheme)
         heard = Console(alone)
         await alone.goto(f"{server.url}api/plan.svg")
         colours = await alone.evaluate(
