@@ -175,7 +175,7 @@ async def test_a_halt_shows_when_the_series_falls_behind(
     changing.add(LATE, HISTORY)
     publish(engine, 3)
     async with serving(engine.log, **changing.view()) as server:
-        page = await browser.new_page()
+        page = await blank(browser)
         await page.add_init_script("window.setInterval = () => 0")
         await page.goto(server.url)
         assert await received(page, "late_by_airline") > 0
