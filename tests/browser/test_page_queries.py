@@ -31,6 +31,18 @@ LATE = {
     "domain": ["AA", "UA"],
 }
 LOOK = "() => document.dispatchEvent(new Event('visibilitychange'))"
+ODOMETER_IS_NEW = (
+    "() => document.querySelector('[data-budget=odometer]').textContent === 'ε ≤ 1.07'"
+)
+HOLDS_BUDGETS = """
+  const ask = window.fetch;
+  window.held = [];
+  window.fetch = async (...request) => {
+    const answer = await ask(...request);
+    if (window.holding && request[0] === "/api/budget") await new Promise((then) => window.held.push(then));
+    return answer;
+  };
+"""
 CLAIM = "for every eps: the view truncated when this exceeds eps is (eps, delta)-DP"
 
 
@@ -245,9 +257,28 @@ async def test_the_odometer_and_the_quotas_are_shown(
 
         changing.odometer = {"bound": "1.07", "delta": "0", "claim": CLAIM}
         await page.evaluate(LOOK)
-        await page.wait_for_function(
-            "() => document.querySelector('[data-budget=odometer]').textContent === 'ε ≤ 1.07'"
+        await page.wait_for_function(ODOMETER_IS_NEW)
+
+
+async def test_a_late_answer_does_not_replace_a_newer_one(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    async with serving(engine.log, **changing.view()) as server:
+        page = await blank(browser)
+        await page.add_init_script(HOLDS_BUDGETS)
+        await page.goto(server.url)
+        await page.wait_for_selector("[data-budget=odometer]")
+        await page.evaluate("() => { window.holding = true; }")
+        await page.evaluate(LOOK)
+        await page.wait_for_function("() => window.held.length === 1")
+        await page.evaluate("() => { window.holding = false; }")
+        changing.odometer = {"bound": "1.07", "delta": "0", "claim": CLAIM}
+        await page.evaluate(LOOK)
+        await page.wait_for_function(ODOMETER_IS_NEW)
+        await page.evaluate(
+            "async () => { window.held[0](); await new Promise((then) => setTimeout(then, 300)); }"
         )
+        assert await text(page, "[data-budget=odometer]") == "ε ≤ 1.07"
 
 
 async def test_another_filter_shows_what_it_adds_up(
