@@ -18,6 +18,7 @@ from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.planner import derivation_json
 from stream_dp.pipeline.questions import PipelineQuestions
+from stream_dp.pipeline.series import Series as SeriesSpec
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.questions import Question
 
@@ -88,21 +89,20 @@ class EngineDesk:
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
         """Every series, those of the file first, the halted ones last; `end` is None while it lives."""
-        ended = self._engine.books.ended
-        return [
-            *self._live(),
-            *(
-                {
-                    "name": e.name,
-                    "analyst": e.analyst,
-                    "epsilon": text(e.epsilon),
-                    **self._start(e.start),
-                    **self._end(e.end),
-                    "created": True,
-                }
-                for e in ended
-            ),
+        books = self._engine.books
+        specs = {c.spec.name: c.spec for c in self._built.chosen}
+        rows = []
+        for seat in books.roster.live:
+            asked = self._questions.asked.get(seat.number)
+            series = specs[seat.series.name] if asked is None else asked.series
+            analyst, _ = books.accounts.running.get(series.name, (MAIN, None))
+            rows.append({**self._row(series, analyst, seat.start, None), "created": seat.created})
+        halted = self._questions.halted
+        rows += [
+            {**self._row(halted[e.name], e.analyst, e.start, e.end), "created": True}
+            for e in books.ended
         ]
+        return rows
 
     def promise(self) -> Derivation:
         """What holds for everything, derived with the questions that run now."""
@@ -131,22 +131,11 @@ class EngineDesk:
             for e in [self._error(place, asked)]
         ]  # fmt: skip
 
-    def _live(self) -> list[dict[str, Any]]:
-        books = self._engine.books
-        specs = {c.spec.name: c.spec for c in self._built.chosen}
-        found = []
-        for seat in books.roster.live:
-            asked = self._questions.asked.get(seat.number)
-            series = specs[seat.series.name] if asked is None else asked.series
-            analyst, _ = books.accounts.running.get(series.name, (MAIN, None))
-            found.append(
-                {
-                    "name": series.name, "statistic": series.statistic, "by": getattr(series, "by", None),
-                    "analyst": analyst, "epsilon": text(series.epsilon),
-                    **self._start(seat.start), **self._end(None), "created": seat.created,
-                }
-            )  # fmt: skip
-        return found
+    def _row(self, series: SeriesSpec, analyst: str, start: int, end: int | None) -> dict[str, Any]:
+        return {
+            "name": series.name, "statistic": series.statistic, "by": getattr(series, "by", None),
+            "analyst": analyst, "epsilon": text(series.epsilon), **self._start(start), **self._end(end),
+        }  # fmt: skip
 
     def _start(self, tick: int) -> dict[str, Any]:
         return {"start": tick, "start_time": self._begins(tick)}

@@ -25,11 +25,12 @@ _ESCAPED = re.compile("[\x7f-\uffff]")
 
 @dataclass(slots=True)
 class PipelineQuestions:
-    """The questions of one pipeline; `asked` are those that run, by their numbers."""
+    """The questions of one pipeline; `asked` are those that run, by their numbers, `halted` those that did, by name."""
 
     spec: PipelineSpec
     router: OpenRouter
     asked: dict[int, "Asked"] = field(default_factory=dict)
+    halted: dict[str, SeriesSpec] = field(default_factory=dict)
 
     def ask(self, definition: bytes, start: int) -> "Asked":
         """Understand a definition, in YAML or JSON, as an entry of `series:`.
@@ -46,7 +47,8 @@ class PipelineQuestions:
     def close(self, number: int) -> None:
         """Count its entries no more."""
         self.router.close(number)
-        self.asked.pop(number, None)
+        series = self.asked.pop(number).series
+        self.halted[series.name] = series
 
 
 @dataclass(frozen=True, slots=True)

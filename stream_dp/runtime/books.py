@@ -18,11 +18,10 @@ from stream_dp.runtime.roster import Roster, Seat
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A series that was halted: it saw the ticks from `start` up to, and not including, `end`, and cost this much."""
+    """A series that was halted: it saw the ticks from `start` up to, and not including, `end`."""
 
     name: str
     analyst: str
-    epsilon: int
     start: int
     end: int
 
@@ -142,11 +141,11 @@ class Books:
         return self.roster.add(created.number, series, created.start)
 
     def _end(self, number: int, name: str, end: int) -> Halted:
-        analyst, entry = self.accounts.halt(name, end)
+        analyst, _ = self.accounts.halt(name, end)
         seat = self.roster.remove(number)
         if self.questions is not None:
             self.questions.close(number)
-        self.ended.append(Ended(name, analyst, entry.epsilon, seat.start, end))
+        self.ended.append(Ended(name, analyst, seat.start, end))
         return Halted(number, end)
 
     def _number(self, name: str) -> int:

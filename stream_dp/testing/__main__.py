@@ -21,6 +21,7 @@ from stream_dp.cli.wiring import open_ports
 from stream_dp.errors import UsageError
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime import engine
 from stream_dp.runtime.engine import Ports
 from stream_dp.runtime.keys import Sealer
 from stream_dp.testing.faults import Dawdling, Watch, WatchedJournal, WatchedSink, point_of
@@ -61,13 +62,18 @@ def run(
         bool, typer.Option("--trace", help="Say on stdout which points are reached.")
     ] = False,
     dawdle: Annotated[
-        int | None, typer.Option(metavar="MS", help="Read one batch at a time, with pauses.")
+        int | None,
+        typer.Option(
+            metavar="MS", help="Read one batch at a time, with pauses; commit each tick alone."
+        ),
     ] = None,
 ) -> None:
     """Run PIPELINE.yaml with zero, seeded or real noise, marked not private."""
     if zero_noise and seed is not None:
         raise UsageError("--zero-noise and --seed exclude each other; name one")
     make_noise = (lambda _seed, _index: ZeroNoise()) if zero_noise else NoiseStream
+    if dawdle is not None:
+        engine.GROUP = 1  # or the n-th commit would be another tick on a slower disk, or none
     watch = Watch(point_of(crash), point_of(pause), trace)
     adapters = partial(_adapters, watch=watch, seed=seed, dawdle=dawdle)
     asyncio.run(

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from browser.page_worlds import FLAGS, HISTORY, Engine, chromium, serving
+from browser.page_worlds import FLAGS, HISTORY, PATIENCE_MS, Engine, chromium, serving
 from playwright.async_api import Browser, async_playwright
 
 from stream_dp.serve.server import PageServer
@@ -14,7 +14,9 @@ async def browser() -> AsyncIterator[Browser]:
     """One headless Chromium."""
     path = chromium()
     async with async_playwright() as playwright:
-        opened = await playwright.chromium.launch(executable_path=path, args=FLAGS)
+        opened = await playwright.chromium.launch(
+            executable_path=path, args=FLAGS, timeout=PATIENCE_MS
+        )
         yield opened
         await opened.close()
 

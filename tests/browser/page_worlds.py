@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from free_ports import free_port
 from playwright.async_api import Browser, ConsoleMessage, Page
 
 from stream_dp.serve.server import PageServer
@@ -26,6 +27,7 @@ from stream_dp.serve.view import PublicView, ReleaseLog
 START = datetime(2013, 1, 1, 10, tzinfo=UTC)
 HORIZON = 8760
 HISTORY = 700
+PATIENCE_MS = 120_000
 CODES = (
     "ORDATLLAXBOSMCOCLTSFOFLLMIADCADTWDFWRDUTPADENIAHMSPPBIBNALASSJUIADBUFPHXCLE"
     "STLMDWSEABWIMSYJAXSAVROCPITSANBQNXNASNAOMAGSODSMAUSCVGTYSAVLBTVCHSPDX"
@@ -243,10 +245,10 @@ def chromium() -> str:
 async def serving(
     log: ReleaseLog, public: dict[str, Any] | None = None, port: int = 0, **more: Any
 ) -> AsyncIterator[PageServer]:
-    """A server of a log, on any port or on one that must be free; `more` changes the view."""
+    """A server of a log, on any port that stays free, or on that one again; `more` changes the view."""
     view = PublicView(lambda: public or pipeline(), plan, budget, log)
     made = PageServer(replace(view, **more))
-    await made.start(port=port)
+    await made.start(port=port or free_port())
     try:
         assert port in {0, port_of(made)}
         yield made
@@ -259,11 +261,18 @@ def port_of(place: PageServer | Page) -> int:
     return int(place.url.rstrip("/").rpartition(":")[2])
 
 
+async def blank(browser: Browser, **more: Any) -> Page:
+    """An empty page; its waits are for conditions, so they end late only where something is wrong."""
+    page = await browser.new_page(**more)
+    page.set_default_timeout(PATIENCE_MS)
+    return page
+
+
 async def opened(
     browser: Browser, url: str, width: int = 1280, height: int = 900, **more: Any
 ) -> Page:
     """A page that shows releases."""
-    page = await browser.new_page(viewport={"width": width, "height": height}, **more)
+    page = await blank(browser, viewport={"width": width, "height": height}, **more)
     await page.goto(url)
     await page.wait_for_selector(".card.scalar[data-tick]")
     return page

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -16,22 +15,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from browser.page_worlds import FLAGS
+from browser.page_worlds import FLAGS, PATIENCE_MS, blank
+from free_ports import free_port
 from playwright.async_api import ConsoleMessage, Page, async_playwright
 
 from stream_dp.testing.kafka import missing
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
 SEQUENCE = "() => Number(document.documentElement.dataset.sequence)"
 BEYOND = "(least) => Number(document.documentElement.dataset.sequence) > least"
-
-
-def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -61,8 +54,10 @@ async def page() -> AsyncIterator[tuple[Page, list[str]]]:
     if path is None:
         missing("browser", "no Chromium is installed (apt install chromium)")
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=FLAGS)
-        tab = await browser.new_page()
+        browser = await playwright.chromium.launch(
+            executable_path=path, args=FLAGS, timeout=PATIENCE_MS
+        )
+        tab = await blank(browser)
         said: list[str] = []
 
         def note(message: ConsoleMessage) -> None:
@@ -76,7 +71,7 @@ async def page() -> AsyncIterator[tuple[Page, list[str]]]:
 
 async def moves_on(tab: Page, beyond: float) -> float:
     """Wait until the page shows a later release; return its sequence."""
-    await tab.wait_for_function(BEYOND, arg=beyond + 8, timeout=60_000)
+    await tab.wait_for_function(BEYOND, arg=beyond + 8)
     return float(await tab.evaluate(SEQUENCE))
 
 
@@ -109,6 +104,6 @@ async def test_the_page_moves_survives_a_kill_and_ends_cleanly(
         ]
         assert unexpected == []
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=200)
         assert process.returncode == 0
         assert "Private values" in out

@@ -10,6 +10,7 @@ from browser.page_worlds import (
     START,
     Console,
     Engine,
+    blank,
     budget,
     opened,
     picture,
@@ -30,6 +31,18 @@ LATE = {
     "domain": ["AA", "UA"],
 }
 LOOK = "() => document.dispatchEvent(new Event('visibilitychange'))"
+ODOMETER_IS_NEW = (
+    "() => document.querySelector('[data-budget=odometer]').textContent === 'ε ≤ 1.07'"
+)
+HOLDS_BUDGETS = """
+  const ask = window.fetch;
+  window.held = [];
+  window.fetch = async (...request) => {
+    const answer = await ask(...request);
+    if (window.holding && request[0] === "/api/budget") await new Promise((then) => window.held.push(then));
+    return answer;
+  };
+"""
 CLAIM = "for every eps: the view truncated when this exceeds eps is (eps, delta)-DP"
 
 
@@ -125,7 +138,7 @@ async def test_a_new_series_appears_without_reload(
     browser: Browser, engine: Engine, changing: ChangingEngine
 ) -> None:
     async with serving(engine.log, **changing.view()) as server:
-        page = await browser.new_page(viewport={"width": 1280, "height": 1000})
+        page = await blank(browser, viewport={"width": 1280, "height": 1000})
         console = Console(page)
         await page.goto(server.url)
         await page.wait_for_selector(".card.scalar[data-tick]")
@@ -174,7 +187,7 @@ async def test_a_halt_shows_when_the_series_falls_behind(
     changing.add(LATE, HISTORY)
     publish(engine, 3)
     async with serving(engine.log, **changing.view()) as server:
-        page = await browser.new_page()
+        page = await blank(browser)
         await page.add_init_script("window.setInterval = () => 0")
         await page.goto(server.url)
         assert await received(page, "late_by_airline") > 0
@@ -244,9 +257,28 @@ async def test_the_odometer_and_the_quotas_are_shown(
 
         changing.odometer = {"bound": "1.07", "delta": "0", "claim": CLAIM}
         await page.evaluate(LOOK)
-        await page.wait_for_function(
-            "() => document.querySelector('[data-budget=odometer]').textContent === 'ε ≤ 1.07'"
+        await page.wait_for_function(ODOMETER_IS_NEW)
+
+
+async def test_a_late_answer_does_not_replace_a_newer_one(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    async with serving(engine.log, **changing.view()) as server:
+        page = await blank(browser)
+        await page.add_init_script(HOLDS_BUDGETS)
+        await page.goto(server.url)
+        await page.wait_for_selector("[data-budget=odometer]")
+        await page.evaluate("() => { window.holding = true; }")
+        await page.evaluate(LOOK)
+        await page.wait_for_function("() => window.held.length === 1")
+        await page.evaluate("() => { window.holding = false; }")
+        changing.odometer = {"bound": "1.07", "delta": "0", "claim": CLAIM}
+        await page.evaluate(LOOK)
+        await page.wait_for_function(ODOMETER_IS_NEW)
+        await page.evaluate(
+            "async () => { window.held[0](); await new Promise((then) => setTimeout(then, 300)); }"
         )
+        assert await text(page, "[data-budget=odometer]") == "ε ≤ 1.07"
 
 
 async def test_another_filter_shows_what_it_adds_up(
@@ -282,7 +314,7 @@ async def test_a_budget_that_says_little_breaks_nothing(
     browser: Browser, engine: Engine, said: dict[str, Any]
 ) -> None:
     async with serving(engine.log, budget=lambda: said) as server:
-        page = await browser.new_page()
+        page = await blank(browser)
         console = Console(page)
         await page.goto(server.url)
         await page.wait_for_selector(".card.scalar[data-tick]")
@@ -300,9 +332,9 @@ async def test_the_derivation_is_a_picture_too(
         console = Console(page)
         await page.click("#proof summary")
         await page.wait_for_function(
-            "() => document.querySelector('#proof img').naturalWidth > 500", timeout=10_000
+            "() => document.querySelector('#proof img').naturalWidth > 500"
         )
-        alone = await browser.new_page(color_scheme=scheme)
+        alone = await blank(browser, color_scheme=scheme)
         heard = Console(alone)
         await alone.goto(f"{server.url}api/plan.svg")
         colours = await alone.evaluate(

@@ -76,7 +76,7 @@ class Case:
             env=self.environment(),
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=200,
             check=False,
         )
 
@@ -223,7 +223,7 @@ def flights(folder: Path, ticks: int, block: int = 6, name: str = "flights") -> 
     return Case(folder, expectation(name, ticks), tuple(events))
 
 
-async def seen(process: "asyncio.subprocess.Process", lines: int, within: float = 60) -> int:
+async def seen(process: "asyncio.subprocess.Process", lines: int, within: float = 100) -> int:
     """Read up to `lines` lines of a traced run; how many came before it ended."""
     if process.stdout is None:
         raise TypeError("the process has no pipe")

@@ -233,7 +233,7 @@ def broken(case: Case, patch: str, *options: str) -> "subprocess.CompletedProces
         env=case.environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
 

@@ -147,7 +147,7 @@ def test_the_products_journal_is_not_for_the_test_kit(tmp_path: Path) -> None:
 
 def test_a_second_engine_on_the_same_journal(tmp_path: Path) -> None:
     case = flights(tmp_path, TICKS, block=1000)
-    first = case.start("--until-end", "--trace", "--dawdle", "200")
+    first = case.start("--until-end", "--trace", "--dawdle", "2000")
     assert first.stdout is not None
     assert first.stdout.readline() == "before-commit\n"
     try:

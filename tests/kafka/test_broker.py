@@ -46,7 +46,7 @@ async def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
     consumer.assign([TopicPartition(topic, 0)])
     await consumer.start()
     try:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             return [(await consumer.getone()).value for _ in range(count)]
     finally:
         await consumer.stop()
@@ -60,7 +60,7 @@ def alive(pid: int) -> bool:
     return state != "Z"  # dead, but its parent has not asked yet
 
 
-async def gone(pid: int, seconds: float = 10) -> bool:
+async def gone(pid: int, seconds: float = 60) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if not alive(pid):
@@ -113,7 +113,7 @@ async def test_a_restart_keeps_the_data(tmp_path: Path) -> None:
         old = kafka.pids
         with pytest.raises(WorldError, match=str(os.getpid())):
             await LocalKafka(tmp_path).start()
-    assert await gone(old[0], 0.1)
+    assert not alive(old[0])
     async with LocalKafka(tmp_path) as kafka:
         await write(kafka.bootstrap, "kept", [b"two"])
         assert await read(kafka.bootstrap, "kept", 2) == [b"one", b"two"]
@@ -126,8 +126,8 @@ async def test_a_death_is_noticed_and_survived(tmp_path: Path) -> None:
         address = kafka.bootstrap
         await write(address, "kept", [b"one"])
         os.kill(kafka.pids[0], signal.SIGKILL)  # the commit's marker may not be written yet
-        with pytest.raises(WorldError, match=r"died.*-9(.|\n)*Kafka Server started"):
-            await asyncio.wait_for(kafka.watch(), 5)
+        with pytest.raises(WorldError, match=r"died.*-9.*\n  \[\d{4}-"):
+            await asyncio.wait_for(kafka.watch(), 60)
     async with kafka:
         assert kafka.bootstrap == address
         assert await read(address, "kept", 1) == [b"one"]
@@ -180,8 +180,8 @@ async def test_the_command_stops_on_ctrl_c(tmp_path: Path) -> None:
     async with command("--data-dir", str(tmp_path)) as (process, _):
         java = child_of(process.pid)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
-        assert await asyncio.wait_for(process.wait(), 20) == 0
-        assert await gone(java, 0.1)
+        assert await asyncio.wait_for(process.wait(), 100) == 0
+        assert not alive(java)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
 from stream_dp.adapters import kafka_source
+from stream_dp.adapters.kafka_checks import config
 from stream_dp.adapters.kafka_feed import KafkaFeed
 from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_shard import KafkaShard, _abandon
@@ -43,6 +44,7 @@ from stream_dp.testing.ports import (
 
 STEP = 400
 SETTLE = 200
+ENDLESS = 1_000.0  # seconds of patience: what waits for them does not end within the time of a test
 Close = Callable[[], Awaitable[None]]
 
 
@@ -92,6 +94,14 @@ async def create(kafka: str, topic: str, partitions: int = 1, **config: str) -> 
     async with administering(kafka) as admin:
         await admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=configs)])
     return topic
+
+
+async def deleted(admin: Any, topic: str) -> None:
+    """Delete a topic and wait until it is gone: the brokers tell nobody when they are done."""
+    await admin.delete_topics([topic])
+    async with asyncio.timeout(60):
+        while topic in {one["topic"] for one in await admin.describe_topics()}:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 async def stamped_topic(kafka: str, partitions: int) -> str:
@@ -258,12 +268,13 @@ async def test_a_zombie_that_only_publishes_is_stopped_too(
 async def test_a_kill_in_the_middle_of_a_commit_leaves_nothing(
     kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
 ) -> None:
-    killed = await journal(settings, name, closing)
+    long = KafkaSettings(
+        kafka, transaction_timeout_ms=600_000
+    )  # far more than the next one's patience
+    killed = await journal(long, name, closing)
     await killed.append(commit(0), b"kept")
     await half_a_transaction(killed._shard, f"{name}.private.journal")
-    began = time.monotonic()
     newest = await journal(settings, name, closing)
-    assert time.monotonic() - began < 5
     assert await sealed(newest) == [b"kept"]
     await newest.append(commit(1), b"again")
     assert await sealed(newest) == [b"kept", b"again"]
@@ -278,8 +289,7 @@ async def test_a_wiped_journal_is_noticed(
     await one.append(commit(0, {0: 3}), b"x")
     await one.close()
     async with administering(kafka) as admin:
-        await admin.delete_topics([f"{name}.private.journal"])
-    await asyncio.sleep(0.3)
+        await deleted(admin, f"{name}.private.journal")
     wiped = await journal(settings, name, closing)
     assert await sealed(wiped) == []
     with pytest.raises(FailClosed, match="wiped"):
@@ -346,10 +356,11 @@ async def test_a_foreign_open_transaction_stops_the_start(
     settings: KafkaSettings, name: str, closing: list[Close]
 ) -> None:
     await (await journal(settings, name, closing)).close()
-    foreign = KafkaShard(settings, fresh_topic_name("foreign"))
+    long = KafkaSettings(settings.bootstrap, transaction_timeout_ms=600_000)
+    foreign = KafkaShard(long, fresh_topic_name("foreign"))
     await foreign.start()
     await half_a_transaction(foreign, f"{name}.private.journal")
-    hasty = KafkaSettings(settings.bootstrap, patience_s=2)
+    hasty = KafkaSettings(settings.bootstrap, patience_s=5)
     with pytest.raises(FailClosed, match="another program"):
         await journal(hasty, name, closing)
 
@@ -459,7 +470,10 @@ async def test_a_release_that_the_topic_refuses_stops_and_none_of_its_tick_is_vi
     await sink.open()
     async with administering(kafka) as admin:
         await admin.alter_configs([_topic_resource(sink._topic, {"max.message.bytes": "900000"})])
-    await asyncio.sleep(0.3)
+        async with asyncio.timeout(60):
+            while (await config(admin, sink._topic))["max.message.bytes"] != "900000":  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    await asyncio.sleep(0.3)  # from what a broker says to what it does
     wide = msgspec.json.encode({"sequence": 1, "values": ["x" * 1000] * 1000})
     with pytest.raises(FailClosed, match=r"max\.message\.bytes"):
         await sink.publish([release(0), Release(1, "wide", 0, wide)])
@@ -491,7 +505,7 @@ def live(settings: KafkaSettings, topic: str, closing: list[Close]) -> KafkaSour
 
 async def until(source: KafkaSource, ended: Callable[[Sequence[Batch]], bool]) -> list[Batch]:
     batches: list[Batch] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not ended(batches):
             batches += await source.read()
     return batches
@@ -720,11 +734,10 @@ async def test_reading_can_be_cancelled_at_once_and_loses_nothing(
     await source.open(0)
     waiting = asyncio.create_task(source.read())
     await asyncio.sleep(0.2)
-    began = time.monotonic()
     waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert time.monotonic() - began < 0.1
+    for _ in range(20):  # turns of the event loop, too short for any answer of a broker
+        await asyncio.sleep(0)
+    assert waiting.cancelled()
     async with writing(kafka) as producer:
         await producer.send_and_wait(topic, b"x")
     assert [list(one.payloads) for one in await source.read()] == [[b"x"]]
@@ -733,8 +746,7 @@ async def test_reading_can_be_cancelled_at_once_and_loses_nothing(
 async def test_what_is_wrong_with_a_source_is_said_in_one_line(
     kafka: str, settings: KafkaSettings, closing: list[Close]
 ) -> None:
-    unknown = live(settings, fresh_topic_name("no-such"), closing)
-    began = time.monotonic()
+    unknown = live(KafkaSettings(kafka, patience_s=ENDLESS), fresh_topic_name("no-such"), closing)
     with pytest.raises(WorldError, match="does not exist") as caught:
         await unknown.open(0)
     assert unknown.name in str(caught.value)
@@ -743,8 +755,7 @@ async def test_what_is_wrong_with_a_source_is_said_in_one_line(
     with pytest.raises(FailClosed, match=r"kafka-configs\.sh .*LogAppendTime"):
         await live(settings, created, closing).open(0)
     with pytest.raises(WorldError, match=r"127\.0\.0\.1:1"):
-        await live(KafkaSettings("127.0.0.1:1"), created, closing).open(0)
-    assert time.monotonic() - began < 10
+        await live(KafkaSettings("127.0.0.1:1", patience_s=ENDLESS), created, closing).open(0)
 
 
 async def test_a_compacted_source_is_refused(
@@ -767,10 +778,10 @@ async def test_a_source_that_is_deleted_while_it_is_read_is_named(
 ) -> None:
     monkeypatch.setattr(kafka_source, "_SILENCE_S", 1.0)
     topic = await stamped_topic(kafka, 1)
-    source = live(KafkaSettings(kafka, patience_s=2), topic, closing)
+    source = live(KafkaSettings(kafka, patience_s=5), topic, closing)
     await source.open(WallClock().now())
     async with administering(kafka) as admin:
-        await admin.delete_topics([topic])
+        await deleted(admin, topic)
     with pytest.raises(WorldError, match=f"{topic}.* was deleted"):
         await until(source, lambda _: False)
 
@@ -781,12 +792,10 @@ async def test_a_source_that_is_deleted_while_it_is_read_is_named(
 async def test_a_feed_goes_on_after_its_last_mark_and_names_a_missing_topic(
     kafka: str, settings: KafkaSettings, closing: list[Close]
 ) -> None:
-    feed = KafkaFeed(settings, fresh_topic_name("no-such"))
+    feed = KafkaFeed(KafkaSettings(kafka, patience_s=ENDLESS), fresh_topic_name("no-such"))
     closing.append(feed.close)
-    began = time.monotonic()
     with pytest.raises(WorldError, match=r"no-such.* does not exist at .*create it.*--create N"):
         await feed.open()
-    assert time.monotonic() - began < 2
     topic = await create(kafka, fresh_topic_name("fed"), 2)
     for first in (0, 2):
         feed = KafkaFeed(settings, topic)
@@ -839,17 +848,20 @@ REPLAYED = "{kind: replay, field: time, start: 2020-01-01T00:00:00Z, step: 1s, h
 
 
 def test_a_replay_into_another_topic_is_told_and_a_missing_one_is_named_at_once(
-    kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kafka: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    patient = KafkaSettings(kafka, patience_s=ENDLESS)
+    monkeypatch.setattr("stream_dp.cli.replay.settings_for", lambda _: patient)
     pipeline, events = tmp_path / "p.yaml", tmp_path / "events.csv"
     text = PIPELINE.format(name="p", topic="expected", kafka=kafka, clock=REPLAYED)
     pipeline.write_text(text)
     events.write_text("time\n2020-01-01T00:00:01Z\n")
     name = fresh_topic_name("fed")
-    began = time.monotonic()
     with pytest.raises(WorldError, match=f"{name} does not exist"):
         replay(events, topic=name, pipeline=pipeline)
-    assert time.monotonic() - began < 3
     warning = f"Warning: p reads topic expected, not {name}"
     assert warning in capsys.readouterr().err.replace("\n", " ")
     replay(events, topic=name, pipeline=pipeline, create=1)
@@ -866,15 +878,21 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
     key.write_bytes(bytes(32))
 
     def hasty(spec: PipelineSpec, sealer: Sealer, accepted: str) -> Ports:
-        settings = KafkaSettings(broker.bootstrap, patience_s=2, transaction_timeout_ms=1_000)
+        settings = KafkaSettings(broker.bootstrap, patience_s=5, transaction_timeout_ms=5_000)
         shard = KafkaShard(settings, spec.name)
         ticks = StampTicks(200, 250) if "wall" in clock else ReplayTicks()
-        source = KafkaSource(settings, "events", WallClock(), ticks)
+        source = Noted(settings, "events", WallClock(), ticks)
         journal = KafkaJournal(shard, "events")
         return Ports(source, journal, KafkaSink(shard), WallClock(), sealer)
 
+    class Noted(KafkaSource):
+        async def read(self) -> Sequence[Batch]:
+            reading.set()
+            return await super().read()
+
+    reading = asyncio.Event()
     broker = LocalKafka(tmp_path / "broker")
-    async with asyncio.timeout(110):
+    async with asyncio.timeout(250):
         await broker.start()
         try:
             await create_topic(
@@ -883,7 +901,9 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
             text = PIPELINE.format(name="p", topic="events", kafka=broker.bootstrap, clock=clock)
             pipeline.write_text(text)
             running = asyncio.create_task(run_pipeline(pipeline, False, None, key, adapters=hasty))
-            await asyncio.sleep(3)
+            at_work = asyncio.create_task(reading.wait())
+            await asyncio.wait({running, at_work}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(1)
             assert not running.done()
         finally:
             await broker.stop()
@@ -892,7 +912,7 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 5
     assert "check that" in str(caught.value)
-    del running, caught
+    del running, caught, at_work
     gc.collect()
     assert [one.getMessage() for one in caplog.records if "Unclosed" in one.getMessage()] == []
 

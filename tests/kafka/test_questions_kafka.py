@@ -4,13 +4,14 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiokafka import AIOKafkaProducer
 from faults.kafka_evidence import records
+from free_ports import free_port
 
 from stream_dp.broker.topics import create_topic
 from stream_dp.testing.kafka import fresh_topic_name
@@ -43,9 +44,7 @@ class Place:
 
     def __init__(self, folder: Path, name: str, topic: str, kafka: str) -> None:
         self.folder, self.kafka, self.name = folder, kafka, name
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         (folder / "p.yaml").write_text(pipeline(name, topic, kafka))
         key = folder / "key"
         key.write_bytes(bytes(range(32)))
@@ -112,6 +111,7 @@ async def producing(kafka: str, topic: str) -> None:
         await producer.stop()
 
 
+@pytest.mark.timeout(600)
 async def test_questions_survive_kill_9(kafka: str, tmp_path: Path) -> None:
     topic = fresh_topic_name("asked")
     await create_topic(kafka, topic, 2, {"message.timestamp.type": "LogAppendTime"})
@@ -157,7 +157,7 @@ async def test_questions_survive_kill_9(kafka: str, tmp_path: Path) -> None:
         assert "again" in await place.answered("list")  # it runs, and will take the signal
         await place.until("again", again["start"] + 1)
         engine.send_signal(signal.SIGINT)
-        _, errors = await asyncio.wait_for(engine.communicate(), 30)
+        _, errors = await asyncio.wait_for(engine.communicate(), 100)
         assert engine.returncode == 0, errors
     finally:
         feeding.cancel()

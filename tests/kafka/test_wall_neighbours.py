@@ -28,7 +28,7 @@ from stream_dp.runtime.ports import Batch
 from stream_dp.testing.faults import Dawdling
 from stream_dp.testing.kafka import fresh_topic_name
 
-STEP, DELAY, TICKS, PARTITIONS = 200, 100, 30, 2
+STEP, DELAY, TICKS, PARTITIONS = 200, 400, 50, 2
 BUSY_TICKS = 18  # what is left is time for a machine that is slow
 TOTAL = 600
 KEY = bytes(32)
@@ -102,20 +102,15 @@ def specification(topic: str, kafka: str, origin: int) -> PipelineSpec:
     )  # fmt: skip
 
 
-async def produced(kafka: str, topic: str, origin: int) -> None:
+async def produced(producer: Any, topic: str, origin: int) -> None:
     """Write TOTAL records, spread over the ticks as time goes by."""
     chance = random.Random(6)
-    producer = AIOKafkaProducer(bootstrap_servers=kafka)
-    await producer.start()
-    try:
-        for number in range(TOTAL):
-            due = origin + STEP + number * BUSY_TICKS * STEP // TOTAL
-            await asyncio.sleep(max(0.0, due / 1000 - time.time()))
-            body = json.dumps({"kind": chance.choice((*KINDS, "grey"))}).encode()
-            await producer.send(topic, body, partition=chance.randrange(PARTITIONS))
-        await producer.flush()
-    finally:
-        await producer.stop()
+    for number in range(TOTAL):
+        due = origin + STEP + number * BUSY_TICKS * STEP // TOTAL
+        await asyncio.sleep(max(0.0, due / 1000 - time.time()))
+        body = json.dumps({"kind": chance.choice((*KINDS, "grey"))}).encode()
+        await producer.send(topic, body, partition=chance.randrange(PARTITIONS))
+    await producer.flush()
 
 
 async def rows_of(spec: PipelineSpec, source: Any) -> Any:
@@ -132,6 +127,8 @@ async def rows_of(spec: PipelineSpec, source: Any) -> Any:
 async def test_one_record_changes_one_row_by_one(kafka: str) -> None:
     topic = fresh_topic_name("wall")
     await create_topic(kafka, topic, PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
+    producer = AIOKafkaProducer(bootstrap_servers=kafka)
+    await producer.start()
     origin = int(time.time() * 1000) // STEP * STEP + STEP
     spec = specification(topic, kafka, origin)
 
@@ -139,7 +136,10 @@ async def test_one_record_changes_one_row_by_one(kafka: str) -> None:
         return KafkaSource(KafkaSettings(kafka), topic, SystemClock(), StampTicks(STEP, DELAY))
 
     live = asyncio.create_task(rows_of(spec, source()))
-    await produced(kafka, topic, origin)
+    try:
+        await produced(producer, topic, origin)
+    finally:
+        await producer.stop()
     everything = await live
     written = await records(kafka, topic)
     assert len(written) == TOTAL

@@ -51,25 +51,27 @@ aiokafka.AIOKafkaProducer = Unfenced
 
 
 def wait_until_stopped(number: int) -> None:
-    """Return once the process has been stopped by a signal; it is not reaped."""
-    while not os.waitid(os.P_PID, number, os.WSTOPPED | os.WNOWAIT):
-        pass
+    """Return once the process has been stopped by a signal, fail if it has ended; it is not reaped."""
+    found = os.waitid(os.P_PID, number, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    assert found is not None
+    assert found.si_code == os.CLD_STOPPED, "the run ended before it could be stopped"
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("point", ["before-commit:20", "after-commit:20", "before-publish:5"])
 async def test_a_sleeper_publishes_nothing_when_it_wakes(
     kafka: str, case: Case, point: str
 ) -> None:
     name = case.expected.pipeline
     sleeper = case.start("--until-end", "--dawdle", "1", "--trace", "--pause", point)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         await asyncio.to_thread(wait_until_stopped, sleeper.pid)
     await asyncio.to_thread(case.finish)
     public = await public_log(kafka, f"{name}.releases")
     journal = await journal_blobs(kafka, f"{name}.private.journal")
 
     sleeper.send_signal(signal.SIGCONT)
-    _, errors = await asyncio.to_thread(sleeper.communicate, timeout=60)
+    _, errors = await asyncio.to_thread(sleeper.communicate, timeout=100)
 
     assert sleeper.returncode == 4
     said = [line for line in errors.splitlines() if line.startswith("stream-dp: ")]
@@ -80,6 +82,7 @@ async def test_a_sleeper_publishes_nothing_when_it_wakes(
     assert findings(case.expected, case.events, await over_kafka(kafka, name, case.key)) == []
 
 
+@pytest.mark.timeout(300)
 async def test_a_sleeper_without_the_fence_is_caught(kafka: str, case: Case) -> None:
     """The control: with a transactional id of its own it would go on with other noise, and that is found."""
     name = case.expected.pipeline
@@ -89,7 +92,7 @@ async def test_a_sleeper_without_the_fence_is_caught(kafka: str, case: Case) -> 
     sleeper = await asyncio.create_subprocess_exec(
         *command, env=case.environment(), stderr=asyncio.subprocess.PIPE
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         await asyncio.to_thread(wait_until_stopped, sleeper.pid)
     await asyncio.to_thread(case.finish)
     sleeper.send_signal(signal.SIGCONT)

@@ -20,6 +20,7 @@ const byId = (id) => document.getElementById(id);
 const state = { pipeline: null, plan: null, budget: {}, queries: [], waiting: [], cards: new Map(), sequence: -1, head: -1, latest: null, window: WINDOWS[0], connection: "connecting" };
 let stream = null;
 let generation = 0;
+const spending = { asked: 0, shown: 0 };
 let dirty = false;
 let drawn = 0;
 let looking = null;
@@ -182,9 +183,11 @@ function connection(now) {
 async function refreshBudget() {
   if (state.connection !== "open" || document.hidden) return;
   const mine = generation;
+  const turn = (spending.asked += 1);
   try {
     const [budget, { queries }] = await Promise.all([get("/api/budget"), get("/api/queries")]);
-    if (mine !== generation) return;
+    if (mine !== generation || turn < spending.shown) return; // a late answer is not the newest
+    spending.shown = turn;
     Object.assign(state, { budget, queries });
     showSpending();
     const known = new Set(state.pipeline.series.map(({ name }) => name));

@@ -1,7 +1,8 @@
 """Chi-square of the samplers: against the mass function, and against OpenDP as a second opinion.
 
 Error level: all tests of this file together reject correct samplers with probability at most 1e-6
-(each look at 1e-6 / LOOKS). Our seeds are fixed, so our part is deterministic; OpenDP draws afresh.
+(each look at 1e-6 / LOOKS). Our seeds are fixed, so our part is deterministic; OpenDP draws afresh, and a wrong scale
+escapes the comparisons with it with probability below 1e-7 in all (noncentral chi-square).
 Every comparison is also shown to fail: samples of scale x 1.1 (or with a lost low bit) must be
 rejected by the very same function. A pass proves nothing; exactness is shown in the unit tests.
 """

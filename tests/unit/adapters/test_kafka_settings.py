@@ -4,7 +4,6 @@ import asyncio
 import builtins
 import logging
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from stream_dp.adapters.kafka_topics import KafkaSettings, disconnect, library, 
 from stream_dp.errors import FailClosed, UsageError, WorldError
 
 NOWHERE = KafkaSettings("127.0.0.1:1", patience_s=3)
+IN_TIME = 60  # seconds; what is not done then would go on for ever
 SECRET = "swordfish"  # noqa: S105 - of this test only
 
 
@@ -90,11 +90,10 @@ def test_offsets_in_the_librarys_errors_do_not_come_through() -> None:
 
 
 async def test_an_unreachable_broker_is_one_line_in_time() -> None:
-    began = time.monotonic()
-    with pytest.raises(WorldError, match=r"127\.0\.0\.1:1") as caught:
-        await KafkaShard(NOWHERE, "p").start()
+    async with asyncio.timeout(IN_TIME):
+        with pytest.raises(WorldError, match=r"127\.0\.0\.1:1") as caught:
+            await KafkaShard(NOWHERE, "p").start()
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - began < 10
 
 
 async def test_a_server_that_is_no_broker_is_noticed_in_time() -> None:
@@ -109,10 +108,9 @@ async def test_a_server_that_is_no_broker_is_noticed_in_time() -> None:
     async with server:
         port = server.sockets[0].getsockname()[1]
         settings = KafkaSettings(f"127.0.0.1:{port}", patience_s=1)
-        began = time.monotonic()
-        with pytest.raises(WorldError):
-            await KafkaShard(settings, "p").start()
-        assert time.monotonic() - began < 10
+        async with asyncio.timeout(IN_TIME):
+            with pytest.raises(WorldError):
+                await KafkaShard(settings, "p").start()
         await left.wait()
 
 
@@ -147,7 +145,7 @@ async def test_a_client_that_does_not_stop_is_taken_apart_in_time(
     monkeypatch.setattr(kafka_topics, "_CLOSING_S", 0.1)
     monkeypatch.setattr(kafka_topics, "_CLOSER_S", 0.1)
     client = Stubborn(how)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(IN_TIME):
         await disconnect(client)
     assert client._fetcher.closed
     assert client._client.closed

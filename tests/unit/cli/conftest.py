@@ -1,12 +1,16 @@
 """A small pipeline on disk, and a way to run commands in it."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stream_dp.cli.main import code_of
+from stream_dp.cli.running import Run
+from stream_dp.serve.server import PageServer
 
 HORIZON = 6
 YAML = """\
@@ -95,3 +99,20 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Callable[..., Sai
     made = Desk(tmp_path, say)
     made.write()
     return made
+
+
+@pytest.fixture
+def page_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run ends after its page was opened: one of a few ticks may be over before."""
+    is_open, start, until_end = asyncio.Event(), PageServer.start, Run.until_end
+
+    async def starting(self: PageServer, *args: Any, **more: Any) -> None:
+        await start(self, *args, **more)
+        is_open.set()
+
+    async def ending(self: Run, console: Any) -> None:
+        await until_end(self, console)
+        await is_open.wait()
+
+    monkeypatch.setattr(PageServer, "start", starting)
+    monkeypatch.setattr(Run, "until_end", ending)

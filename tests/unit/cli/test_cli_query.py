@@ -40,11 +40,11 @@ def served(view: PublicView) -> Iterator[str]:
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(100)
     try:
         yield server.url
     finally:
-        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(20)
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(100)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
@@ -326,15 +326,17 @@ def test_a_server_that_is_no_engine_never_sees_the_token(
 def test_an_engine_that_does_not_answer(
     desk: Any, engine: FakeDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "SECONDS", 0.3)
+    monkeypatch.setattr(asking, "SECONDS", 2)  # for the pipeline's name too, which comes at once
+    gave_up = threading.Event()
 
-    async def sleep(definition: bytes, analyst: str) -> dict[str, Any]:
-        await asyncio.sleep(1)
+    async def hang(definition: bytes, analyst: str) -> dict[str, Any]:
+        await asyncio.to_thread(gave_up.wait)
         return {}
 
-    monkeypatch.setattr(engine, "create", sleep)
+    monkeypatch.setattr(engine, "create", hang)
     with served(view_of(engine)) as url:
         said = desk.say("query", "create", str(desk.pipeline), "--series", LATE, "--url", url)
+        gave_up.set()
     assert said.code == 5
     assert "what was asked may still happen" in said.err
 

@@ -60,6 +60,7 @@ def test_a_terminal_shows_ticks_and_releases(desk: Desk, monkeypatch: pytest.Mon
     assert "24" not in screen.getvalue()
 
 
+@pytest.mark.usefixtures("page_first")
 def test_the_page_is_served_while_it_runs(desk: Desk) -> None:
     said = desk.command("run", "--until-end", "--serve", "--port", "0")
     assert said.code == 0
