@@ -6,6 +6,7 @@ are fine in a file, but not in a question, where a few would write out a thousan
 values are refused. This file knows no particular key.
 """
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from stream_dp.pipeline.values import PATTERNS
 
 _T = TypeVar("_T")
 MOST = 100  # problems told at once: each is looked up in the text, which takes time in its length
+_BREAKS = re.compile("[\x85\u2028\u2029]")
 _QUOTED = re.compile(r"'.*'", re.DOTALL)  # of one problem: a value may hold quotes and line breaks
 
 _HALF = "holds half of a pair of escapes, such as \\ud83d without \\ude00; write both halves, or the character itself"
@@ -82,7 +84,16 @@ def load_series(definition: bytes, spec: PipelineSpec, name: str = _ASKED) -> Se
     def check(data: Any) -> Series | list[ErrorDetails]:
         return diagnose_series(data, spec)
 
-    return cast("Series", _checked(text, name, check, aliases=False))
+    return cast("Series", _checked(_unbroken(text), name, check, aliases=False))
+
+
+def _unbroken(text: str) -> str:
+    """The text; JSON with escapes for the characters at which YAML breaks lines, and would read a space for them."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text  # a text in YAML says what YAML makes of it
+    return _BREAKS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _checked(

@@ -8,6 +8,7 @@ import pytest
 from unit.pipeline.question_worlds import HORIZON, PIPELINE, Stopping, World
 
 from stream_dp.errors import UsageError
+from stream_dp.pipeline.questions import _canonical
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import MOST, load_series
 
@@ -138,9 +139,11 @@ def test_a_refusal_lists_no_more_than_a_hundred_problems() -> None:
         assert len(lines) == (MOST + 1 if more else number)
 
 
-@pytest.mark.parametrize("text", ["😀", "a😀b", "\\", "\\\\", "\\ud83d", "é", "\\😀"])
+@pytest.mark.parametrize(
+    "text", ["😀", "a😀b", "\\", "\\\\", "\\ud83d", "é", "\\😀", "a\x85b", "\u2028 ", "\u2029"]
+)
 def test_json_from_any_client_says_what_it_says(data: dict[str, Any], text: str) -> None:
-    """`json.dumps` writes a character beyond U+FFFF as a pair of escapes."""
+    """`json.dumps` writes a character beyond U+FFFF as a pair of escapes; YAML breaks lines where JSON does not."""
     series = {
         "name": "asked", "statistic": "count", "epsilon": "0.1", "where": [{"field": "note", "equals": text}],
     }  # fmt: skip
@@ -148,3 +151,4 @@ def test_json_from_any_client_says_what_it_says(data: dict[str, Any], text: str)
     for ascii_only in (True, False):
         asked = load_series(json.dumps(series, ensure_ascii=ascii_only).encode(), spec)
         assert asked.where[0].texts == (text,)
+        assert load_series(_canonical(asked), spec) == asked
