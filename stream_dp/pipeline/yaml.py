@@ -1,10 +1,12 @@
 """Reading a pipeline file: YAML whose scalars stay text, and every error at once with its place.
 
 Rules: YAML decides on nothing but structure, so NO stays "NO" and 1e-6 stays exact; the models decide what a
-text means. One `UsageError` lists all problems, each as `file:line:column: key.path: message`. Anchors are
-fine; tags, duplicate keys and empty values are refused. This file knows no particular key.
+text means. One `UsageError` lists all problems (up to `MOST`), each as `file:line:column: key.path: message`. Anchors
+are fine in a file, but not in a question, where a few would write out a thousandfold; tags, duplicate keys and empty
+values are refused. This file knows no particular key.
 """
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +22,8 @@ from stream_dp.pipeline.spec import PipelineSpec, diagnose, diagnose_series
 from stream_dp.pipeline.values import PATTERNS
 
 _T = TypeVar("_T")
+MOST = 100  # problems told at once: each is looked up in the text, which takes time in its length
+_BREAKS = re.compile("[\x85\u2028\u2029]")
 _QUOTED = re.compile(r"'.*'", re.DOTALL)  # of one problem: a value may hold quotes and line breaks
 
 _HALF = "holds half of a pair of escapes, such as \\ud83d without \\ude00; write both halves, or the character itself"
@@ -66,7 +70,7 @@ def load(path: str | Path) -> PipelineSpec:
 
 
 def load_series(definition: bytes, spec: PipelineSpec, name: str = _ASKED) -> Series:
-    """Read and check one entry of `series:` (YAML or JSON), which is asked beside those of the file.
+    """Read and check one entry of `series:` (YAML or JSON, no aliases), which is asked beside those of the file.
 
     Raises:
         UsageError: it is no series of this pipeline; the message lists every problem with its key. Without a `name`
@@ -80,18 +84,35 @@ def load_series(definition: bytes, spec: PipelineSpec, name: str = _ASKED) -> Se
     def check(data: Any) -> Series | list[ErrorDetails]:
         return diagnose_series(data, spec)
 
-    return cast("Series", _checked(text, name, check))
+    return cast("Series", _checked(_unbroken(text), name, check, aliases=False))
 
 
-def _checked(text: str, name: str, check: Callable[[Any], _T | list[ErrorDetails]]) -> _T:
+def _unbroken(text: str) -> str:
+    """The text; JSON with escapes for the characters at which YAML breaks lines, and would read a space for them."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text  # a text in YAML says what YAML makes of it
+    return _BREAKS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _checked(
+    text: str, name: str, check: Callable[[Any], _T | list[ErrorDetails]], *, aliases: bool = True
+) -> _T:
     """The value that `check` makes of a text; all problems of both are told at once."""
-    root = _compose(text, name)
-    reader = _Reader()
-    result = check(reader.value(root, ""))
+    reader = _Reader(aliases)
+    try:
+        root = _compose(text, name)
+        data = reader.value(root, "")
+    except RecursionError:
+        raise UsageError(f"{name}: not valid YAML: nested too deeply") from None
+    if reader.aliased:
+        _refuse(name, reader.problems)  # unchecked: written out it may be a thousand times as long
+    result = check(data)
     problems = list(reader.problems)
     if isinstance(result, list):
         told = {problem.path for problem in problems}
-        found = {_place(root, error) for error in result}
+        found = {_place(root, error) for error in result[:MOST]}
         problems += [problem for problem in found if problem.path not in told]
     if problems or isinstance(result, list):
         _refuse(name, problems)
@@ -123,8 +144,11 @@ def _compose(text: str, name: str) -> yaml.Node:
         before = text[: error.position]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         _refuse(name, [_Problem(line, column, "", _CONTROL)])
-    except RecursionError:
-        raise UsageError(f"{name}: not valid YAML: nested too deeply") from None
+    except (ValueError, OverflowError):
+        # PyYAML checks neither \U00110000 nor the digits of %YAML 1.1
+        raise UsageError(
+            f"{name}: not valid YAML: holds an escape or a number that means nothing"
+        ) from None
     if root is None:
         _refuse(name, [_Problem(1, 1, "", "is empty; it must hold keys and values")])
     if not isinstance(root, yaml.MappingNode):
@@ -138,7 +162,9 @@ def _refuse(name: str, problems: Sequence[_Problem]) -> NoReturn:
             replace(each, message=_QUOTED.sub("what stands there", each.message))
             for each in problems
         ]
-    raise UsageError("\n".join(f"{name}:{problem}" for problem in sorted(problems)))
+    told = [f"{name}:{problem}" for problem in sorted(problems)[:MOST]]
+    more = [f"{name}: at least {MOST} problems; the rest is not listed"] * (len(problems) >= MOST)
+    raise UsageError("\n".join([*told, *more]))
 
 
 def _at(mark: Any, path: str, message: str) -> _Problem:
@@ -154,8 +180,10 @@ def _join(path: str, key: str | int) -> str:
 
 @dataclass(slots=True)
 class _Reader:
-    """Turns nodes into dicts, lists and text, and notes what YAML allows but a pipeline does not."""
+    """Turns nodes into dicts, lists and text, and notes what YAML allows but a pipeline, or a question, does not."""
 
+    aliases: bool = True
+    aliased: bool = False
     problems: list[_Problem] = field(default_factory=list)
     _done: dict[int, Any] = field(default_factory=dict)
     _open: set[int] = field(default_factory=set)
@@ -163,6 +191,9 @@ class _Reader:
     def value(self, node: yaml.Node, path: str) -> Any:
         """What the node says; a node that several aliases name is read once."""
         if id(node) in self._done:
+            if not self.aliases and not self.aliased:
+                self.aliased = True
+                self._note(node, path, "an alias is not allowed in a question; write it out")
             return self._done[id(node)]
         if id(node) in self._open:
             return self._note(node, path, "an anchor must not contain itself")

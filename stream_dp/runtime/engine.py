@@ -133,7 +133,9 @@ class Engine:
         Raises:
             UsageError, NotDerivable, BudgetRefused: see `create`.
         """
-        question = await asyncio.to_thread(self.books.ask, definition, self._settled)
+        start = self._gate.unpublished
+        start = self._settled if start is None else start
+        question = await asyncio.to_thread(self.books.ask, definition, start)
         return question, self.books.preview(question, analyst)
 
     async def run(self) -> None:
@@ -254,12 +256,14 @@ class Engine:
         stop = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait({got, stop}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            _refuse(got)
+            raise
         finally:
             got.cancel()
             stop.cancel()
         if self._stopping.is_set():
-            if got.done() and not got.cancelled() and isinstance(order := got.result(), Order):
-                order.refuse()
+            _refuse(got)
             return []
         found, horizon = got.result(), self._plan.horizon
         if isinstance(found, Order) or horizon is None:
@@ -375,6 +379,12 @@ async def _uncancelled(commit: Coroutine[Any, Any, None]) -> None:
         if not task.cancelled():
             task.exception()  # seen: the cancellation already says why the engine ends
         raise
+
+
+def _refuse(got: "asyncio.Task[Order | list[ClosedTick]]") -> None:
+    """An order that was taken when the engine ended is refused, or its sender would wait for ever."""
+    if got.done() and not got.cancelled() and isinstance(order := got.result(), Order):
+        order.refuse()
 
 
 def _marked(plan: Plan) -> Plan:

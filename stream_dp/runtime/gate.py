@@ -37,6 +37,11 @@ class Gate:
         self._published = published
         self._waiting: list[Release] = []
 
+    @property
+    def unpublished(self) -> int | None:
+        """The first tick that is durable and waits for the rest of its block; None if there is none."""
+        return self._waiting[0].tick if self._waiting else None
+
     def seal(self, commit: Commit) -> tuple[bytes, bytes]:
         """The sealed bytes of a commit and their digest, the `previous` of the next one."""
         sealed = self._sealer.seal(commit.sequence, encode(commit))

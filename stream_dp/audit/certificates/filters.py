@@ -27,15 +27,19 @@ from stream_dp.core.relations.compositions import filtered
 
 TWO, THREE = Fraction(2), Fraction(3)
 ORDER, SLACK = Fraction(2), Fraction(2, 5)
+MORE = 2
 
 
 def behind_ledger(
     words: str, filter_: Filter, kinds: Sequence[Fraction], admitted: Sequence[Fraction]
 ) -> Instance:
-    """RR of these odds, as many as the ledger admits; `admitted` is one longest run of them."""
+    """RR of these odds, as many as the ledger admits; `admitted` is one longest run of them.
+
+    There is room for `MORE` than that, or a ledger that admits too many would not show.
+    """
     parts = tuple(rr(odds) for odds in kinds)
     relation = filtered(LedgerFilter(Ledger.under(filter_)), truth=known)
-    most = len(admitted)
+    most = len(admitted) + MORE
     return Instance(
         words,
         tuple(rr(odds).leaf for odds in admitted),

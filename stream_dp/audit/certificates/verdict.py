@@ -115,13 +115,15 @@ def _approximate(epsilon: Fraction, delta: Fraction, instance: Instance) -> Comp
 def _renyi(points: list[RenyiDP], instance: Instance) -> Comparison:
     def at(point: RenyiDP) -> Comparison:
         order = int(point.alpha)
+        if order != point.alpha:
+            raise ValueError(f"order {point.alpha}: only whole orders can be compared")
         moment = exact_moment(instance.machine, instance.pairs, order, instance.rounds)
         logarithm = _logarithm(moment)
         exact = logarithm / (order - 1)
         verdict = _verdict(point.epsilon, exact)
         return Comparison("epsilon", f"order {order}", point.epsilon, exact, verdict)
 
-    return _worst([at(point) for point in points])
+    return worst([at(point) for point in points])
 
 
 def _gaussian(measure: GaussianDP, instance: Instance) -> Comparison:
@@ -130,16 +132,17 @@ def _gaussian(measure: GaussianDP, instance: Instance) -> Comparison:
         where = f"epsilon {float(epsilon):g}"
         return Comparison("delta", where, booked, exact, _verdict(booked, exact))
 
-    return _worst([at(epsilon) for epsilon in EPSILONS])
+    return worst([at(epsilon) for epsilon in EPSILONS])
 
 
-def _worst(found: list[Comparison]) -> Comparison:
-    """One that is violated, if any is; of those the one whose exact figure comes nearest to what is booked."""
+def worst(found: list[Comparison]) -> Comparison:
+    """The one that is violated, or whose exact figure comes nearest to what is booked."""
 
-    def order(one: Comparison) -> tuple[bool, float]:
-        return one.verdict is Verdict.VIOLATED, float(one.exact) / float(one.booked)
+    def badness(one: Comparison) -> tuple[bool, float]:
+        share = float(one.exact) / float(one.booked) if one.booked else float(one.exact)
+        return one.verdict is Verdict.VIOLATED, share
 
-    return max(found, key=order)
+    return max(found, key=badness)
 
 
 def _cut(measure: Measure, instance: Instance) -> Comparison:

@@ -64,9 +64,11 @@ def same(left: object, right: object) -> bool:
         return left == right and same(*(sorted(map(_written, items)) for items in (left, right)))
     if isinstance(left, dict) and isinstance(right, dict):
         return same(list(left.items()), list(right.items()))  # the order can be told
-    if is_dataclass(left):
+    if is_dataclass(left) and not isinstance(left, type):
         names = (f.name for f in fields(left))
         return all(same(getattr(left, name), getattr(right, name)) for name in names)
+    if isinstance(left, np.generic) and isinstance(right, np.generic):
+        return left.dtype == right.dtype and left.tobytes() == right.tobytes()
     if isinstance(left, float | complex | Decimal):
         return repr(left) == repr(right)
     return bool(left == right)

@@ -35,7 +35,7 @@ from stream_dp.audit.certificates.instance import (
     sent,
 )
 from stream_dp.audit.certificates.table import GAPS, INSTANCES, NO_INSTANCE, Finding, findings
-from stream_dp.audit.certificates.verdict import Verdict, compare, ratio
+from stream_dp.audit.certificates.verdict import Comparison, Verdict, compare, ratio, worst
 from stream_dp.audit.counterexamples.naive_books import books, first_sentence
 from stream_dp.audit.enumeration import Enumerated, Lawful
 from stream_dp.audit.exact_delta import exact_delta, worst_ratio
@@ -116,6 +116,26 @@ def test_the_gap_of_the_gdp_filter_is_one() -> None:
     with pytest.raises(NotDerivable, match="finite communication"):
         derive((part,), Filtered("asked for", GaussianFilter.of(THREE)))
     assert any("GDP filter" in name for name in GAPS)
+
+
+def test_an_order_that_is_not_whole_has_no_moment_to_be_compared_with() -> None:
+    """Cut down to 2 it would pass where 5/2 is exceeded: the divergence grows with the order."""
+    (instance,) = fixed.renyi()
+    with pytest.raises(ValueError, match="whole orders"):
+        compare(RenyiDP(Fraction(5, 2), THREE), instance)
+
+
+def test_of_several_figures_the_violated_one_is_shown() -> None:
+    """Nothing booked is no division by zero, and a small one within rounding does not hide a large one above."""
+    small = Comparison(
+        "epsilon", "order 2", Fraction(1, 10**40), Fraction(1, 10**30), Verdict.EQUAL
+    )
+    large = Comparison("epsilon", "order 3", ONE, TWO, Verdict.VIOLATED)
+    assert worst([small, large]) is large
+    nothing = Comparison("epsilon", "order 2", ZERO, ONE, Verdict.VIOLATED)
+    assert worst([nothing, small]) is nothing
+    (instance,) = fixed.concentrated()
+    assert compare(ZCDP(ZERO), instance).verdict is Verdict.VIOLATED
 
 
 # --- parts --------------------------------------------------------------------------------------

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from stream_dp.accounting.derive import RULES
+from stream_dp.accounting.filters.base import Spend
+from stream_dp.accounting.filters.pure import PureFilter
+from stream_dp.accounting.filters.renyi import RenyiFilter
+from stream_dp.accounting.filters.zcdp import ZCDPFilter
 from stream_dp.accounting.optimal import least_epsilon
+from stream_dp.accounting.rules.filtered import filtered
 from stream_dp.accounting.rules.fixed import concurrent
 from stream_dp.accounting.rules.group import group
 from stream_dp.accounting.rules.rule import Rule, dp, epsilon_of
@@ -122,6 +127,19 @@ def test_a_broken_rule_is_exit_four(
     assert said.code == 4
     assert "VIOLATED" in said.out
     assert f"exceeds what is booked by {rule.name} ({rule.source})" in said.err
+
+
+@pytest.mark.parametrize("kind", [PureFilter, RenyiFilter, ZCDPFilter])
+def test_a_filter_that_admits_too_much_is_exit_four(
+    say: Any, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    """At half the cost the ledger takes more parts than the instance says; there must be room to show it."""
+    cost = kind.cost
+    monkeypatch.setattr(kind, "cost", lambda self, entry: Spend(cost(self, entry).amount // 2))
+    only(monkeypatch, filtered)
+    said = say("audit", "--rules")
+    assert said.code == 4
+    assert f"exceeds what is booked by {filtered.name}" in said.err
 
 
 def test_an_epsilon_without_bound_is_json_too(say: Any, monkeypatch: pytest.MonkeyPatch) -> None:

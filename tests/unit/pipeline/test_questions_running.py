@@ -188,6 +188,45 @@ async def test_a_preview_tells_nothing_of_a_tick_that_is_stepped_and_not_publish
     await running(world, 2, ask)
 
 
+async def test_a_preview_tells_nothing_of_ticks_that_wait_for_the_rest_of_their_block() -> None:
+    """They are durable, but how many of a block are so depends on how much there was to read."""
+    world = World(pipeline=PIPELINE | {"clock": PIPELINE["clock"] | {"block": "4"}})
+    source = Stopping(3)
+    engine = world.engine(source)
+    run = asyncio.create_task(engine.run())
+    await world.until(3)
+    seen = []
+    for tick in (3, 4, 6, 7):
+        source.go(tick)
+        for _ in range(10_000):
+            if world.commits()[-1].ticks[-1] == tick:
+                break
+            await asyncio.sleep(0)
+        await at_a_cut(engine)
+        found, _ = await engine.preview(question(epsilon="1"))
+        seen.append(found.derivation)
+    assert seen[0] == seen[1] == seen[2] != seen[3]
+    source.go(HORIZON)
+    await run
+
+
+async def test_an_order_taken_when_the_engine_fails_is_refused() -> None:
+    """Whoever asked would else wait for ever: it is no longer in the inbox, and not obeyed yet."""
+    engine = World().engine(Stopping(0))
+    asking = asyncio.create_task(engine.create(question()))
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(engine._next())
+    for _ in range(10):
+        if engine._inbox._queue.empty():
+            break
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert waiting.cancelled()
+    with pytest.raises(UsageError, match="has ended"):
+        await asyncio.wait_for(asking, 30)
+
+
 async def test_a_refusal_leaves_state_ledger_and_randomness_as_they_were() -> None:
     world = World()
 

@@ -1,14 +1,16 @@
 """Refusals of questions repeat nothing of what stands there, whatever quotes and line breaks it holds."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
-from unit.pipeline.question_worlds import PIPELINE, World
+from unit.pipeline.question_worlds import HORIZON, PIPELINE, Stopping, World
 
 from stream_dp.errors import UsageError
+from stream_dp.pipeline.questions import _canonical
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.yaml import load_series
+from stream_dp.pipeline.yaml import MOST, load_series
 
 GOOD = {"name": "q", "statistic": "count", "epsilon": "0.5"}
 
@@ -79,9 +81,69 @@ def test_a_refusal_says_where_and_what_to_do(text: str, told: str) -> None:
     assert "SECRET" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["😀", "a😀b", "\\", "\\\\", "\\ud83d", "é", "\\😀"])
+WRONG = "not valid YAML: holds an escape or a number that means nothing"
+DEEP = "not valid YAML: nested too deeply"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (rb'{"name":"\U00110000"}', WRONG),
+        (rb'{"name":"\UFFFFFFFF"}', WRONG),
+        (b"%YAML 1." + b"1" * 5000 + b"\n---\n{}", WRONG),
+        (b'{"name":' + b"[" * 400 + b"]" * 400 + b"}", DEEP),
+        (b'{"name":' + b'{"a":' * 400 + b"1" + b"}" * 401, DEEP),
+        (b"[" * 60_000, DEEP),
+    ],
+    ids=["beyond Unicode", "beyond a C int", "digits", "deep list", "deep mapping", "very deep"],
+)
+async def test_what_the_parsers_choke_on_is_refused_and_the_engine_goes_on(
+    text: bytes, told: str
+) -> None:
+    """An error that is no refusal would end the engine, so one body would stop everybody's series."""
+    world, source = World(), Stopping(2)
+    engine = world.engine(source)
+    run = asyncio.create_task(engine.run())
+    await world.until(2)
+    for asking in (engine.create, engine.preview):
+        with pytest.raises(UsageError) as caught:
+            await asking(text)
+        assert str(caught.value) == f"question: {told}"
+    source.go(HORIZON)
+    await run
+    assert len(world.releases("orders")) == HORIZON
+
+
+def test_a_question_has_no_aliases() -> None:
+    """Written out, as its canonical bytes are, 60 KiB of them would be 40 MiB; a file may have them."""
+    condition = "{field: amount, equals: &a 5}, {field: amount, equals: *a}"
+    text = f"{{name: q, statistic: count, epsilon: 1, where: [{condition}]}}"
+    with pytest.raises(UsageError) as caught:
+        load_series(text.encode(), World().built.spec)
+    assert str(caught.value) == (
+        "question:1:73: where[1].equals: an alias is not allowed in a question; write it out"
+    )
+    written = text.replace("&a ", "").replace("*a", "5")
+    assert load_series(written.encode(), World().built.spec).where[1].texts == ("5",)
+
+
+def test_a_refusal_lists_no_more_than_a_hundred_problems() -> None:
+    """Looking up the place of each takes time in the length of the text; 60 KiB can hold thousands."""
+    for number, more in ((50, False), (5000, True)):
+        unknown = dict.fromkeys((f"k{i}" for i in range(number)), "1")
+        with pytest.raises(UsageError) as caught:
+            load_series(json.dumps(GOOD | unknown).encode(), World().built.spec)
+        lines = str(caught.value).splitlines()
+        last = f"question: at least {MOST} problems; the rest is not listed"
+        assert (lines[-1] == last) == more
+        assert len(lines) == (MOST + 1 if more else number)
+
+
+@pytest.mark.parametrize(
+    "text", ["😀", "a😀b", "\\", "\\\\", "\\ud83d", "é", "\\😀", "a\x85b", "\u2028 ", "\u2029"]
+)
 def test_json_from_any_client_says_what_it_says(data: dict[str, Any], text: str) -> None:
-    """`json.dumps` writes a character beyond U+FFFF as a pair of escapes."""
+    """`json.dumps` writes a character beyond U+FFFF as a pair of escapes; YAML breaks lines where JSON does not."""
     series = {
         "name": "asked", "statistic": "count", "epsilon": "0.1", "where": [{"field": "note", "equals": text}],
     }  # fmt: skip
@@ -89,3 +151,4 @@ def test_json_from_any_client_says_what_it_says(data: dict[str, Any], text: str)
     for ascii_only in (True, False):
         asked = load_series(json.dumps(series, ensure_ascii=ascii_only).encode(), spec)
         assert asked.where[0].texts == (text,)
+        assert load_series(_canonical(asked), spec) == asked

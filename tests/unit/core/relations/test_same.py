@@ -25,12 +25,23 @@ class Held:
     what: Any
 
 
+@dataclass(frozen=True)
+class One:
+    """A class that is itself the message."""
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another one, with as few fields."""
+
+
 TOLD_APART: list[tuple[Any, Any]] = [
     (1, True), (0.0, -0.0), (Decimal("1.0"), Decimal("1.00")), ((1,), (True,)), (Held(1), Held(True)),
     (frozenset({1}), frozenset({True})), (frozenset({(0, 1)}), frozenset({(0, True)})),
     (frozenset({frozenset({1})}), frozenset({frozenset({True})})), ({"a": 1}, {"a": True}), ({1: "a"}, {True: "a"}),
     ({"a": 1, "b": 2}, {"b": 2, "a": 1}), (complex(0.0, 0.0), complex(0.0, -0.0)),
     (np.array([0.0]), np.array([-0.0])), (np.array([1], dtype=np.int64), np.array([1], dtype=np.int32)),
+    (np.float32(0.0), np.float32(-0.0)), (np.int64(1), np.int32(1)), (One, Other),
 ]  # fmt: skip
 ALIKE: list[tuple[Any, Any]] = [
     (frozenset({1, 2, 3}), frozenset({3, 2, 1})), ({"a": (1, 2)}, {"a": (1, 2)}), (0.5, 0.5),
@@ -38,6 +49,7 @@ ALIKE: list[tuple[Any, Any]] = [
     (frozenset({frozenset({1, 9}), frozenset({2})}), frozenset({frozenset({2}), frozenset({9, 1})})),
     (np.array([[1, 2]]), np.array([[1, 2]])), (Update(np.array([1])), Update(np.array([1]))), (Query(3), Query(3)),
     (np.arange(6)[::2], np.array([0, 2, 4])), (float("nan"), float("nan")),
+    (np.float32("nan"), np.float32("nan")), (One(), One()),
 ]  # fmt: skip
 
 
