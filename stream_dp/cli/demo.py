@@ -48,8 +48,8 @@ from stream_dp.pipeline.spec import (
     SqliteJournal,
 )
 from stream_dp.pipeline.yaml import load
-from stream_dp.runtime.engine import Ports
 from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.ports import Ports
 from stream_dp.runtime.statement import read_statement
 
 PARTITIONS = 2

@@ -15,8 +15,8 @@ from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
-from stream_dp.runtime.engine import Ports
 from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.ports import Ports
 from stream_dp.runtime.recovery import NoiseMaker
 
 PipelineFile = Annotated[

@@ -26,7 +26,8 @@ from stream_dp.pipeline.planner import plan_json, promise_json
 from stream_dp.pipeline.questions import PipelineQuestions
 from stream_dp.pipeline.series import AlertsSeries, Series
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.engine import Engine, Ports
+from stream_dp.runtime.engine import Engine
+from stream_dp.runtime.ports import Ports
 from stream_dp.runtime.recovery import NoiseMaker
 from stream_dp.runtime.series import Grid
 from stream_dp.serve.server import PageServer

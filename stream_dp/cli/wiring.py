@@ -23,10 +23,9 @@ from stream_dp.pipeline import spec as pipeline
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, WallClock
 from stream_dp.runtime.commit import decode
-from stream_dp.runtime.engine import Ports
 from stream_dp.runtime.headers import require_same
 from stream_dp.runtime.keys import Sealer, make_key, read_key
-from stream_dp.runtime.ports import Journal, Sink, Source, closing
+from stream_dp.runtime.ports import Journal, Ports, Sink, Source, closing
 
 KEY_VARIABLE = "STREAM_DP_KEY_FILE"
 

@@ -30,7 +30,7 @@ from stream_dp.pipeline.series import AlertsSeries, CountSeries, HistogramSeries
 from stream_dp.pipeline.series import Series as SeriesSpec
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
 from stream_dp.runtime.books import charge_of
-from stream_dp.runtime.engine import Plan
+from stream_dp.runtime.plan import Plan
 from stream_dp.runtime.series import Series
 
 

@@ -8,9 +8,8 @@ knows no file, topic or HTTP.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import msgspec
@@ -20,59 +19,24 @@ from stream_dp.accounting.ledger import Preview
 from stream_dp.core.verifier import Guard
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.states import STATES
-from stream_dp.noise import fresh_seed
 from stream_dp.runtime.actor import Actor, Halt, Snapshot, Tick
 from stream_dp.runtime.books import Books
-from stream_dp.runtime.commit import CHANGING, Charge, Commit, Created, Halted, Header, Release
+from stream_dp.runtime.commit import CHANGING, Commit, Created, Halted, Header, Release
 from stream_dp.runtime.gate import Gate
 from stream_dp.runtime.headers import require_same
-from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.orders import Inbox, Order
-from stream_dp.runtime.ports import Clock, Journal, Published, Sink, Source
+from stream_dp.runtime.plan import Plan
+from stream_dp.runtime.ports import Ports, Published
 from stream_dp.runtime.questions import Question, Questions
 from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.recovery import GENESIS, NoiseMaker, Recovered, initial_states, recover
 from stream_dp.runtime.roster import Roster, Seat
-from stream_dp.runtime.series import Grid, Series
+from stream_dp.runtime.series import Grid
 from stream_dp.runtime.ticks import ClosedTick, Cut, Router
 
 GROUP = 100
 NONE = slice(0, 0)
 SNAPSHOT_TICKS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is run: fixed before the first event and public."""
-
-    pipeline: str
-    fingerprint: str
-    origin: int
-    step: int
-    horizon: int | None
-    block: int
-    hold: int | None
-    private: bool
-    series: tuple[Series, ...]
-    charges: tuple[Charge, ...]
-    parts: Mapping[str, str] = field(default_factory=dict)
-    accepted: str = ""
-
-    def grid(self, origin: int) -> Grid:
-        """The tick grid from this origin."""
-        return Grid(origin, self.step, self.horizon)
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The adapters the engine runs on; `seeds` gives fresh 32 bytes (the test kit has others)."""
-
-    source: Source
-    journal: Journal
-    sink: Sink
-    clock: Clock
-    sealer: Sealer
-    seeds: Callable[[], bytes] = fresh_seed
 
 
 class Engine:
@@ -92,7 +56,7 @@ class Engine:
         questions: Questions | None = None,
         accounts: Accounts | None = None,
     ) -> None:
-        self._plan = plan if plan.private else _marked(plan)
+        self._plan = plan.marked
         self._router = router
         self._ports = ports
         self._make_noise = make_noise
@@ -169,7 +133,7 @@ class Engine:
             ports.journal, ports.sink, ports.sealer, ports.clock, self._grid,
             plan.block, plan.hold, self._published,
         )  # fmt: skip
-        header = self._header(ports.source.name, partitions, origin)
+        header = plan.header(ports.source.name, partitions, origin, ports.sealer.key_id)
         if recovered is None:
             recovered = await self._first_commit(header)
         require_same(recovered.header, header)
@@ -187,24 +151,9 @@ class Engine:
 
     def _grid_of(self, header: Header) -> Grid:
         """The journal's grid, once it is sure that its steps are those of this plan."""
-        mine = self._header(header.source, header.partitions, header.origin)
-        require_same(header, mine)
-        return self._plan.grid(header.origin)
-
-    def _header(self, source: str, partitions: tuple[int, ...], origin: int) -> Header:
-        """The header a journal of this plan on that source begins with."""
-        plan = self._plan
-        return Header(
-            pipeline=plan.pipeline,
-            fingerprint=plan.fingerprint,
-            source=source,
-            partitions=partitions,
-            origin=origin,
-            private=plan.private,
-            key_id=self._ports.sealer.key_id,
-            parts=dict(plan.parts),
-            accepted=plan.accepted,
-        )
+        plan, key_id = self._plan, self._ports.sealer.key_id
+        require_same(header, plan.header(header.source, header.partitions, header.origin, key_id))
+        return plan.grid(header.origin)
 
     async def _first_commit(self, header: Header) -> Recovered:
         """Charge before anything exists: the header, the ledger and the first seed become durable."""
@@ -385,11 +334,6 @@ def _refuse(got: "asyncio.Task[Order | list[ClosedTick]]") -> None:
     """An order that was taken when the engine ended is refused, or its sender would wait for ever."""
     if got.done() and not got.cancelled() and isinstance(order := got.result(), Order):
         order.refuse()
-
-
-def _marked(plan: Plan) -> Plan:
-    """The plan with series whose releases say that they are not private."""
-    return replace(plan, series=tuple(replace(series, private=False) for series in plan.series))
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from stream_dp.noise import fresh_seed
 from stream_dp.runtime.commit import Commit, Release
+from stream_dp.runtime.keys import Sealer
 
 Positions: TypeAlias = Mapping[int, int]
 Published: TypeAlias = Callable[[bytes], None]
@@ -130,3 +132,15 @@ class Clock(Protocol):
     async def sleep_until(self, moment: int) -> None:
         """Return once `now() >= moment`."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The adapters an engine runs on; `seeds` gives fresh 32 bytes (the test kit has others)."""
+
+    source: Source
+    journal: Journal
+    sink: Sink
+    clock: Clock
+    sealer: Sealer
+    seeds: Callable[[], bytes] = fresh_seed

@@ -22,8 +22,8 @@ from stream_dp.errors import UsageError
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime import engine
-from stream_dp.runtime.engine import Ports
 from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.ports import Ports
 from stream_dp.testing.faults import Dawdling, Watch, WatchedJournal, WatchedSink, point_of
 from stream_dp.testing.noise import ZeroNoise
 

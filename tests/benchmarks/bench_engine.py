@@ -27,9 +27,9 @@ from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.commit import Commit
-from stream_dp.runtime.engine import Engine, Ports
+from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Batch, Source
+from stream_dp.runtime.ports import Batch, Ports, Source
 
 TOPIC = "flights"
 PARTITIONS = 4

@@ -31,9 +31,8 @@ from stream_dp.cli.topic import topic as make_topic
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.commit import Commit, DeadLetter, Release
-from stream_dp.runtime.engine import Ports
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Batch, Journal, Sink
+from stream_dp.runtime.ports import Batch, Journal, Ports, Sink
 from stream_dp.testing.kafka import fresh_topic_name
 from stream_dp.testing.ports import (
     check_journal,

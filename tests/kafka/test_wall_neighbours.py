@@ -22,9 +22,9 @@ from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.engine import Engine, Ports
+from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Batch
+from stream_dp.runtime.ports import Batch, Ports
 from stream_dp.testing.faults import Dawdling
 from stream_dp.testing.kafka import fresh_topic_name
 

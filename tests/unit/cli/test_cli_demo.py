@@ -18,8 +18,7 @@ from stream_dp.cli.pacing import Paced
 from stream_dp.errors import WorldError
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
-from stream_dp.runtime.engine import Ports
-from stream_dp.runtime.ports import Batch
+from stream_dp.runtime.ports import Batch, Ports
 
 Say = Callable[..., Any]
 KEYS = ["broker", "events", "dead_letters", "ticks", "releases", "seconds", "events_per_second",

@@ -13,9 +13,9 @@ from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.questions import PipelineQuestions
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.commit import Commit, decode
-from stream_dp.runtime.engine import Engine, Ports
+from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Batch, Journal
+from stream_dp.runtime.ports import Batch, Journal, Ports
 from stream_dp.runtime.recovery import NoiseMaker
 from stream_dp.testing.clock import ManualClock
 

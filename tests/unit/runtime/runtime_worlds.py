@@ -17,9 +17,10 @@ from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.runtime.commit import Charge, Commit, DeadLetter, Release, decode
-from stream_dp.runtime.engine import Engine, Plan, Ports
+from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Batch, Source
+from stream_dp.runtime.plan import Plan
+from stream_dp.runtime.ports import Batch, Ports, Source
 from stream_dp.runtime.recovery import NoiseMaker
 from stream_dp.runtime.series import Series
 from stream_dp.runtime.statement import Statement, read_statement

@@ -15,9 +15,8 @@ from rich.pretty import pretty_repr
 from stream_dp.noise import NoiseStream
 from stream_dp.runtime.actor import Tick
 from stream_dp.runtime.commit import Commit, DeadLetter, Release
-from stream_dp.runtime.engine import Ports
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Batch
+from stream_dp.runtime.ports import Batch, Ports
 from stream_dp.runtime.recovery import History, Recovered
 from stream_dp.runtime.statement import Statement
 from stream_dp.runtime.ticks import ClosedTick, Cut, Routed, TickAssembler
