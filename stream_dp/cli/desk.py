@@ -94,6 +94,7 @@ class EngineDesk:
             *(
                 {
                     "name": e.name,
+                    "statistic": self._questions.statistics[e.name],
                     "analyst": e.analyst,
                     "epsilon": text(e.epsilon),
                     **self._start(e.start),

@@ -25,11 +25,12 @@ _ESCAPED = re.compile("[\x7f-\uffff]")
 
 @dataclass(slots=True)
 class PipelineQuestions:
-    """The questions of one pipeline; `asked` are those that run, by their numbers."""
+    """The questions of one pipeline; `asked` are those that run, by their numbers, `statistics` what all asked for."""
 
     spec: PipelineSpec
     router: OpenRouter
     asked: dict[int, "Asked"] = field(default_factory=dict)
+    statistics: dict[str, str] = field(default_factory=dict)
 
     def ask(self, definition: bytes, start: int) -> "Asked":
         """Understand a definition, in YAML or JSON, as an entry of `series:`.
@@ -101,6 +102,7 @@ class Asked:
         """
         rows = self.questions.router.open(self.feature, created.column, created.number)
         self.questions.asked[created.number] = self
+        self.questions.statistics[self.name] = self.series.statistic
         return self.chosen.series(self.spec, rows, keys_of(self.spec, self.feature.by), self.start)
 
 
