@@ -50,7 +50,7 @@ from stream_dp.pipeline.spec import (
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.engine import Ports
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.statement import read_statement
+from stream_dp.runtime.statement import Statement, read_statement
 
 PARTITIONS = 2
 SECONDS_FOR_A_YEAR = 60
@@ -179,17 +179,18 @@ async def _run(
     if feeder is None and not options.headless:
         ports = _paced(ports, spec)
     this = Run(built, ports, keep=1 if options.headless else None)
-    before = await _events_so_far(built, sealer, folder)
+    before = await _so_far(built, sealer, folder)
     started = time.monotonic()
     port = None if options.headless else options.port
 
     def opened(url: str) -> None:
         console.print(f"The page is at {url}")
-        console.print(
-            "Ask it something of your own while it runs, as far as the budget goes:\n"
-            f"  {sys.argv[0]} query create {flights_folder() / 'pipeline.yaml'} --url {url} --series '{QUESTION}'",
-            soft_wrap=True, markup=False, highlight=False,
-        )  # fmt: skip
+        if before is None or before.ticks != spec.clock.horizon:
+            console.print(
+                "Ask it something of your own while it runs, as far as the budget goes:\n"
+                f"  {sys.argv[0]} query create {flights_folder() / 'pipeline.yaml'} --url {url} --series '{QUESTION}'",
+                soft_wrap=True, markup=False, highlight=False,
+            )  # fmt: skip
         if sys.stdout.isatty():
             webbrowser.open(url)
 
@@ -199,7 +200,8 @@ async def _run(
         if not options.until_end and not this.stopped.is_set():
             console.print("The year is over; Ctrl-C ends the demo, --fresh begins anew")
             await this.stopped.wait()
-    found = await results(built, sealer, folder.name, seconds, before, this.log)
+    events = 0 if before is None else before.events
+    found = await results(built, sealer, folder.name, seconds, events, this.log)
     print_results(built, found, options.as_json, options.compare_exact)
 
 
@@ -227,11 +229,11 @@ async def _feeding(feeder: Callable[[], Awaitable[None]] | None, this: Run) -> A
         task.result()
 
 
-async def _events_so_far(built: Built, sealer: Sealer, marks: Path) -> int:
-    """How many events earlier runs counted; without a high-water mark there was none, and no journal to read."""
+async def _so_far(built: Built, sealer: Sealer, marks: Path) -> Statement | None:
+    """What earlier runs did; without a high-water mark there was none, and no journal to read."""
     if not _ran_before(marks):
-        return 0
-    return (await read_statement(sealed_commits(built.spec), sealer, built.spec.name)).events
+        return None
+    return await read_statement(sealed_commits(built.spec), sealer, built.spec.name)
 
 
 def _ran_before(marks: Path) -> bool:

@@ -110,10 +110,11 @@ def _table(found: Results, exact: dict[str, Any] | None) -> Table:
     if exact is not None:
         table.add_column("exact (public data)", justify="right")
     for name, release in found.final.items():
+        halted = "" if release["tick"] == tick else f" (until tick {release['tick']})"
         for key, value in _shown(release):
             known = None if exact is None else exact.get(name)
             beside = known.get(key) if isinstance(known, dict) else known
-            row = [name, key, _number(value), f"± {release['band']:,}"]
+            row = [name + halted, key, _number(value), f"± {release['band']:,}"]
             table.add_row(*row, *([] if exact is None else [_number(beside)]))
     return table
 
