@@ -137,8 +137,8 @@ async def test_the_desk_lists_previews_and_prices() -> None:
         assert promise_json(world.built, desk.promise())["epsilon"] == 2
         await desk.halt("cheap")
         assert desk.queries()[-1] == {
-            "name": "cheap", "statistic": "count", "analyst": "", "epsilon": "0.25", "start": 3, "start_time": BEGINS[3],
-            "end": 3, "end_time": BEGINS[3], "created": True,
+            "name": "cheap", "statistic": "count", "analyst": "", "epsilon": "0.25", "start": 3,
+            "start_time": BEGINS[3], "end": 3, "end_time": BEGINS[3], "created": True,
         }  # fmt: skip
 
     await asked(world, ask)
