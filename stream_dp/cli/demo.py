@@ -5,6 +5,7 @@ keeps its state in the user's state folder, goes on where it stopped, and `--fre
 """
 
 import asyncio
+import fcntl
 import shutil
 import sys
 import time
@@ -52,6 +53,7 @@ from stream_dp.runtime.engine import Ports
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.statement import Statement, read_statement
 
+JOURNAL = "flights.journal"
 PARTITIONS = 2
 SECONDS_FOR_A_YEAR = 60
 QUESTION = (
@@ -137,19 +139,37 @@ def _kafka_can_be_had(console: Console) -> bool:
 
 
 def _delete(folder: Path, console: Console) -> None:
-    """Delete the demo's state, naming every entry."""
+    """Delete the demo's state, naming every entry.
+
+    Raises:
+        UsageError: a demo runs on it.
+    """
     if not folder.exists():
         return
+    if any(_held(lock) for lock in (folder / "broker" / "lock", folder / f"{JOURNAL}.lock")):
+        raise UsageError("a demo is running: stop it first, --fresh would delete what it works on")
     for entry in sorted(folder.iterdir()):
         console.print(f"--fresh deletes {entry}", soft_wrap=True, markup=False)
     shutil.rmtree(folder)
+
+
+def _held(lock: Path) -> bool:
+    """Whether a process holds this lock of a broker's folder or a journal."""
+    if not lock.exists():
+        return False
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _embedded(spec: PipelineSpec, folder: Path) -> PipelineSpec:
     return spec.model_copy(
         update={
             "source": FileSource(path=flights_folder() / DATA),
-            "journal": SqliteJournal(kind="sqlite", path=folder / "flights.journal"),
+            "journal": SqliteJournal(kind="sqlite", path=folder / JOURNAL),
             "releases": ReleasesFile(path=folder / "flights.releases.jsonl"),
         }
     )

@@ -1,5 +1,6 @@
 """The demo without a broker: the JSON of the contract, a second start, `--fresh`, and the paced source."""
 
+import fcntl
 import json
 import time
 from collections.abc import Callable
@@ -160,6 +161,21 @@ def test_the_table_says_where_a_halted_series_ended(capsys: pytest.CaptureFixtur
     rows = capsys.readouterr().out.splitlines()
     assert "halted (until tick 9)" in " ".join(rows)
     assert not any("until" in row for row in rows if "runs" in row)
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("lock", ["embedded/flights.journal.lock", "embedded/broker/lock"])
+def test_fresh_deletes_nothing_under_a_demo_that_runs(say: Say, home: Path, lock: str) -> None:
+    last_line(say(*FLAGS))
+    held = next(home.rglob("embedded")).parent / lock
+    held.parent.mkdir(exist_ok=True)
+    with held.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        before = sorted(home.rglob("*"))
+        said = say(*FLAGS, "--fresh")
+        assert (said.code, sorted(home.rglob("*"))) == (2, before)
+        assert "a demo is running: stop it first" in said.err
+    last_line(say(*FLAGS, "--fresh"))
 
 
 @pytest.mark.usefixtures("short")
