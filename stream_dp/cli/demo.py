@@ -5,6 +5,7 @@ keeps its state in the user's state folder, goes on where it stopped, and `--fre
 """
 
 import asyncio
+import fcntl
 import shutil
 import sys
 import time
@@ -50,10 +51,11 @@ from stream_dp.pipeline.spec import (
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Ports
-from stream_dp.runtime.statement import read_statement
+from stream_dp.runtime.statement import Statement, read_statement
 
+JOURNAL = "flights.journal"
 PARTITIONS = 2
-SECONDS_FOR_A_YEAR = 60
+SECONDS_FOR_A_YEAR = 120
 QUESTION = (
     "{name: very_late, statistic: count, where: [{field: delay, at_least: 120}], epsilon: 0.25}"
 )
@@ -96,7 +98,7 @@ def demo(
         asyncio.run(_demo(options))
     except FailClosed as error:
         raise FailClosed(
-            f"{error}. What this demo left behind holds no secret: --fresh begins anew"
+            f"{error}. If no other demo runs: --fresh deletes what an earlier one left"
         ) from None
 
 
@@ -137,19 +139,37 @@ def _kafka_can_be_had(console: Console) -> bool:
 
 
 def _delete(folder: Path, console: Console) -> None:
-    """Delete the demo's state, naming every entry."""
+    """Delete the demo's state, naming every entry.
+
+    Raises:
+        UsageError: a demo runs on it.
+    """
     if not folder.exists():
         return
+    if any(_held(lock) for lock in (folder / "broker" / "lock", folder / f"{JOURNAL}.lock")):
+        raise UsageError("a demo is running: stop it first, --fresh would delete what it works on")
     for entry in sorted(folder.iterdir()):
         console.print(f"--fresh deletes {entry}", soft_wrap=True, markup=False)
     shutil.rmtree(folder)
+
+
+def _held(lock: Path) -> bool:
+    """Whether a process holds this lock of a broker's folder or a journal."""
+    if not lock.exists():
+        return False
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _embedded(spec: PipelineSpec, folder: Path) -> PipelineSpec:
     return spec.model_copy(
         update={
             "source": FileSource(path=flights_folder() / DATA),
-            "journal": SqliteJournal(kind="sqlite", path=folder / "flights.journal"),
+            "journal": SqliteJournal(kind="sqlite", path=folder / JOURNAL),
             "releases": ReleasesFile(path=folder / "flights.releases.jsonl"),
         }
     )
@@ -179,17 +199,18 @@ async def _run(
     if feeder is None and not options.headless:
         ports = _paced(ports, spec)
     this = Run(built, ports, keep=1 if options.headless else None)
-    before = await _events_so_far(built, sealer, folder)
+    before = await _so_far(built, sealer, folder)
     started = time.monotonic()
     port = None if options.headless else options.port
 
     def opened(url: str) -> None:
         console.print(f"The page is at {url}")
-        console.print(
-            "Ask it something of your own while it runs, as far as the budget goes:\n"
-            f"  {sys.argv[0]} query create {flights_folder() / 'pipeline.yaml'} --url {url} --series '{QUESTION}'",
-            soft_wrap=True, markup=False, highlight=False,
-        )  # fmt: skip
+        if before is None or before.ticks != spec.clock.horizon:
+            console.print(
+                "Ask it something of your own while it runs, as far as the budget goes:\n"
+                f"  {sys.argv[0]} query create {flights_folder() / 'pipeline.yaml'} --url {url} --series '{QUESTION}'",
+                soft_wrap=True, markup=False, highlight=False,
+            )  # fmt: skip
         if sys.stdout.isatty():
             webbrowser.open(url)
 
@@ -199,7 +220,8 @@ async def _run(
         if not options.until_end and not this.stopped.is_set():
             console.print("The year is over; Ctrl-C ends the demo, --fresh begins anew")
             await this.stopped.wait()
-    found = await results(built, sealer, folder.name, seconds, before, this.log)
+    events = 0 if before is None else before.events
+    found = await results(built, sealer, folder.name, seconds, events, this.log)
     print_results(built, found, options.as_json, options.compare_exact)
 
 
@@ -227,11 +249,11 @@ async def _feeding(feeder: Callable[[], Awaitable[None]] | None, this: Run) -> A
         task.result()
 
 
-async def _events_so_far(built: Built, sealer: Sealer, marks: Path) -> int:
-    """How many events earlier runs counted; without a high-water mark there was none, and no journal to read."""
+async def _so_far(built: Built, sealer: Sealer, marks: Path) -> Statement | None:
+    """What earlier runs did; without a high-water mark there was none, and no journal to read."""
     if not _ran_before(marks):
-        return 0
-    return (await read_statement(sealed_commits(built.spec), sealer, built.spec.name)).events
+        return None
+    return await read_statement(sealed_commits(built.spec), sealer, built.spec.name)
 
 
 def _ran_before(marks: Path) -> bool:

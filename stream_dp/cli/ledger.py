@@ -13,6 +13,7 @@ from stream_dp.accounting.amounts import text
 from stream_dp.cli.budget import budget_json, state
 from stream_dp.cli.run import KeyFile, PipelineFile
 from stream_dp.cli.tick_times import begin_text, tick_text
+from stream_dp.cli.tree import wide_console
 from stream_dp.cli.wiring import sealed_commits, sealer_for
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.planner import derivation_json
@@ -79,13 +80,13 @@ def _print(shown: dict[str, Any]) -> None:
     console = Console(soft_wrap=True)
     table = Table(title=f"{shown['pipeline']}: ledger")
     for column in ("commit", "charge", "analyst", "epsilon", "start", "end", "rule"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for charge in shown["charges"]:
         table.add_row(
             str(charge["commit"]), charge["name"], charge["analyst"], charge["epsilon"],
             tick_text(charge, "start"), tick_text(charge, "end"), charge["rule"],
         )  # fmt: skip
-    console.print(table)
+    wide_console().print(table)
     if shown["accepted"]:
         console.print(
             f"This journal began as new guarantee {shown['accepted']!r}; an older one on the same source adds to it.",

@@ -155,6 +155,10 @@ def _definition(pipeline: Path, series: str) -> bytes:
         content = series.encode()
     if len(content) > LARGEST_DEFINITION:
         raise UsageError(f"--series: must not be larger than {LARGEST_DEFINITION} bytes")
+    if not series.startswith(("@", "{")) and ":" not in series:
+        raise UsageError(
+            "--series: must be JSON or YAML, or @ and the name of a file that holds it"
+        )
     load_series(content, load(pipeline), series[1:] if series.startswith("@") else "--series")
     return content
 

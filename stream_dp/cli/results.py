@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from stream_dp.accounting.amounts import number
@@ -106,14 +106,16 @@ def _table(found: Results, exact: dict[str, Any] | None) -> Table:
     tick = max((release["tick"] for release in found.final.values()), default=-1)
     table = Table(title=f"Private values at tick {tick}")
     for column in ("series", "key", "private value", "band"):
-        table.add_column(column, justify="right" if column in ("private value", "band") else "left")
+        justify: JustifyMethod = "right" if column in ("private value", "band") else "left"
+        table.add_column(column, justify=justify, overflow="fold")
     if exact is not None:
         table.add_column("exact (public data)", justify="right")
     for name, release in found.final.items():
+        halted = "" if release["tick"] == tick else f" (until tick {release['tick']})"
         for key, value in _shown(release):
             known = None if exact is None else exact.get(name)
             beside = known.get(key) if isinstance(known, dict) else known
-            row = [name, key, _number(value), f"± {release['band']:,}"]
+            row = [name + halted, key, _number(value), f"± {release['band']:,}"]
             table.add_row(*row, *([] if exact is None else [_number(beside)]))
     return table
 

@@ -49,7 +49,7 @@ class Desk(Protocol):
         ...
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
-        """Every series, the file's too, each a `QUERY`; of a halted one the statistic is not told."""
+        """Every series, the file's too, each a `QUERY`."""
         ...
 
 

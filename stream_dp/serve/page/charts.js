@@ -62,7 +62,7 @@ export class BandChart {
     return {
       width,
       height: HEIGHT,
-      padding: [10, 14, 0, 0],
+      padding: [10, 26, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 8 } },
       tzDate: (stamp) => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),

@@ -10,6 +10,7 @@ const stamp = utc({ day: "numeric", month: "short", year: "numeric", hour: "2-di
 const exactStamp = utc({ day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const day = utc({ day: "numeric", month: "short" });
 const hour = utc({ hour: "2-digit", minute: "2-digit" });
+const second = utc({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const month = utc({ month: "short" });
 
 export const count = (value) => integer.format(value).replace("-", "−");
@@ -30,7 +31,7 @@ const DAY = 86400;
 export function axisTimes(splits, increment) {
   if (increment >= 27 * DAY) return splits.map((split) => month.format(split * 1000));
   if (increment >= DAY) return splits.map((split) => day.format(split * 1000));
-  return splits.map((split) => (split % DAY === 0 ? day : hour).format(split * 1000));
+  return splits.map((split) => (split % DAY === 0 ? day : increment < 60 ? second : hour).format(split * 1000));
 }
 
 /** "1", 0.5 and "1/3" as a number; amounts are shown as they came, this is for lengths only. */

@@ -1,5 +1,6 @@
 """The demo without a broker: the JSON of the contract, a second start, `--fresh`, and the paced source."""
 
+import fcntl
 import json
 import time
 from collections.abc import Callable
@@ -15,10 +16,13 @@ from stream_dp.adapters.memory import MemorySource
 from stream_dp.cli import pacing
 from stream_dp.cli.example_files import flights_folder
 from stream_dp.cli.pacing import Paced
+from stream_dp.cli.results import Results, print_results
 from stream_dp.errors import WorldError
+from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.ports import Batch, Ports
+from stream_dp.runtime.statement import Statement
 
 Say = Callable[..., Any]
 KEYS = ["broker", "events", "dead_letters", "ticks", "releases", "seconds", "events_per_second",
@@ -140,6 +144,37 @@ def test_the_page_of_the_paced_demo(say: Say, monkeypatch: pytest.MonkeyPatch) -
     assert "The page is at http://127.0.0.1:" in said.err
     assert " query create " in said.err
     assert "Private values at tick 47" in said.out
+    again = say("demo", "--embedded", "--until-end", "--port", "0")
+    assert " query create " not in again.err  # the year is over: no tick is left to ask about
+
+
+def test_the_table_says_where_a_halted_series_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    final = {
+        name: {"value": 1, "band": 2, "tick": tick} for name, tick in (("runs", 47), ("halted", 9))
+    }
+    statement = Statement(ticks=48)
+    built = build(load(flights_folder() / "pipeline.yaml"))
+    print_results(
+        built, Results("embedded", 1.0, 1, statement, final), as_json=False, compare_exact=False
+    )
+    rows = capsys.readouterr().out.splitlines()
+    assert "halted (until tick 9)" in " ".join(rows)
+    assert not any("until" in row for row in rows if "runs" in row)
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("lock", ["embedded/flights.journal.lock", "embedded/broker/lock"])
+def test_fresh_deletes_nothing_under_a_demo_that_runs(say: Say, home: Path, lock: str) -> None:
+    last_line(say(*FLAGS))
+    held = next(home.rglob("embedded")).parent / lock
+    held.parent.mkdir(exist_ok=True)
+    with held.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        before = sorted(home.rglob("*"))
+        said = say(*FLAGS, "--fresh")
+        assert (said.code, sorted(home.rglob("*"))) == (2, before)
+        assert "a demo is running: stop it first" in said.err
+    last_line(say(*FLAGS, "--fresh"))
 
 
 @pytest.mark.usefixtures("short")
@@ -156,7 +191,7 @@ def test_what_an_older_demo_left_is_refused_with_the_way_out(
     said = say(*FLAGS)
     assert said.code == 4
     assert "confidence" in said.err
-    assert "--fresh begins anew" in said.err
+    assert "--fresh deletes what an earlier one left" in said.err
     assert last_line(say(*FLAGS, "--fresh"))["ticks"] == 48
 
 

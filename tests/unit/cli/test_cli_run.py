@@ -102,6 +102,7 @@ def test_ledger(desk: Desk) -> None:
         "the journal is whole" in said.out
     )
     assert "NOT PRIVATE" not in said.out
+    assert "2024-05-01T00:00:00Z" in said.out  # not cut off
     shown = json.loads(desk.command("ledger", "--json").out)
     assert shown == {
         "pipeline": "clicks", "private": True, "accepted": "", "budget": "1", "spent": "1", "left": "0", "delta": "0",
