@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -34,7 +35,6 @@ _DISCRIMINATORS = ("kind", "type", "statistic")
 _MESSAGES = {
     "missing": "is missing",
     "extra_forbidden": "is not a known key",
-    "union_tag_not_found": "is missing",
     "model_type": "must be a mapping (key: value)",
     "model_attributes_type": "must be a mapping (key: value)",
     "dict_type": "must be a mapping (key: value)",
@@ -112,7 +112,7 @@ def _checked(
     problems = list(reader.problems)
     if isinstance(result, list):
         told = {problem.path for problem in problems}
-        found = {_place(root, error) for error in result[:MOST]}
+        found = {_place(root, error) for error in result[:MOST] if not _follows(error, result)}
         problems += [problem for problem in found if problem.path not in told]
     if problems or isinstance(result, list):
         _refuse(name, problems)
@@ -288,8 +288,24 @@ def _place(root: yaml.Node, error: ErrorDetails) -> _Problem:
         loc = (*loc, error["ctx"]["discriminator"].strip("'"))
     for part in loc:
         walk.step(part)
+    if error["type"] == "union_tag_not_found":
+        return _at(walk.mark, walk.path, f"is missing{_meant(walk.node, str(loc[-1]))}")
     at_key = error["type"] == "extra_forbidden"
     return _at(walk.key_mark if at_key else walk.mark, walk.path, _message(error))
+
+
+def _follows(error: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
+    """Whether a list is too short only because something is wrong with each of its entries."""
+    if error["type"] != "too_short" or error["ctx"]["actual_length"]:
+        return False
+    loc = error["loc"]
+    return any(other["loc"][: len(loc)] == loc for other in errors if other is not error)
+
+
+def _meant(node: yaml.Node, missing: str) -> str:
+    """A key of this mapping that looks like the missing one."""
+    near = get_close_matches(missing, [key.value for key, _ in node.value])
+    return f"; did {near[0]} mean this?" if near else ""
 
 
 def _message(error: ErrorDetails) -> str:

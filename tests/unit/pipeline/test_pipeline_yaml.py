@@ -112,6 +112,21 @@ def test_unions_point_at_their_tag(tmp_path: Path) -> None:
     ]
 
 
+def test_a_key_that_looks_like_the_missing_one_is_named(tmp_path: Path) -> None:
+    text = GOOD[: GOOD.index("series:")].replace("kind: replay", "knd: replay")
+    text += "series:\n  - {name: a, statistc: count, epsilon: 1}\n"
+    assert errors(tmp_path, text) == [
+        "10:3: clock.kind: is missing; did knd mean this?",
+        "16:5: series[0].statistic: is missing; did statistc mean this?",
+    ]
+    assert errors(
+        tmp_path, text.replace("\n  - {name: a, statistc: count, epsilon: 1}", " []")
+    ) == [
+        "10:3: clock.kind: is missing; did knd mean this?",
+        "15:9: series: must have at least 1 item after validation, not 0",
+    ]
+
+
 def test_a_key_that_is_named_like_its_union(tmp_path: Path) -> None:
     text = GOOD.replace("kind: replay\n", "kind: replay\n  replay: {step: 1}\n").replace("1h", "1")
     found = errors(tmp_path, text)
