@@ -52,6 +52,14 @@ async def take(folder: Path, patience: float = _PATIENCE_SECONDS) -> FolderLock:
     return FolderLock(file)
 
 
+def held(lock: Path) -> bool:
+    """Whether a process holds this lock file: of a data folder, or any other that is an flock."""
+    if not lock.exists():
+        return False
+    with lock.open("a+", encoding="ascii") as file:
+        return not _try(file)
+
+
 def _open(folder: Path) -> TextIOWrapper:
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,6 @@ keeps its state in the user's state folder, goes on where it stopped, and `--fre
 """
 
 import asyncio
-import fcntl
 import shutil
 import sys
 import time
@@ -21,6 +20,7 @@ from rich.console import Console
 
 from stream_dp.adapters.records import load_records, ticked
 from stream_dp.broker.jars import resolve_jars
+from stream_dp.broker.lock import held
 from stream_dp.broker.places import state_dir
 from stream_dp.broker.process import LocalKafka
 from stream_dp.broker.topics import create_topic
@@ -146,23 +146,11 @@ def _delete(folder: Path, console: Console) -> None:
     """
     if not folder.exists():
         return
-    if any(_held(lock) for lock in (folder / "broker" / "lock", folder / f"{JOURNAL}.lock")):
+    if any(held(lock) for lock in (folder / "broker" / "lock", folder / f"{JOURNAL}.lock")):
         raise UsageError("a demo is running: stop it first, --fresh would delete what it works on")
     for entry in sorted(folder.iterdir()):
         console.print(f"--fresh deletes {entry}", soft_wrap=True, markup=False)
     shutil.rmtree(folder)
-
-
-def _held(lock: Path) -> bool:
-    """Whether a process holds this lock of a broker's folder or a journal."""
-    if not lock.exists():
-        return False
-    with lock.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 def _embedded(spec: PipelineSpec, folder: Path) -> PipelineSpec:
