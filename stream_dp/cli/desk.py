@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stream_dp.accounting.accounts import MAIN
-from stream_dp.accounting.amounts import number, text
+from stream_dp.accounting.amounts import text
 from stream_dp.accounting.situations import Alive
 from stream_dp.cli.budget import fits, spent
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import differential_privacy, parameters
+from stream_dp.core.guarantee import differential_privacy
 from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import whole
-from stream_dp.pipeline.planner import derivation_json
+from stream_dp.pipeline.planner import derivation_json, series_json
 from stream_dp.pipeline.questions import PipelineQuestions
 from stream_dp.pipeline.series import Series as SeriesSpec
 from stream_dp.runtime.engine import Engine
@@ -37,7 +37,7 @@ class EngineDesk:
         self._engine = engine
         self._questions = questions
         self._begins = begins
-        self._errors: dict[int, dict[str, Any]] = {}
+        self._confidence = float(built.spec.confidence)
 
     async def create(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
         """Create a series; charged, durable and running on return.
@@ -55,7 +55,7 @@ class EngineDesk:
             "epsilon": text(entry.epsilon),
             "rule": entry.rule,
             "left": self._left(analyst),
-            **self._error(created.number, asked),
+            **self._expected(asked),
         }
 
     async def halt(self, name: str) -> Mapping[str, Any]:
@@ -117,19 +117,10 @@ class EngineDesk:
 
     def planned(self) -> list[dict[str, Any]]:
         """What `plan_json` says of each series of the file, for the questions that run; one predicted error each."""
-        running = dict(self._questions.asked)
-        self._errors = {n: e for n, e in self._errors.items() if n in running}
         return [
-            {
-                "name": asked.name,
-                "mechanism": type(asked.chosen.mechanism).__name__,
-                "why": asked.chosen.why,
-                **{k: number(v) for k, v in parameters(asked.derivation.guarantee.measure).items()},
-                "predicted_error": [{"tick": e["error_tick"], "error": e["error"], "confidence": e["confidence"]}],
-            }
-            for place, asked in running.items()
-            for e in [self._error(place, asked)]
-        ]  # fmt: skip
+            series_json(asked.chosen, [asked.predicted()], self._confidence)
+            for asked in self._questions.asked.values()
+        ]
 
     def _row(self, series: SeriesSpec, analyst: str, start: int, end: int | None) -> dict[str, Any]:
         return {
@@ -146,14 +137,7 @@ class EngineDesk:
     def _expected(self, question: Question) -> dict[str, Any]:
         """The half-width to expect at the last tick, or the farthest that is predicted without a horizon."""
         tick, error = question.predicted()
-        confidence = float(self._built.spec.confidence)
-        return {"error": error, "error_tick": tick, "confidence": confidence}
-
-    def _error(self, number: int, question: Question) -> dict[str, Any]:
-        """The same for a question that runs; reckoned once."""
-        if number not in self._errors:
-            self._errors[number] = self._expected(question)
-        return self._errors[number]
+        return {"error": error, "error_tick": tick, "confidence": self._confidence}
 
     def _spent(self, analyst: str) -> str:
         return spent(self._engine.books.accounts.ledgers[analyst])

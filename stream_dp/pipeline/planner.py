@@ -1,6 +1,6 @@
 """What `plan` shows: the derivation tree, the price of each part, the error to expect. Touches no data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from stream_dp.accounting.amounts import number
@@ -28,7 +28,10 @@ def plan_json(built: Built) -> dict[str, Any]:
         "unit": spec.privacy.unit,
         "neighbors": str(spec.relation),
         "horizon": spec.clock.horizon,
-        "series": [_series_json(built, chosen) for chosen in built.chosen],
+        "series": [
+            series_json(chosen, predicted_errors(spec, chosen), float(spec.confidence))
+            for chosen in built.chosen
+        ],
         "derivation": derivation_json(built.derivation),
         "promise": promise_json(built, built.promise),
     }
@@ -45,7 +48,10 @@ def promise_json(built: Built, promise: Derivation) -> dict[str, Any]:
     }
 
 
-def _series_json(built: Built, chosen: Chosen) -> dict[str, Any]:
+def series_json(
+    chosen: Chosen, errors: Iterable[tuple[int, int]], confidence: float
+) -> dict[str, Any]:
+    """A series with its price and the predicted `errors`, (tick, half-width) each; of the file, or a question."""
     measure = chosen.derivation.guarantee.measure
     return {
         "name": chosen.spec.name,
@@ -53,8 +59,7 @@ def _series_json(built: Built, chosen: Chosen) -> dict[str, Any]:
         "why": chosen.why,
         **{name: number(amount) for name, amount in parameters(measure).items()},
         "predicted_error": [
-            {"tick": tick, "error": error, "confidence": float(built.spec.confidence)}
-            for tick, error in predicted_errors(built.spec, chosen)
+            {"tick": tick, "error": error, "confidence": confidence} for tick, error in errors
         ],
     }
 
