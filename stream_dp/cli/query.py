@@ -52,8 +52,9 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit."""
-    definition = _definition(pipeline, series)
-    answer = _engine(pipeline, url, key_file).create(definition, analyst)
+    spec = load(pipeline)
+    definition = _definition(spec, series)
+    answer = _engine(spec, url, key_file).create(definition, analyst)
     _say(
         answer,
         as_json,
@@ -72,8 +73,9 @@ def preview(
     as_json: AsJson = False,
 ) -> None:
     """Show what a series would cost and why, and change nothing. Exit code 3: it would not fit."""
-    definition = _definition(pipeline, series)
-    answer = _engine(pipeline, url, key_file).preview(definition, analyst)
+    spec = load(pipeline)
+    definition = _definition(spec, series)
+    answer = _engine(spec, url, key_file).preview(definition, analyst)
     _say(
         answer,
         as_json,
@@ -96,7 +98,7 @@ def halt(
     as_json: AsJson = False,
 ) -> None:
     """End a series for good. Under the pure filter its budget comes free for later ticks, under another it does not."""
-    answer = _engine(pipeline, url, key_file).halt(name)
+    answer = _engine(load(pipeline), url, key_file).halt(name)
     _say(
         answer, as_json, "{name}: halted, left {left}. End: tick {end}, the first it does not see."
     )
@@ -129,8 +131,7 @@ def token(pipeline: PipelineFile, *, key_file: KeyFile = None) -> None:
     typer.echo(_token(load(pipeline), key_file))
 
 
-def _engine(pipeline: Path, url: str, key_file: Path | None) -> RunningEngine:
-    spec = load(pipeline)
+def _engine(spec: PipelineSpec, url: str, key_file: Path | None) -> RunningEngine:
     return RunningEngine(url.rstrip("/"), spec.name, _token(spec, key_file))
 
 
@@ -144,7 +145,7 @@ def _token(spec: PipelineSpec, key_file: Path | None) -> str:
         ) from None
 
 
-def _definition(pipeline: Path, series: str) -> bytes:
+def _definition(spec: PipelineSpec, series: str) -> bytes:
     """The bytes to send, checked against the file first: an engine's refusal repeats no value, ours may."""
     if series.startswith("@"):
         try:
@@ -159,7 +160,7 @@ def _definition(pipeline: Path, series: str) -> bytes:
         raise UsageError(
             "--series: must be JSON or YAML, or @ and the name of a file that holds it"
         )
-    load_series(content, load(pipeline), series[1:] if series.startswith("@") else "--series")
+    load_series(content, spec, series[1:] if series.startswith("@") else "--series")
     return content
 
 
