@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from typing import Any
 
 import typer
@@ -13,6 +12,7 @@ from rich.table import Table
 from stream_dp.audit.certificates.table import Finding, findings
 from stream_dp.audit.certificates.verdict import Amount, Comparison, Verdict
 from stream_dp.audit.counterexamples.naive_books import NaiveBook, books
+from stream_dp.cli.tree import wide_console
 from stream_dp.core.guarantee import NAMES, Measure, PureDP, parameters
 from stream_dp.errors import FailClosed
 
@@ -93,7 +93,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def _print(found: list[Finding], naive: tuple[NaiveBook, ...]) -> None:
-    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    console = wide_console(WIDTH, highlight=False)
     console.print("[bold]Composition rules against every adaptive adversary, exactly[/bold]\n")
     _print_compared(console, found)
     console.print(f"\n{LEGEND}")

@@ -14,9 +14,9 @@ from stream_dp.accounting.amounts import text
 PIPED_WIDTH = 180
 
 
-def wide_console() -> Console:
-    """A console that is wide enough for a tree where it is no terminal."""
-    return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+def wide_console(width: int = PIPED_WIDTH, *, highlight: bool = True) -> Console:
+    """A console that is `width` wide where it is no terminal, by default enough for a tree."""
+    return Console(width=None if sys.stdout.isatty() else width, highlight=highlight)
 
 
 def derivation_tree(node: Mapping[str, Any], parent: Tree | None = None) -> Tree:
