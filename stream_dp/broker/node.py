@@ -93,7 +93,8 @@ class Node:
         if mark.exists():
             return
         tool = [*_jvm(machine), "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool"]
-        arguments = ["format", "--ignore-formatted", "-t", cluster_id, "-c", "server.properties"]
+        identity = f"--cluster-id={cluster_id}"  # in one word, for it may begin with a dash
+        arguments = ["format", "--ignore-formatted", identity, "-c", "server.properties"]
         try:
             run = subprocess.run(
                 [*tool, *arguments],

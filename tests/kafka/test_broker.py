@@ -4,6 +4,7 @@ Processes are looked up by the pids the broker gave, never by name.
 """
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -104,6 +105,14 @@ async def test_a_refused_topic_says_why(kafka: str) -> None:
 async def test_no_kafka_is_a_world_error() -> None:
     with pytest.raises(WorldError, match=r"127\.0\.0\.1:1"):
         await create_topic("127.0.0.1:1", "topic")
+
+
+async def test_a_cluster_id_may_begin_with_a_dash(tmp_path: Path) -> None:
+    """As one in 64 does: the format tool would take it for an option of its own."""
+    identity = {"id": "-CYAMplOTBGgWCiWyNcUDQ", "nodes": 1}
+    (tmp_path / "cluster.json").write_text(json.dumps(identity))
+    async with LocalKafka(tmp_path) as kafka:
+        assert await create_topic(kafka.bootstrap, "events")
 
 
 async def test_a_restart_keeps_the_data(tmp_path: Path) -> None:
