@@ -18,8 +18,8 @@ from fractions import Fraction
 
 from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.entry import DP, PARAMETERS, Entry
-from stream_dp.accounting.filters.base import Filter, Spend, largest
 from stream_dp.accounting.filters.concurrent import proven
+from stream_dp.accounting.filters.filter import Filter, Spend, largest
 from stream_dp.accounting.filters.pure import PURE, PureFilter
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Measure
@@ -192,7 +192,7 @@ class Ledger:
     def halt(self, entry: Entry, end: int) -> "Ledger":
         """The ledger after the mechanism of this entry has been halted; `end` is the first tick it does not see.
 
-        The caller halts an entry once (`Accounts` sees to it). Frees the ticks from `end` on under the pure filter,
+        The caller halts an entry once (`Subledgers` sees to it). Frees the ticks from `end` on under the pure filter,
         and nothing under another.
         """
         if self.filter.name != PURE:

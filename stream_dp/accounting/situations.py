@@ -7,7 +7,7 @@ caller grants to the node. This file knows no rule and no mechanism.
 from dataclasses import dataclass
 from fractions import Fraction
 
-from stream_dp.accounting.filters.base import Filter
+from stream_dp.accounting.filters.filter import Filter
 from stream_dp.core.guarantee import Measure
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable

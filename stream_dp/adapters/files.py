@@ -16,7 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from stream_dp.adapters.following import following
+from stream_dp.adapters.publish_once import following
 from stream_dp.adapters.records import FieldType, Record, load_records, ticked
 from stream_dp.adapters.threads import OneThread, sync_folder
 from stream_dp.errors import FailClosed, WorldError

@@ -10,10 +10,10 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from stream_dp.adapters.kafka_checks import administering, existing
-from stream_dp.adapters.kafka_shard import reading
+from stream_dp.adapters.kafka_client import KafkaSettings, connect, disconnect, library, speaking
+from stream_dp.adapters.kafka_lease import reading
 from stream_dp.adapters.kafka_ticks import TICK_HEADER, mark_of
-from stream_dp.adapters.kafka_topics import KafkaSettings, connect, disconnect, library, speaking
+from stream_dp.adapters.kafka_topics import administering, existing
 from stream_dp.adapters.records import Record
 from stream_dp.errors import WorldError
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stream_dp.adapters.kafka_checks import administering, ensure, existing, warnings
-from stream_dp.adapters.kafka_shard import KafkaShard, Outgoing, reading
-from stream_dp.adapters.kafka_topics import KEPT, KafkaSettings, disconnect, library, speaking
+from stream_dp.adapters.kafka_client import KEPT, KafkaSettings, disconnect, library, speaking
+from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing, reading
+from stream_dp.adapters.kafka_topics import administering, ensure, existing, warnings
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Commit
 from stream_dp.runtime.ports import Positions
@@ -36,7 +36,7 @@ class _Part(NamedTuple):
 class KafkaJournal:
     """The `Journal` port; topics and group are named after the shard's pipeline."""
 
-    def __init__(self, shard: KafkaShard, source_topic: str) -> None:
+    def __init__(self, shard: KafkaLease, source_topic: str) -> None:
         self._shard = shard
         self._source = source_topic
         self._topic = f"{shard.pipeline}.private.journal"

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from stream_dp.adapters.following import following
-from stream_dp.adapters.kafka_checks import ensure, warnings
-from stream_dp.adapters.kafka_shard import RECORD_BYTES, KafkaShard, Outgoing, reading
-from stream_dp.adapters.kafka_topics import KEPT
+from stream_dp.adapters.kafka_client import KEPT
+from stream_dp.adapters.kafka_lease import RECORD_BYTES, KafkaLease, Outgoing, reading
+from stream_dp.adapters.kafka_topics import ensure, warnings
+from stream_dp.adapters.publish_once import following
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Release
 
@@ -34,7 +34,7 @@ _DECODER = msgspec.json.Decoder(_Body)
 class KafkaSink:
     """The `Sink` port over one topic, `PIPELINE.releases`."""
 
-    def __init__(self, shard: KafkaShard) -> None:
+    def __init__(self, shard: KafkaLease) -> None:
         self._shard = shard
         self._topic = f"{shard.pipeline}.releases"
         self._last: bytes | None = None

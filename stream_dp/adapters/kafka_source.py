@@ -15,9 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stream_dp.adapters.kafka_checks import administering, check_kept, check_stamped, existing
-from stream_dp.adapters.kafka_ticks import split, split_marked, stamped_on_arrival
-from stream_dp.adapters.kafka_topics import (
+from stream_dp.adapters.kafka_client import (
     KafkaSettings,
     connect,
     deleted,
@@ -25,6 +23,8 @@ from stream_dp.adapters.kafka_topics import (
     library,
     speaking,
 )
+from stream_dp.adapters.kafka_ticks import split, split_marked, stamped_on_arrival
+from stream_dp.adapters.kafka_topics import administering, check_kept, check_stamped, existing
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.runtime.ports import Batch, Clock, Positions
 

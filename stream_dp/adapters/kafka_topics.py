@@ -1,196 +1,158 @@
-"""Kafka settings, clients, and the one place where the client library's errors are translated.
+"""Checks of topics: those of ours are made or checked, those of a source only looked at.
 
-Rules: the library is imported on first use only, and its loggers are silenced there, for they write offsets
-and group names. Its exceptions never leave: `speaking` turns them into one line that names the topic or
-broker and what to do, without offsets, counts or contents. `KEPT` is what topics of ours are set to.
-This file knows no commit and no tick.
+Rules: topics of ours have one partition and keep all they hold; a topic that does not is refused, never altered.
+A refusal names the setting to change, and the command that does it. This file knows no commit and no tick.
 """
 
 import asyncio
-import importlib
-import logging
-import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
-from stream_dp.errors import FailClosed, StreamDPError, UsageError, WorldError
+from stream_dp.adapters.kafka_client import (
+    KafkaSettings,
+    connect,
+    disconnect,
+    library,
+    speaking,
+)
+from stream_dp.errors import FailClosed
 
-KEPT: Mapping[str, str] = {
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    "unclean.leader.election.enable": "false",
-}
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_CLOSING_S, _CLOSER_S, _CLOSERS = 5.0, 1.0, 3
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaSettings:
-    """How to reach a cluster; secrets stay in files. `patience_s` bounds every wait for an answer."""
-
-    bootstrap: str
-    security_protocol: str = "PLAINTEXT"
-    sasl_mechanism: str = "PLAIN"
-    sasl_username: str | None = None
-    sasl_password_file: Path | None = None
-    ssl_cafile: Path | None = None
-    ssl_certfile: Path | None = None
-    ssl_keyfile: Path | None = None
-    transaction_timeout_ms: int = 10_000
-    retry_backoff_ms: int = 5
-    patience_s: float = 10.0
-
-    def __post_init__(self) -> None:
-        if self.security_protocol not in _PROTOCOLS:
-            raise UsageError(f"security_protocol must be one of {', '.join(_PROTOCOLS)}")
-        if self.sasl_mechanism not in _MECHANISMS:
-            raise UsageError(f"sasl_mechanism must be one of {', '.join(_MECHANISMS)}")
-        if self._sasl and (self.sasl_username is None or self.sasl_password_file is None):
-            raise UsageError(f"{self.security_protocol} needs sasl_username and sasl_password_file")
-
-    @property
-    def _sasl(self) -> bool:
-        return self.security_protocol.startswith("SASL")
-
-    def client(self) -> dict[str, Any]:
-        """The arguments that every client of the library takes.
-
-        Raises:
-            WorldError: a file with a password or certificate cannot be read.
-        """
-        arguments: dict[str, Any] = {
-            "bootstrap_servers": self.bootstrap,
-            "client_id": "stream-dp",
-            "request_timeout_ms": int(self.patience_s * 1000),
-            "retry_backoff_ms": self.retry_backoff_ms,
-            "security_protocol": self.security_protocol,
-        }
-        try:
-            if self.security_protocol.endswith("SSL"):
-                arguments["ssl_context"] = self._tls()
-            if self._sasl and self.sasl_password_file is not None:
-                arguments["sasl_mechanism"] = self.sasl_mechanism
-                arguments["sasl_plain_username"] = self.sasl_username
-                password = self.sasl_password_file.read_text(encoding="utf-8").rstrip("\r\n")
-                arguments["sasl_plain_password"] = password
-        except (OSError, UnicodeDecodeError) as error:
-            named = getattr(error, "filename", None) or "a certificate or password file"
-            raise WorldError(f"Kafka credentials: {named} cannot be read or is not valid") from None
-        return arguments
-
-    def _tls(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self.ssl_cafile)
-        if self.ssl_certfile is not None:
-            context.load_cert_chain(self.ssl_certfile, self.ssl_keyfile)
-        return context
+_UNCOMPACTED = {"cleanup.policy": "delete"}
+_STAMPED = {"message.timestamp.type": "LogAppendTime"}
+_ONE_BROKER = "one copy only, on the only broker: a power cut could lose commits"
+_ONE_COPY = "one copy only: a power cut could lose commits; production wants replication 3"
+_FEW_IN_SYNC = "set min.insync.replicas=2, or a lost broker could lose commits"
+_TOPIC_EXISTS = 36
+_POLL_S = 0.05
 
 
-def library(part: str = "") -> Any:
-    """The client library (or its submodule `part`), silenced.
-
-    Raises:
-        UsageError: it is not installed.
-    """
+@asynccontextmanager
+async def administering(settings: KafkaSettings, about: str) -> AsyncIterator[Any]:
+    """An admin client."""
+    client = library(".admin").AIOKafkaAdminClient(**settings.client())
+    await connect(settings, client)
     try:
-        module = importlib.import_module(f"aiokafka{part}")
-    except ImportError:
-        raise UsageError("Kafka needs an extra package: pip install 'stream_dp[kafka]'") from None
-    logger = logging.getLogger("aiokafka")
-    logger.setLevel(logging.CRITICAL + 1)
-    logger.propagate = False
-    return module
-
-
-@contextmanager
-def speaking(settings: KafkaSettings, about: str) -> Iterator[None]:
-    """Translate what the library raises while it speaks to the cluster about `about`."""
-    errors = library(".errors")
-    try:
-        yield
-    except StreamDPError:
-        raise
-    except errors.OffsetOutOfRangeError:
-        raise deleted(about) from None
-    except (errors.KafkaError, errors.IllegalOperation, OSError, TimeoutError) as error:
-        raise refused(settings, about, error) from None
-
-
-def deleted(about: str) -> FailClosed:
-    """The error for a source or journal that lost records."""
-    return FailClosed(
-        f"{about}: records the journal has not seen were deleted, or the topic was made anew; what "
-        "remains would be counted wrongly. Give the topic a longer retention; a new start needs a "
-        "new pipeline name"
-    )
-
-
-def refused(settings: KafkaSettings, about: str, error: BaseException) -> WorldError:
-    """The error for an answer that did not come or said no."""
-    name = type(error).__name__
-    if "Authorization" in name:
-        return WorldError(
-            f"{about}: Kafka at {settings.bootstrap} denies access; grant this user the rights (ACL)"
-        )
-    return WorldError(
-        f"{about}: Kafka at {settings.bootstrap} did not answer or refused ({name}); check that its "
-        "brokers run and that their advertised.listeners can be reached from here"
-    )
-
-
-async def connect(settings: KafkaSettings, client: Any) -> None:
-    """Start a client of the library; gives it back if that fails.
-
-    Raises:
-        WorldError: no broker answers, or none accepts these credentials.
-    """
-    errors = library(".errors")
-    try:
-        async with asyncio.timeout(settings.patience_s):
-            await client.start()
-    except (errors.KafkaError, OSError, TimeoutError):
-        await disconnect(client)
-        raise WorldError(
-            f"no Kafka broker answers at {settings.bootstrap}: check that it runs there, and "
-            "security_protocol, user, password and certificate"
-        ) from None
-    except BaseException:
-        await disconnect(client)
-        raise
-
-
-async def disconnect(client: Any) -> None:
-    """Close a client of the library, whatever state it is in, within some seconds.
-
-    In a task of its own: the library cancels tasks of its own in `stop` and lets that out, as if it were ours.
-    """
-    closing = asyncio.create_task(_close(client))
-    try:
-        await asyncio.wait({closing}, timeout=_CLOSING_S)
+        with speaking(settings, about):
+            yield client
     finally:
-        for _ in range(_CLOSERS):
-            if not closing.done():
-                await asyncio.wait({closing}, timeout=_CLOSER_S)
-                closing.cancel()
+        await disconnect(client)
 
 
-async def _close(client: Any) -> None:
-    """Close the client, then the parts that it left open; a cancellation goes on with the next part."""
-    await _quietly(client.close if hasattr(client, "close") else client.stop)
-    fetcher = getattr(client, "_fetcher", None)
-    if fetcher is not None:
-        await _quietly(fetcher.close)
-        for task in tuple(getattr(fetcher, "_pending_tasks", ())):
-            task.cancel()
-    inner = getattr(client, "_client", None) or getattr(client, "client", None)
-    if inner is not None:
-        await _quietly(inner.close)
+async def existing(admin: Any, topic: str) -> list[dict[str, Any]] | None:
+    """The partitions of a topic, or None where there is no such topic; never creates it."""
+    for found in await admin.describe_topics():
+        if found["topic"] == topic and found["partitions"]:
+            return sorted(found["partitions"], key=lambda one: int(one["partition"]))
+    return None
 
 
-async def _quietly(close: Callable[[], Awaitable[None]]) -> None:
-    with suppress(Exception, asyncio.CancelledError):
-        await close()
+async def config(admin: Any, topic: str) -> dict[str, str]:
+    """The effective configuration of a topic."""
+    kinds = library(".admin.config_resource")
+    resource = kinds.ConfigResource(kinds.ConfigResourceType.TOPIC, topic)
+    (answer,) = await admin.describe_configs([resource])
+    ((code, _, _, _, entries),) = answer.resources
+    if code:
+        raise library(".errors").for_code(code)
+    return {entry[0]: entry[1] for entry in entries}
+
+
+def mending(settings: KafkaSettings, topic: str, wanted: Mapping[str, str]) -> str:
+    """What to set, and the command that does it."""
+    values = [f"{key}={value}" for key, value in wanted.items()]
+    return (
+        f"set {', '.join(values)} on it, with any tool or by: kafka-configs.sh "
+        f"--bootstrap-server {settings.bootstrap} --alter --entity-type topics "
+        f"--entity-name {topic} --add-config {','.join(values)}"
+    )
+
+
+async def check_kept(settings: KafkaSettings, admin: Any, topic: str) -> None:
+    """Refuse a source whose brokers remove older records of a key: one event would remove another.
+
+    Raises:
+        FailClosed: the topic is compacted.
+    """
+    if "compact" in (await config(admin, topic)).get("cleanup.policy", ""):
+        raise FailClosed(
+            f"topic {topic!r} is compacted, so an event removes older ones with its key, and counts would "
+            f"depend on when; {mending(settings, topic, _UNCOMPACTED)}"
+        )
+
+
+async def check_stamped(settings: KafkaSettings, admin: Any, topic: str) -> None:
+    """Refuse a source whose records carry stamps of their producers.
+
+    Raises:
+        FailClosed: its brokers do not stamp records on arrival.
+    """
+    found = await config(admin, topic)
+    if any(found.get(key) != value for key, value in _STAMPED.items()):
+        raise FailClosed(
+            f"topic {topic!r}: live ticks need stamps that its brokers set on arrival; "
+            + mending(settings, topic, _STAMPED)
+        )
+
+
+async def ensure(
+    settings: KafkaSettings,
+    topic: str,
+    rules: Mapping[str, str],
+    hints: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Create the topic with one partition, or check it against `rules`; return what could be safer.
+
+    `hints` are set at creation only; `warnings` makes lines of what is returned.
+
+    Raises:
+        FailClosed: the topic exists with other settings; the text says which to mend.
+        WorldError: no answer, or access denied.
+    """
+    async with administering(settings, f"topic {topic!r}") as admin:
+        partitions = await existing(admin, topic)
+        if partitions is None:
+            partitions = await _create(settings, admin, topic, {**hints, **rules})
+        if len(partitions) != 1:
+            raise FailClosed(f"topic {topic!r} must have one partition only; name another topic")
+        found = await config(admin, topic)
+        wrong = {key: value for key, value in rules.items() if found.get(key) != value}
+        if wrong:
+            raise FailClosed(
+                f"topic {topic!r} could lose or alter what it holds; if it is still whole, "
+                f"{mending(settings, topic, wrong)}"
+            )
+        brokers = len((await admin.describe_cluster())["brokers"])
+    copies = len(partitions[0]["replicas"])
+    if copies == 1:
+        return _ONE_BROKER if brokers == 1 else _ONE_COPY
+    return _FEW_IN_SYNC if int(found["min.insync.replicas"]) < 2 else ""
+
+
+def warnings(found: Mapping[str, str]) -> tuple[str, ...]:
+    """One line for all topics of which `ensure` said the same."""
+    lines: dict[str, list[str]] = {}
+    for topic, what in found.items():
+        if what:
+            lines.setdefault(what, []).append(topic)
+    return tuple(f"{' and '.join(topics)}: {what}" for what, topics in lines.items())
+
+
+async def _create(
+    settings: KafkaSettings, admin: Any, topic: str, wanted: dict[str, str]
+) -> list[dict[str, Any]]:
+    brokers = len((await admin.describe_cluster())["brokers"])
+    copies = 3 if brokers >= 3 else 1
+    wanted["min.insync.replicas"] = "2" if copies == 3 else "1"
+    new = library(".admin").NewTopic(topic, 1, copies, topic_configs=wanted)
+    answer = await admin.create_topics([new])
+    for _, code, *_ in answer.topic_errors:
+        if code not in (0, _TOPIC_EXISTS):
+            raise library(".errors").for_code(code)
+    async with asyncio.timeout(settings.patience_s):
+        while True:
+            partitions = await existing(admin, topic)
+            if partitions and all(one["leader"] >= 0 for one in partitions):
+                return partitions
+            await asyncio.sleep(_POLL_S)

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from stream_dp.adapters.following import following
+from stream_dp.adapters.publish_once import following
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Commit, DeadLetter, Release
 from stream_dp.runtime.ports import Batch, Positions

@@ -16,12 +16,12 @@ from stream_dp.audit.adversaries import OneEventAdversary, answers, mechanism_l0
 from stream_dp.audit.calibration import strongest
 from stream_dp.audit.events import Event, evidence, statistics
 from stream_dp.audit.game import Game
+from stream_dp.audit.relations.compositions import fixed_mechanisms
 from stream_dp.core.composition import ConcurrentComposition, Create
 from stream_dp.core.guarantee import Measure, differential_privacy
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray
-from stream_dp.core.relations.base import Relation
-from stream_dp.core.relations.compositions import fixed_mechanisms
+from stream_dp.core.relation import Relation
 from stream_dp.errors import FailClosed, UsageError
 
 FEWEST_RUNS = 100

@@ -16,9 +16,9 @@ from stream_dp.audit.finite import FiniteMachine
 from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
-from stream_dp.core.relations.rows import RowSpace
+from stream_dp.core.row_relations import RowSpace
 from stream_dp.errors import FailClosed, RejectedMessage
-from stream_dp.mechanisms.rows import checked
+from stream_dp.mechanisms.row_check import checked
 
 T = TypeVar("T", bound=Hashable)
 _TRIES = 10_000

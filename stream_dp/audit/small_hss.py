@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
+from stream_dp.audit.exact_sparse_vector import Row, all_below
 from stream_dp.audit.finite import Law
-from stream_dp.audit.sparse_vector import Row, all_below
 
 QUIET = "quiet"
 HSSPoint: TypeAlias = tuple[Row, tuple[int, ...]]  # the open interval's sums, its failed margins

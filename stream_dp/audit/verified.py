@@ -11,7 +11,7 @@ from typing import Any
 
 from stream_dp.audit.enumeration import contents
 from stream_dp.core.composition import Ask, Create
-from stream_dp.core.relations.base import Relation
+from stream_dp.core.relation import Relation
 from stream_dp.core.verifier import Verifier
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
-from stream_dp.broker import config, lifecycle, ports
+from stream_dp.broker import config, free_ports, lifecycle
 from stream_dp.broker.identity import read_or_decide
 from stream_dp.broker.jars import Progress, resolve_jars
 from stream_dp.broker.java import find_java
 from stream_dp.broker.lifecycle import PortLost
 from stream_dp.broker.lock import FolderLock, take
 from stream_dp.broker.node import Machine, Node
-from stream_dp.broker.recovery import fence_former_life
+from stream_dp.broker.restart import fence_former_life
 from stream_dp.errors import UsageError, WorldError
 
 _HEAP_MB = {1: 512, 3: 384}
@@ -125,10 +125,10 @@ class LocalKafka:
         jars = await asyncio.to_thread(resolve_jars, self._progress)
         classpath = os.pathsep.join(map(str, jars))
         machine = Machine(java, classpath, _HEAP_MB[self._size], lock.fileno())
-        last = ports.recall(self._data_dir / "ports.json")
+        last = free_ports.recall(self._data_dir / "ports.json")
         for attempt in range(1, _PORT_ATTEMPTS + 1):
-            self._cluster = ports.choose(self._size, self._port, last if attempt == 1 else ())
-            ports.remember(self._data_dir / "ports.json", self._cluster)
+            self._cluster = free_ports.choose(self._size, self._port, last if attempt == 1 else ())
+            free_ports.remember(self._data_dir / "ports.json", self._cluster)
             try:
                 await self._launch(machine, cluster_id)
             except PortLost:

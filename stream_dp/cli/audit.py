@@ -13,12 +13,12 @@ from rich.table import Table
 
 from stream_dp.accounting.amounts import UNITS, number, text
 from stream_dp.accounting.filters.pure import PURE
-from stream_dp.accounting.relation_filter import LedgerFilter
+from stream_dp.audit.ledger_filter import LedgerFilter
 from stream_dp.audit.lower_bound import Finding, audit_mechanism, audit_together
-from stream_dp.cli.rules import audit_rules
-from stream_dp.cli.tree import wide_console
+from stream_dp.audit.relations.compositions import filtered
+from stream_dp.cli.audit_rules import audit_rules
+from stream_dp.cli.derivation_tree import wide_console
 from stream_dp.core.mechanism import Noise
-from stream_dp.core.relations.compositions import filtered
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.budget import opened

@@ -19,25 +19,25 @@ import typer
 from rich.console import Console
 
 from stream_dp.adapters.records import load_records, ticked
-from stream_dp.broker.jars import resolve_jars
-from stream_dp.broker.lock import held
-from stream_dp.broker.places import state_dir
-from stream_dp.broker.process import LocalKafka
-from stream_dp.broker.topics import create_topic
-from stream_dp.cli.broker import fetch_progress
-from stream_dp.cli.example_files import DATA, flights_folder
-from stream_dp.cli.feeding import feed
-from stream_dp.cli.pacing import Paced
-from stream_dp.cli.results import print_results, results
-from stream_dp.cli.run import Port
-from stream_dp.cli.running import Run, served, signals
-from stream_dp.cli.wiring import (
+from stream_dp.app.example_files import DATA, flights_folder
+from stream_dp.app.paced import Paced
+from stream_dp.app.replay_feed import feed
+from stream_dp.app.running import Run, served, signals
+from stream_dp.app.wiring import (
     fields_of,
     open_ports,
     sealed_commits,
     sealer_for,
     settings_for,
 )
+from stream_dp.broker.jars import resolve_jars
+from stream_dp.broker.lock import held
+from stream_dp.broker.places import state_dir
+from stream_dp.broker.process import LocalKafka
+from stream_dp.broker.topics import create_topic
+from stream_dp.cli.broker import fetch_progress
+from stream_dp.cli.demo_results import print_results, results
+from stream_dp.cli.run import Port
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import (
@@ -49,9 +49,9 @@ from stream_dp.pipeline.spec import (
     SqliteJournal,
 )
 from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.journal_summary import JournalSummary, read_summary
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Ports
-from stream_dp.runtime.statement import Statement, read_statement
 
 JOURNAL = "flights.journal"
 PARTITIONS = 2
@@ -237,11 +237,11 @@ async def _feeding(feeder: Callable[[], Awaitable[None]] | None, this: Run) -> A
         task.result()
 
 
-async def _so_far(built: Built, sealer: Sealer, marks: Path) -> Statement | None:
+async def _so_far(built: Built, sealer: Sealer, marks: Path) -> JournalSummary | None:
     """What earlier runs did; without a high-water mark there was none, and no journal to read."""
     if not _ran_before(marks):
         return None
-    return await read_statement(sealed_commits(built.spec), sealer, built.spec.name)
+    return await read_summary(sealed_commits(built.spec), sealer, built.spec.name)
 
 
 def _ran_before(marks: Path) -> bool:

@@ -8,14 +8,14 @@ import typer
 from rich.table import Table
 
 from stream_dp.accounting.amounts import text
-from stream_dp.cli.budget import budget_json, state
+from stream_dp.app.budget_view import budget_json, state
+from stream_dp.cli.derivation_tree import derivation_tree, wide_console
 from stream_dp.cli.run import PipelineFile
-from stream_dp.cli.tree import derivation_tree, wide_console
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.errors import WorldError
 from stream_dp.pipeline.builder import Built, Chosen, build
-from stream_dp.pipeline.picture import draw
-from stream_dp.pipeline.planner import derivation_json, plan_json, predicted_errors
+from stream_dp.pipeline.report import derivation_json, plan_json, predicted_errors
+from stream_dp.pipeline.svg import draw
 from stream_dp.pipeline.yaml import load
 
 
@@ -72,7 +72,7 @@ _PEOPLE = ("user", "person", "customer", "patient", "member", "email", "account"
 
 def _guarantee(built: Built) -> str:
     measure, privacy = differential_privacy(built.derivation.guarantee.measure), built.spec.privacy
-    shown, ledger = budget_json(built.spec, built.accounts()), built.ledger
+    shown, ledger = budget_json(built.spec, built.subledgers()), built.ledger
     return (
         f"[bold]{built.spec.name}[/bold] is ({text(measure.epsilon)}, {text(measure.delta)})-differentially "
         f"private: unit one {privacy.unit}, neighbours {privacy.neighbors}, over all releases for ever.\n"

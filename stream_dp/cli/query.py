@@ -13,15 +13,15 @@ from rich.console import JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-from stream_dp.cli.asking import RunningEngine
+from stream_dp.app.tick_times import tick_text
+from stream_dp.app.wiring import sealer_for
+from stream_dp.cli.derivation_tree import derivation_tree, wide_console
 from stream_dp.cli.run import KeyFile, PipelineFile
-from stream_dp.cli.tick_times import tick_text
-from stream_dp.cli.tree import derivation_tree, wide_console
-from stream_dp.cli.wiring import sealer_for
+from stream_dp.client.live_series import LiveSeriesClient
 from stream_dp.errors import BudgetRefused, UsageError
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load, load_series
-from stream_dp.serve.desk import LARGEST_DEFINITION
+from stream_dp.serve.live_series import LARGEST_DEFINITION
 
 query = typer.Typer(
     help="Preview, create, halt and list the series of a running engine (stream-dp run FILE --serve).",
@@ -110,7 +110,7 @@ def list_(pipeline: PipelineFile, *, url: Url = HERE, as_json: AsJson = False) -
 
     A series sees the ticks from `start` on, up to and not including `end`.
     """
-    found = RunningEngine(url.rstrip("/"), load(pipeline).name, token="").queries()
+    found = LiveSeriesClient(url.rstrip("/"), load(pipeline).name, token="").queries()
     if as_json:
         typer.echo(json.dumps({"queries": found}))
         return
@@ -131,8 +131,8 @@ def token(pipeline: PipelineFile, *, key_file: KeyFile = None) -> None:
     typer.echo(_token(load(pipeline), key_file))
 
 
-def _engine(spec: PipelineSpec, url: str, key_file: Path | None) -> RunningEngine:
-    return RunningEngine(url.rstrip("/"), spec.name, _token(spec, key_file))
+def _engine(spec: PipelineSpec, url: str, key_file: Path | None) -> LiveSeriesClient:
+    return LiveSeriesClient(url.rstrip("/"), spec.name, _token(spec, key_file))
 
 
 def _token(spec: PipelineSpec, key_file: Path | None) -> str:

@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 
 from stream_dp.adapters.records import load_records, ticked
+from stream_dp.app.replay_feed import feed
+from stream_dp.app.wiring import fields_of, settings_for
 from stream_dp.broker.topics import create_topic
-from stream_dp.cli.feeding import feed
-from stream_dp.cli.wiring import fields_of, settings_for
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.spec import KafkaSource, PipelineSpec, ReplayClock
 from stream_dp.pipeline.yaml import load

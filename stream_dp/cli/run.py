@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from stream_dp.cli.running import Run, served, signals
-from stream_dp.cli.wiring import open_ports, require_own, sealer_for
+from stream_dp.app.running import Run, served, signals
+from stream_dp.app.wiring import open_ports, require_own, sealer_for
 from stream_dp.errors import UsageError
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message
-from stream_dp.core.relations.base import Claim
+from stream_dp.core.relation import Claim
 from stream_dp.errors import RejectedMessage
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relations.base import Relation
-from stream_dp.core.relations.rows import event
+from stream_dp.core.relation import Relation
+from stream_dp.core.row_relations import event
 from stream_dp.errors import FailClosed
 
 

@@ -14,7 +14,7 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.rows import checked
+from stream_dp.mechanisms.row_check import checked
 
 
 @dataclass(frozen=True, slots=True, repr=False)

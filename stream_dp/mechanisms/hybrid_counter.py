@@ -16,7 +16,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.rows import checked
+from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.tree import TreeNoise, TreeShape, TreeState
 
 TOTALS_SHARE = Fraction(1, 4)

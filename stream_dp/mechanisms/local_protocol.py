@@ -19,7 +19,7 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.errors import NotDerivable, UsageError
-from stream_dp.mechanisms.rows import checked
+from stream_dp.mechanisms.row_check import checked
 
 S = TypeVar("S")
 

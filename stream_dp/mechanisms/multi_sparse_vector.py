@@ -19,7 +19,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage, UsageError
-from stream_dp.mechanisms.rows import checked
+from stream_dp.mechanisms.row_check import checked
 
 
 @dataclass(frozen=True, slots=True)

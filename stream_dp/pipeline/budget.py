@@ -6,15 +6,15 @@ stated as (epsilon, delta); zCDP and RDP filters get the largest budget that imp
 
 from collections.abc import Iterator
 
-from stream_dp.accounting.accounts import Accounts
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
 from stream_dp.accounting.entry import Entry
 from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
-from stream_dp.accounting.filters.base import Filter
+from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.pure import PURE, PureFilter
 from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.filters.zcdp import ZCDPFilter
 from stream_dp.accounting.ledger import Ledger
+from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.pipeline.spec import Privacy
@@ -41,14 +41,14 @@ def target(privacy: Privacy) -> ApproxDP:
     return ApproxDP(privacy.epsilon, privacy.delta)
 
 
-def opened(privacy: Privacy) -> Accounts:
+def opened(privacy: Privacy) -> Subledgers:
     """The accounts before the first series: the analysts' ledgers are paid for.
 
     Raises:
         BudgetRefused: they alone need more than the budget.
     """
     analysts = {each.name: PureFilter.of(each.epsilon) for each in privacy.analysts}
-    return Accounts.open(filter_of(privacy), analysts)
+    return Subledgers.open(filter_of(privacy), analysts)
 
 
 def frozen_charges(ledger: Ledger, block: Derivation) -> Iterator[Entry]:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stream_dp.accounting.accounts import MAIN, Accounts
 from stream_dp.accounting.amounts import exact
 from stream_dp.accounting.filters.pure import PURE
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive
+from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.mechanism import Mechanism
@@ -23,14 +23,14 @@ from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.states import MECHANISMS
 from stream_dp.pipeline.bands import Bands
 from stream_dp.pipeline.budget import frozen_charges, opened, target
+from stream_dp.pipeline.choose_hss import ENDLESS, Demand, best_hss, predicted_hss_error
 from stream_dp.pipeline.derivations import analyst_ledger, derive, fixed_block, whole
-from stream_dp.pipeline.methods import ENDLESS, Demand, best_hss, predicted_hss_error
 from stream_dp.pipeline.router import RowLayout
-from stream_dp.pipeline.series import AlertsSeries, CountSeries, HistogramSeries
-from stream_dp.pipeline.series import Series as SeriesSpec
+from stream_dp.pipeline.schema import AlertsSeries, CountSeries, HistogramSeries
+from stream_dp.pipeline.schema import Series as SeriesSpec
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
-from stream_dp.runtime.books import charge_of
-from stream_dp.runtime.plan import Plan
+from stream_dp.runtime.admission import charge_of
+from stream_dp.runtime.run_config import RunConfig
 from stream_dp.runtime.series import Series
 
 
@@ -99,9 +99,9 @@ class Built:
         """What holds for everything that is ever asked of this pipeline, at its first start."""
         return whole(self.spec.name, self.ledger.filter, self.frozen, target(self.spec.privacy))
 
-    def accounts(self) -> Accounts:
+    def subledgers(self) -> Subledgers:
         """The accounts after the charges of the first start, for one engine."""
-        return Accounts(dict(self.ledgers))
+        return Subledgers(dict(self.ledgers))
 
     @property
     def fingerprint(self) -> str:
@@ -117,7 +117,7 @@ class Built:
     def _mechanisms(self) -> str:
         return "\n".join([f"mechanisms {MECHANISMS}", *(repr(c.mechanism) for c in self.chosen)])
 
-    def plan(self, now: int, *, private: bool = True, accepted: str = "") -> Plan:
+    def run_config(self, now: int, *, private: bool = True, accepted: str = "") -> RunConfig:
         """What the engine runs; `now` (ms) becomes the origin of a wall clock that declares none.
 
         `accepted` names a new guarantee on a source that was seen before; the journal records it.
@@ -125,7 +125,7 @@ class Built:
         spec, clock = self.spec, self.spec.clock
         block, hold = (clock.block, None) if isinstance(clock, ReplayClock) else (1, clock.delay)
         start = clock.start
-        return Plan(
+        return RunConfig(
             pipeline=spec.name,
             fingerprint=self.fingerprint,
             origin=now - now % clock.step if start is None else start,

@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails
 
-from stream_dp.pipeline.series import Condition, FieldSpec, Series, typed
-from stream_dp.pipeline.values import problem
-from stream_dp.pipeline.world import Clock, Journal, Source
+from stream_dp.pipeline.endpoints import Clock, Journal, Source
+from stream_dp.pipeline.scalars import problem
+from stream_dp.pipeline.schema import Condition, FieldSpec, Series, typed
 
 _FIELD: TypeAdapter[Any] = TypeAdapter(FieldSpec)
 _SERIES: TypeAdapter[Any] = TypeAdapter(Series)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
-from stream_dp.pipeline.series import TimeField
+from stream_dp.pipeline.schema import TimeField
 
 NOT_JSON: Final = "not_json"
 MISSING_FIELD: Final = "missing_field"

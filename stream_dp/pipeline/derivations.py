@@ -10,11 +10,10 @@ from fractions import Fraction
 from functools import singledispatch
 from typing import Any
 
-from stream_dp.accounting.accounts import analyst_entry
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
 from stream_dp.accounting.derive import derive as tightest
-from stream_dp.accounting.filters.base import Filter
+from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.pure import PURE
 from stream_dp.accounting.rules.convert import RENYI
 from stream_dp.accounting.rules.leaf import leaf
@@ -27,6 +26,7 @@ from stream_dp.accounting.situations import (
     Ticks,
     Touched,
 )
+from stream_dp.accounting.subledgers import analyst_entry
 from stream_dp.core.derivation import Condition, Derivation, require
 from stream_dp.core.guarantee import ZCDP, ApproxDP, Guarantee, PureDP, RenyiDP
 from stream_dp.core.neighbors import Neighbors

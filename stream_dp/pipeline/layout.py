@@ -7,9 +7,9 @@ ask for the same feature share the slice. The layout depends on the specificatio
 from dataclasses import dataclass
 from typing import Any
 
-from stream_dp.pipeline.series import Where, typed
+from stream_dp.pipeline.scalars import OTHER
+from stream_dp.pipeline.schema import Where, typed
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.values import OTHER
 
 SCALAR = ("",)
 

@@ -16,7 +16,7 @@ from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.commit import DeadLetter
 from stream_dp.runtime.ports import Batch
-from stream_dp.runtime.ticks import Routed
+from stream_dp.runtime.tick_assembler import Routed
 
 
 @dataclass(slots=True)

@@ -21,13 +21,13 @@ from stream_dp.pipeline.decoder import (
     Refusal,
     milliseconds,
 )
+from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.layout import Feature, RowLayout, Slot, Test
-from stream_dp.pipeline.series import TimeField
+from stream_dp.pipeline.schema import TimeField
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.world import ReplayClock
 from stream_dp.runtime.commit import DeadLetter
 from stream_dp.runtime.ports import Batch
-from stream_dp.runtime.ticks import Routed
+from stream_dp.runtime.tick_assembler import Routed
 
 __all__ = ["Routed", "Router", "RowLayout"]
 

@@ -20,19 +20,7 @@ from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import InvalidCost
 from stream_dp.pipeline.checks import Parts, cross_problems, series_problems
-from stream_dp.pipeline.series import Condition, FieldSpec, Series, typed
-from stream_dp.pipeline.values import (
-    Confidence,
-    Delta,
-    Epsilon,
-    FieldName,
-    Frozen,
-    Name,
-    Order,
-    problem,
-    refuse,
-)
-from stream_dp.pipeline.world import (
+from stream_dp.pipeline.endpoints import (
     Clock,
     FileSource,
     Journal,
@@ -45,6 +33,18 @@ from stream_dp.pipeline.world import (
     SqliteJournal,
     WallClock,
 )
+from stream_dp.pipeline.scalars import (
+    Confidence,
+    Delta,
+    Epsilon,
+    FieldName,
+    Frozen,
+    Name,
+    Order,
+    problem,
+    refuse,
+)
+from stream_dp.pipeline.schema import Condition, FieldSpec, Series, typed
 
 __all__ = [
     "FileSource",

@@ -18,9 +18,9 @@ import yaml
 from pydantic_core import ErrorDetails
 
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.series import Series
+from stream_dp.pipeline.scalars import PATTERNS
+from stream_dp.pipeline.schema import Series
 from stream_dp.pipeline.spec import PipelineSpec, diagnose, diagnose_series
-from stream_dp.pipeline.values import PATTERNS
 
 _T = TypeVar("_T")
 MOST = 100  # problems told at once: each is looked up in the text, which takes time in its length

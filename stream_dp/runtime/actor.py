@@ -40,7 +40,7 @@ class Halt:
     """End the actor after the messages before this one."""
 
 
-Command: TypeAlias = Tick | Snapshot | Halt
+ActorCommand: TypeAlias = Tick | Snapshot | Halt
 
 
 class Actor:
@@ -50,9 +50,9 @@ class Actor:
         self._series = series
         self._grid = grid
         self._state = state
-        self._mailbox: asyncio.Queue[Command] = asyncio.Queue(MAILBOX)
+        self._mailbox: asyncio.Queue[ActorCommand] = asyncio.Queue(MAILBOX)
 
-    async def send(self, command: Command) -> None:
+    async def send(self, command: ActorCommand) -> None:
         """Put a command into the mailbox; waits while it is full."""
         await self._mailbox.put(command)
 

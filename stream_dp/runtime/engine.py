@@ -14,25 +14,25 @@ from typing import Any, cast
 
 import msgspec
 
-from stream_dp.accounting.accounts import Accounts
 from stream_dp.accounting.ledger import Preview
+from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.verifier import Guard
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import Actor, Halt, Snapshot, Tick
-from stream_dp.runtime.books import Books
+from stream_dp.runtime.admission import Admission
+from stream_dp.runtime.commands import Command, Inbox
 from stream_dp.runtime.commit import CHANGING, Commit, Created, Halted, Header, Release
 from stream_dp.runtime.gate import Gate
-from stream_dp.runtime.headers import require_same
-from stream_dp.runtime.orders import Inbox, Order
-from stream_dp.runtime.plan import Plan
+from stream_dp.runtime.header_check import require_same
 from stream_dp.runtime.ports import Ports, Published
-from stream_dp.runtime.questions import Question, Questions
+from stream_dp.runtime.proposals import Proposal, SeriesPlanner
 from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.recovery import GENESIS, NoiseMaker, Recovered, initial_states, recover
-from stream_dp.runtime.roster import Roster, Seat
+from stream_dp.runtime.registry import LiveSeries, Registry
+from stream_dp.runtime.run_config import RunConfig
 from stream_dp.runtime.series import Grid
-from stream_dp.runtime.ticks import ClosedTick, Cut, Router
+from stream_dp.runtime.tick_assembler import ClosedTick, Cut, Router
 
 GROUP = 100
 NONE = slice(0, 0)
@@ -47,24 +47,27 @@ class Engine:
 
     def __init__(
         self,
-        plan: Plan,
+        config: RunConfig,
         router: Router,
         ports: Ports,
         make_noise: NoiseMaker,
         published: Published = lambda body: None,
         *,
-        questions: Questions | None = None,
-        accounts: Accounts | None = None,
+        planner: SeriesPlanner | None = None,
+        subledgers: Subledgers | None = None,
     ) -> None:
-        self._plan = plan.marked
+        self._config = config.marked
         self._router = router
         self._ports = ports
         self._make_noise = make_noise
         self._published = published
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
-        self.books = Books(
-            Roster(self._plan.series), accounts or Accounts({}), questions, private=plan.private
+        self.admission = Admission(
+            Registry(self._config.series),
+            subledgers or Subledgers({}),
+            planner,
+            private=config.private,
         )
         self._since_snapshot = 0
         self._inbox = Inbox()
@@ -77,9 +80,9 @@ class Engine:
         """Create a series at the next cut; durable, charged and running on return.
 
         Raises:
-            UsageError, NotDerivable, BudgetRefused: nothing has changed (`Books.create`); or the engine has ended.
+            UsageError, NotDerivable, BudgetRefused: nothing has changed (`Admission.create`); or the engine has ended.
         """
-        created = await self._inbox.obeyed(lambda: self._create(definition, analyst))
+        created = await self._inbox.executed(lambda: self._create(definition, analyst))
         return cast("Created", created)
 
     async def halt(self, name: str) -> Halted:
@@ -88,10 +91,10 @@ class Engine:
         Raises:
             UnknownMechanism: none of this name was created and runs; or the engine has ended.
         """
-        halted = await self._inbox.obeyed(lambda: self._halt(name))
+        halted = await self._inbox.executed(lambda: self._halt(name))
         return cast("Halted", halted)
 
-    async def preview(self, definition: bytes, analyst: str = "") -> tuple[Question, Preview]:
+    async def preview(self, definition: bytes, analyst: str = "") -> tuple[Proposal, Preview]:
         """What `create` would do, from the first tick on that is not published: tells nothing of work in hand.
 
         Raises:
@@ -99,8 +102,8 @@ class Engine:
         """
         start = self._gate.unpublished
         start = self._settled if start is None else start
-        question = await asyncio.to_thread(self.books.ask, definition, start)
-        return question, self.books.preview(question, analyst)
+        proposal = await asyncio.to_thread(self.admission.propose, definition, start)
+        return proposal, self.admission.preview(proposal, analyst)
 
     async def run(self) -> None:
         """Recover, then run.
@@ -121,25 +124,25 @@ class Engine:
                     closing.push_async_callback(port.close)
 
     async def _start(self) -> Recovered:
-        plan, ports = self._plan, self._ports
+        config, ports = self._config, self._ports
         recovered = await recover(
-            ports.journal, ports.sink, ports.sealer, plan.pipeline, self.books,
+            ports.journal, ports.sink, ports.sealer, config.pipeline, self.admission,
             self._grid_of, self._make_noise,
         )  # fmt: skip
-        origin = plan.origin if recovered is None else recovered.header.origin
+        origin = config.origin if recovered is None else recovered.header.origin
         partitions = await ports.source.open(origin)
-        self._grid = plan.grid(origin)
+        self._grid = config.grid(origin)
         self._gate = Gate(
             ports.journal, ports.sink, ports.sealer, ports.clock, self._grid,
-            plan.block, plan.hold, self._published,
+            config.block, config.hold, self._published,
         )  # fmt: skip
-        header = plan.header(ports.source.name, partitions, origin, ports.sealer.key_id)
+        header = config.header(ports.source.name, partitions, origin, ports.sealer.key_id)
         if recovered is None:
             recovered = await self._first_commit(header)
         require_same(recovered.header, header)
-        if recovered.charges != plan.charges:
+        if recovered.charges != config.charges:
             raise FailClosed(
-                f"the ledger in the journal of {plan.pipeline} is not what its pipeline file derives; "
+                f"the ledger in the journal of {config.pipeline} is not what its pipeline file derives; "
                 "run the version of the code and of the file that wrote it"
             )
         async for body in ports.sink.read():
@@ -151,17 +154,17 @@ class Engine:
 
     def _grid_of(self, header: Header) -> Grid:
         """The journal's grid, once it is sure that its steps are those of this plan."""
-        plan, key_id = self._plan, self._ports.sealer.key_id
-        require_same(header, plan.header(header.source, header.partitions, header.origin, key_id))
-        return plan.grid(header.origin)
+        config, key_id = self._config, self._ports.sealer.key_id
+        require_same(header, config.header(header.source, header.partitions, header.origin, key_id))
+        return config.grid(header.origin)
 
     async def _first_commit(self, header: Header) -> Recovered:
         """Charge before anything exists: the header, the ledger and the first seed become durable."""
         seed = self._ports.seeds()
-        commit = Commit(0, GENESIS, header, self._plan.charges, seeds=(seed,))
+        commit = Commit(0, GENESIS, header, self._config.charges, seeds=(seed,))
         sealed, link = self._gate.seal(commit)
         await self._gate.commit(commit, sealed)
-        states = initial_states(self.books.roster.live, seed, self._make_noise)
+        states = initial_states(self.admission.registry.live, seed, self._make_noise)
         return Recovered(header, commit.charges, states, link, next_commit=1)
 
     async def _run(self, recovered: Recovered) -> None:
@@ -172,8 +175,8 @@ class Engine:
         self._guard = Guard(self._router.width)
         self._actors: dict[int, Actor] = {}
         async with asyncio.TaskGroup() as self._tasks:
-            for seat in self.books.roster.live:
-                self._seat(seat, recovered.states[seat.number])
+            for running in self.admission.registry.live:
+                self._start_series(running, recovered.states[running.number])
             recovered.cut = recovered.cut.opened(self._router.width, NONE)
             self._reader.begin(self._tasks, recovered.cut)
             await self._commit_all()
@@ -181,17 +184,17 @@ class Engine:
             for actor in self._actors.values():
                 await actor.send(Halt())
 
-    def _seat(self, seat: Seat, state: Any) -> None:
+    def _start_series(self, running: LiveSeries, state: Any) -> None:
         """Give a series its actor."""
-        actor = self._actors[seat.number] = Actor(seat.series, self._grid, state)
+        actor = self._actors[running.number] = Actor(running.series, self._grid, state)
         self._tasks.create_task(actor.run())
 
     async def _commit_all(self) -> None:
-        """Step and commit what has closed and obey orders, until the horizon, the end of the source or `stop()`."""
-        while self._recovered.cut.next_tick != self._plan.horizon:
+        """Step and commit what has closed and execute orders, until the horizon, the end of the source or `stop()`."""
+        while self._recovered.cut.next_tick != self._config.horizon:
             match await self._next():
-                case Order() as order:
-                    await order.obey()
+                case Command() as command:
+                    await command.execute()
                 case []:
                     return
                 case ticks:
@@ -199,8 +202,8 @@ class Engine:
                     await _uncancelled(self._gate.commit(commit, sealed))
                     self._settled = commit.ticks[-1] + 1
 
-    async def _next(self) -> Order | list[ClosedTick]:
-        """An order, or what has closed since the last commit, `GROUP` ticks or so; none at the end or on `stop`."""
+    async def _next(self) -> Command | list[ClosedTick]:
+        """An command, or what has closed since the last commit, `GROUP` ticks or so; none at the end or on `stop`."""
         got = asyncio.create_task(self._inbox.get(GROUP))
         stop = asyncio.create_task(self._stopping.wait())
         try:
@@ -214,8 +217,8 @@ class Engine:
         if self._stopping.is_set():
             _refuse(got)
             return []
-        found, horizon = got.result(), self._plan.horizon
-        if isinstance(found, Order) or horizon is None:
+        found, horizon = got.result(), self._config.horizon
+        if isinstance(found, Command) or horizon is None:
             return found
         return [each for each in found if each.tick < horizon]
 
@@ -223,20 +226,22 @@ class Engine:
         """Charge, make it durable at this cut, and only then let the mechanism exist."""
         now, seeds = self._recovered, self._ports.seeds
         start = now.cut.next_tick
-        question = await asyncio.to_thread(self.books.ask, definition, start)
-        created, charge, seat = self.books.create(question, analyst, start)
+        proposal = await asyncio.to_thread(self.admission.propose, definition, start)
+        created, charge, running = self.admission.create(proposal, analyst, start)
         await self._reader.end()
-        now.cut = now.cut.opened(self._router.width, self.books.fresh_columns(seat))
+        now.cut = now.cut.opened(self._router.width, self.admission.fresh_columns(running))
         seed = seeds()
         await self._change(Commit(0, b"", charges=(charge,), seeds=(seed,), changes=(created,)))
-        self._seat(seat, initial_states((seat,), seed, self._make_noise)[seat.number])
+        self._start_series(
+            running, initial_states((running,), seed, self._make_noise)[running.number]
+        )
         self._guard = Guard(self._router.width)
         await self._reader.again(self._tasks, now.cut)
         return created
 
     async def _halt(self, name: str) -> Halted:
         """End a series at this cut, durably."""
-        halted = self.books.halt(name, self._recovered.cut.next_tick)
+        halted = self.admission.halt(name, self._recovered.cut.next_tick)
         await self._change(Commit(0, b"", changes=(halted,)))
         await self._actors.pop(halted.number).send(Halt())
         return halted
@@ -297,11 +302,13 @@ class Engine:
         waiting: list[tuple[int, str, int, asyncio.Future[bytes]]] = []
         for closed, seed in zip(ticks, seeds, strict=True):
             row = self._guard.admit(closed.row)
-            for seat in self.books.roster.live:
+            for running in self.admission.registry.live:
                 reply: asyncio.Future[bytes] = loop.create_future()
-                noise = self._make_noise(seed, seat.number)
-                await self._actors[seat.number].send(Tick(closed.tick, sequence, row, noise, reply))
-                waiting.append((sequence, seat.series.name, closed.tick, reply))
+                noise = self._make_noise(seed, running.number)
+                await self._actors[running.number].send(
+                    Tick(closed.tick, sequence, row, noise, reply)
+                )
+                waiting.append((sequence, running.series.name, closed.tick, reply))
                 sequence += 1
         return tuple([Release(n, name, tick, await reply) for n, name, tick, reply in waiting])
 
@@ -330,10 +337,10 @@ async def _uncancelled(commit: Coroutine[Any, Any, None]) -> None:
         raise
 
 
-def _refuse(got: "asyncio.Task[Order | list[ClosedTick]]") -> None:
+def _refuse(got: "asyncio.Task[Command | list[ClosedTick]]") -> None:
     """An order that was taken when the engine ended is refused, or its sender would wait for ever."""
-    if got.done() and not got.cancelled() and isinstance(order := got.result(), Order):
-        order.refuse()
+    if got.done() and not got.cancelled() and isinstance(command := got.result(), Command):
+        command.refuse()
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -7,9 +7,9 @@ knows no actor and no journal.
 import asyncio
 from collections.abc import Sequence
 
-from stream_dp.runtime.orders import Inbox
+from stream_dp.runtime.commands import Inbox
 from stream_dp.runtime.ports import Batch, Source
-from stream_dp.runtime.ticks import Cut, Router, TickAssembler
+from stream_dp.runtime.tick_assembler import Cut, Router, TickAssembler
 
 
 class Reader:

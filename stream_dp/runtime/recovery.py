@@ -16,7 +16,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import step
-from stream_dp.runtime.books import Books
+from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.commit import (
     CHANGING,
     FORMAT,
@@ -31,9 +31,9 @@ from stream_dp.runtime.commit import (
 )
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Journal, Sink, closing
-from stream_dp.runtime.roster import Seat
+from stream_dp.runtime.registry import LiveSeries
 from stream_dp.runtime.series import Grid
-from stream_dp.runtime.ticks import Cut
+from stream_dp.runtime.tick_assembler import Cut
 
 NoiseMaker: TypeAlias = Callable[[bytes, int], Noise]
 GENESIS = b""
@@ -185,21 +185,23 @@ def _head_sequence(head: bytes | None) -> int:
         ) from None
 
 
-def _rebuild(history: History, books: Books, grid: Grid, make_noise: NoiseMaker) -> Recovered:
+def _rebuild(
+    history: History, admission: Admission, grid: Grid, make_noise: NoiseMaker
+) -> Recovered:
     """Replay the committed steps since the last snapshot and compare every release.
 
     Raises:
         FailClosed: a replayed release differs from the recorded one, or a change does not add up.
     """
     for commit in history.changing:
-        books.replay(commit)
+        admission.replay(commit)
     start = history.since[0]
-    states = _start_states(start, books, make_noise)
+    states = _start_states(start, admission, make_noise)
     for commit in history.since:
         if commit.changes:
-            _change(commit, books, states, make_noise)
+            _change(commit, admission, states, make_noise)
         elif commit is not start or commit.snapshot is None:
-            _replay(commit, books, states, grid, make_noise)
+            _replay(commit, admission, states, grid, make_noise)
     last, ticked = history.last, history.ticked
     pending = {t: np.array(r, dtype=np.int64) for t, r in last.pending.items()}
     next_tick = 0 if ticked is None else ticked.ticks[-1] + 1
@@ -214,48 +216,53 @@ def _rebuild(history: History, books: Books, grid: Grid, make_noise: NoiseMaker)
     return recovered
 
 
-def _start_states(start: Commit, books: Books, make_noise: NoiseMaker) -> dict[int, Any]:
+def _start_states(start: Commit, admission: Admission, make_noise: NoiseMaker) -> dict[int, Any]:
     if start.snapshot is None:
-        return initial_states(books.roster.live, start.seeds[0], make_noise)
+        return initial_states(admission.registry.live, start.seeds[0], make_noise)
     parts = msgspec.msgpack.decode(start.snapshot, type=list[bytes])
     return {
-        seat.number: STATES.decode(part)
-        for seat, part in zip(books.roster.live, parts, strict=True)
+        running.number: STATES.decode(part)
+        for running, part in zip(admission.registry.live, parts, strict=True)
     }
 
 
-def initial_states(seats: Sequence[Seat], seed: bytes, make_noise: NoiseMaker) -> dict[int, Any]:
+def initial_states(
+    many: Sequence[LiveSeries], seed: bytes, make_noise: NoiseMaker
+) -> dict[int, Any]:
     """The states before the first tick, drawn from the seed that their commit records."""
     return {
-        seat.number: seat.series.mechanism.init(make_noise(seed, seat.number)) for seat in seats
+        running.number: running.series.mechanism.init(make_noise(seed, running.number))
+        for running in many
     }
 
 
-def _change(commit: Commit, books: Books, states: dict[int, Any], make_noise: NoiseMaker) -> None:
+def _change(
+    commit: Commit, admission: Admission, states: dict[int, Any], make_noise: NoiseMaker
+) -> None:
     """Create and halt what the commit did."""
-    created = books.replay(commit)
+    created = admission.replay(commit)
     if created:
         states |= initial_states(created, commit.seeds[0], make_noise)
-    for number in states.keys() - {seat.number for seat in books.roster.live}:
+    for number in states.keys() - {running.number for running in admission.registry.live}:
         del states[number]
 
 
 def _replay(
-    commit: Commit, books: Books, states: dict[int, Any], grid: Grid, make_noise: NoiseMaker
+    commit: Commit, admission: Admission, states: dict[int, Any], grid: Grid, make_noise: NoiseMaker
 ) -> None:
     recorded = iter(commit.releases)
     for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=bool(commit.ticks)):
         whole = np.array(row, dtype=np.int64)
-        for seat in books.roster.live:
+        for running in admission.registry.live:
             release = next(recorded)
-            states[seat.number], body = step(
-                seat.series, grid, states[seat.number], tick, release.sequence, whole,
-                make_noise(seed, seat.number),
+            states[running.number], body = step(
+                running.series, grid, states[running.number], tick, release.sequence, whole,
+                make_noise(seed, running.number),
             )  # fmt: skip
             if body != release.body:
                 raise FailClosed(
-                    f"replaying tick {tick} of series {seat.series.name} does not give the recorded bytes: the journal "
-                    "was written by another version of the code; go back to that version"
+                    f"replaying tick {tick} of series {running.series.name} does not give the recorded bytes: "
+                    "the journal was written by another version of the code; go back to that version"
                 )
 
 
@@ -264,7 +271,7 @@ async def recover(
     sink: Sink,
     sealer: Sealer,
     pipeline: str,
-    books: Books,
+    admission: Admission,
     grid: Callable[[Header], Grid],
     make_noise: NoiseMaker,
 ) -> Recovered | None:
@@ -275,4 +282,4 @@ async def recover(
     await journal.verify({} if history is None else history.last.positions)
     if history is None:
         return None
-    return _rebuild(history, books, grid(_header_of(history)), make_noise)
+    return _rebuild(history, admission, grid(_header_of(history)), make_noise)

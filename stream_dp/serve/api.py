@@ -15,10 +15,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.sse import EventSourceResponse
 
-from stream_dp.pipeline.picture import PICTURE_POLICY, draw
+from stream_dp.pipeline.svg import PICTURE_POLICY, draw
+from stream_dp.serve.broadcast import Broadcast
 from stream_dp.serve.queries import add_queries
 from stream_dp.serve.shield import Shield
-from stream_dp.serve.stream import Broadcast
 from stream_dp.serve.view import PublicView, Published
 
 _LARGEST = 2**63 - 1

@@ -2,7 +2,8 @@
 
 Rules: the list is public, everything else needs `Authorization: Bearer TOKEN`, checked before a byte of the body is
 read. A body is JSON of at most 64 KiB and is never repeated in an answer. Every refusal is
-{detail, exit_code}, with the exit code of the command line. Without a desk or a token there is nothing to write to.
+{detail, exit_code}, with the exit code of the command line. Without live series
+or a token there is nothing to write to.
 """
 
 import hmac
@@ -22,7 +23,15 @@ from stream_dp.errors import (
     UsageError,
     WorldError,
 )
-from stream_dp.serve.desk import CREATED, HALTED, LARGEST_DEFINITION, PREVIEWED, QUERY, Desk, chosen
+from stream_dp.serve.live_series import (
+    CREATED,
+    HALTED,
+    LARGEST_DEFINITION,
+    PREVIEWED,
+    QUERY,
+    LiveSeriesService,
+    chosen,
+)
 from stream_dp.serve.view import PublicView
 
 _ANALYST = re.compile(r"([a-z0-9][a-z0-9_.-]{0,62})?", re.ASCII)
@@ -39,35 +48,35 @@ Work = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 def add_queries(app: FastAPI, view: PublicView) -> None:
-    """Add the routes under /api/queries; those that write only where there is a desk and a token for it."""
+    """Add the routes under /api/queries; those that write only where there are live series and a token."""
 
     @app.get("/api/queries")
     async def queries() -> Response:
-        found = [] if view.desk is None else view.desk.queries()
+        found = [] if view.live_series is None else view.live_series.queries()
         return _json({"queries": [chosen(query, QUERY) for query in found]})
 
-    if view.desk is not None and view.token:
-        _add_writing(app, view.desk, view.token)
+    if view.live_series is not None and view.token:
+        _add_writing(app, view.live_series, view.token)
 
 
-def _add_writing(app: FastAPI, desk: Desk, token: str) -> None:
+def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: str) -> None:
     @app.post("/api/queries")
     async def create(request: Request) -> Response:
         async def work() -> Mapping[str, Any]:
-            return await desk.create(await _definition(request), _analyst(request))
+            return await live_series.create(await _definition(request), _analyst(request))
 
         return await _answer(request, token, work, CREATED, 201)
 
     @app.post("/api/queries/preview")
     async def preview(request: Request) -> Response:
         async def work() -> Mapping[str, Any]:
-            return await desk.preview(await _definition(request), _analyst(request))
+            return await live_series.preview(await _definition(request), _analyst(request))
 
         return await _answer(request, token, work, PREVIEWED)
 
     @app.delete("/api/queries/{name}")
     async def halt(request: Request, name: str) -> Response:
-        return await _answer(request, token, lambda: desk.halt(name), HALTED)
+        return await _answer(request, token, lambda: live_series.halt(name), HALTED)
 
 
 async def _answer(
@@ -90,7 +99,7 @@ async def _answer(
 
 
 class _Refused(Exception):
-    """A request that never reaches the desk."""
+    """A request that never reaches the live_series."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from stream_dp.errors import UsageError, WorldError
-from stream_dp.serve.stream import Broadcast
+from stream_dp.serve.broadcast import Broadcast
 from stream_dp.serve.view import PublicView
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from stream_dp.errors import FailClosed, UsageError
-from stream_dp.serve.desk import Desk
+from stream_dp.serve.live_series import LiveSeriesService
 
 NOTHING = -1
 """The position before the first release."""
@@ -174,5 +174,5 @@ class PublicView:
     plan: Callable[[], Mapping[str, Any]]
     budget: Callable[[], Mapping[str, Any]]
     log: ReleaseLog
-    desk: Desk | None = None
+    live_series: LiveSeriesService | None = None
     token: str = field(default="", repr=False)

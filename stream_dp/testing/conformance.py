@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from stream_dp.audit.relations.suitable import Suitable
 from stream_dp.core.composition import (
     Ask,
     CompositionMessage,
@@ -22,8 +23,7 @@ from stream_dp.core.composition import (
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relations.base import same
-from stream_dp.core.relations.suitable import Suitable
+from stream_dp.core.relation import same
 from stream_dp.core.serial import Codec
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.states import STATES

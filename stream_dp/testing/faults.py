@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from stream_dp.adapters.files import FileSink
 from stream_dp.adapters.highwater import HighWater
 from stream_dp.adapters.kafka_journal import KafkaJournal
-from stream_dp.adapters.kafka_shard import KafkaShard, Outgoing
+from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.sqlite import SqliteJournal
 from stream_dp.errors import UsageError
@@ -230,7 +230,7 @@ def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
         die()
 
 
-async def _open_transaction(shard: KafkaShard, records: Sequence[Outgoing]) -> None:
+async def _open_transaction(shard: KafkaLease, records: Sequence[Outgoing]) -> None:
     """Records that are in the log, in a transaction that nobody ends."""
     producer = shard._producer  # noqa: SLF001 - what `transact` does before it commits
     await producer.begin_transaction()

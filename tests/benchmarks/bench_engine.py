@@ -20,8 +20,8 @@ from typing import Any, cast
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from stream_dp.app.wiring import open_ports
 from stream_dp.broker import LocalKafka, create_topic
-from stream_dp.cli.wiring import open_ports
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.router import Router
@@ -133,7 +133,7 @@ async def engine(
 
     ports.journal.append = noted  # type: ignore[method-assign]
     built = build(spec)
-    plan = built.plan(stamps[0])
+    plan = built.run_config(stamps[0])
     this = Engine(
         plan,
         Router(spec, plan.origin),

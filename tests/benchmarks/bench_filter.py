@@ -17,12 +17,12 @@ from importlib.metadata import version
 import opendp.prelude as dp
 
 from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
-from stream_dp.accounting.filters.base import Filter
+from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.filters.zcdp import ZCDPFilter
 from stream_dp.accounting.ledger import Entry, Ledger
-from stream_dp.accounting.odometers.truncated import bound
+from stream_dp.accounting.truncated_odometer import bound
 from stream_dp.core.guarantee import PureDP, RenyiDP
 
 SHORT, LONG = 10**5, 10**6

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from stream_dp.adapters.clock import SystemClock
+from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
-from stream_dp.adapters.kafka_topics import KafkaSettings
+from stream_dp.adapters.system_clock import SystemClock
 from stream_dp.broker import LocalKafka, create_topic
 
 COUNT = 1_000_000

@@ -52,7 +52,7 @@ def begins(tick: int) -> str:
 
 
 class ChangingEngine:
-    """What an engine says of its series, which a test changes. A desk for reading only."""
+    """What an engine says of its series, which a test changes. A server of live series for reading only."""
 
     def __init__(self) -> None:
         self.series: list[dict[str, Any]] = list(pipeline()["series"])
@@ -103,7 +103,7 @@ class ChangingEngine:
             "pipeline": lambda: {**pipeline(), "series": self.series},
             "plan": lambda: {**plan(), "series": [*plan()["series"], *self.planned]},
             "budget": self.budget,
-            "desk": self,
+            "live_series": self,
         }
 
     def budget(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import Codec
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.rows import checked
+from stream_dp.mechanisms.row_check import checked
 
 
 @dataclass(slots=True)
@@ -168,7 +168,7 @@ class DrawsPerEvent(Right):
 
 
 class NoiseOnEachQuestion(Right):
-    """Asked often enough, it averages its noise away."""
+    """PlannedSeries often enough, it averages its noise away."""
 
     def ask(self, state: Count, noise: Noise) -> tuple[Count, IntArray]:
         """Fresh noise."""

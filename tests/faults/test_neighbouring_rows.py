@@ -135,7 +135,7 @@ async def rows_of(records: Sequence[Stamped], reader: Reader, pause_ms: int, see
     source = Dawdling(MemorySource(reader(records, random.Random(seed))), pause_ms)
     sealer = Sealer(KEY, spec.name)
     ports = Ports(source, MemoryJournal(store), MemorySink(), Clock(), sealer)
-    plan = build(spec).plan(0)
+    plan = build(spec).run_config(0)
     await Engine(plan, Router(spec, plan.origin), ports, NoiseStream).run()
     commits = opened(store.commits, KEY, spec.name)
     return np.array([row for commit in commits for row in commit["rows"]])

@@ -13,8 +13,8 @@ from faults.evidence import Letter
 from faults.junk import Junk, thousand
 from faults.kafka_evidence import over_kafka, public_log
 
+from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_feed import KafkaFeed
-from stream_dp.adapters.kafka_topics import KafkaSettings
 from stream_dp.adapters.records import FieldType, load_records, ticked
 from stream_dp.broker.topics import create_topic
 from stream_dp.testing.kafka import fresh_topic_name

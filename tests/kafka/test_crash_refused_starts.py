@@ -12,10 +12,10 @@ from faults.cases import Case, document, expectation, flights, make_key, write
 from faults.checker import findings
 from faults.kafka_evidence import over_kafka, public_log, records
 
-from stream_dp.adapters.kafka_topics import KEPT, KafkaSettings
+from stream_dp.adapters.kafka_client import KEPT, KafkaSettings
 from stream_dp.adapters.records import FieldType, load_records, ticked
+from stream_dp.app.replay_feed import feed
 from stream_dp.broker.topics import create_topic
-from stream_dp.cli.feeding import feed
 from stream_dp.testing.kafka import fresh_topic_name
 
 TICKS = 60

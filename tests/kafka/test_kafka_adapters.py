@@ -15,14 +15,14 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
 from stream_dp.adapters import kafka_source
-from stream_dp.adapters.kafka_checks import config
+from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_feed import KafkaFeed
 from stream_dp.adapters.kafka_journal import KafkaJournal
-from stream_dp.adapters.kafka_shard import KafkaShard, _abandon
+from stream_dp.adapters.kafka_lease import KafkaLease, _abandon
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.adapters.kafka_ticks import TICK_HEADER
-from stream_dp.adapters.kafka_topics import KafkaSettings
+from stream_dp.adapters.kafka_topics import config
 from stream_dp.adapters.records import Record
 from stream_dp.broker import LocalKafka, create_topic
 from stream_dp.cli.replay import replay
@@ -34,7 +34,7 @@ from stream_dp.runtime.commit import Commit, DeadLetter, Release
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Batch, Journal, Ports, Sink
 from stream_dp.testing.kafka import fresh_topic_name
-from stream_dp.testing.ports import (
+from stream_dp.testing.port_checks import (
     check_journal,
     check_journal_order,
     check_sink,
@@ -135,7 +135,7 @@ async def offsets(kafka: str, group: str) -> dict[TopicPartition, int]:
 
 async def journal(settings: KafkaSettings, name: str, closing: list[Close]) -> KafkaJournal:
     """A journal of a new engine, open."""
-    made = KafkaJournal(KafkaShard(settings, name), f"{name}.events")
+    made = KafkaJournal(KafkaLease(settings, name), f"{name}.events")
     closing.append(made.close)
     await made.open()
     return made
@@ -155,7 +155,7 @@ def release(sequence: int, tick: int = 0) -> Release:
     return Release(sequence, "by_day", tick, body)
 
 
-async def half_a_transaction(shard: KafkaShard, topic: str, value: bytes = b"half") -> None:
+async def half_a_transaction(shard: KafkaLease, topic: str, value: bytes = b"half") -> None:
     """What a kill between send and commit leaves."""
     producer = shard._producer
     await producer.begin_transaction()
@@ -171,7 +171,7 @@ async def test_the_journals_contract_holds(
     check: Callable[[Callable[[], Journal]], Awaitable[None]],
 ) -> None:
     await create(kafka, f"{name}.events", 2)
-    await check(lambda: KafkaJournal(KafkaShard(settings, name), f"{name}.events"))
+    await check(lambda: KafkaJournal(KafkaLease(settings, name), f"{name}.events"))
 
 
 @pytest.mark.parametrize("check", [check_sink, check_sink_versions])
@@ -180,7 +180,7 @@ async def test_the_sinks_contract_holds(
     name: str,
     check: Callable[[Callable[[], Sink]], Awaitable[None]],
 ) -> None:
-    await check(lambda: KafkaSink(KafkaShard(settings, name)))
+    await check(lambda: KafkaSink(KafkaLease(settings, name)))
 
 
 # --- journal -------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ async def test_a_zombie_publishes_and_commits_nothing(
     kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
 ) -> None:
     await create(kafka, f"{name}.events")
-    shard = KafkaShard(settings, name)
+    shard = KafkaLease(settings, name)
     zombie, sink = KafkaJournal(shard, f"{name}.events"), KafkaSink(shard)
     closing += [zombie.close, sink.close]
     await zombie.open()
@@ -254,7 +254,7 @@ async def test_a_zombie_publishes_and_commits_nothing(
 async def test_a_zombie_that_only_publishes_is_stopped_too(
     kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
 ) -> None:
-    sink = KafkaSink(KafkaShard(settings, name))
+    sink = KafkaSink(KafkaLease(settings, name))
     closing.append(sink.close)
     await sink.open()
     await sink.publish([release(0)])
@@ -356,7 +356,7 @@ async def test_a_foreign_open_transaction_stops_the_start(
 ) -> None:
     await (await journal(settings, name, closing)).close()
     long = KafkaSettings(settings.bootstrap, transaction_timeout_ms=600_000)
-    foreign = KafkaShard(long, fresh_topic_name("foreign"))
+    foreign = KafkaLease(long, fresh_topic_name("foreign"))
     await foreign.start()
     await half_a_transaction(foreign, f"{name}.private.journal")
     hasty = KafkaSettings(settings.bootstrap, patience_s=5)
@@ -372,7 +372,7 @@ async def test_topics_that_could_lose_records_are_refused(
         await journal(settings, name, closing)
     other = fresh_topic_name("pipeline")
     await create(kafka, f"{other}.releases", 2)
-    sink = KafkaSink(KafkaShard(settings, other))
+    sink = KafkaSink(KafkaLease(settings, other))
     closing.append(sink.close)
     with pytest.raises(FailClosed, match="one partition"):
         await sink.open()
@@ -400,7 +400,7 @@ async def test_an_interrupted_commit_ends_and_nothing_follows_it(
 async def test_releases_are_visible_once_with_key_and_time(
     kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
 ) -> None:
-    sink = KafkaSink(KafkaShard(settings, name))
+    sink = KafkaSink(KafkaLease(settings, name))
     closing.append(sink.close)
     await sink.open()
     assert await sink.last() is None
@@ -423,13 +423,13 @@ async def test_the_last_release_is_found_behind_aborted_ones(
     settings: KafkaSettings, name: str, closing: list[Close]
 ) -> None:
     for attempt in range(4):
-        sink = KafkaSink(KafkaShard(settings, name))
+        sink = KafkaSink(KafkaLease(settings, name))
         closing.append(sink.close)
         await sink.open()
         await sink.publish([release(0)])
         value = b"aborted" * (10 if attempt % 2 else 100_000)
         await half_a_transaction(sink._shard, f"{name}.releases", value)
-    newest = KafkaSink(KafkaShard(settings, name))
+    newest = KafkaSink(KafkaLease(settings, name))
     closing.append(newest.close)
     await newest.open()
     assert await newest.last() == release(0).body
@@ -439,11 +439,11 @@ async def test_the_last_release_is_found_behind_aborted_ones(
 async def test_only_aborted_releases_are_no_release(
     settings: KafkaSettings, name: str, closing: list[Close]
 ) -> None:
-    sink = KafkaSink(KafkaShard(settings, name))
+    sink = KafkaSink(KafkaLease(settings, name))
     closing.append(sink.close)
     await sink.open()
     await half_a_transaction(sink._shard, f"{name}.releases")
-    newest = KafkaSink(KafkaShard(settings, name))
+    newest = KafkaSink(KafkaLease(settings, name))
     closing.append(newest.close)
     await newest.open()
     assert await newest.last() is None
@@ -452,7 +452,7 @@ async def test_only_aborted_releases_are_no_release(
 async def test_a_release_of_two_megabytes_passes(
     settings: KafkaSettings, name: str, closing: list[Close]
 ) -> None:
-    sink = KafkaSink(KafkaShard(settings, name))
+    sink = KafkaSink(KafkaLease(settings, name))
     closing.append(sink.close)
     await sink.open()
     wide = {"sequence": 0, "end": "2020-01-01T00:00:00Z", "values": ["x" * 1000] * 2000}
@@ -464,7 +464,7 @@ async def test_a_release_of_two_megabytes_passes(
 async def test_a_release_that_the_topic_refuses_stops_and_none_of_its_tick_is_visible(
     kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
 ) -> None:
-    sink = KafkaSink(KafkaShard(settings, name))
+    sink = KafkaSink(KafkaLease(settings, name))
     closing.append(sink.close)
     await sink.open()
     async with administering(kafka) as admin:
@@ -477,7 +477,7 @@ async def test_a_release_that_the_topic_refuses_stops_and_none_of_its_tick_is_vi
     with pytest.raises(FailClosed, match=r"max\.message\.bytes"):
         await sink.publish([release(0), Release(1, "wide", 0, wide)])
     await sink.close()
-    newest = KafkaSink(KafkaShard(settings, name))
+    newest = KafkaSink(KafkaLease(settings, name))
     closing.append(newest.close)
     await newest.open()
     assert await newest.last() is None
@@ -878,7 +878,7 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
 
     def hasty(spec: PipelineSpec, sealer: Sealer, accepted: str) -> Ports:
         settings = KafkaSettings(broker.bootstrap, patience_s=5, transaction_timeout_ms=5_000)
-        shard = KafkaShard(settings, spec.name)
+        shard = KafkaLease(settings, spec.name)
         ticks = StampTicks(200, 250) if "wall" in clock else ReplayTicks()
         source = Noted(settings, "events", WallClock(), ticks)
         journal = KafkaJournal(shard, "events")

@@ -7,9 +7,9 @@ from statistics import median
 
 from aiokafka import AIOKafkaProducer
 
-from stream_dp.adapters.clock import SystemClock
+from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, StampTicks
-from stream_dp.adapters.kafka_topics import KafkaSettings
+from stream_dp.adapters.system_clock import SystemClock
 from stream_dp.broker import create_topic
 from stream_dp.testing.kafka import fresh_topic_name
 

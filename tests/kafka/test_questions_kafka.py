@@ -1,4 +1,4 @@
-"""Questions asked of an engine on a real Kafka, across kill -9: one version of every release, every charge kept."""
+"""SeriesPlanner asked of an engine on a real Kafka, across kill -9: one version of every release, every charge kept."""
 
 import asyncio
 import json

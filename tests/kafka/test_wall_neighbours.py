@@ -13,10 +13,10 @@ from aiokafka import AIOKafkaProducer
 from faults.evidence import opened
 from faults.kafka_evidence import records
 
-from stream_dp.adapters.clock import SystemClock
+from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, StampTicks
-from stream_dp.adapters.kafka_topics import KafkaSettings
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemoryStore
+from stream_dp.adapters.system_clock import SystemClock
 from stream_dp.broker.topics import create_topic
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
@@ -117,7 +117,7 @@ async def rows_of(spec: PipelineSpec, source: Any) -> Any:
     """The rows in the journal after a run of the engine."""
     store = MemoryStore()
     ports = Ports(source, MemoryJournal(store), MemorySink(), SystemClock(), Sealer(KEY, "live"))
-    plan = build(spec).plan(0)
+    plan = build(spec).run_config(0)
     async with asyncio.timeout(60):
         await Engine(plan, Router(spec, plan.origin), ports, NoiseStream).run()
     commits = opened(store.commits, KEY, "live")

@@ -24,7 +24,7 @@ from stream_dp.core.composition import (
 )
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query
-from stream_dp.core.relations.base import Relation
+from stream_dp.core.relation import Relation
 
 ONE = Fraction(1)
 

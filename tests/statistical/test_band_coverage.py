@@ -23,7 +23,7 @@ from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.pipeline.bands import Bands
-from stream_dp.pipeline.methods import Demand, best_hss
+from stream_dp.pipeline.choose_hss import Demand, best_hss
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 RUNS = 200

@@ -18,7 +18,7 @@ from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.pipeline import bands
-from stream_dp.pipeline.methods import Demand, best_hss
+from stream_dp.pipeline.choose_hss import Demand, best_hss
 
 Ints = NDArray[np.int64]
 RUNS = 4_000

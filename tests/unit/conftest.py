@@ -2,7 +2,7 @@
 
 import pytest
 
-from stream_dp.audit.certificates.table import Finding, findings
+from stream_dp.audit.exact_checks.table import Finding, findings
 
 
 @pytest.fixture(scope="session")

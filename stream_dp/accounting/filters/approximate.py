@@ -15,8 +15,8 @@ from stream_dp.accounting.amounts import budget_units, exact
 from stream_dp.accounting.conversions import pure_zcdp, standard_budget, zcdp_budget, zcdp_epsilon
 from stream_dp.accounting.directed import ceil_units, floor_units, ln_inverse
 from stream_dp.accounting.entry import DP, Entry
-from stream_dp.accounting.filters.base import SQUARED, Filter, Spend, charge, checked, foreign
 from stream_dp.accounting.filters.budgets import budget, deltas, whole_units
+from stream_dp.accounting.filters.filter import SQUARED, Filter, Spend, charge, checked, foreign
 from stream_dp.core.guarantee import ZCDP, ApproxDP, Measure, PureDP
 
 

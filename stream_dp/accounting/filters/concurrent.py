@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stream_dp.accounting.filters.base import Filter
+from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.pure import PURE
 from stream_dp.errors import NotDerivable
 

@@ -11,7 +11,8 @@ from math import isqrt
 
 from stream_dp.accounting.amounts import budget_units, exact
 from stream_dp.accounting.entry import GAUSSIAN, GAUSSIAN_FINITE, Entry
-from stream_dp.accounting.filters.base import (
+from stream_dp.accounting.filters.budgets import budget, whole_units
+from stream_dp.accounting.filters.filter import (
     SQUARED,
     Spend,
     charge,
@@ -19,7 +20,6 @@ from stream_dp.accounting.filters.base import (
     foreign,
     without_delta,
 )
-from stream_dp.accounting.filters.budgets import budget, whole_units
 from stream_dp.core.guarantee import GaussianDP, Measure
 from stream_dp.errors import BudgetRefused
 

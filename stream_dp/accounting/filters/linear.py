@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from stream_dp.accounting.amounts import UNITS
 from stream_dp.accounting.entry import DP, Entry
-from stream_dp.accounting.filters.base import Filter, Spend, checked, without_delta
 from stream_dp.accounting.filters.budgets import whole_units
+from stream_dp.accounting.filters.filter import Filter, Spend, checked, without_delta
 
 
 @dataclass(frozen=True, slots=True)

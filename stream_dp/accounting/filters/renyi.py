@@ -9,8 +9,8 @@ from fractions import Fraction
 from stream_dp.accounting.amounts import budget_units, exact
 from stream_dp.accounting.conversions import pure_to_renyi, zcdp_to_renyi
 from stream_dp.accounting.entry import Entry, renyi
-from stream_dp.accounting.filters.base import Spend, charge, foreign
 from stream_dp.accounting.filters.budgets import budget
+from stream_dp.accounting.filters.filter import Spend, charge, foreign
 from stream_dp.accounting.filters.linear import EpsilonBudget, epsilon_of
 from stream_dp.core.guarantee import ZCDP, Measure, PureDP, RenyiDP
 

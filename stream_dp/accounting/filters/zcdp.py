@@ -11,8 +11,8 @@ from stream_dp.accounting.amounts import UNITS, budget_units, exact
 from stream_dp.accounting.directed import floor_units
 from stream_dp.accounting.entry import DP, ZERO_CONCENTRATED, Entry
 from stream_dp.accounting.filters.approximate import zcdp_units
-from stream_dp.accounting.filters.base import SQUARED, Spend, charge, checked, foreign
 from stream_dp.accounting.filters.budgets import budget, own_delta, whole_units
+from stream_dp.accounting.filters.filter import SQUARED, Spend, charge, checked, foreign
 from stream_dp.core.guarantee import ZCDP, ApproxDP, Measure, PureDP
 
 

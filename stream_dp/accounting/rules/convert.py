@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.conversions import renyi_epsilon, zcdp_epsilon
-from stream_dp.accounting.gaussian import gaussian_to_approx
+from stream_dp.accounting.gaussian_curve import gaussian_to_approx
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import (
     NAMES,

@@ -4,8 +4,8 @@ What the filter promises holds for everything it admits, whatever was admitted. 
 continual mechanisms, and the parts must be admitted by it: their costs fit into its capacity.
 """
 
-from stream_dp.accounting.filters.base import Filter, Spend
 from stream_dp.accounting.filters.concurrent import proven
+from stream_dp.accounting.filters.filter import Filter, Spend
 from stream_dp.accounting.rules.rule import Premises, Rule, same_neighbors
 from stream_dp.accounting.situations import Filtered
 from stream_dp.core.derivation import Condition

@@ -11,15 +11,16 @@ from typing import Any
 
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.directed import Interval
-from stream_dp.accounting.odometers.base import Odometer
-from stream_dp.accounting.odometers.filter import FilterBoundary
 from stream_dp.accounting.optimal import least_epsilon
 from stream_dp.accounting.rules.first_pair import first_pair_renyi
 from stream_dp.accounting.rules.rule import Rule, epsilon_of
 from stream_dp.accounting.rules.sparse_delta import sparse_delta
 from stream_dp.accounting.situations import Parallel, Touched
-from stream_dp.audit.certificates.grouped import one_interval
-from stream_dp.audit.certificates.instance import (
+from stream_dp.audit.counterexamples.max_delta import MaxDeltaAdversary
+from stream_dp.audit.counterexamples.privacy_loss import DELTA, RARE
+from stream_dp.audit.counterexamples.renyi_parallel import NoisyLeak, RenyiAdversary
+from stream_dp.audit.exact_checks.grouped import one_interval
+from stream_dp.audit.exact_checks.instance import (
     ADD,
     OneBitDiffers,
     Part,
@@ -27,17 +28,16 @@ from stream_dp.audit.certificates.instance import (
     known,
     sent,
 )
-from stream_dp.audit.certificates.parallel import at_most, leaky, own
-from stream_dp.audit.certificates.verdict import ratio
-from stream_dp.audit.counterexamples.max_delta import MaxDeltaAdversary
-from stream_dp.audit.counterexamples.privacy_loss import DELTA, RARE
-from stream_dp.audit.counterexamples.renyi import NoisyLeak, RenyiAdversary
+from stream_dp.audit.exact_checks.parallel import at_most, leaky, own
+from stream_dp.audit.exact_checks.verdict import ratio
 from stream_dp.audit.exact_delta import exact_delta
 from stream_dp.audit.exact_renyi import exact_moment
+from stream_dp.audit.odometers.filter_boundary import FilterBoundary
+from stream_dp.audit.odometers.odometer import Odometer
+from stream_dp.audit.relations.compositions import k_sparse
 from stream_dp.audit.verified import Verified
 from stream_dp.core.guarantee import ApproxDP, ProbabilisticDP
-from stream_dp.core.relations.base import All
-from stream_dp.core.relations.compositions import k_sparse
+from stream_dp.core.relation import All
 from stream_dp.errors import NotDerivable
 
 CREATED, MORE = 3, 20

@@ -22,7 +22,7 @@ from oracles.divergences import (
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Fixed, Parallel, Situation, Touched
-from stream_dp.audit.certificates.instance import logarithm
+from stream_dp.audit.exact_checks.instance import logarithm
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import (
     ZCDP,
@@ -35,7 +35,7 @@ from stream_dp.core.guarantee import (
     RenyiDP,
 )
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.pipeline.planner import derivation_json
+from stream_dp.pipeline.report import derivation_json
 
 ADD = Neighbors.ADD_REMOVE
 UP = Fraction(1, 10**6)

@@ -17,7 +17,7 @@ import pytest
 from oracles.filtered import Counts, Filtered, SecretBit, below_log, least_epsilon
 
 from stream_dp.accounting.filters.approximate import TightApproximateFilter
-from stream_dp.accounting.filters.base import Filter
+from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.ledger import Entry, Ledger
 from stream_dp.audit.exact_delta import exact_delta

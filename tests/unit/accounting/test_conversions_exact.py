@@ -32,9 +32,9 @@ from stream_dp.accounting.conversions import (
     zcdp_epsilon,
 )
 from stream_dp.accounting.directed import Interval
-from stream_dp.accounting.gaussian import gaussian_delta, gaussian_to_approx
+from stream_dp.accounting.gaussian_curve import gaussian_delta, gaussian_to_approx
 from stream_dp.accounting.rules.orders import concentrated
-from stream_dp.audit.certificates.instance import logarithm
+from stream_dp.audit.exact_checks.instance import logarithm
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP, RenyiDP
 
 UP = Fraction(1, 10**6)

@@ -14,8 +14,8 @@ from stream_dp.accounting.amounts import UNITS, cost_units
 from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.entry import GAUSSIAN_FINITE
 from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
-from stream_dp.accounting.filters.base import SQUARED, Filter, Spend, charge
 from stream_dp.accounting.filters.concurrent import CONCURRENT, Standing
+from stream_dp.accounting.filters.filter import SQUARED, Filter, Spend, charge
 from stream_dp.accounting.filters.gaussian import GaussianFilter
 from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.filters.renyi import RenyiFilter

@@ -10,7 +10,7 @@ from oracles.compositions import adaptive, adaptive_renyi, brute_force, closed_f
 
 from stream_dp.accounting.conversions import zcdp_delta
 from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
-from stream_dp.accounting.filters.base import Filter, Spend
+from stream_dp.accounting.filters.filter import Filter, Spend
 from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.filters.zcdp import ZCDPFilter

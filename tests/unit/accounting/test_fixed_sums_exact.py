@@ -19,7 +19,7 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Fixed
-from stream_dp.audit.certificates.instance import logarithm
+from stream_dp.audit.exact_checks.instance import logarithm
 from stream_dp.audit.exact_delta import exact_delta
 from stream_dp.audit.exact_renyi import exact_moment
 from stream_dp.audit.finite import DifferAtMost, FiniteComposition, Law, SparsePairs

@@ -13,7 +13,7 @@ from oracles.divergences import gaussian_coin, gaussian_delta, gdp
 from oracles.filtered import Counts, Filtered, SecretBit
 from oracles.static import Answering
 
-from stream_dp.accounting.filters.base import Spend
+from stream_dp.accounting.filters.filter import Spend
 from stream_dp.accounting.filters.gaussian import GaussianFilter
 from stream_dp.audit.exact_delta import exact_delta
 from stream_dp.core.guarantee import GaussianDP

@@ -31,7 +31,7 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Group
-from stream_dp.audit.certificates.instance import logarithm
+from stream_dp.audit.exact_checks.instance import logarithm
 from stream_dp.core.guarantee import (
     ZCDP,
     ApproxDP,

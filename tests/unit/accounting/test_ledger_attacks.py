@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dp.accounting.accounts import Accounts
 from stream_dp.accounting.amounts import UNITS
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
-from stream_dp.accounting.filters.base import Filter
+from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.gaussian import GaussianFilter
 from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.filters.renyi import RenyiFilter
@@ -26,6 +25,7 @@ from stream_dp.accounting.filters.zcdp import ZCDPFilter
 from stream_dp.accounting.ledger import Entry, Ledger
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Alive, Ticks
+from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.audit.exact_delta import worst_ratio
 from stream_dp.audit.finite import DifferAtMost, Law
 from stream_dp.audit.randomized_response import noisy_bit
@@ -83,9 +83,9 @@ def test_a_ledger_that_frees_ticks_takes_no_groups() -> None:
     for ledger in (Ledger.of(ONE), Ledger.of(5 * ONE)):
         with pytest.raises(BudgetRefused, match=r"groups of 2 .*a halt frees ticks"):
             ledger.price(user_level("first", 2))
-    accounts = Accounts.open(PureFilter.of(3 * ONE), {"ann": PureFilter.of(ONE)})
+    subledgers = Subledgers.open(PureFilter.of(3 * ONE), {"ann": PureFilter.of(ONE)})
     with pytest.raises(BudgetRefused, match=r"groups of 2 .*a halt frees ticks"):
-        accounts.price(user_level("first", 2), "ann")
+        subledgers.price(user_level("first", 2), "ann")
     with pytest.raises(NotDerivable, match="a user has many ticks"):
         derive((user_level("first", 2),), Ticks("ticks", (Alive(0, 1),)))
 

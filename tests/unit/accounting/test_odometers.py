@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from stream_dp.accounting.conversions import approx_to_probabilistic
-from stream_dp.accounting.filters.base import Spend
+from stream_dp.accounting.filters.filter import Spend
 from stream_dp.accounting.filters.pure import PureFilter
-from stream_dp.accounting.odometers.base import Boundary, Odometer
-from stream_dp.accounting.odometers.filter import FilterBoundary
-from stream_dp.accounting.odometers.mixture import MixtureBoundary, OneSidedMixtureBoundary
-from stream_dp.accounting.odometers.stitched import StitchedBoundary
-from stream_dp.accounting.odometers.truncated import bound_at
+from stream_dp.accounting.truncated_odometer import bound_at
+from stream_dp.audit.odometers.filter_boundary import FilterBoundary
+from stream_dp.audit.odometers.mixture_boundary import MixtureBoundary, OneSidedMixtureBoundary
+from stream_dp.audit.odometers.odometer import Boundary, Odometer
+from stream_dp.audit.odometers.stitched_boundary import StitchedBoundary
 from stream_dp.core.guarantee import (
     ZCDP,
     ApproxDP,

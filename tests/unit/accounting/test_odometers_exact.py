@@ -12,10 +12,10 @@ from functools import cache
 
 import pytest
 
-from stream_dp.accounting.odometers.base import Boundary, Odometer
-from stream_dp.accounting.odometers.filter import FilterBoundary
-from stream_dp.accounting.odometers.mixture import MixtureBoundary, OneSidedMixtureBoundary
-from stream_dp.accounting.odometers.stitched import StitchedBoundary
+from stream_dp.audit.odometers.filter_boundary import FilterBoundary
+from stream_dp.audit.odometers.mixture_boundary import MixtureBoundary, OneSidedMixtureBoundary
+from stream_dp.audit.odometers.odometer import Boundary, Odometer
+from stream_dp.audit.odometers.stitched_boundary import StitchedBoundary
 from stream_dp.core.guarantee import PureDP
 
 Taken = tuple[tuple[int, int], ...]  # of each coin: how often tossed, how often the loss went up

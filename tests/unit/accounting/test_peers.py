@@ -26,14 +26,14 @@ from stream_dp.accounting.conversions import (
     zcdp_epsilon,
 )
 from stream_dp.accounting.filters.approximate import TightApproximateFilter
-from stream_dp.accounting.filters.base import Filter, Spend
+from stream_dp.accounting.filters.filter import Filter, Spend
 from stream_dp.accounting.filters.gaussian import GaussianFilter
 from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.filters.zcdp import ZCDPFilter
-from stream_dp.accounting.gaussian import gaussian_delta, gaussian_to_approx
+from stream_dp.accounting.gaussian_curve import gaussian_delta, gaussian_to_approx
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.odometers.truncated import bound, bound_at
+from stream_dp.accounting.truncated_odometer import bound, bound_at
 from stream_dp.core.guarantee import ZCDP, GaussianDP, Measure, PureDP, RenyiDP
 
 MILLIONTH = Fraction(1, 10**6)

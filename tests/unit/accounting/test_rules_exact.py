@@ -15,9 +15,10 @@ from stream_dp.accounting.derive import derive
 from stream_dp.accounting.optimal import least_epsilon
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Fixed, Group, Local, Parallel, Situation, Touched
-from stream_dp.audit.certificates.instance import logarithm, private
-from stream_dp.audit.certificates.verdict import ratio
+from stream_dp.audit.exact_checks.instance import logarithm, private
+from stream_dp.audit.exact_checks.verdict import ratio
 from stream_dp.audit.exact_delta import exact_delta
+from stream_dp.audit.exact_sparse_vector import AboveThreshold
 from stream_dp.audit.finite import (
     BIT_PAIRS,
     DifferAtMost,
@@ -33,7 +34,6 @@ from stream_dp.audit.randomized_response import (
     LeakyBit,
     RandomizedResponse,
 )
-from stream_dp.audit.sparse_vector import AboveThreshold
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP, differential_privacy
 from stream_dp.core.neighbors import Neighbors

@@ -1,14 +1,14 @@
 """Time: the largest load of a tick against the exact privacy of mechanisms with lives of their own.
 
 An adversary creates three mechanisms, sends each a bit per tick of its life, and lets one tick of its choice, seen what
-came before, differ for every mechanism alive then (`audit.certificates.alive`).
+came before, differ for every mechanism alive then (`audit.exact_checks.alive`).
 """
 
 from fractions import Fraction
 
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.directed import Interval
-from stream_dp.audit.certificates.alive import LIVES, ODDS, TICKS, lives
+from stream_dp.audit.exact_checks.alive import LIVES, ODDS, TICKS, lives
 from stream_dp.audit.exact_delta import worst_ratio
 from stream_dp.core.guarantee import differential_privacy
 

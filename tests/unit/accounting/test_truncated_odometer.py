@@ -25,13 +25,13 @@ from scipy.stats import norm
 from stream_dp.accounting.amounts import UNITS
 from stream_dp.accounting.entry import Entry
 from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
-from stream_dp.accounting.filters.base import Filter, Spend
+from stream_dp.accounting.filters.filter import Filter, Spend
 from stream_dp.accounting.filters.gaussian import GaussianFilter
 from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.filters.zcdp import ZCDPFilter
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.odometers.truncated import bound, bound_at
+from stream_dp.accounting.truncated_odometer import bound, bound_at
 from stream_dp.audit.exact_delta import exact_delta
 from stream_dp.audit.finite import FirstPair, SparsePairs
 from stream_dp.audit.randomized_response import InteractiveRandomizedResponse, RandomizedResponse

@@ -15,7 +15,7 @@ from stream_dp.adapters.files import FileSink
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.runtime.commit import Release
 from stream_dp.runtime.ports import Sink
-from stream_dp.testing.ports import check_sink, check_sink_versions, sample_releases
+from stream_dp.testing.port_checks import check_sink, check_sink_versions, sample_releases
 
 BODIES = [release.body for release in sample_releases(0, 5)]
 

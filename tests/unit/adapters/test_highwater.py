@@ -7,7 +7,7 @@ import pytest
 from stream_dp.adapters.highwater import HighWater
 from stream_dp.adapters.memory import MemoryJournal, MemoryStore
 from stream_dp.errors import FailClosed
-from stream_dp.testing.ports import check_journal, sample_commit
+from stream_dp.testing.port_checks import check_journal, sample_commit
 
 
 async def start(store: MemoryStore, folder: Path, accept: str = "", source: str = "t") -> HighWater:

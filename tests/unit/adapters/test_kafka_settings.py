@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from stream_dp.adapters import kafka_topics
-from stream_dp.adapters.kafka_checks import warnings
-from stream_dp.adapters.kafka_shard import KafkaShard
-from stream_dp.adapters.kafka_topics import KafkaSettings, disconnect, library, speaking
+from stream_dp.adapters import kafka_client
+from stream_dp.adapters.kafka_client import KafkaSettings, disconnect, library, speaking
+from stream_dp.adapters.kafka_lease import KafkaLease
+from stream_dp.adapters.kafka_topics import warnings
 from stream_dp.errors import FailClosed, UsageError, WorldError
 
 NOWHERE = KafkaSettings("127.0.0.1:1", patience_s=3)
@@ -92,7 +92,7 @@ def test_offsets_in_the_librarys_errors_do_not_come_through() -> None:
 async def test_an_unreachable_broker_is_one_line_in_time() -> None:
     async with asyncio.timeout(IN_TIME):
         with pytest.raises(WorldError, match=r"127\.0\.0\.1:1") as caught:
-            await KafkaShard(NOWHERE, "p").start()
+            await KafkaLease(NOWHERE, "p").start()
     assert "\n" not in str(caught.value)
 
 
@@ -110,7 +110,7 @@ async def test_a_server_that_is_no_broker_is_noticed_in_time() -> None:
         settings = KafkaSettings(f"127.0.0.1:{port}", patience_s=1)
         async with asyncio.timeout(IN_TIME):
             with pytest.raises(WorldError):
-                await KafkaShard(settings, "p").start()
+                await KafkaLease(settings, "p").start()
         await left.wait()
 
 
@@ -142,8 +142,8 @@ class Part:
 async def test_a_client_that_does_not_stop_is_taken_apart_in_time(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_topics, "_CLOSING_S", 0.1)
-    monkeypatch.setattr(kafka_topics, "_CLOSER_S", 0.1)
+    monkeypatch.setattr(kafka_client, "_CLOSING_S", 0.1)
+    monkeypatch.setattr(kafka_client, "_CLOSER_S", 0.1)
     client = Stubborn(how)
     async with asyncio.timeout(IN_TIME):
         await disconnect(client)
@@ -154,7 +154,7 @@ async def test_a_client_that_does_not_stop_is_taken_apart_in_time(
 async def test_a_disconnection_that_is_cancelled_ends_and_stays_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kafka_topics, "_CLOSER_S", 0.1)
+    monkeypatch.setattr(kafka_client, "_CLOSER_S", 0.1)
     client = Stubborn("hangs")
     task = asyncio.create_task(disconnect(client))
     await asyncio.sleep(0)

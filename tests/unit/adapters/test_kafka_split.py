@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from stream_dp.adapters.kafka_source import StampTicks
 from stream_dp.adapters.kafka_ticks import TICK_HEADER, split, split_marked, stamped_on_arrival
 from stream_dp.errors import FailClosed, UsageError
-from stream_dp.pipeline.world import WallClock
+from stream_dp.pipeline.endpoints import WallClock
 from stream_dp.runtime.ports import Batch
-from stream_dp.runtime.ticks import Routed, TickAssembler
+from stream_dp.runtime.tick_assembler import Routed, TickAssembler
 
 ORIGIN, STEP, SETTLE = 1_000, 10, 4
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from stream_dp.adapters.clock import SystemClock
+from stream_dp.adapters.system_clock import SystemClock
 from stream_dp.errors import FailClosed
 
 

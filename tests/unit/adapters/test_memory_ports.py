@@ -14,7 +14,7 @@ from stream_dp.adapters.memory import (
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Commit, Release
 from stream_dp.runtime.ports import Batch, Journal, Sink, Source
-from stream_dp.testing.ports import (
+from stream_dp.testing.port_checks import (
     check_journal,
     check_journal_order,
     check_sink,

@@ -19,13 +19,13 @@ from blockbuster import BlockBuster, blockbuster_ctx
 from stream_dp.adapters.sqlite import SqliteJournal, dead_letters, read_sealed
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.runtime.ports import Journal
-from stream_dp.testing.ports import check_journal, check_journal_order, sample_commit
+from stream_dp.testing.port_checks import check_journal, check_journal_order, sample_commit
 
 ENGINE = """
 import asyncio, sys
 from pathlib import Path
 from stream_dp.adapters.sqlite import SqliteJournal
-from stream_dp.testing.ports import sample_commit
+from stream_dp.testing.port_checks import sample_commit
 
 async def main():
     journal = SqliteJournal(Path(sys.argv[1]))

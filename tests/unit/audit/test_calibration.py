@@ -15,6 +15,7 @@ from stream_dp.audit.exact_delta import exact_delta
 from stream_dp.audit.finite import FirstPair
 from stream_dp.audit.game import Game
 from stream_dp.audit.randomized_response import ASK, InteractiveRandomizedResponse
+from stream_dp.audit.relations.compositions import fixed_mechanisms
 from stream_dp.audit.sampled import Sampled, SampledState, choose
 from stream_dp.audit.transcript import HALT
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
@@ -22,13 +23,12 @@ from stream_dp.core.guarantee import ApproxDP, Guarantee
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relations.compositions import fixed_mechanisms
 from stream_dp.testing.noise import SeededNoise
 
 ONE, NONE = Fraction(1), Fraction(0)
 
 
-class Asked(Sampled):
+class PlannedSeries(Sampled):
     """An interactive randomized response: an update is its initial state, and every query is its q*."""
 
     def step(
@@ -62,7 +62,7 @@ class AskTwice:
 
 def played(machine: InteractiveRandomizedResponse, claim: ApproxDP, plays: int) -> list[IntArray]:
     """Both answers, shape (plays, 2), for b = 0 and for b = 1."""
-    create = Create(Asked(machine, Guarantee(claim, Neighbors.ADD_REMOVE)))
+    create = Create(PlannedSeries(machine, Guarantee(claim, Neighbors.ADD_REMOVE)))
     game, seeds = Game(ConcurrentComposition(), fixed_mechanisms((create,))), itertools.count(1)
 
     def side(b: Literal[0, 1]) -> IntArray:

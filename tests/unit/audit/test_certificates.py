@@ -22,8 +22,17 @@ from stream_dp.accounting.rules.local import local
 from stream_dp.accounting.rules.rule import Rule
 from stream_dp.accounting.rules.sparse_pure import sparse_pure
 from stream_dp.accounting.situations import Filtered, Fixed
-from stream_dp.audit.certificates import alive, composites, fixed, grouped, parallel, protocols
-from stream_dp.audit.certificates.instance import (
+from stream_dp.audit.counterexamples.naive_books import books, first_sentence
+from stream_dp.audit.enumeration import Enumerated, Lawful
+from stream_dp.audit.exact_checks import (
+    alive,
+    composites,
+    fixed_parts,
+    grouped,
+    parallel,
+    protocols,
+)
+from stream_dp.audit.exact_checks.instance import (
     Instance,
     OneBitDiffers,
     Part,
@@ -34,12 +43,11 @@ from stream_dp.audit.certificates.instance import (
     rr,
     sent,
 )
-from stream_dp.audit.certificates.table import GAPS, INSTANCES, NO_INSTANCE, Finding, findings
-from stream_dp.audit.certificates.verdict import Comparison, Verdict, compare, ratio, worst
-from stream_dp.audit.counterexamples.naive_books import books, first_sentence
-from stream_dp.audit.enumeration import Enumerated, Lawful
+from stream_dp.audit.exact_checks.table import GAPS, INSTANCES, NO_INSTANCE, Finding, findings
+from stream_dp.audit.exact_checks.verdict import Comparison, Verdict, compare, ratio, worst
 from stream_dp.audit.exact_delta import exact_delta, worst_ratio
 from stream_dp.audit.exact_renyi import exact_moment
+from stream_dp.audit.exact_sparse_vector import BelowThreshold
 from stream_dp.audit.finite import (
     BIT_PAIRS,
     DifferAtMost,
@@ -48,7 +56,9 @@ from stream_dp.audit.finite import (
     SparsePairs,
 )
 from stream_dp.audit.randomized_response import ASK, RandomizedResponse
-from stream_dp.audit.sparse_vector import BelowThreshold
+from stream_dp.audit.relations.compositions import fixed_mechanisms
+from stream_dp.audit.relations.conditions import TouchedWithin
+from stream_dp.audit.relations.local_messages import LocalMessages
 from stream_dp.core.composition import Ask, Create
 from stream_dp.core.guarantee import (
     ZCDP,
@@ -59,9 +69,6 @@ from stream_dp.core.guarantee import (
     RenyiDP,
     differential_privacy,
 )
-from stream_dp.core.relations.compositions import fixed_mechanisms
-from stream_dp.core.relations.conditions import TouchedWithin
-from stream_dp.core.relations.local import LocalMessages
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.local_protocol import LocalProtocol
 
@@ -112,7 +119,7 @@ def test_a_rule_without_an_instance_is_not_left_out(monkeypatch: pytest.MonkeyPa
 
 def test_the_gap_of_the_gdp_filter_is_one() -> None:
     """As the list says: derive refuses its parts. Once it takes them, there must be an instance."""
-    part = rr(THREE).claiming(fixed.gaussian_claim(THREE)).leaf
+    part = rr(THREE).claiming(fixed_parts.gaussian_claim(THREE)).leaf
     with pytest.raises(NotDerivable, match="finite communication"):
         derive((part,), Filtered("asked for", GaussianFilter.of(THREE)))
     assert any("GDP filter" in name for name in GAPS)
@@ -120,7 +127,7 @@ def test_the_gap_of_the_gdp_filter_is_one() -> None:
 
 def test_an_order_that_is_not_whole_has_no_moment_to_be_compared_with() -> None:
     """Cut down to 2 it would pass where 5/2 is exceeded: the divergence grows with the order."""
-    (instance,) = fixed.renyi()
+    (instance,) = fixed_parts.renyi()
     with pytest.raises(ValueError, match="whole orders"):
         compare(RenyiDP(Fraction(5, 2), THREE), instance)
 
@@ -134,7 +141,7 @@ def test_of_several_figures_the_violated_one_is_shown() -> None:
     assert worst([small, large]) is large
     nothing = Comparison("epsilon", "order 2", ZERO, ONE, Verdict.VIOLATED)
     assert worst([nothing, small]) is nothing
-    (instance,) = fixed.concentrated()
+    (instance,) = fixed_parts.concentrated()
     assert compare(ZCDP(ZERO), instance).verdict is Verdict.VIOLATED
 
 
@@ -142,8 +149,8 @@ def test_of_several_figures_the_violated_one_is_shown() -> None:
 
 PARTS = [
     rr(THREE), rr(TWO, TENTH), irr(THREE), irr(THREE, TENTH), parallel.late(THREE, TENTH), parallel.leaky(TENTH),
-    rr(THREE).claiming(fixed.renyi_claim(THREE)), rr(THREE).claiming(fixed.gaussian_claim(THREE)),
-    irr(THREE).claiming(fixed.gaussian_claim(THREE)), protocols.vertex(2),
+    rr(THREE).claiming(fixed_parts.renyi_claim(THREE)), rr(THREE).claiming(fixed_parts.gaussian_claim(THREE)),
+    irr(THREE).claiming(fixed_parts.gaussian_claim(THREE)), protocols.vertex(2),
 ]  # fmt: skip
 
 
@@ -163,7 +170,7 @@ def test_the_claim_of_a_part_is_true_alone(part: Part) -> None:
 
 def test_a_gaussian_claim_touches_rr_where_its_polygon_bends() -> None:
     """At p = 1/4 the trade-off of RR(ln 3) and of the claim agree; a hundredth less would be above it."""
-    measure = fixed.gaussian_claim(THREE)
+    measure = fixed_parts.gaussian_claim(THREE)
     pairs = FirstPair(BIT_PAIRS)
     alone = Instance("alone", (), Fixed("alone"), RandomizedResponse(THREE), pairs, 2)
     less = GaussianDP(measure.mu - Fraction(7, 10))
@@ -240,10 +247,10 @@ def test_the_verifier_stops_what_the_relation_forbids() -> None:
 
 
 FIXED: list[tuple[Instance, list[Odds]]] = [
-    (fixed.summed()[0], [(THREE, ZERO), (TWO, ZERO)]),
-    (fixed.summed()[1], [(THREE, TENTH)] * 2),
-    (fixed.best()[0], [(THREE, TENTH), (TWO, ZERO)]),
-    (fixed.best()[1], [(THREE, ZERO), (THREE, ZERO), (TWO, ZERO)]),
+    (fixed_parts.summed()[0], [(THREE, ZERO), (TWO, ZERO)]),
+    (fixed_parts.summed()[1], [(THREE, TENTH)] * 2),
+    (fixed_parts.best()[0], [(THREE, TENTH), (TWO, ZERO)]),
+    (fixed_parts.best()[1], [(THREE, ZERO), (THREE, ZERO), (TWO, ZERO)]),
 ]
 
 
@@ -256,7 +263,7 @@ def test_fixed_parts_meet_the_enumeration(instance: Instance, parts: list[Odds])
 def test_orders_and_odds_of_the_rest_by_hand() -> None:
     """3^2 (1/4) + ... : the moment of RR(ln 3) at order 2 is 7/3; the ticks lose 3 x 2; HSS 2 x 2 x 2."""
     for instance, moment in (
-        (fixed.renyi()[0], Fraction(7, 3) ** 2),
+        (fixed_parts.renyi()[0], Fraction(7, 3) ** 2),
         (parallel.first_pair_renyi()[0], Fraction(7, 3)),
     ):
         assert exact_moment(instance.machine, instance.pairs, 2, instance.rounds) == moment
@@ -341,15 +348,15 @@ def test_the_protocol_claims_what_the_rule_books() -> None:
 @pytest.mark.parametrize(
     ("rule", "instance", "half"),
     [
-        (concurrent, fixed.summed()[0], lambda m: PureDP(m.epsilon / 2)),
-        (optimal, fixed.best()[0], lambda m: ApproxDP(m.epsilon / 2, m.delta)),
-        (optimal, fixed.best()[0], lambda m: ApproxDP(m.epsilon, m.delta / 2)),
+        (concurrent, fixed_parts.summed()[0], lambda m: PureDP(m.epsilon / 2)),
+        (optimal, fixed_parts.best()[0], lambda m: ApproxDP(m.epsilon / 2, m.delta)),
+        (optimal, fixed_parts.best()[0], lambda m: ApproxDP(m.epsilon, m.delta / 2)),
         (local, protocols.one_user(TENTH), lambda m: ApproxDP(m.epsilon / 2, m.delta)),
         (sparse_pure, parallel.pure_responses(2, 1, ZERO), lambda m: PureDP(m.epsilon * Fraction(99, 100))),
         (first_pair, parallel.first_pair()[0], lambda m: ApproxDP(m.epsilon, m.delta - Fraction(1, 10**8))),
-        (concurrent, fixed.summed()[0], lambda m: RenyiDP(TWO, m.epsilon / 2)),
-        (concurrent, fixed.summed()[0], lambda m: ZCDP(m.epsilon / 8)),
-        (concurrent, fixed.summed()[0], lambda m: GaussianDP(m.epsilon / 4)),
+        (concurrent, fixed_parts.summed()[0], lambda m: RenyiDP(TWO, m.epsilon / 2)),
+        (concurrent, fixed_parts.summed()[0], lambda m: ZCDP(m.epsilon / 8)),
+        (concurrent, fixed_parts.summed()[0], lambda m: GaussianDP(m.epsilon / 4)),
     ],
 )  # fmt: skip
 def test_less_than_exact_is_violated(rule: Rule[Any], instance: Instance, half: Any) -> None:
@@ -359,7 +366,7 @@ def test_less_than_exact_is_violated(rule: Rule[Any], instance: Instance, half: 
 
 
 def test_more_than_exact_is_within_and_a_broken_cut_is_seen() -> None:
-    assert compare(PureDP(TWO), fixed.summed()[0]).verdict is Verdict.WITHIN
+    assert compare(PureDP(TWO), fixed_parts.summed()[0]).verdict is Verdict.WITHIN
     coordinates = protocols.coordinates()
     shown = compare(PureDP(Fraction(4)), coordinates)
     assert shown.verdict is Verdict.VIOLATED
@@ -373,7 +380,7 @@ def test_a_loss_without_bound_is_violated() -> None:
 
 
 def test_a_violation_smaller_than_a_float_is_not_hidden_by_an_order_that_is_equal() -> None:
-    instance = fixed.summed()[0]
+    instance = fixed_parts.summed()[0]
     exact = {
         order: logarithm(
             Fraction(exact_moment(instance.machine, instance.pairs, order, instance.rounds))

@@ -12,8 +12,14 @@ from oracles.svt import Decays, pattern_probability
 
 from stream_dp.audit.enumeration import Enumerated, Plain
 from stream_dp.audit.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
+from stream_dp.audit.exact_sparse_vector import (
+    AboveThreshold,
+    RearmedAlerts,
+    Row,
+    SVTState,
+    all_below,
+)
 from stream_dp.audit.finite import DifferAtMost
-from stream_dp.audit.sparse_vector import AboveThreshold, RearmedAlerts, Row, SVTState, all_below
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter

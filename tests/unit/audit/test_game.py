@@ -12,6 +12,7 @@ from stream_dp.audit.counterexamples.max_delta import MaxDeltaAdversary, leaky_m
 from stream_dp.audit.game import Game, HaltingVerifier
 from stream_dp.audit.identifier import Identifier
 from stream_dp.audit.randomized_response import RandomizedResponse
+from stream_dp.audit.relations.compositions import k_sparse, k_sparse_with_delta_budget
 from stream_dp.audit.sampled import Sampled, choose
 from stream_dp.audit.transcript import HALT, Chain, PostProcessed, Side, View, interact
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
@@ -19,8 +20,7 @@ from stream_dp.core.guarantee import ApproxDP, Guarantee
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relations.compositions import k_sparse, k_sparse_with_delta_budget
-from stream_dp.core.relations.rows import Stream, event
+from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import FailClosed, RejectedMessage
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.testing.noise import SeededNoise, ZeroNoise

@@ -19,7 +19,7 @@ from stream_dp.audit.lower_bound import audit_mechanism
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relations.rows import event
+from stream_dp.core.row_relations import event
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter

@@ -13,9 +13,7 @@ from scipy import stats
 from stream_dp.accounting.conversions import approx_to_probabilistic
 from stream_dp.accounting.filters.approximate import ApproximateFilter
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.odometers.base import Odometer
-from stream_dp.accounting.odometers.filter import FilterBoundary
-from stream_dp.accounting.odometers.truncated import bound as truncated_bound
+from stream_dp.accounting.truncated_odometer import bound as truncated_bound
 from stream_dp.audit.counterexamples.privacy_loss import (
     DELTA,
     ODDS,
@@ -27,9 +25,11 @@ from stream_dp.audit.counterexamples.privacy_loss import (
 from stream_dp.audit.exact_delta import exact_delta
 from stream_dp.audit.finite import FirstPair
 from stream_dp.audit.game import Game
+from stream_dp.audit.odometers.filter_boundary import FilterBoundary
+from stream_dp.audit.odometers.odometer import Odometer
 from stream_dp.core.guarantee import ApproxDP, ProbabilisticDP
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relations.rows import Stream, event
+from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import NotDerivable
 from stream_dp.testing.noise import SeededNoise
 

@@ -10,9 +10,11 @@ import pytest
 
 from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.relation_filter import LedgerFilter
 from stream_dp.audit.game import Game, HaltingVerifier
+from stream_dp.audit.ledger_filter import LedgerFilter
 from stream_dp.audit.randomized_response import RandomizedResponse
+from stream_dp.audit.relations.compositions import filtered, k_sparse
+from stream_dp.audit.relations.suitable import Suitable
 from stream_dp.audit.sampled import Sampled
 from stream_dp.audit.transcript import HALT, Side, View
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
@@ -20,10 +22,8 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relations.base import Claim, Relation
-from stream_dp.core.relations.compositions import filtered, k_sparse
-from stream_dp.core.relations.rows import Stream, event
-from stream_dp.core.relations.suitable import Suitable
+from stream_dp.core.relation import Claim, Relation
+from stream_dp.core.row_relations import Stream, event
 from stream_dp.core.verifier import Verifier
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.counter import Counter

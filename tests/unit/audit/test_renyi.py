@@ -10,7 +10,7 @@ import pytest
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Parallel, Touched
-from stream_dp.audit.counterexamples.renyi import NoisyLeak, RenyiAdversary, bit_moment
+from stream_dp.audit.counterexamples.renyi_parallel import NoisyLeak, RenyiAdversary, bit_moment
 from stream_dp.audit.exact_delta import exact_delta, worst_ratio
 from stream_dp.audit.exact_renyi import exact_moment
 from stream_dp.audit.finite import (
@@ -27,11 +27,11 @@ from stream_dp.audit.randomized_response import (
     LeakyBit,
     RandomizedResponse,
 )
+from stream_dp.audit.relations.compositions import k_sparse, k_sparse_with_delta_budget
 from stream_dp.audit.transcript import Side
 from stream_dp.core.composition import ConcurrentComposition, Create
 from stream_dp.core.guarantee import Guarantee, differential_privacy
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relations.compositions import k_sparse, k_sparse_with_delta_budget
 from stream_dp.errors import NotDerivable
 from stream_dp.testing.noise import SeededNoise
 

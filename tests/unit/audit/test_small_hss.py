@@ -12,7 +12,7 @@ from oracles import hss as oracle
 from oracles.transcripts import Transcripts
 from statistical.attack import Attack
 
-from stream_dp.audit.certificates.composites import ADDED, SMALL, once
+from stream_dp.audit.exact_checks.composites import ADDED, SMALL, once
 from stream_dp.audit.exact_delta import exact_delta, worst_ratio
 from stream_dp.audit.small_hss import QUIET, SmallHSS, clamped_laplace
 from stream_dp.core.guarantee import Guarantee, PureDP

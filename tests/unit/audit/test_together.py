@@ -15,18 +15,18 @@ import pytest
 
 from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.relation_filter import LedgerFilter
 from stream_dp.audit.adversaries import OneEventAdversary, answers, worst_pair
 from stream_dp.audit.game import Game
+from stream_dp.audit.ledger_filter import LedgerFilter
 from stream_dp.audit.lower_bound import Finding, audit_mechanism, audit_together
+from stream_dp.audit.relations.compositions import filtered
+from stream_dp.audit.relations.conditions import ParameterFilter
 from stream_dp.audit.transcript import Side
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import Measure, PureDP
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relations.compositions import filtered
-from stream_dp.core.relations.conditions import ParameterFilter
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter

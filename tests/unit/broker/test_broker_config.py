@@ -11,7 +11,7 @@ from stream_dp.broker.config import (
     controller_properties,
     server_properties,
 )
-from stream_dp.broker.ports import choose, recall, remember
+from stream_dp.broker.free_ports import choose, recall, remember
 from stream_dp.errors import WorldError
 
 CLUSTER = tuple(NodePorts(n, 9090 + n, 9190 + n) for n in (1, 2, 3))

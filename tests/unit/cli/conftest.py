@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from stream_dp.app.running import Run
 from stream_dp.cli.main import code_of
-from stream_dp.cli.running import Run
 from stream_dp.serve.server import PageServer
 
 HORIZON = 6
@@ -41,7 +41,7 @@ class Said:
 
 
 @dataclass
-class Desk:
+class LiveSeriesService:
     """A folder with a pipeline file, its data and its key."""
 
     folder: Path
@@ -92,11 +92,13 @@ def say(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Callable[..., Said]) -> Desk:
+def live_series(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Callable[..., Said]
+) -> LiveSeriesService:
     """A pipeline that needs an operator key, which is there."""
     monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("STREAM_DP_KEY_FILE", str(tmp_path / "operator.key"))
-    made = Desk(tmp_path, say)
+    made = LiveSeriesService(tmp_path, say)
     made.write()
     return made
 

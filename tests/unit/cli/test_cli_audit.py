@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from stream_dp.app.example_files import flights_folder
 from stream_dp.audit.lower_bound import Finding
 from stream_dp.cli import audit as audit_module
 from stream_dp.cli.audit import game_filter
-from stream_dp.cli.example_files import flights_folder
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.messages import IntArray
 from stream_dp.noise import NoiseStream, fresh_seed
@@ -24,14 +24,14 @@ QUICK = ("--runs", "400", "--ticks", "1", "--json")
 
 
 def test_a_right_pipeline_passes_and_touches_nothing(
-    desk: Any, monkeypatch: pytest.MonkeyPatch
+    live_series: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flagged wrongly with probability at most 1e-6."""
-    (desk.folder / "clicks.csv").unlink()
-    (desk.folder / "operator.key").unlink()
+    (live_series.folder / "clicks.csv").unlink()
+    (live_series.folder / "operator.key").unlink()
     monkeypatch.delenv("STREAM_DP_KEY_FILE")
-    before = sorted(desk.folder.rglob("*"))
-    said = desk.command("audit", *QUICK, "--confidence", "0.999999")
+    before = sorted(live_series.folder.rglob("*"))
+    said = live_series.command("audit", *QUICK, "--confidence", "0.999999")
     assert (said.code, said.err) == (0, "")
     found = json.loads(said.out)
     assert (found["pipeline"], found["violated"], found["runs"]) == ("clicks", False, 400)
@@ -46,14 +46,16 @@ def test_a_right_pipeline_passes_and_touches_nothing(
     assert 0 <= together["epsilon_lower_bound"] <= 1
     assert 0 <= together["strongest"] < 1
     assert not together["violated"]
-    assert sorted(desk.folder.rglob("*")) == before
+    assert sorted(live_series.folder.rglob("*")) == before
 
 
-def test_the_table_says_what_a_bound_means(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_says_what_a_bound_means(
+    live_series: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Seeded: at the default confidence a right pipeline may be flagged, with probability 0.01."""
     seeds = itertools.count(1)
     monkeypatch.setattr(audit_module, "fresh_noise", lambda: SeededNoise(next(seeds)))
-    said = desk.command("audit", "--runs", "100", "--ticks", "100")  # the horizon is 6
+    said = live_series.command("audit", "--runs", "100", "--ticks", "100")  # the horizon is 6
     assert said.code == 0
     for text in (
         "clicks", "Alerts", "claimed epsilon", "proves nothing", "confidence 0.99",
@@ -70,33 +72,33 @@ def test_the_table_says_what_a_bound_means(desk: Any, monkeypatch: pytest.Monkey
         "epsilon: 4, delta: 1e-9, filter: zcdp",
     ],
 )
-def test_every_series_is_admitted_by_the_filter_of_the_file(desk: Any, privacy: str) -> None:
+def test_every_series_is_admitted_by_the_filter_of_the_file(live_series: Any, privacy: str) -> None:
     """Thirds of 7/8 round up one by one and still fit; with a filter that adds no epsilons the claim is their sum."""
-    desk.write("epsilon: 1}\nclock", f"{privacy}}}\nclock")
-    thirds = re.sub(r"epsilon: (0.5|1/4|0.25)}", "epsilon: 7/24}", desk.pipeline.read_text())
-    desk.pipeline.write_text(thirds)
-    said = desk.command("audit", *QUICK, "--confidence", "0.999999")
+    live_series.write("epsilon: 1}\nclock", f"{privacy}}}\nclock")
+    thirds = re.sub(r"epsilon: (0.5|1/4|0.25)}", "epsilon: 7/24}", live_series.pipeline.read_text())
+    live_series.pipeline.write_text(thirds)
+    said = live_series.command("audit", *QUICK, "--confidence", "0.999999")
     assert (said.code, said.err) == (0, "")
     assert json.loads(said.out)["together"]["claimed_epsilon"] == 0.875
 
 
-def test_the_filter_of_the_game_has_room_for_roundings_only(desk: Any) -> None:
+def test_the_filter_of_the_game_has_room_for_roundings_only(live_series: Any) -> None:
     """Three series and an analyst spend the budget; two units of 10^-12 are granted, a third is not."""
     ada = "analysts: [{name: ada, epsilon: 0.000001}]"
-    desk.write("epsilon: 1}\nclock", f"epsilon: 1, {ada}}}\nclock")
-    desk.pipeline.write_text(desk.pipeline.read_text().replace("1/4}", "0.249999}"))
-    filter_: Any = game_filter(build(load(desk.pipeline)))
+    live_series.write("epsilon: 1}\nclock", f"epsilon: 1, {ada}}}\nclock")
+    live_series.pipeline.write_text(live_series.pipeline.read_text().replace("1/4}", "0.249999}"))
+    filter_: Any = game_filter(build(load(live_series.pipeline)))
     for epsilon in ("0.5", "0.249999", "0.25"):
         filter_ = filter_.charge(PureDP(Fraction(epsilon)))
     assert filter_.charge(PureDP(Fraction(2, 10**12))) is not None
     assert filter_.charge(PureDP(Fraction(3, 10**12))) is None
 
 
-def test_a_refuted_whole_is_named(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refuted_whole_is_named(live_series: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finding as of the twins in tests/unit/audit/test_together.py, whose parts are each right."""
     found = Finding(Fraction(1), 1.5, 0.9, "an event", (0.9, 0.1), 0.01)
     monkeypatch.setattr(audit_module, "audit_together", lambda *_, **__: found)
-    said = desk.command("audit", *QUICK)
+    said = live_series.command("audit", *QUICK)
     assert said.code == 4
     assert "refutes the claimed epsilon of all series together" in said.err
     assert json.loads(said.out)["violated"]
@@ -126,10 +128,10 @@ class QuarterNoise:
         return self._noise.geometric(scale / 4, size)
 
 
-def test_a_broken_sampler_is_exit_4(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_sampler_is_exit_4(live_series: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The alerts show epsilon 1 for 1/4: rates .73 and .27 of 400 each; missed with probability below 1e-6."""
     monkeypatch.setattr(audit_module, "fresh_noise", QuarterNoise)
-    said = desk.command("audit", "--runs", "1600", "--ticks", "1", "--json")
+    said = live_series.command("audit", "--runs", "1600", "--ticks", "1", "--json")
     assert said.code == 4
     assert "refutes the claimed epsilon of" in said.err
     assert "busy" in said.err
@@ -147,7 +149,7 @@ def test_a_broken_sampler_is_exit_4(desk: Any, monkeypatch: pytest.MonkeyPatch) 
         (("--confidence", "nan"), "between 0 and 1, got nan"),
     ],
 )
-def test_bad_settings_are_2(desk: Any, bad: tuple[str, str], said_what: str) -> None:
-    said = desk.command("audit", *bad)
+def test_bad_settings_are_2(live_series: Any, bad: tuple[str, str], said_what: str) -> None:
+    said = live_series.command("audit", *bad)
     assert (said.code, said.out) == (2, "")
     assert said_what in said.err

@@ -13,16 +13,16 @@ import pytest
 
 import stream_dp.cli.demo as module
 from stream_dp.adapters.memory import MemorySource
-from stream_dp.cli import pacing
-from stream_dp.cli.example_files import flights_folder
-from stream_dp.cli.pacing import Paced
-from stream_dp.cli.results import Results, print_results
+from stream_dp.app import paced as pacing
+from stream_dp.app.example_files import flights_folder
+from stream_dp.app.paced import Paced
+from stream_dp.cli.demo_results import Results, print_results
 from stream_dp.errors import WorldError
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.journal_summary import JournalSummary
 from stream_dp.runtime.ports import Batch, Ports
-from stream_dp.runtime.statement import Statement
 
 Say = Callable[..., Any]
 KEYS = ["broker", "events", "dead_letters", "ticks", "releases", "seconds", "events_per_second",
@@ -152,10 +152,10 @@ def test_the_table_says_where_a_halted_series_ended(capsys: pytest.CaptureFixtur
     final = {
         name: {"value": 1, "band": 2, "tick": tick} for name, tick in (("runs", 47), ("halted", 9))
     }
-    statement = Statement(ticks=48)
+    summary = JournalSummary(ticks=48)
     built = build(load(flights_folder() / "pipeline.yaml"))
     print_results(
-        built, Results("embedded", 1.0, 1, statement, final), as_json=False, compare_exact=False
+        built, Results("embedded", 1.0, 1, summary, final), as_json=False, compare_exact=False
     )
     rows = capsys.readouterr().out.splitlines()
     assert "halted (until tick 9)" in " ".join(rows)

@@ -1,4 +1,4 @@
-"""`stream-dp query` against a real page server with a desk that has no engine behind it."""
+"""`stream-dp query` against a real page server with a server of live series that has no engine behind it."""
 
 import asyncio
 import json
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from unit.serve.fake_desk import TIME, FakeDesk
+from unit.serve.fake_live_series import TIME, FakeLiveSeries
 
 from stream_dp import errors
-from stream_dp.cli import asking
+from stream_dp.client import live_series as asking
 from stream_dp.runtime.keys import Sealer
 from stream_dp.serve.server import PageServer
 from stream_dp.serve.view import PublicView, ReleaseLog
@@ -50,26 +50,30 @@ def served(view: PublicView) -> Iterator[str]:
         loop.close()
 
 
-def view_of(desk: FakeDesk | None, name: str = "clicks", key: bytes = KEY) -> PublicView:
+def view_of(
+    live_series: FakeLiveSeries | None, name: str = "clicks", key: bytes = KEY
+) -> PublicView:
     """What an engine of this pipeline with this key would serve."""
     token = Sealer(key, "clicks").query_token()
-    return PublicView(lambda: {"name": name}, dict, dict, ReleaseLog(), desk, token)
+    return PublicView(lambda: {"name": name}, dict, dict, ReleaseLog(), live_series, token)
 
 
 @pytest.fixture
-def engine() -> FakeDesk:
-    """What the engine's desk is asked."""
-    return FakeDesk()
+def engine() -> FakeLiveSeries:
+    """What the engine's live_series is asked."""
+    return FakeLiveSeries()
 
 
 @pytest.fixture
-def ask(desk: Any, engine: FakeDesk) -> Iterator[Ask]:
+def ask(live_series: Any, engine: FakeLiveSeries) -> Iterator[Ask]:
     """Run `stream-dp query` on the pipeline file against that engine."""
     with served(view_of(engine)) as url:
-        yield lambda name, *more: desk.say("query", name, str(desk.pipeline), "--url", url, *more)
+        yield lambda name, *more: live_series.say(
+            "query", name, str(live_series.pipeline), "--url", url, *more
+        )
 
 
-def test_create_list_halt(ask: Ask, engine: FakeDesk) -> None:
+def test_create_list_halt(ask: Ask, engine: FakeLiveSeries) -> None:
     said = ask("create", "--series", LATE, "--analyst", "ann")
     assert (said.code, said.err) == (0, "")
     assert said.out == (
@@ -98,7 +102,7 @@ def test_create_list_halt(ask: Ask, engine: FakeDesk) -> None:
     assert "runs" in next(line for line in said.out.splitlines() if "total" in line)
 
 
-def test_preview_shows_the_price_and_the_reasons(ask: Ask, engine: FakeDesk) -> None:
+def test_preview_shows_the_price_and_the_reasons(ask: Ask, engine: FakeLiveSeries) -> None:
     said = ask("preview", "--series", LATE)
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith(
@@ -109,14 +113,16 @@ def test_preview_shows_the_price_and_the_reasons(ask: Ask, engine: FakeDesk) -> 
     assert len(engine.series) == 1
 
 
-def test_a_preview_that_does_not_fit_is_3(ask: Ask, engine: FakeDesk) -> None:
+def test_a_preview_that_does_not_fit_is_3(ask: Ask, engine: FakeLiveSeries) -> None:
     said = ask("preview", "--series", LATE.replace("0.1", "0.9"))
     assert (said.code, said.err) == (3, "")
     assert said.out.startswith("It does not fit: asked epsilon 0.9")
     assert len(engine.series) == 1
 
 
-def test_a_refused_creation_is_3_and_a_smaller_one_succeeds(ask: Ask, engine: FakeDesk) -> None:
+def test_a_refused_creation_is_3_and_a_smaller_one_succeeds(
+    ask: Ask, engine: FakeLiveSeries
+) -> None:
     said = ask("create", "--series", LATE.replace("0.1", "0.9"))
     assert said.code == 3
     assert said.out == ""
@@ -137,7 +143,7 @@ def test_json_of_halt_and_list(ask: Ask) -> None:
     assert json.loads(ask("list", "--json").out)["queries"][0]["name"] == "total"
 
 
-def test_a_definition_from_a_file(ask: Ask, engine: FakeDesk, tmp_path: Path) -> None:
+def test_a_definition_from_a_file(ask: Ask, engine: FakeLiveSeries, tmp_path: Path) -> None:
     path = tmp_path / "late.json"
     path.write_text(LATE)
     assert ask("create", "--series", f"@{path}").code == 0
@@ -162,7 +168,7 @@ def test_a_bad_definition_is_2(ask: Ask, series: str, named: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["nobody", "a/b", "..", "a?b#c", "total/", "é"])
-def test_an_unknown_name_is_2(ask: Ask, engine: FakeDesk, name: str) -> None:
+def test_an_unknown_name_is_2(ask: Ask, engine: FakeLiveSeries, name: str) -> None:
     said = ask("halt", name)
     assert said.code == 2
     assert engine.series[0]["end"] is None
@@ -193,7 +199,7 @@ def test_a_bad_analyst_is_2(ask: Ask) -> None:
     ids=lambda e: type(e).__name__,
 )
 def test_errors_of_the_engine_keep_their_exit_code(
-    ask: Ask, engine: FakeDesk, error: Exception
+    ask: Ask, engine: FakeLiveSeries, error: Exception
 ) -> None:
     engine.error = error
     said = ask("create", "--series", LATE)
@@ -203,49 +209,53 @@ def test_errors_of_the_engine_keep_their_exit_code(
     assert said.out == ""
 
 
-def test_without_an_engine_it_is_5(desk: Any) -> None:
+def test_without_an_engine_it_is_5(live_series: Any) -> None:
     url = "http://127.0.0.1:9"
-    said = desk.say("query", "create", str(desk.pipeline), "--series", LATE, "--url", url)
+    said = live_series.say(
+        "query", "create", str(live_series.pipeline), "--series", LATE, "--url", url
+    )
     assert said.code == 5
     assert "no engine of clicks answers at http://127.0.0.1:9" in said.err
     assert "stream-dp run PIPELINE.yaml --serve" in said.err
 
 
-def test_another_key_is_refused(desk: Any, engine: FakeDesk) -> None:
+def test_another_key_is_refused(live_series: Any, engine: FakeLiveSeries) -> None:
     with served(view_of(engine, key=bytes(32))) as url:
-        said = desk.say("query", "halt", str(desk.pipeline), "total", "--url", url)
+        said = live_series.say("query", "halt", str(live_series.pipeline), "total", "--url", url)
     assert said.code == 2
     assert "--key-file or STREAM_DP_KEY_FILE" in said.err
     assert engine.asked == []
 
 
-def test_an_engine_of_another_pipeline_is_not_asked(desk: Any, engine: FakeDesk) -> None:
+def test_an_engine_of_another_pipeline_is_not_asked(
+    live_series: Any, engine: FakeLiveSeries
+) -> None:
     with served(view_of(engine, name="views")) as url:
-        said = desk.say("query", "halt", str(desk.pipeline), "total", "--url", url)
+        said = live_series.say("query", "halt", str(live_series.pipeline), "total", "--url", url)
     assert said.code == 2
     assert "does not run clicks but another pipeline" in said.err
     assert engine.asked == []
 
 
-def test_an_engine_without_a_desk(desk: Any) -> None:
+def test_an_engine_without_a_live_series(live_series: Any) -> None:
     with served(view_of(None)) as url:
         for command, more in (("halt", ("total",)), ("create", ("--series", LATE))):
-            said = desk.say("query", command, str(desk.pipeline), *more, "--url", url)
+            said = live_series.say("query", command, str(live_series.pipeline), *more, "--url", url)
             assert said.code == 2
             assert "takes no queries" in said.err
 
 
-def test_the_list_needs_no_key(desk: Any, engine: FakeDesk, tmp_path: Path) -> None:
+def test_the_list_needs_no_key(live_series: Any, engine: FakeLiveSeries, tmp_path: Path) -> None:
     (tmp_path / "operator.key").unlink()
     with served(view_of(engine)) as url:
-        assert desk.say("query", "list", str(desk.pipeline), "--url", url).code == 0
-        said = desk.say("query", "halt", str(desk.pipeline), "total", "--url", url)
+        assert live_series.say("query", "list", str(live_series.pipeline), "--url", url).code == 0
+        said = live_series.say("query", "halt", str(live_series.pipeline), "total", "--url", url)
     assert said.code == 2
     assert said.err.endswith("takes no key but the one it was started with\n")
 
 
-def test_the_token_is_made_from_the_key_and_the_name(desk: Any) -> None:
-    said = desk.say("query", "token", str(desk.pipeline))
+def test_the_token_is_made_from_the_key_and_the_name(live_series: Any) -> None:
+    said = live_series.say("query", "token", str(live_series.pipeline))
     assert (said.code, said.err) == (0, "")
     assert said.out == Sealer(KEY, "clicks").query_token() + "\n"
 
@@ -263,8 +273,8 @@ def test_the_token_is_made_from_the_key_and_the_name(desk: Any) -> None:
         ("http://127.0.0.1/api?x", "must be like"),
     ],
 )
-def test_a_bad_address_is_2(desk: Any, url: str, named: str) -> None:
-    said = desk.say("query", "list", str(desk.pipeline), "--url", url)
+def test_a_bad_address_is_2(live_series: Any, url: str, named: str) -> None:
+    said = live_series.say("query", "list", str(live_series.pipeline), "--url", url)
     assert said.code == 2
     assert f"--url: {named}" in said.err
 
@@ -305,7 +315,7 @@ class Odd(BaseHTTPRequestHandler):
     ],
 )
 def test_a_server_that_is_no_engine_never_sees_the_token(
-    desk: Any,
+    live_series: Any,
     monkeypatch: pytest.MonkeyPatch,
     answers: dict[str, tuple[int, bytes]],
     code: int,
@@ -316,7 +326,9 @@ def test_a_server_that_is_no_engine_never_sees_the_token(
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         url = f"http://127.0.0.1:{server.server_port}"
-        said = desk.say("query", "create", str(desk.pipeline), "--series", LATE, "--url", url)
+        said = live_series.say(
+            "query", "create", str(live_series.pipeline), "--series", LATE, "--url", url
+        )
         server.shutdown()
         thread.join()
     assert said.code == code, said.err
@@ -325,7 +337,7 @@ def test_a_server_that_is_no_engine_never_sees_the_token(
 
 
 def test_an_engine_that_does_not_answer(
-    desk: Any, engine: FakeDesk, monkeypatch: pytest.MonkeyPatch
+    live_series: Any, engine: FakeLiveSeries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "SECONDS", 2)  # for the pipeline's name too, which comes at once
     gave_up = threading.Event()
@@ -336,7 +348,9 @@ def test_an_engine_that_does_not_answer(
 
     monkeypatch.setattr(engine, "create", hang)
     with served(view_of(engine)) as url:
-        said = desk.say("query", "create", str(desk.pipeline), "--series", LATE, "--url", url)
+        said = live_series.say(
+            "query", "create", str(live_series.pipeline), "--series", LATE, "--url", url
+        )
         gave_up.set()
     assert said.code == 5
     assert "what was asked may still happen" in said.err

@@ -10,7 +10,7 @@ from unit.pipeline.question_worlds import PIPELINE, SEALER, World, batches
 
 from stream_dp.adapters.memory import MemorySource
 from stream_dp.adapters.sqlite import SqliteJournal
-from stream_dp.cli.wiring import require_own, sealed_commits
+from stream_dp.app.wiring import require_own, sealed_commits
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec

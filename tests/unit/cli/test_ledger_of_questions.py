@@ -1,4 +1,4 @@
-"""The desk of a running engine, and `stream-dp ledger` over a journal that holds questions."""
+"""The server of live series of a running engine, and `stream-dp ledger` over a journal that holds questions."""
 
 import asyncio
 import json
@@ -10,14 +10,14 @@ import pytest
 from unit.pipeline.question_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
 
 from stream_dp.adapters.memory import MemorySource
-from stream_dp.cli.budget import api_budget
-from stream_dp.cli.desk import EngineDesk
+from stream_dp.app import ledger_check as rederivation
+from stream_dp.app.budget_view import api_budget
+from stream_dp.app.live_series import EngineLiveSeries
 from stream_dp.cli.ledger import ledger_json
 from stream_dp.core.guarantee import ApproxDP, differential_privacy
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
-from stream_dp.pipeline import rederivation
-from stream_dp.pipeline.planner import promise_json
-from stream_dp.runtime.statement import Statement, read_statement
+from stream_dp.pipeline.report import promise_json
+from stream_dp.runtime.journal_summary import JournalSummary, read_summary
 
 Privacy = dict[str, Any]
 BEGINS = {tick: f"2026-01-01T{tick:02}:00:00Z" for tick in range(HORIZON + 1)}
@@ -27,53 +27,57 @@ def question(name: str, epsilon: str) -> bytes:
     return json.dumps({"name": name, "statistic": "count", "epsilon": epsilon}).encode()
 
 
-async def asked(world: World, then: Callable[[EngineDesk, Stopping], Awaitable[None]]) -> None:
-    """Run to tick 2, ask through a desk, run to the end."""
+async def asked(
+    world: World, then: Callable[[EngineLiveSeries, Stopping], Awaitable[None]]
+) -> None:
+    """Run to tick 2, ask through a live_series, run to the end."""
     source = Stopping(2)
     engine = world.engine(source)
     run = asyncio.create_task(engine.run())
     await world.until(2)
     try:
-        await then(EngineDesk(world.built, engine, world.questions, BEGINS.get), source)
+        await then(EngineLiveSeries(world.built, engine, world.planner, BEGINS.get), source)
     finally:
         source.go(HORIZON)
         await run
 
 
-async def statement(world: World) -> Statement:
+async def statement(world: World) -> JournalSummary:
     async def sealed() -> AsyncIterator[bytes]:
         for each in world.store.commits:
             yield each
 
-    return await read_statement(sealed(), SEALER, "shop")
+    return await read_summary(sealed(), SEALER, "shop")
 
 
 async def two_in_turn(world: World) -> None:
     """Two questions of the whole rest, one after the other."""
 
-    async def ask(desk: EngineDesk, source: Stopping) -> None:
-        await one_after_the_other(world, desk, source)
+    async def ask(live_series: EngineLiveSeries, source: Stopping) -> None:
+        await one_after_the_other(world, live_series, source)
 
     await asked(world, ask)
 
 
-async def one_after_the_other(world: World, desk: EngineDesk, source: Stopping) -> None:
-    made = await desk.create(question("first", "1"))
+async def one_after_the_other(
+    world: World, live_series: EngineLiveSeries, source: Stopping
+) -> None:
+    made = await live_series.create(question("first", "1"))
     assert made == {
         "name": "first", "start": 3, "start_time": BEGINS[3], "epsilon": "1", "rule": made["rule"],
         "left": made["left"], "error": made["error"], "error_tick": HORIZON - 1, "confidence": 0.95,
     }  # fmt: skip
     assert made["error"] > 0
-    (planned,) = desk.planned()
+    (planned,) = live_series.planned()
     assert planned == {
         "name": "first", "mechanism": "Counter", "why": "a count is a tree counter", "epsilon": 1, "delta": 0,
         "predicted_error": [{"tick": HORIZON - 1, "error": made["error"], "confidence": 0.95}],
     }  # fmt: skip
     source.go(5)
     await world.until(5)
-    ended = await desk.halt("first")
+    ended = await live_series.halt("first")
     assert (ended["name"], float(ended["left"])) == ("first", float(made["left"]) + 1)
-    await desk.create(question("second", "1"))
+    await live_series.create(question("second", "1"))
 
 
 async def test_the_ledger_adds_up_what_is_alive_at_one_tick() -> None:
@@ -115,10 +119,10 @@ async def test_a_total_above_the_ledgers_is_said_also_where_the_budget_has_room(
 async def test_the_desk_lists_previews_and_prices() -> None:
     world = World()
 
-    async def ask(desk: EngineDesk, _source: Stopping) -> None:
-        before = [dict(each) for each in desk.queries()]
+    async def ask(live_series: EngineLiveSeries, _source: Stopping) -> None:
+        before = [dict(each) for each in live_series.queries()]
         assert [each["name"] for each in before] == ["orders"]
-        seen = await desk.preview(question("dear", "1.5"))
+        seen = await live_series.preview(question("dear", "1.5"))
         assert (seen["fits"], seen["asked"], seen["left"], seen["largest"]) == (
             False,
             "1.5",
@@ -126,17 +130,17 @@ async def test_the_desk_lists_previews_and_prices() -> None:
             "1",
         )
         with pytest.raises(BudgetRefused):
-            await desk.create(question("dear", "1.5"))
+            await live_series.create(question("dear", "1.5"))
         with pytest.raises(UnknownMechanism, match="belongs to the pipeline file"):
-            await desk.halt("orders")
-        assert [dict(each) for each in desk.queries()] == before
-        await desk.create(question("cheap", "0.25"))
-        assert desk.queries()[1]["epsilon"] == "0.25"
-        (ticks,) = desk.promise().premises
+            await live_series.halt("orders")
+        assert [dict(each) for each in live_series.queries()] == before
+        await live_series.create(question("cheap", "0.25"))
+        assert live_series.queries()[1]["epsilon"] == "0.25"
+        (ticks,) = live_series.promise().premises
         assert [p.subject for p in ticks.premises] == ["shop: series of the first start", "cheap"]
-        assert promise_json(world.built, desk.promise())["epsilon"] == 2
-        await desk.halt("cheap")
-        assert desk.queries()[-1] == {
+        assert promise_json(world.built, live_series.promise())["epsilon"] == 2
+        await live_series.halt("cheap")
+        assert live_series.queries()[-1] == {
             "name": "cheap", "statistic": "count", "by": None, "analyst": "", "epsilon": "0.25",
             "start": 3, "start_time": BEGINS[3], "end": 3, "end_time": BEGINS[3], "created": True,
         }  # fmt: skip
@@ -155,31 +159,33 @@ async def test_every_filter_states_its_budget_and_what_is_left(name: str) -> Non
     series = [{"name": "orders", "statistic": "count", "epsilon": "0.1"}]
     world = World(pipeline=PIPELINE | {"privacy": privacy, "series": series})
 
-    async def ask(desk: EngineDesk, _source: Stopping) -> None:
-        largest = (await desk.preview(question("a", "0.01")))["left"]
-        over = await desk.preview(question("a", str(float(largest) + 1e-6)))
+    async def ask(live_series: EngineLiveSeries, _source: Stopping) -> None:
+        largest = (await live_series.preview(question("a", "0.01")))["left"]
+        over = await live_series.preview(question("a", str(float(largest) + 1e-6)))
         assert not over["fits"]
-        await desk.create(question("a", "0.03"), "ann")
+        await live_series.create(question("a", "0.03"), "ann")
         with pytest.raises(
             BudgetRefused, match=r"ledger of analyst ann: b asks .* halt what is not needed"
         ):
-            await desk.create(question("b", "0.03"), "ann")
+            await live_series.create(question("b", "0.03"), "ann")
         with pytest.raises(
             UsageError, match=r"analyst: no such analyst; .* names ann, and without"
         ):
-            await desk.create(question("b", "0.01"), "bob")
-        await desk.create(question("c", largest))
+            await live_series.create(question("b", "0.01"), "bob")
+        await live_series.create(question("c", largest))
         with pytest.raises(BudgetRefused, match="a halt frees nothing under this filter") as told:
-            await desk.create(question("d", "0.05"))
+            await live_series.create(question("d", "0.05"))
         assert "halt what is not needed" not in str(told.value)
-        assert (await desk.preview(question("d", "0.05")))["unit"] == world.built.ledger.filter.unit
-        budget = api_budget(world.built.spec, desk._engine.books.accounts, [])
+        assert (await live_series.preview(question("d", "0.05")))[
+            "unit"
+        ] == world.built.ledger.filter.unit
+        budget = api_budget(world.built.spec, live_series._engine.admission.subledgers, [])
         assert 0.99 < float(budget["odometer"]["bound"]) <= 1
         assert budget["odometer"]["delta"] == "0.000001"
         assert budget["analysts"] == [
             {"name": "ann", "epsilon": {"total": "0.05", "spent": "0.03", "left": "0.02"}}
         ]
-        promise = differential_privacy(desk.promise().guarantee.measure)
+        promise = differential_privacy(live_series.promise().guarantee.measure)
         assert promise == ApproxDP(Fraction(1), Fraction(1, 10**6))
 
     await asked(world, ask)

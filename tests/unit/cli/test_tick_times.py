@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from unit.pipeline.question_worlds import PIPELINE
 
-from stream_dp.cli.tick_times import TickTimes
+from stream_dp.app.tick_times import TickTimes
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.serve.view import ReleaseLog
 

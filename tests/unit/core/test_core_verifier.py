@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relations.rows import EventRows, event
+from stream_dp.core.row_relations import EventRows, event
 from stream_dp.core.verifier import Guard, Verifier
 from stream_dp.errors import FailClosed
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
-from unit.serve.fake_desk import FakeDesk
+from unit.serve.fake_live_series import FakeLiveSeries
 
 from stream_dp.accounting.filters.concurrent import CONCURRENT
 from stream_dp.serve.api import create_app
@@ -139,7 +139,7 @@ def test_the_table_of_filters_is_the_codes() -> None:
 
 def test_the_page_on_the_api_names_every_request_and_no_other() -> None:
     """The page of the browser and its files are no API."""
-    view = PublicView(dict, dict, dict, ReleaseLog(), FakeDesk(), "token")
+    view = PublicView(dict, dict, dict, ReleaseLog(), FakeLiveSeries(), "token")
     routes = [r for r in create_app(view, frozenset()).routes if isinstance(r, APIRoute)]
     served = {f"{method} {r.path}" for r in routes for method in r.methods or ()}
     page = (ROOT / "docs" / "api.md").read_text()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_dp.cli import example_files
+from stream_dp.app import example_files
 from stream_dp.errors import WorldError
 
 

@@ -10,18 +10,18 @@ import pytest
 
 from stream_dp.audit.enumeration import Enumerated
 from stream_dp.audit.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
+from stream_dp.audit.exact_sparse_vector import BelowThreshold
 from stream_dp.audit.finite import DifferAtMost, FiniteComposition, FirstPair, SparsePairs
 from stream_dp.audit.randomized_response import LeakyBit
+from stream_dp.audit.relations.local_messages import LocalMessages, SparseDataSets
+from stream_dp.audit.relations.static import StaticDataSet
 from stream_dp.audit.sampled import Sampled
-from stream_dp.audit.sparse_vector import BelowThreshold
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relations.base import Claim
-from stream_dp.core.relations.local import LocalMessages, SparseDataSets
-from stream_dp.core.relations.static import StaticDataSet
+from stream_dp.core.relation import Claim
 from stream_dp.errors import NotDerivable, RejectedMessage, TaintError, UsageError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.local_protocol import LocalProtocol, LocalProtocolState

@@ -9,8 +9,8 @@ from oracles.svt import Decays, directional_loss, loss, pattern_probability
 
 from stream_dp.audit.enumeration import Enumerated
 from stream_dp.audit.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
+from stream_dp.audit.exact_sparse_vector import BelowThreshold
 from stream_dp.audit.finite import DifferAtMost, FiniteComposition, FirstPair, SparsePairs
-from stream_dp.audit.sparse_vector import BelowThreshold
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors

@@ -9,15 +9,15 @@ from typing import Any
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.open_router import OpenRouter
-from stream_dp.pipeline.questions import PipelineQuestions
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.commit import Commit, decode
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Batch, Journal, Ports
 from stream_dp.runtime.recovery import NoiseMaker
-from stream_dp.testing.clock import ManualClock
+from stream_dp.testing.manual_clock import ManualClock
 
 HORIZON = 12
 PIPELINE: dict[str, Any] = {
@@ -92,7 +92,7 @@ class World:
     seeds: Callable[[], bytes] = fresh_seed
     noise: NoiseMaker = NoiseStream
     drawn: list[bytes] = field(default_factory=list)
-    questions: PipelineQuestions = field(init=False)
+    planner: LiveSeriesPlanner = field(init=False)
 
     @property
     def built(self) -> Built:
@@ -110,11 +110,11 @@ class World:
             source, journal or MemoryJournal(self.store), MemorySink(self.bodies), ManualClock(0), SEALER, self.seed,
         )  # fmt: skip
         built = self.built
-        plan = built.plan(0, private=self.noise is NoiseStream)
+        plan = built.run_config(0, private=self.noise is NoiseStream)
         router = OpenRouter(built.spec, plan.origin)
-        self.questions = PipelineQuestions(built.spec, router)
+        self.planner = LiveSeriesPlanner(built.spec, router)
         return Engine(
-            plan, router, ports, self.noise, questions=self.questions, accounts=built.accounts()
+            plan, router, ports, self.noise, planner=self.planner, subledgers=built.subledgers()
         )
 
     def releases(self, series: str) -> dict[int, Any]:

@@ -73,7 +73,7 @@ def test_analysts_are_paid_for_before_the_series(data: Data) -> None:
         "analyst ann",
         "flights: series of the first start",
     ]
-    assert built.accounts().ledgers["ann"].left == 5 * 10**11
+    assert built.subledgers().ledgers["ann"].left == 5 * 10**11
     ann[0]["epsilon"] = "0.6"
     with pytest.raises(
         BudgetRefused, match=r"asks for epsilon 1\.5; of 2 the ledger has spent 0\.6"

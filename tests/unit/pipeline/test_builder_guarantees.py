@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stream_dp.cli.example_files import flights_folder
+from stream_dp.app.example_files import flights_folder
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
 from stream_dp.core.neighbors import Neighbors
@@ -17,8 +17,8 @@ from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.pipeline import derivations
 from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.choose_hss import COUNTER_SHARES
 from stream_dp.pipeline.derivations import derive
-from stream_dp.pipeline.methods import COUNTER_SHARES
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 
@@ -146,14 +146,14 @@ def test_a_fingerprint_tells_mechanisms_apart(data: Data, monkeypatch: pytest.Mo
 def test_an_endless_clock_gets_a_counter_without_an_end(data: Data) -> None:
     example = built(data, clock={"kind": "wall", "step": "1s"})
     assert isinstance(example.chosen[0].mechanism, HybridCounter)
-    plan = example.plan(1_234_567)
+    plan = example.run_config(1_234_567)
     assert (plan.origin, plan.step, plan.horizon) == (1_234_000, 1000, None)
     assert (plan.block, plan.hold) == (1, 500)
 
 
 def test_the_plan_of_a_replay(data: Data) -> None:
     example = built(data, clock=data["clock"] | {"block": "10"})
-    plan = example.plan(0)
+    plan = example.run_config(0)
     assert (plan.origin, plan.horizon) == (1_357_034_400_000, 100)
     assert (plan.block, plan.hold, plan.private) == (10, None, True)
     assert [(c.name, c.epsilon, c.delta) for c in plan.charges] == [

@@ -14,7 +14,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.methods import (
+from stream_dp.pipeline.choose_hss import (
     COUNTER_SHARES,
     KAPPAS,
     Demand,

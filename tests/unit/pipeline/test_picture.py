@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dp.cli.example_files import flights_folder
-from stream_dp.pipeline import picture
+from stream_dp.app.example_files import flights_folder
+from stream_dp.pipeline import svg
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.picture import draw
-from stream_dp.pipeline.planner import derivation_json
+from stream_dp.pipeline.report import derivation_json
+from stream_dp.pipeline.svg import draw
 from stream_dp.pipeline.yaml import load
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -98,10 +98,10 @@ def test_the_overlap_check_finds_a_layout_that_is_too_tight(
     monkeypatch: pytest.MonkeyPatch, flights: dict[str, Any]
 ) -> None:
     assert overlapping(rects(parsed(draw(flights)))) == []
-    monkeypatch.setattr(picture, "SPACE", -1)
+    monkeypatch.setattr(svg, "SPACE", -1)
     assert overlapping(rects(parsed(draw(flights)))) != []
     monkeypatch.undo()
-    monkeypatch.setattr(picture, "GAP", 0)
+    monkeypatch.setattr(svg, "GAP", 0)
     assert overlapping(rects(parsed(draw(flights)))) != []
 
 
@@ -139,8 +139,8 @@ def test_what_could_be_markup_stays_text() -> None:
 
 
 def test_nothing_is_loaded_from_elsewhere(flights: dict[str, Any]) -> None:
-    svg = draw(flights).replace('xmlns="http://www.w3.org/2000/svg"', "")
-    assert not any(part in svg for part in ("http", "url(", "href", "@import", "@font-face"))
+    drawn = draw(flights).replace('xmlns="http://www.w3.org/2000/svg"', "")
+    assert not any(part in drawn for part in ("http", "url(", "href", "@import", "@font-face"))
 
 
 def test_a_bare_tree_can_be_drawn() -> None:

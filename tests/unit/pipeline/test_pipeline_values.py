@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from stream_dp.pipeline.values import Epsilon, Name, exact, milliseconds, moment
+from stream_dp.pipeline.scalars import Epsilon, Name, exact, milliseconds, moment
 
 EPSILON: TypeAdapter[Fraction] = TypeAdapter(Epsilon)
 

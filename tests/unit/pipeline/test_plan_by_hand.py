@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from stream_dp.cli.example_files import flights_folder
+from stream_dp.app.example_files import flights_folder
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.tree import TreeNoise
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.planner import plan_json
+from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 

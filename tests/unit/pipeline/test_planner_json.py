@@ -8,7 +8,7 @@ import pytest
 from stream_dp.cli.main import code_of
 from stream_dp.cli.plan import warnings
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.planner import plan_json, predicted_errors
+from stream_dp.pipeline.report import plan_json, predicted_errors
 from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]

@@ -11,7 +11,7 @@ from unit.pipeline.question_worlds import HORIZON, PIPELINE, Stopping, World, ba
 
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemorySource
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError, WorldError
-from stream_dp.pipeline import builder, questions
+from stream_dp.pipeline import builder, live_series
 from stream_dp.runtime.commit import CHANGING, Commit, Created, Halted
 from stream_dp.runtime.engine import Engine
 from stream_dp.testing.noise import ZeroNoise
@@ -124,7 +124,7 @@ async def test_a_halt_ends_its_releases_and_frees_what_comes_later() -> None:
         halted = await engine.halt("first")
         assert halted == Halted(1, 6)
         assert (await engine.create(question("second", "1"))).start == 6
-        assert engine.books.accounts.main.left == 0
+        assert engine.admission.subledgers.main.left == 0
 
     await running(world, 2, ask)
     assert sorted(world.releases("first")) == [3, 4, 5]
@@ -146,7 +146,7 @@ async def test_choosing_a_mechanism_happens_once_and_does_not_hold_the_loop(
         return choose(*args)
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        monkeypatch.setattr(questions, "chosen_for", slowly)
+        monkeypatch.setattr(live_series, "chosen_for", slowly)
         for asking in (engine.preview(question()), engine.create(question())):
             task = asyncio.create_task(asking)
             assert await asyncio.to_thread(begun.wait, 30)
@@ -211,7 +211,7 @@ async def test_a_preview_tells_nothing_of_ticks_that_wait_for_the_rest_of_their_
 
 
 async def test_an_order_taken_when_the_engine_fails_is_refused() -> None:
-    """Whoever asked would else wait for ever: it is no longer in the inbox, and not obeyed yet."""
+    """Whoever asked would else wait for ever: it is no longer in the inbox, and not executed yet."""
     engine = World().engine(Stopping(0))
     asking = asyncio.create_task(engine.create(question()))
     await asyncio.sleep(0)
@@ -231,7 +231,7 @@ async def test_a_refusal_leaves_state_ledger_and_randomness_as_they_were() -> No
     world = World()
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        before = (len(world.drawn), len(world.store.commits), engine.books.accounts.main)
+        before = (len(world.drawn), len(world.store.commits), engine.admission.subledgers.main)
         for bad, error in (
             (question(epsilon="1.000000000001"), BudgetRefused),
             (question(epsilon="0"), UsageError),
@@ -253,7 +253,11 @@ async def test_a_refusal_leaves_state_ledger_and_randomness_as_they_were() -> No
         for name in ("large", "orders"):
             with pytest.raises(UnknownMechanism):
                 await engine.halt(name)
-        assert before == (len(world.drawn), len(world.store.commits), engine.books.accounts.main)
+        assert before == (
+            len(world.drawn),
+            len(world.store.commits),
+            engine.admission.subledgers.main,
+        )
         _, preview = await engine.preview(question(epsilon="1.5"))
         assert not preview.fits
         assert preview.largest.epsilon == 10**12
@@ -335,14 +339,14 @@ async def crashing(world: World, fuse: list[int]) -> None:
 
 async def at(engine: Engine, tick: int) -> None:
     """What is asked after a tick, unless an earlier run did it."""
-    names = engine.books.names
+    names = engine.admission.names
     if tick >= 2 and "a" not in names:
         await engine.create(question("a", "0.4"))
     if tick >= 4 and "b" not in names:
         await engine.create(
             question("b", "0.3", statistic="histogram", by="country", method="tree")
         )
-    if tick >= 6 and "a" in {s.series.name for s in engine.books.roster.live}:
+    if tick >= 6 and "a" in {s.series.name for s in engine.admission.registry.live}:
         await engine.halt("a")
     if tick >= 7 and "c" not in names:
         await engine.create(question("c", "0.7"))
@@ -389,8 +393,8 @@ async def test_a_snapshot_holds_created_series(monkeypatch: pytest.MonkeyPatch) 
     assert any(c.snapshot for c in world.commits())
     engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
     await engine.run()
-    assert {s.series.name for s in engine.books.roster.live} == {"orders", "b", "c"}
-    assert [(e.name, e.start) for e in engine.books.ended] == [("a", 3)]
+    assert {s.series.name for s in engine.admission.registry.live} == {"orders", "b", "c"}
+    assert [(e.name, e.start) for e in engine.admission.ended] == [("a", 3)]
 
 
 @pytest.mark.parametrize(
@@ -457,7 +461,7 @@ async def test_an_analyst_spends_from_a_ledger_of_their_own() -> None:
     world = World(pipeline=PIPELINE | {"privacy": privacy})
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        assert engine.books.accounts.main.left == 0
+        assert engine.admission.subledgers.main.left == 0
         with pytest.raises(BudgetRefused):
             await engine.create(question("mine", "0.1"))
         await engine.create(question("anns", "0.5"), "ann")
@@ -484,12 +488,12 @@ async def test_under_other_filters_a_halt_frees_nothing(name: str) -> None:
     world = World(pipeline=PIPELINE | {"privacy": privacy, "series": series})
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        left = engine.books.accounts.main.left
+        left = engine.admission.subledgers.main.left
         await engine.create(question(epsilon="0.05"))
-        spent = left - engine.books.accounts.main.left
+        spent = left - engine.admission.subledgers.main.left
         assert spent > 0
         await engine.halt("large")
-        assert engine.books.accounts.main.left == left - spent
+        assert engine.admission.subledgers.main.left == left - spent
 
     await running(world, 2, ask)
     engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
@@ -514,14 +518,14 @@ async def test_a_definition_is_read_again_as_it_was_asked(value: str) -> None:
     async def ask(engine: Engine, _source: Stopping) -> None:
         created = await engine.create(asked % raw.encode())
         assert json.loads(created.definition)["where"][0]["equals"] == value
-        assert engine.books.accounts.main.left == 0
-        series = engine.books.questions.asked[created.number]  # type: ignore[union-attr]
+        assert engine.admission.subledgers.main.left == 0
+        series = engine.admission.planner.running[created.number]  # type: ignore[union-attr]
         assert series.series.where[0].equals == value
 
     await running(world, 2, ask)
     engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
     await engine.run()
-    assert engine.books.accounts.main.left == 0
+    assert engine.admission.subledgers.main.left == 0
 
 
 async def test_nothing_is_charged_for_what_cannot_be_placed(
@@ -534,11 +538,11 @@ async def test_nothing_is_charged_for_what_cannot_be_placed(
 
     async def ask(engine: Engine, _source: Stopping) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(questions.Asked, "place", refuse)
+            patch.setattr(live_series.PlannedSeries, "place", refuse)
             with pytest.raises(UsageError, match="no place"):
                 await engine.create(question(epsilon="1"))
-        assert engine.books.accounts.running == {}
-        assert engine.books.accounts.main.left == 10**12
+        assert engine.admission.subledgers.running == {}
+        assert engine.admission.subledgers.main.left == 10**12
         await engine.create(question(epsilon="1"))
 
     await running(world, 2, ask)
@@ -595,7 +599,7 @@ async def test_a_halt_lies_at_its_own_tick_and_at_no_other(moved: int) -> None:
     from unit.pipeline.question_worlds import SEALER
 
     from stream_dp.runtime.commit import digest, encode
-    from stream_dp.runtime.statement import read_statement
+    from stream_dp.runtime.journal_summary import read_summary
 
     world = World()
 
@@ -620,7 +624,7 @@ async def test_a_halt_lies_at_its_own_tick_and_at_no_other(moved: int) -> None:
     journal = MemoryJournal(world.store)
     await journal.open()
     with pytest.raises(FailClosed, match="does not add up"):
-        await read_statement(journal.read(), SEALER, "shop")
+        await read_summary(journal.read(), SEALER, "shop")
 
 
 async def test_who_asked_learns_that_the_outcome_is_unknown() -> None:

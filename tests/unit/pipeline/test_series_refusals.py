@@ -8,7 +8,7 @@ import pytest
 from unit.pipeline.question_worlds import HORIZON, PIPELINE, Stopping, World
 
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.questions import _canonical
+from stream_dp.pipeline.live_series import _canonical
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import MOST, load_series
 

@@ -18,14 +18,14 @@ from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.runtime.commit import Charge, Commit, DeadLetter, Release, decode
 from stream_dp.runtime.engine import Engine
+from stream_dp.runtime.journal_summary import JournalSummary, read_summary
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.plan import Plan
 from stream_dp.runtime.ports import Batch, Ports, Source
 from stream_dp.runtime.recovery import NoiseMaker
+from stream_dp.runtime.run_config import RunConfig
 from stream_dp.runtime.series import Series
-from stream_dp.runtime.statement import Statement, read_statement
-from stream_dp.runtime.ticks import Routed
-from stream_dp.testing.clock import ManualClock
+from stream_dp.runtime.tick_assembler import Routed
+from stream_dp.testing.manual_clock import ManualClock
 
 NAME, WIDTH, HORIZON = "clicks", 65, 24
 SEALER = Sealer(bytes(range(32)), NAME)
@@ -58,7 +58,7 @@ def series(name: str, mechanism: Any, keys: tuple[str, ...] | None, flags: bool)
     return Series(name, mechanism, rows, keys, flags, lambda tick, state: 7, 0.95)
 
 
-def plan(horizon: int = HORIZON, block: int = 1) -> Plan:
+def plan(horizon: int = HORIZON, block: int = 1) -> RunConfig:
     """Counter, HSS histogram, and alerts at an epsilon so small that each tick's are drawn by lot."""
     e = Fraction(1, 1000)
     every = (
@@ -69,7 +69,7 @@ def plan(horizon: int = HORIZON, block: int = 1) -> Plan:
         series("alerts", Alerts(len(KEYS), e, RELATION, 1), KEYS, True),
     )
     charge = Charge("all", 10**12, 0, "a rule")
-    return Plan(NAME, "f" * 64, 0, 1000, horizon, block, None, True, every, (charge,))
+    return RunConfig(NAME, "f" * 64, 0, 1000, horizon, block, None, True, every, (charge,))
 
 
 def batches(seed: int = 1, horizon: int = HORIZON) -> list[Batch]:
@@ -137,7 +137,7 @@ class CrashingSink(MemorySink):
 class World:
     """What outlives an engine, and what is known of all of them."""
 
-    plan: Plan = field(default_factory=plan)
+    plan: RunConfig = field(default_factory=plan)
     batches: list[Batch] = field(default_factory=batches)
     store: MemoryStore = field(default_factory=MemoryStore)
     bodies: list[bytes] = field(default_factory=list)
@@ -186,9 +186,9 @@ class World:
         sealed = enumerate(self.store.commits)
         return [decode(self.sealer.open(number, each)) for number, each in sealed]
 
-    async def statement(self) -> Statement:
+    async def statement(self) -> JournalSummary:
         """The journal's own account."""
-        return await read_statement(self._sealed(), self.sealer, self.plan.pipeline)
+        return await read_summary(self._sealed(), self.sealer, self.plan.pipeline)
 
     async def _sealed(self) -> AsyncIterator[bytes]:
         for each in self.store.commits:

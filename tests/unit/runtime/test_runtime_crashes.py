@@ -23,7 +23,7 @@ from stream_dp.runtime import engine as module
 from stream_dp.runtime.commit import digest
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.ports import Batch
-from stream_dp.runtime.ticks import TickAssembler
+from stream_dp.runtime.tick_assembler import TickAssembler
 
 SERIES = 3
 

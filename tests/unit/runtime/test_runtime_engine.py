@@ -20,7 +20,7 @@ from stream_dp.runtime.commit import DeadLetter
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.series import Grid
-from stream_dp.runtime.ticks import Routed
+from stream_dp.runtime.tick_assembler import Routed
 
 
 @pytest.fixture(autouse=True)

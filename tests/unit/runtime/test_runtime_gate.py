@@ -15,7 +15,7 @@ from stream_dp.runtime.commit import Commit, Release, decode, digest
 from stream_dp.runtime.gate import Gate
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.series import Grid
-from stream_dp.testing.clock import ManualClock
+from stream_dp.testing.manual_clock import ManualClock
 
 STEP = 1000
 SEALER = Sealer(bytes(range(32)), "clicks")

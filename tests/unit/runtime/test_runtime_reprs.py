@@ -15,11 +15,11 @@ from rich.pretty import pretty_repr
 from stream_dp.noise import NoiseStream
 from stream_dp.runtime.actor import Tick
 from stream_dp.runtime.commit import Commit, DeadLetter, Release
+from stream_dp.runtime.journal_summary import JournalSummary
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Batch, Ports
 from stream_dp.runtime.recovery import History, Recovered
-from stream_dp.runtime.statement import Statement
-from stream_dp.runtime.ticks import ClosedTick, Cut, Routed, TickAssembler
+from stream_dp.runtime.tick_assembler import ClosedTick, Cut, Routed, TickAssembler
 
 SECRET = 987654321
 BYTES = b"987654321" + bytes(23)
@@ -52,7 +52,7 @@ PRIVATE: list[Any] = [
     Recovered(None, (), {0: ROW}, BYTES, 1, Cut(5, {0: SECRET}, {}, {4: ROW})),  # type: ignore[arg-type]
     Cut(5, {0: SECRET}, {}, {4: ROW}),
     History(COMMIT, [COMMIT], COMMIT, BYTES, [COMMIT.releases[0]]),
-    Statement(events=SECRET, dead_letters=SECRET, late=SECRET, rows=ROW),
+    JournalSummary(events=SECRET, dead_letters=SECRET, late=SECRET, rows=ROW),
     assembler(),
     assembler()._partitions[0],
     assembler()._partitions[0].current,
@@ -87,8 +87,8 @@ def test_the_check_can_fail() -> None:
 
 def test_every_private_value_of_the_runtime_is_checked() -> None:
     """A new dataclass or struct of the runtime is either in the list above or public by name."""
-    public = {"Charge", "Created", "Halted", "Header", "Grid", "Series", "Plan", "Ports", "Halt", "Snapshot", "Sealed",
-              "_Private", "_Head", "_Segment", "_Partition"}  # fmt: skip
+    public = {"Charge", "Created", "Halted", "Header", "Grid", "Series", "RunConfig", "Ports", "Halt", "Snapshot",
+              "Sealed", "_Private", "_Head", "_Segment", "_Partition"}  # fmt: skip
     checked = {type(value).__name__ for value in PRIVATE} | {"Tick"}
     found = set()
     for module in {type(value).__module__ for value in PRIVATE} | {

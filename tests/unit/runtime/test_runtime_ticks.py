@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stream_dp.runtime.commit import DeadLetter
 from stream_dp.runtime.ports import Batch
-from stream_dp.runtime.ticks import ClosedTick, Routed, TickAssembler
+from stream_dp.runtime.tick_assembler import ClosedTick, Routed, TickAssembler
 
 WIDTH = 2
 JUNK = -1

@@ -7,11 +7,11 @@ from typing import Any
 
 import httpx
 import pytest
-from unit.serve.fake_desk import SECRET_COUNT, TIME, FakeDesk, mapping_errors
+from unit.serve.fake_live_series import SECRET_COUNT, TIME, FakeLiveSeries, mapping_errors
 
 from stream_dp.errors import RejectedMessage, StreamDPError, TaintError
 from stream_dp.serve.api import create_app
-from stream_dp.serve.desk import CREATED, HALTED, LARGEST_DEFINITION, PREVIEWED, QUERY
+from stream_dp.serve.live_series import CREATED, HALTED, LARGEST_DEFINITION, PREVIEWED, QUERY
 from stream_dp.serve.view import PublicView
 
 TOKEN = "a1" * 32
@@ -24,9 +24,9 @@ Client = httpx.AsyncClient
 
 
 @pytest.fixture
-def desk() -> FakeDesk:
-    """A desk."""
-    return FakeDesk()
+def live_series() -> FakeLiveSeries:
+    """A live_series."""
+    return FakeLiveSeries()
 
 
 def connected(view: PublicView) -> Client:
@@ -36,16 +36,18 @@ def connected(view: PublicView) -> Client:
 
 
 @pytest.fixture
-async def open_desk(view: PublicView, desk: FakeDesk) -> AsyncIterator[Client]:
-    """A client of a server with a desk, with the right token."""
-    async with connected(replace(view, desk=desk, token=TOKEN)) as client:
+async def open_live_series(view: PublicView, live_series: FakeLiveSeries) -> AsyncIterator[Client]:
+    """A client of a server with a live_series, with the right token."""
+    async with connected(replace(view, live_series=live_series, token=TOKEN)) as client:
         client.headers.update(RIGHT)
         yield client
 
 
-async def test_a_series_is_created_listed_and_halted(open_desk: Client, desk: FakeDesk) -> None:
+async def test_a_series_is_created_listed_and_halted(
+    open_live_series: Client, live_series: FakeLiveSeries
+) -> None:
     body = json.dumps(LATE).encode()
-    created = await open_desk.post("/api/queries?analyst=ann", content=body, headers=JSON)
+    created = await open_live_series.post("/api/queries?analyst=ann", content=body, headers=JSON)
     assert created.status_code == 201
     assert created.json() == {
         "name": "late",
@@ -58,40 +60,42 @@ async def test_a_series_is_created_listed_and_halted(open_desk: Client, desk: Fa
         "error_tick": 99,
         "confidence": 0.95,
     }
-    assert desk.asked == [("create", body, "ann")]
+    assert live_series.asked == [("create", body, "ann")]
 
-    listed = (await open_desk.get("/api/queries")).json()["queries"]
+    listed = (await open_live_series.get("/api/queries")).json()["queries"]
     assert [(q["name"], q["analyst"], q["created"]) for q in listed] == [
         ("total", "", False),
         ("late", "ann", True),
     ]
     assert (listed[1]["start"], listed[1]["end"]) == (17, None)
 
-    desk.now = 40
-    halted = await open_desk.delete("/api/queries/late")
+    live_series.now = 40
+    halted = await open_live_series.delete("/api/queries/late")
     ended = {"end": 40, "end_time": TIME}
     assert (halted.status_code, halted.json()) == (200, {"name": "late", **ended, "left": "0.5"})
-    assert (await open_desk.get("/api/queries")).json()["queries"][1].items() >= ended.items()
+    assert (await open_live_series.get("/api/queries")).json()["queries"][
+        1
+    ].items() >= ended.items()
 
 
 async def test_a_preview_says_what_it_would_cost_and_changes_nothing(
-    open_desk: Client, desk: FakeDesk
+    open_live_series: Client, live_series: FakeLiveSeries
 ) -> None:
-    before = json.dumps(desk.series)
-    answer = await open_desk.post("/api/queries/preview", json={**LATE, "epsilon": "0.7"})
+    before = json.dumps(live_series.series)
+    answer = await open_live_series.post("/api/queries/preview", json={**LATE, "epsilon": "0.7"})
     assert answer.status_code == 200
     assert tuple(answer.json()) == PREVIEWED
     assert answer.json()["fits"] is False
     assert answer.json()["largest"] == "0.5"
-    assert json.dumps(desk.series) == before
+    assert json.dumps(live_series.series) == before
 
 
-async def test_only_the_documented_keys_leave(open_desk: Client) -> None:
+async def test_only_the_documented_keys_leave(open_live_series: Client) -> None:
     answers = [
-        await open_desk.post("/api/queries/preview", json=LATE),
-        await open_desk.post("/api/queries", json=LATE),
-        await open_desk.delete("/api/queries/late"),
-        await open_desk.get("/api/queries"),
+        await open_live_series.post("/api/queries/preview", json=LATE),
+        await open_live_series.post("/api/queries", json=LATE),
+        await open_live_series.delete("/api/queries/late"),
+        await open_live_series.get("/api/queries"),
     ]
     for answer, keys in zip(answers[:3], (PREVIEWED, CREATED, HALTED), strict=True):
         assert set(answer.json()) == set(keys)
@@ -99,13 +103,15 @@ async def test_only_the_documented_keys_leave(open_desk: Client) -> None:
     assert not any(str(SECRET_COUNT) in answer.text for answer in answers)
 
 
-async def test_the_list_is_public(view: PublicView, desk: FakeDesk) -> None:
-    async with connected(replace(view, desk=desk, token=TOKEN)) as client:
+async def test_the_list_is_public(view: PublicView, live_series: FakeLiveSeries) -> None:
+    async with connected(replace(view, live_series=live_series, token=TOKEN)) as client:
         assert (await client.get("/api/queries")).json()["queries"][0]["name"] == "total"
 
 
 @pytest.mark.parametrize(
-    "change", [{}, {"token": TOKEN}, {"desk": FakeDesk()}], ids=["neither", "no desk", "no token"]
+    "change",
+    [{}, {"token": TOKEN}, {"live_series": FakeLiveSeries()}],
+    ids=["neither", "no desk", "no token"],
 )
 async def test_without_a_desk_or_a_token_nothing_can_be_written(
     view: PublicView, change: dict[str, Any]
@@ -117,7 +123,7 @@ async def test_without_a_desk_or_a_token_nothing_can_be_written(
             assert (await client.post("/api/queries/preview", json=LATE)).status_code in {404, 405}
             assert (await client.delete("/api/queries/total")).status_code in {404, 405}
         assert (await client.get("/api/queries")).status_code == 200
-    assert not getattr(change.get("desk"), "asked", [])
+    assert not getattr(change.get("live_series"), "asked", [])
 
 
 @pytest.mark.parametrize(
@@ -137,9 +143,9 @@ async def test_without_a_desk_or_a_token_nothing_can_be_written(
     ids=["none", "bare", "empty", "basic", "short", "long", "case", "latin", "two", "cookie"],
 )
 async def test_only_the_token_opens_it(
-    view: PublicView, desk: FakeDesk, headers: list[tuple[str, str]]
+    view: PublicView, live_series: FakeLiveSeries, headers: list[tuple[str, str]]
 ) -> None:
-    async with connected(replace(view, desk=desk, token=TOKEN)) as client:
+    async with connected(replace(view, live_series=live_series, token=TOKEN)) as client:
         for method, path in (
             ("POST", "/api/queries"),
             ("POST", "/api/queries/preview"),
@@ -150,30 +156,36 @@ async def test_only_the_token_opens_it(
             assert answer.headers["www-authenticate"] == "Bearer"
             assert answer.json()["exit_code"] == 2
             assert TOKEN not in answer.text + str(answer.headers)
-    assert desk.asked == []
+    assert live_series.asked == []
 
 
-async def test_the_token_is_not_shown_by_repr(view: PublicView, desk: FakeDesk) -> None:
-    assert TOKEN not in repr(replace(view, desk=desk, token=TOKEN))
+async def test_the_token_is_not_shown_by_repr(
+    view: PublicView, live_series: FakeLiveSeries
+) -> None:
+    assert TOKEN not in repr(replace(view, live_series=live_series, token=TOKEN))
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", None])
-async def test_a_form_cannot_ask(open_desk: Client, desk: FakeDesk, kind: str | None) -> None:
+async def test_a_form_cannot_ask(
+    open_live_series: Client, live_series: FakeLiveSeries, kind: str | None
+) -> None:
     headers = {} if kind is None else {"Content-Type": kind}
-    answer = await open_desk.post("/api/queries", content=json.dumps(LATE), headers=headers)
+    answer = await open_live_series.post("/api/queries", content=json.dumps(LATE), headers=headers)
     assert (answer.status_code, answer.json()["exit_code"]) == (415, 2)
-    assert desk.asked == []
+    assert live_series.asked == []
 
 
-async def test_a_charset_is_no_other_type(open_desk: Client) -> None:
+async def test_a_charset_is_no_other_type(open_live_series: Client) -> None:
     headers = {"Content-Type": "Application/JSON; charset=utf-8"}
     content = json.dumps(LATE)
     assert (
-        await open_desk.post("/api/queries", content=content, headers=headers)
+        await open_live_series.post("/api/queries", content=content, headers=headers)
     ).status_code == 201
 
 
-async def test_a_large_body_is_refused_while_it_comes(open_desk: Client, desk: FakeDesk) -> None:
+async def test_a_large_body_is_refused_while_it_comes(
+    open_live_series: Client, live_series: FakeLiveSeries
+) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -182,29 +194,31 @@ async def test_a_large_body_is_refused_while_it_comes(open_desk: Client, desk: F
             sent += 4096
             yield b"x" * 4096
 
-    answer = await open_desk.post("/api/queries", content=endless(), headers=JSON)
+    answer = await open_live_series.post("/api/queries", content=endless(), headers=JSON)
     assert (answer.status_code, answer.json()["exit_code"]) == (413, 2)
-    assert desk.asked == []
+    assert live_series.asked == []
 
-    full = await open_desk.post("/api/queries", content=b"x" * LARGEST_DEFINITION, headers=JSON)
+    full = await open_live_series.post(
+        "/api/queries", content=b"x" * LARGEST_DEFINITION, headers=JSON
+    )
     assert full.status_code == 422
-    assert len(desk.asked[0][1]) == LARGEST_DEFINITION
+    assert len(live_series.asked[0][1]) == LARGEST_DEFINITION
 
 
 @pytest.mark.parametrize(("error", "status"), mapping_errors(), ids=lambda e: type(e).__name__)
-async def test_errors_of_the_desk(
-    open_desk: Client, desk: FakeDesk, error: StreamDPError, status: int
+async def test_errors_of_the_live_series(
+    open_live_series: Client, live_series: FakeLiveSeries, error: StreamDPError, status: int
 ) -> None:
-    desk.error = error
+    live_series.error = error
     for answer in (
-        await open_desk.post("/api/queries", json=LATE),
-        await open_desk.post("/api/queries/preview", json=LATE),
-        await open_desk.delete("/api/queries/total"),
+        await open_live_series.post("/api/queries", json=LATE),
+        await open_live_series.post("/api/queries/preview", json=LATE),
+        await open_live_series.delete("/api/queries/total"),
     ):
         assert answer.status_code == status
         assert answer.json() == {"detail": str(error), "exit_code": error.exit_code}
-    assert len(desk.series) == 1
-    assert desk.series[0]["end"] is None
+    assert len(live_series.series) == 1
+    assert live_series.series[0]["end"] is None
 
 
 @pytest.mark.parametrize(
@@ -219,16 +233,19 @@ async def test_errors_of_the_desk(
     ids=lambda e: type(e).__name__,
 )
 async def test_a_bug_says_nothing_of_what_it_held(
-    open_desk: Client, desk: FakeDesk, error: Exception, capfd: pytest.CaptureFixture[str]
+    open_live_series: Client,
+    live_series: FakeLiveSeries,
+    error: Exception,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    desk.error = error
-    answer = await open_desk.post("/api/queries", json=LATE)
+    live_series.error = error
+    answer = await open_live_series.post("/api/queries", json=LATE)
     assert (answer.status_code, answer.json()["exit_code"]) == (500, 1)
     assert SECRET not in answer.text + "".join(capfd.readouterr())
 
 
-async def test_an_unknown_name_is_not_repeated(open_desk: Client) -> None:
-    answer = await open_desk.delete(f"/api/queries/{SECRET}")
+async def test_an_unknown_name_is_not_repeated(open_live_series: Client) -> None:
+    answer = await open_live_series.delete(f"/api/queries/{SECRET}")
     assert (answer.status_code, answer.json()["exit_code"]) == (404, 2)
     assert SECRET not in answer.text
 
@@ -245,24 +262,24 @@ async def test_an_unknown_name_is_not_repeated(open_desk: Client) -> None:
     ],
 )
 async def test_a_bad_definition_is_not_repeated(
-    open_desk: Client, desk: FakeDesk, body: bytes
+    open_live_series: Client, live_series: FakeLiveSeries, body: bytes
 ) -> None:
-    answer = await open_desk.post("/api/queries", content=body, headers=JSON)
+    answer = await open_live_series.post("/api/queries", content=body, headers=JSON)
     assert (answer.status_code, answer.json()["exit_code"]) == (422, 2)
     assert SECRET not in answer.text
     assert "name" in answer.text
-    assert len(desk.series) == 1
+    assert len(live_series.series) == 1
 
 
 @pytest.mark.parametrize("analyst", [SECRET.upper(), "-a", "a/b", "a b", "x" * 64, "\n"])
 async def test_a_bad_analyst_is_named_by_its_key(
-    open_desk: Client, desk: FakeDesk, analyst: str
+    open_live_series: Client, live_series: FakeLiveSeries, analyst: str
 ) -> None:
-    answer = await open_desk.post("/api/queries", params={"analyst": analyst}, json=LATE)
+    answer = await open_live_series.post("/api/queries", params={"analyst": analyst}, json=LATE)
     assert answer.status_code == 422
     text = "analyst: must be lower-case letters, digits, dots, _ or -, at most 63 of them"
     assert answer.json() == {"detail": text, "exit_code": 2}
-    assert desk.asked == []
+    assert live_series.asked == []
 
 
 @pytest.mark.parametrize(
@@ -279,15 +296,15 @@ async def test_a_bad_analyst_is_named_by_its_key(
     ids=str,
 )
 async def test_another_origin_may_read_and_not_write(
-    open_desk: Client, desk: FakeDesk, headers: dict[str, str]
+    open_live_series: Client, live_series: FakeLiveSeries, headers: dict[str, str]
 ) -> None:
     for method, path in (("POST", "/api/queries"), ("DELETE", "/api/queries/total")):
-        answer = await open_desk.request(method, path, json=LATE, headers=headers)
+        answer = await open_live_series.request(method, path, json=LATE, headers=headers)
         assert answer.status_code == 403
         assert "evil" not in answer.text + str(answer.headers)
         assert "access-control-allow-origin" not in answer.headers
-    assert desk.asked == []
-    assert (await open_desk.get("/api/queries", headers=headers)).status_code == 200
+    assert live_series.asked == []
+    assert (await open_live_series.get("/api/queries", headers=headers)).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -300,17 +317,19 @@ async def test_another_origin_may_read_and_not_write(
     ids=str,
 )
 async def test_our_own_pages_and_tools_may_write(
-    open_desk: Client, headers: dict[str, str]
+    open_live_series: Client, headers: dict[str, str]
 ) -> None:
-    assert (await open_desk.post("/api/queries", json=LATE, headers=headers)).status_code == 201
+    assert (
+        await open_live_series.post("/api/queries", json=LATE, headers=headers)
+    ).status_code == 201
 
 
 async def test_a_new_series_is_known_at_once(
-    view: PublicView, desk: FakeDesk, release: Callable[..., bytes]
+    view: PublicView, live_series: FakeLiveSeries, release: Callable[..., bytes]
 ) -> None:
     series = [{"name": "total"}]
     shown = replace(view, pipeline=lambda: {"name": "flights", "series": list(series)})
-    async with connected(replace(shown, desk=desk, token=TOKEN)) as client:
+    async with connected(replace(shown, live_series=live_series, token=TOKEN)) as client:
         assert (await client.get("/api/series/late")).status_code == 404
         series.append({"name": "late"})
         assert (await client.get("/api/series/late")).json() == {"series": "late", "releases": []}

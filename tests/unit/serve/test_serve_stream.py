@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from stream_dp.serve.stream import Broadcast
+from stream_dp.serve.broadcast import Broadcast
 from stream_dp.serve.view import PublicView, ReleaseLog
 
 MakeRelease = Callable[..., bytes]

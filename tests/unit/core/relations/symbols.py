@@ -10,7 +10,7 @@ from oracles.relations import Pairs, Plain
 
 from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.messages import Query, Update
-from stream_dp.core.relations.base import Relation
+from stream_dp.core.relation import Relation
 
 Symbol: TypeAlias = tuple[Any, Plain]
 Pair: TypeAlias = tuple[Symbol, Symbol]

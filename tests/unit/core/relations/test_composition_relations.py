@@ -26,12 +26,9 @@ from unit.core.relations.toys import (
 from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.ledger import Ledger
-from stream_dp.accounting.relation_filter import LedgerFilter
-from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
-from stream_dp.core.guarantee import ApproxDP, GaussianDP, Measure, PureDP, RenyiDP
-from stream_dp.core.relations import compositions as f
-from stream_dp.core.relations.base import All, Claim, Identical, Relation
-from stream_dp.core.relations.conditions import (
+from stream_dp.audit.ledger_filter import LedgerFilter
+from stream_dp.audit.relations import compositions as f
+from stream_dp.audit.relations.conditions import (
     Condition,
     CreatedFirst,
     CreatedWithin,
@@ -40,10 +37,13 @@ from stream_dp.core.relations.conditions import (
     OnlyKind,
     TouchedWithin,
 )
-from stream_dp.core.relations.creation import Renyi, claim_of, epsilon, privacy_function
-from stream_dp.core.relations.local import LocalMessages, SparseDataSets
-from stream_dp.core.relations.persistent import Multiset
-from stream_dp.core.relations.suitable import Created, Suitable
+from stream_dp.audit.relations.creation import Renyi, claim_of, epsilon, privacy_function
+from stream_dp.audit.relations.local_messages import LocalMessages, SparseDataSets
+from stream_dp.audit.relations.persistent import Multiset
+from stream_dp.audit.relations.suitable import Created, Suitable
+from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
+from stream_dp.core.guarantee import ApproxDP, GaussianDP, Measure, PureDP, RenyiDP
+from stream_dp.core.relation import All, Claim, Identical, Relation
 
 U0, U1, U2 = update(0), update(1), update(2)
 DIFFER0: Pair = (ask(0, U0), ask(0, U1))

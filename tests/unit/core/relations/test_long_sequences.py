@@ -10,10 +10,10 @@ from oracles.relations import Pairs, Plain
 from unit.core.relations.symbols import Pair, ask, halt, query, update
 from unit.core.relations.toys import NONE, ONE, QUARTER, TABLE, c, told
 
+from stream_dp.audit.relations.compositions import k_sparse, k_sparse_with_delta_budget
+from stream_dp.audit.relations.suitable import Suitable
 from stream_dp.core.composition import Create
-from stream_dp.core.relations.base import Relation
-from stream_dp.core.relations.compositions import k_sparse, k_sparse_with_delta_budget
-from stream_dp.core.relations.suitable import Suitable
+from stream_dp.core.relation import Relation
 
 MADE = 34
 ALLOWED = [(ONE, NONE), (ONE, NONE), (ONE, QUARTER)]

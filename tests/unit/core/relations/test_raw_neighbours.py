@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relations.base import Relation
-from stream_dp.core.relations.rows import MOST_EVENTS, event, user
+from stream_dp.core.relation import Relation
+from stream_dp.core.row_relations import MOST_EVENTS, event, user
 from stream_dp.core.verifier import Guard, Verifier
 from stream_dp.errors import FailClosed
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.core.relations.toys import toy
 
+from stream_dp.audit.relations.conditions import DeltaBudget
+from stream_dp.audit.relations.persistent import Multiset, Vector
 from stream_dp.core.guarantee import ApproxDP
-from stream_dp.core.relations.conditions import DeltaBudget
-from stream_dp.core.relations.persistent import Multiset, Vector
 
 operations = st.lists(st.one_of(st.none(), st.integers(0, 10**6)), max_size=200)
 

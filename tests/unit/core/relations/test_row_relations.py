@@ -22,11 +22,12 @@ from unit.core.relations.symbols import (
     update,
 )
 
+from stream_dp.audit.relations import histogram
+from stream_dp.audit.relations.static import StaticDataSet
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relations import histogram
-from stream_dp.core.relations.base import All, Identical, Relation, same
-from stream_dp.core.relations.rows import (
+from stream_dp.core.relation import All, Identical, Relation, same
+from stream_dp.core.row_relations import (
     MOST_EVENTS,
     EventRows,
     RowSpace,
@@ -35,7 +36,6 @@ from stream_dp.core.relations.rows import (
     event,
     user,
 )
-from stream_dp.core.relations.static import StaticDataSet
 from stream_dp.errors import UsageError
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE

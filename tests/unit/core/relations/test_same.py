@@ -11,9 +11,9 @@ import pytest
 
 from stream_dp.audit.exact_delta import worst_ratio
 from stream_dp.audit.finite import FirstPair, Law
+from stream_dp.audit.relations.static import StaticDataSet
 from stream_dp.core.messages import Query, Update
-from stream_dp.core.relations.base import Identical, same
-from stream_dp.core.relations.static import StaticDataSet
+from stream_dp.core.relation import Identical, same
 
 ONE = Fraction(1)
 

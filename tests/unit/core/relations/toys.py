@@ -9,6 +9,7 @@ from oracles import relations as oracle
 from oracles.relations import Facts, Pairs, Plain
 from unit.core.relations.symbols import Symbol, ask, create
 
+from stream_dp.audit.relations.static import StaticDataSet, single_pair
 from stream_dp.core.composition import Create
 from stream_dp.core.guarantee import (
     ApproxDP,
@@ -20,9 +21,8 @@ from stream_dp.core.guarantee import (
 )
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relations.base import Claim, Relation
-from stream_dp.core.relations.rows import RowSpace, Stream, event, user
-from stream_dp.core.relations.static import StaticDataSet, single_pair
+from stream_dp.core.relation import Claim, Relation
+from stream_dp.core.row_relations import RowSpace, Stream, event, user
 
 ADD = Neighbors.ADD_REMOVE
 ONE, TWO, QUARTER = Fraction(1), Fraction(2), Fraction(1, 4)

@@ -1,0 +1,105 @@
+"""The accounts of one stream: a main ledger, and sub-ledgers of analysts that the main one has paid for in full.
+
+Rules: a sub-ledger is a filter inside a filter: its whole promise is charged to the main ledger when it is opened, so
+whatever is admitted to it later is covered there ([HSV] Thm 12.4, nested as in Def 4.1); all analysts together are one
+adversary. A name is charged once and halted once. A refusal changes nothing. This file knows no tick but as a number,
+and neither mechanisms nor journals.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stream_dp.accounting.entry import Entry
+from stream_dp.accounting.filters.filter import Filter
+from stream_dp.accounting.ledger import Ledger, Preview
+from stream_dp.core.derivation import Derivation
+from stream_dp.errors import BudgetRefused, UnknownMechanism, UsageError
+
+MAIN = ""
+NESTED = "filter inside a filter ([HSV] Thm 12.4)"
+
+
+@dataclass(slots=True)
+class Subledgers:
+    """`ledgers[MAIN]` and one ledger for each analyst; `running` says whose entry each live mechanism has."""
+
+    ledgers: dict[str, Ledger]
+    running: dict[str, tuple[str, Entry]] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, main: Filter, analysts: Mapping[str, Filter] | None = None) -> "Subledgers":
+        """Empty accounts; every analyst's filter is charged to the main ledger in full.
+
+        Raises:
+            BudgetRefused: together they do not fit.
+            NotDerivable: a filter is not proven for concurrent continual mechanisms.
+        """
+        ledger = Ledger.under(main)
+        ledgers = {}
+        for name, filter_ in (analysts or {}).items():
+            ledgers[name] = Ledger.under(filter_)
+            ledger = ledger.charge(ledger.ask(analyst_entry(name), filter_.promise, NESTED))
+        return cls({MAIN: ledger, **ledgers})
+
+    @property
+    def main(self) -> Ledger:
+        """The ledger whose filter states the guarantee."""
+        return self.ledgers[MAIN]
+
+    def price(self, derivation: Derivation, analyst: str = MAIN) -> Entry:
+        """The entry this derivation would make; changes nothing.
+
+        Raises:
+            UsageError: no such analyst.
+            BudgetRefused: the filter has no theorem for the measure.
+        """
+        return self._of(analyst).price(derivation)
+
+    def preview(self, entry: Entry, analyst: str = MAIN) -> Preview:
+        """What charging the entry would do; changes nothing.
+
+        Raises:
+            UsageError: no such analyst.
+        """
+        return self._of(analyst).preview(entry)
+
+    def charge(self, entry: Entry, analyst: str = MAIN, start: int = 0) -> None:
+        """Charge the analyst's ledger for a mechanism that sees ticks from `start` on.
+
+        Raises:
+            UsageError: no such analyst, or the name was charged before and runs.
+            BudgetRefused: see `Ledger.charge`; nothing has changed.
+        """
+        if entry.name in self.running:
+            raise UsageError(f"{entry.name} runs already; choose another name")
+        try:
+            self.ledgers[analyst] = self._of(analyst).charge(entry, start)
+        except BudgetRefused as refusal:
+            whose = f"in the ledger of analyst {analyst}: " if analyst else ""
+            raise BudgetRefused(f"{whose}{refusal}") from None
+        self.running[entry.name] = (analyst, entry)
+
+    def halt(self, name: str, end: int) -> tuple[str, Entry]:
+        """Take note that a mechanism sees no tick from `end` on; return whose it was, and its entry.
+
+        Raises:
+            UnknownMechanism: none of this name runs; nothing has changed.
+        """
+        if name not in self.running:
+            raise UnknownMechanism(f"no mechanism {name!r} runs: it was never created or has ended")
+        analyst, entry = self.running.pop(name)
+        self.ledgers[analyst] = self.ledgers[analyst].halt(entry, end)
+        return analyst, entry
+
+    def _of(self, analyst: str) -> Ledger:
+        if analyst not in self.ledgers:
+            raise UsageError(
+                "analyst: no such analyst; privacy.analysts of the pipeline file names "
+                f"{', '.join(sorted(self.ledgers.keys() - {MAIN})) or 'none'}, and without one the main budget pays"
+            )
+        return self.ledgers[analyst]
+
+
+def analyst_entry(name: str) -> str:
+    """The name of the main ledger's charge for an analyst's ledger."""
+    return f"analyst {name}"

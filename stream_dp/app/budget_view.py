@@ -1,0 +1,112 @@
+"""The state of a budget as commands and the API show it. Amounts are decimal strings: costs rounded up, rest down.
+
+Rules: everything here is public: parameters, charges, and what a filter makes of them.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from stream_dp.accounting.amounts import budget_units, text
+from stream_dp.accounting.filters.filter import largest_pure
+from stream_dp.accounting.ledger import Ledger
+from stream_dp.accounting.subledgers import MAIN, Subledgers
+from stream_dp.accounting.truncated_odometer import bound_at
+from stream_dp.errors import BudgetRefused
+from stream_dp.pipeline.spec import PipelineSpec
+
+_ANY = Fraction(1, 2)  # a delta that the pure filter does not look at
+
+
+def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
+    """Budget, what is spent, and `left`: the largest pure epsilon that one more question may cost.
+
+    Under the pure filter `spent` is what is alive now and `peak` the most that ever was, in epsilon; under another one
+    they count what that filter adds up (`unit`).
+    """
+    main = subledgers.main
+    return {
+        "budget": text(budget_units(spec.privacy.epsilon)),
+        "delta": text(spec.privacy.delta),
+        "filter": main.filter.name,
+        "unit": main.filter.unit,
+        "capacity": _down(main, main.epsilon),
+        "spent": spent(main),
+        "peak": _up(main, main.peak.amount),
+        "left": text(fits(main)),
+        "odometer": odometer(spec, main),
+        "analysts": [
+            {"name": name, "budget": text(ledger.epsilon), "spent": text(ledger.spent), "left": text(ledger.left)}
+            for name, ledger in subledgers.ledgers.items()
+            if name != MAIN
+        ],
+    }  # fmt: skip
+
+
+def api_budget(
+    spec: PipelineSpec, subledgers: Subledgers, prices: Iterable[tuple[str, Fraction]]
+) -> dict[str, Any]:
+    """The same for `GET /api/budget`; `prices` are the epsilons of the series that run.
+
+    `epsilon.spent` counts what the filter adds up, in `unit`, of `capacity`; the other amounts are epsilons.
+    """
+    shown = budget_json(spec, subledgers)
+    return {
+        "epsilon": {"total": shown["budget"], "spent": shown["spent"], "left": shown["left"]},
+        "delta": {"total": shown["delta"]},
+        "filter": shown["filter"],
+        "unit": shown["unit"],
+        "capacity": shown["capacity"],
+        "peak": shown["peak"],
+        "odometer": shown["odometer"],
+        "analysts": [
+            {"name": a["name"], "epsilon": {"total": a["budget"], "spent": a["spent"], "left": a["left"]}}
+            for a in shown["analysts"]
+        ],
+        "series": [{"name": name, "epsilon": text(epsilon)} for name, epsilon in prices],
+    }  # fmt: skip
+
+
+def state(shown: Mapping[str, Any]) -> str:
+    """One clause of what `budget_json` says: spent and left, with their units where these differ."""
+    if shown["unit"] == "epsilon" and shown["capacity"] == shown["budget"]:
+        return f"spent {shown['spent']}, left {shown['left']}"
+    return (
+        f"spent {shown['spent']} {shown['unit']} of {shown['capacity']}, left for one more question epsilon "
+        f"{shown['left']}"
+    )
+
+
+def fits(ledger: Ledger) -> int:
+    """The largest pure epsilon, in units, that a question may cost now; 0 where the filter takes none."""
+    try:
+        return largest_pure(ledger.filter, ledger.remaining)
+    except BudgetRefused:
+        return 0
+
+
+def odometer(spec: PipelineSpec, main: Ledger) -> dict[str, str]:
+    """What is lost so far, by the truncated-view odometer ([HSTV] Def 2.11) of everything ever alive at one tick.
+
+    Under the pure filter the largest load of any tick; under another one the least epsilon at the file's delta whose
+    filter would still have admitted every charge.
+    """
+    now = bound_at(main.filter, main.peak, spec.privacy.delta or _ANY)
+    claim = (
+        "fix an epsilon beforehand: the view up to the moment at which this exceeds it is "
+        "(epsilon, delta)-DP"
+    )
+    return {"bound": text(now.epsilon), "delta": text(now.delta), "claim": claim}
+
+
+def spent(ledger: Ledger) -> str:
+    """What is spent, in the filter's unit."""
+    return _up(ledger, ledger.spent)
+
+
+def _up(ledger: Ledger, amount: int) -> str:
+    return text(Fraction(amount, ledger.filter.scale))
+
+
+def _down(ledger: Ledger, amount: int) -> str:
+    return text(budget_units(Fraction(amount, ledger.filter.scale)))

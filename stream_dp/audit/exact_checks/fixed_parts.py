@@ -1,0 +1,103 @@
+"""Concurrent composition of fixed mechanisms and of fixed parameters ([HSV] Thm 4.10, 4.12; Cor 13.4, 14.7)."""
+
+from fractions import Fraction
+from statistics import NormalDist
+
+from stream_dp.accounting.directed import Interval
+from stream_dp.accounting.gaussian_curve import normal_cdf
+from stream_dp.accounting.situations import Fixed
+from stream_dp.audit.counterexamples.renyi_parallel import bit_moment
+from stream_dp.audit.exact_checks.instance import (
+    ZERO,
+    Instance,
+    Part,
+    composed,
+    irr,
+    known,
+    rr,
+    sent,
+)
+from stream_dp.audit.relations.compositions import fixed_mechanisms, fixed_parameters
+from stream_dp.core.guarantee import GaussianDP, RenyiDP, differential_privacy
+
+TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
+ORDER = 2
+FINITE = "one bit in, one bit out, once"
+
+
+def renyi_claim(odds: Fraction) -> RenyiDP:
+    """The Renyi DP of RR_(ln odds, 0) at order 2, rounded up."""
+    return RenyiDP(Fraction(ORDER), Interval.of(bit_moment(odds, ORDER)).ln().upper)
+
+
+def gaussian_claim(odds: Fraction) -> GaussianDP:
+    """The GDP of RR_(ln odds, 0): mu = 2 Phi^-1(odds / (1 + odds)), rounded up.
+
+    The trade-off function of RR is the polygon through (0, 1), (p, p), (1, 0) with p = 1 / (1 + odds); that of N(0, 1)
+    against N(mu, 1) is convex and passes through the same three points, so it lies below.
+    """
+    right = odds / (1 + odds)
+    mu = Fraction(2 * NormalDist().inv_cdf(float(right))).limit_denominator(10**12)
+    while normal_cdf(mu / 2).lower < right:
+        mu += Fraction(1, 10**12)
+    return GaussianDP(mu)
+
+
+def _all_at_once(words: str, parts: tuple[Part, ...], delta: Fraction = ZERO) -> Instance:
+    relation = fixed_mechanisms(tuple(p.create for p in parts), truth=known)
+    rounds = sum(4 if part.name == "IRR" else 2 for part in parts)
+    situation = Fixed("fixed", delta, finite=FINITE)
+    leaves = tuple(part.leaf for part in parts)
+    return Instance(words, leaves, situation, composed(), sent(relation, parts, len(parts)), rounds)
+
+
+def summed() -> tuple[Instance, ...]:
+    """For the rule that adds epsilons up."""
+    return (
+        _all_at_once("RR(ln 3), RR(ln 2) at once", (rr(THREE), rr(TWO))),
+        _all_at_once(
+            "two IRR(ln 3, 0.1), questions interleaved",
+            (irr(THREE, TENTH), irr(THREE, TENTH)),
+            Fraction(19, 100),
+        ),
+    )
+
+
+def best() -> tuple[Instance, ...]:
+    """For the rule that takes the least epsilon at a granted delta."""
+    parts = rr(THREE), rr(THREE), rr(TWO)
+    measures = tuple(part.measure for part in parts)
+    allowed = [(m.epsilon, m.delta) for m in map(differential_privacy, measures)]
+    relation = fixed_parameters(allowed, truth=known)
+    return (
+        _all_at_once(
+            "RR(ln 3, 0.1), RR(ln 2) at once, delta 0.4",
+            (rr(THREE, TENTH), rr(TWO)),
+            Fraction(2, 5),
+        ),
+        Instance(
+            "any of the parameters ln 3, ln 3, ln 2, in any order (Thm 4.12), delta 0.2",
+            (parts[0].leaf,),
+            Fixed("parameters", Fraction(1, 5), parameters=measures),
+            composed(),
+            sent(relation, parts, len(parts)),
+            6,
+        ),
+    )
+
+
+def concentrated() -> tuple[Instance, ...]:
+    """For zCDP; whole orders only."""
+    return (_all_at_once("RR(ln 3), RR(ln 2) at once", (rr(THREE), rr(TWO))),)
+
+
+def renyi() -> tuple[Instance, ...]:
+    """For Renyi DP at one order."""
+    part = rr(THREE).claiming(renyi_claim(THREE))
+    return (_all_at_once("two RR(ln 3) at once, order 2", (part, part)),)
+
+
+def gaussian() -> tuple[Instance, ...]:
+    """For Gaussian DP."""
+    parts = tuple(rr(odds).claiming(gaussian_claim(odds)) for odds in (THREE, TWO))
+    return (_all_at_once("RR(ln 3), RR(ln 2), each as GDP", parts),)

@@ -1,0 +1,22 @@
+"""A ledger as the filter of a verification function ([HSV] Def 12.2): f^Filt admits a creation if its charge fits."""
+
+from dataclasses import dataclass
+
+from stream_dp.accounting.ledger import Ledger
+from stream_dp.core.guarantee import Measure
+from stream_dp.errors import BudgetRefused, InvalidCost
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFilter:
+    """The filter of `ledger`, after the charges it holds; for `audit.relations.compositions.filtered`."""
+
+    ledger: Ledger
+
+    def charge(self, measure: Measure) -> "LedgerFilter | None":
+        """After one mechanism more, or None where the ledger refuses it, also as no cost at all (0)."""
+        try:
+            entry = self.ledger.ask("created", measure, "[HSV] Def 12.2")
+            return LedgerFilter(self.ledger.charge(entry))
+        except (BudgetRefused, InvalidCost):
+            return None

@@ -1,0 +1,87 @@
+"""What a creation query says ([HSV] Def 4.1): the claim, its truth, the mechanism's query space, the parameters.
+
+Rules: a claim is not proven here. A mechanism's own guarantee is derived (no typed-in guarantees); any other claim is
+true where the `Truth` handed to the relation says so. A parameter that a composition theorem does not take is None.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
+from stream_dp.core.guarantee import ApproxDP, GaussianDP, PureDP, RenyiDP
+from stream_dp.core.messages import Query, Update
+from stream_dp.core.relation import Claim
+from stream_dp.core.row_relations import RowSpace, Stream, event
+
+Truth: TypeAlias = Callable[[Create], bool]
+Parameters: TypeAlias = Callable[[Claim], Hashable | None]
+
+
+def claim_of(create: Create) -> Claim | None:
+    """What is claimed of the mechanism: the query's claim, else its own guarantee; None where it has none."""
+    mechanism = create.mechanism
+    if create.claim is not None or isinstance(mechanism, ConcurrentComposition):
+        return create.claim
+    guarantee = getattr(mechanism, "guarantee", None)  # a creation query may name anything at all
+    if guarantee is None:
+        return None
+    rows = event(guarantee.neighbors, mechanism.width)
+    return Claim(guarantee.measure, Stream(rows))
+
+
+def own(create: Create) -> bool:
+    """The truth that needs no proof of ours: the claim is the mechanism's own derived guarantee."""
+    return create.claim is None
+
+
+def takes(mechanism: object, message: object) -> bool:
+    """Whether the message is in the mechanism's query space ([HSV] Def 4.5 iii).
+
+    A mechanism that refuses some rows of counts says so by a method `takes`: refusing the one and answering the other
+    of two neighbouring rows would show which it got.
+    """
+    if isinstance(mechanism, ConcurrentComposition):
+        return isinstance(message, Create | Ask | Halt)
+    narrower = getattr(mechanism, "takes", None)
+    if narrower is not None:
+        return bool(narrower(message))
+    if isinstance(message, Update):
+        return RowSpace(getattr(mechanism, "width", None)).holds(message.row)
+    return isinstance(message, Query)
+
+
+def approximate(claim: Claim) -> tuple[Fraction, Fraction] | None:
+    """(epsilon, delta) of DP."""
+    measure = claim.measure
+    return (measure.epsilon, measure.delta) if isinstance(measure, PureDP | ApproxDP) else None
+
+
+def epsilon(claim: Claim) -> Fraction | None:
+    """Epsilon of DP, whatever its delta ([HSV] Def 5.3 ii)."""
+    return claim.measure.epsilon if isinstance(claim.measure, PureDP | ApproxDP) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Renyi:
+    """Epsilon of Renyi DP at this one order; another order or measure is refused ([HSV] section 13)."""
+
+    alpha: Fraction
+
+    def __call__(self, claim: Claim) -> Fraction | None:
+        """The parameter."""
+        measure = claim.measure
+        mine = isinstance(measure, RenyiDP) and measure.alpha == self.alpha
+        return measure.epsilon if mine else None  # type: ignore[union-attr]
+
+
+def privacy_function(claim: Claim) -> GaussianDP | ApproxDP | None:
+    """The privacy function of f-DP, for finite communication only ([HSV] section 14); f_(eps, delta) of DP."""
+    match claim.measure:
+        case GaussianDP() as gaussian if claim.finite:
+            return gaussian
+        case (PureDP() | ApproxDP()) as dp if claim.finite:
+            return ApproxDP(dp.epsilon, dp.delta)
+        case _:
+            return None

@@ -1,0 +1,45 @@
+"""Static data sets: one first pair may differ, everything after it is identical ([HSV] Def 5.12 and its example).
+
+Rules: `relates` says which first messages are neighbours; it must be reflexive (a data set is its own neighbour), else
+a side of an accepted pair would not be admissible. This file knows no mechanism.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from stream_dp.core.relation import Identical, Nothing, Relation, same
+
+DataNeighbors: TypeAlias = Callable[[Any, Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class StaticDataSet:
+    """First two data sets that `relates` relates, then identical queries, the sequence of which `queries` accepts.
+
+    f_~ of [HSV] 5.3 for an interactive mechanism, and f_(~_i, prop_i) of Def 8.5 with `queries` = prop_i.
+    """
+
+    relates: DataNeighbors
+    queries: Relation = field(default_factory=Identical)
+    begun: bool = False
+
+    @property
+    def first_pair_consistent(self) -> bool:
+        """Yes: nothing but the first pair may differ."""
+        return True
+
+    def accept(self, left: Any, right: Any) -> "StaticDataSet | None":
+        """Take the next pair."""
+        if not self.begun:
+            related = self.relates(left, right)
+            return StaticDataSet(self.relates, self.queries, begun=True) if related else None
+        after = self.queries.accept(left, right) if same(left, right) else None
+        if after is None or after is self.queries:
+            return None if after is None else self
+        return StaticDataSet(self.relates, after, begun=True)
+
+
+def single_pair(relates: DataNeighbors) -> StaticDataSet:
+    """One pair of related messages and nothing after it: a non-interactive mechanism's verification function."""
+    return StaticDataSet(relates, Nothing())

@@ -1,0 +1,128 @@
+"""Talking to the HTTP API of a running engine, for `stream-dp query`.
+
+Rules: the token goes to the named address only: no proxies, no redirects, and no plain http beyond this machine. An
+engine that runs another pipeline is never sent one. A refusal comes back as the error that the engine raised.
+"""
+
+import json
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from stream_dp.errors import (
+    BudgetRefused,
+    FailClosed,
+    StreamDPError,
+    UnknownMechanism,
+    UsageError,
+    WorldError,
+)
+
+SECONDS = 60.0
+_HERE = frozenset({"127.0.0.1", "localhost", "::1"})
+_KINDS = (StreamDPError, UsageError, BudgetRefused, FailClosed, WorldError)
+_ERRORS = {kind.exit_code: kind for kind in _KINDS}
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSeriesClient:
+    """The engine of `pipeline` at `url`, asked with `token`.
+
+    Raises, in every method:
+        UsageError: no such address, another pipeline's engine, or what the engine says of the request.
+        BudgetRefused, FailClosed: what the engine says.
+        WorldError: no engine answers there.
+    """
+
+    url: str
+    pipeline: str
+    token: str = field(repr=False)
+
+    def create(self, definition: bytes, analyst: str) -> dict[str, Any]:
+        """Create a mechanism."""
+        return self._ask("POST", f"/api/queries?analyst={quote(analyst, safe='')}", definition)
+
+    def preview(self, definition: bytes, analyst: str) -> dict[str, Any]:
+        """What creating it would cost; changes nothing."""
+        path = f"/api/queries/preview?analyst={quote(analyst, safe='')}"
+        return self._ask("POST", path, definition)
+
+    def halt(self, name: str) -> dict[str, Any]:
+        """Halt a mechanism."""
+        try:
+            return self._ask("DELETE", f"/api/queries/{quote(name, safe='')}")
+        except UnknownMechanism as error:
+            raise UnknownMechanism(f"{name}: {error}") from None
+
+    def queries(self) -> list[dict[str, Any]]:
+        """All series, halted ones too."""
+        found: list[dict[str, Any]] = self._ask("GET", "/api/queries")["queries"]
+        return found
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
+        found = self._send("GET", "/api/pipeline", None, {}).get("name")
+        if found != self.pipeline:
+            raise UsageError(
+                f"--url: the engine at {self.url} does not run {self.pipeline} but another pipeline; "
+                "`stream-dp run --serve` prints the address of its page when it starts"
+            )
+        headers = {} if method == "GET" else {"Authorization": f"Bearer {self.token}"}
+        return self._send(method, path, body, headers)
+
+    def _send(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> dict[str, Any]:
+        connection = _connection(self.url)
+        kind = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            connection.request(method, path, body, {**headers, **kind})
+            answer = connection.getresponse()
+            return _content(self.url, answer.status, answer.read())
+        except TimeoutError:
+            raise WorldError(
+                f"the engine at {self.url} did not answer within {SECONDS:g} s; what was asked may still happen: "
+                "look with `stream-dp query list`"
+            ) from None
+        except (OSError, HTTPException):
+            raise WorldError(
+                f"no engine of {self.pipeline} answers at {self.url}: start one with "
+                "`stream-dp run PIPELINE.yaml --serve`, or name the address it printed with --url"
+            ) from None
+        finally:
+            connection.close()
+
+
+def _connection(url: str) -> HTTPConnection:
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if parts.scheme not in {"http", "https"} or not host or parts.path.strip("/") or parts.query:
+        raise UsageError("--url: must be like http://127.0.0.1:8765")
+    if parts.scheme == "https":
+        return HTTPSConnection(host, port, timeout=SECONDS)
+    if host not in _HERE:
+        raise UsageError(
+            "--url: http reaches this machine only, for the token must not be read on the way; use https or a tunnel"
+        )
+    return HTTPConnection(host, port, timeout=SECONDS)
+
+
+def _content(url: str, status: int, body: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(body)
+    except ValueError:
+        content = None
+    if isinstance(content, dict) and status < 300:
+        return content
+    if isinstance(content, dict) and content.get("exit_code") in _ERRORS:
+        text = str(content.get("detail", "refused"))
+        if status == 401:
+            text = "the engine refused this key's token; name the key it runs with (--key-file or STREAM_DP_KEY_FILE)"
+        kind = UnknownMechanism if status == 404 else _ERRORS[content["exit_code"]]
+        raise kind(text)
+    if status in {404, 405}:
+        raise UsageError(f"the engine at {url} takes no queries")
+    raise WorldError(f"{url} answers like no engine of ours (status {status}); is --url right?")

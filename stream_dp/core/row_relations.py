@@ -1,0 +1,173 @@
+"""Neighbour relations on streams of tick rows, and the messages that carry rows.
+
+Rules: a row is an int64 array of shape (width,). What a pair of rows shows of events is the least number of events that
+explains the difference; it shows neither who made them nor that a cap was enforced. So these relations accept every
+pair of streams of raw neighbours and more, and a guarantee for them covers the raw ones. This file knows no mechanism.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.relation import Relation, same
+from stream_dp.errors import UsageError
+
+MOST_EVENTS = 1 << 40  # of one tick; more is no stream of events
+
+
+@dataclass(frozen=True, slots=True)
+class RowSpace:
+    """Rows of int64 with entries from `lowest` to `highest`; of any width where `width` is None."""
+
+    width: int | None = None
+    lowest: int = 0
+    highest: int = MOST_EVENTS
+
+    def holds(self, row: object) -> bool:
+        """Whether this is such a row."""
+        if not isinstance(row, np.ndarray) or row.dtype != np.int64 or row.ndim != 1:
+            return False
+        if self.width not in (None, row.size):
+            return False
+        return not row.size or bool(row.min() >= self.lowest and row.max() <= self.highest)
+
+    def gap(self, left: Any, right: Any) -> IntArray | None:
+        """The entries of left - right that are not 0; None where these are no two rows of one width."""
+        if not self.holds(left):
+            return None
+        if left is not right and (not self.holds(right) or left.shape != right.shape):
+            return None
+        difference: IntArray = left[:0] if left is right else left - right
+        gap: IntArray = difference[difference != 0]
+        return gap
+
+
+COUNTS = RowSpace()
+
+
+@dataclass(frozen=True, slots=True)
+class EventRows:
+    """At most `most` one-hot events differ, all within one tick-aligned window of `window` ticks (None: overall).
+
+    Under `add_remove` a pair of rows differs by at least sum |left - right| events; under `replace`, where an event's
+    content changes within its tick and the zero row is a content, by at least the larger of what left has more and
+    what right has more. Both numbers are attained. `most` = 1 is the event relation; `most` = k is k events of one
+    user. A cap k per window protects (user, window): the default `windows` = 1 lets one window differ. A whole user
+    under such a cap differs in every window (`windows` None), and no number of events bounds that.
+
+    `tick`, `open` (the last window that differs), `spent` (events in it) and `begun` (windows that differ) are state.
+    """
+
+    neighbors: Neighbors
+    most: int = 1
+    window: int | None = None
+    windows: int | None = 1
+    space: RowSpace = COUNTS
+    tick: int = 0
+    open: int = -1
+    spent: int = 0
+    begun: int = 0
+
+    @property
+    def first_pair_consistent(self) -> bool:
+        """No: the first rows may be equal and later ones differ."""
+        return False
+
+    def accept(self, left: Any, right: Any) -> "EventRows | None":
+        """Take the next pair of rows."""
+        gap = self.space.gap(left, right)
+        if gap is None:
+            return None
+        after = self._spend(self._events(gap)) if gap.size else self
+        return after if after is None or self.window is None else replace(after, tick=self.tick + 1)
+
+    def _events(self, gap: IntArray) -> int:
+        more = int(gap[gap > 0].sum())
+        less = more - int(gap.sum())
+        return more + less if self.neighbors is Neighbors.ADD_REMOVE else max(more, less)
+
+    def _spend(self, events: int) -> "EventRows | None":
+        window = 0 if self.window is None else self.tick // self.window
+        begun, spent = self.begun, self.spent
+        if window != self.open:
+            begun, spent = begun + 1, 0
+        if spent + events > self.most or (self.windows is not None and begun > self.windows):
+            return None
+        return replace(self, open=window, spent=spent + events, begun=begun)
+
+
+def event(neighbors: Neighbors, width: int | None = None) -> EventRows:
+    """One event differs: the relation that the mechanisms of this package are calibrated for."""
+    return EventRows(neighbors, space=RowSpace(width))
+
+
+def user(
+    neighbors: Neighbors,
+    k: int,
+    window: int | None = None,
+    *,
+    windows: int | None = 1,
+    width: int | None = None,
+) -> EventRows:
+    """At most k events of one user differ, overall or within one public window of `window` ticks; see `EventRows`.
+
+    Raises:
+        UsageError: k, `window` or `windows` is not a positive integer.
+    """
+    if k < 1 or (window is not None and window < 1) or (windows is not None and windows < 1):
+        raise UsageError("a user's cap, its window and the number of windows must be at least 1")
+    return EventRows(neighbors, k, window, windows, RowSpace(width))
+
+
+@dataclass(frozen=True, slots=True)
+class StepRows:
+    """One step's row is replaced: at most `l0` entries change (None: all may), each by at most `linf` (~_H, ~_C)."""
+
+    l0: int | None
+    linf: int
+    space: RowSpace = COUNTS
+    used: bool = False
+
+    @property
+    def first_pair_consistent(self) -> bool:
+        """No."""
+        return False
+
+    def accept(self, left: Any, right: Any) -> "StepRows | None":
+        """Take the next pair of rows."""
+        gap = self.space.gap(left, right)
+        if gap is None or not gap.size:
+            return None if gap is None else self
+        small = np.abs(gap).max() <= self.linf and (self.l0 is None or gap.size <= self.l0)
+        return replace(self, used=True) if small and not self.used else None
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The messages of a continual mechanism: updates whose rows `rows` accepts, and identical queries.
+
+    A query's public threshold is part of it, so thresholds are identical at every step.
+    """
+
+    rows: Relation
+
+    @property
+    def first_pair_consistent(self) -> bool:
+        """No: a query may come before the rows that differ."""
+        return False
+
+    def accept(self, left: Any, right: Any) -> "Stream | None":
+        """Take the next pair of messages."""
+        match left, right:
+            case Update(), Update():
+                after = self.rows.accept(left.row, right.row)
+                if after is None or after is self.rows:
+                    return None if after is None else self
+                return Stream(after)
+            case Query(), Query() if same(left, right):
+                return self
+            case _:
+                return None

@@ -1,0 +1,133 @@
+"""What a pipeline makes of a question that is asked while it runs: an entry of `series:`, from its first tick on.
+
+Rules: the same checks, mechanisms and derivations as for the series of the file; a question counts from its first
+tick, never what was before. Its meaning depends on its definition, its first tick and the file, and on nothing else.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+
+from stream_dp.core.derivation import Derivation
+from stream_dp.errors import UsageError
+from stream_dp.pipeline.builder import Chosen, chosen_for
+from stream_dp.pipeline.layout import Feature, RowLayout, feature_of, keys_of
+from stream_dp.pipeline.open_router import OpenRouter
+from stream_dp.pipeline.report import last_error
+from stream_dp.pipeline.schema import Series as SeriesSpec
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load_series
+from stream_dp.runtime.commit import Created
+from stream_dp.runtime.series import Series
+
+_ESCAPED = re.compile("[\x7f-\uffff]")
+
+
+@dataclass(slots=True)
+class LiveSeriesPlanner:
+    """Plans live series of one pipeline; `running` are those that run, by number, `halted` those that did, by name."""
+
+    spec: PipelineSpec
+    router: OpenRouter
+    running: dict[int, "PlannedSeries"] = field(default_factory=dict)
+    halted: dict[str, SeriesSpec] = field(default_factory=dict)
+
+    def propose(self, definition: bytes, start: int) -> "PlannedSeries":
+        """Understand a definition, in YAML or JSON, as an entry of `series:`.
+
+        Raises:
+            UsageError: it is none; every problem is named with its key.
+            NotDerivable: no rule covers it.
+        """
+        series, spec = load_series(definition, self.spec), _later(self.spec, start)
+        feature = feature_of(self.spec, series)
+        rows = slice(0, RowLayout.alone(self.spec, feature).width)
+        return PlannedSeries(self, spec, start, feature, chosen_for(spec, series, rows))
+
+    def close(self, number: int) -> None:
+        """Count its entries no more."""
+        self.router.close(number)
+        series = self.running.pop(number).series
+        self.halted[series.name] = series
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSeries:
+    """A question understood: the series that would see ticks from `start` on; `spec` is the pipeline from there."""
+
+    planner: LiveSeriesPlanner
+    spec: PipelineSpec
+    start: int
+    feature: Feature
+    chosen: Chosen
+
+    @property
+    def series(self) -> SeriesSpec:
+        """The entry of `series:` that it is."""
+        return self.chosen.spec
+
+    @property
+    def definition(self) -> bytes:
+        """Its canonical bytes."""
+        return _canonical(self.series)
+
+    @property
+    def name(self) -> str:
+        """The series' name."""
+        return self.series.name
+
+    @property
+    def derivation(self) -> Derivation:
+        """Why it costs what it costs."""
+        return self.chosen.derivation
+
+    @property
+    def mechanism(self) -> str:
+        """A digest of the mechanism with its parameters."""
+        return self.chosen.fingerprint
+
+    def predicted(self) -> tuple[int, int]:
+        """(tick, half-width) at its last tick, the farthest that is predicted without a horizon."""
+        last, error = last_error(self.spec, self.chosen)
+        return self.start + last, error
+
+    def place(self) -> int:
+        """The column where its entries would begin."""
+        return self.planner.router.place(self.feature)
+
+    def open(self, created: Created) -> Series:
+        """Count its entries from now on, and return the series.
+
+        Raises:
+            FailClosed: its columns are not those of the journal.
+        """
+        rows = self.planner.router.open(self.feature, created.column, created.number)
+        self.planner.running[created.number] = self
+        return self.chosen.series(self.spec, rows, keys_of(self.spec, self.feature.by), self.start)
+
+
+def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
+    """The pipeline as a series sees it that starts at this tick: with what is left of the horizon.
+
+    Raises:
+        UsageError: nothing is left.
+    """
+    horizon = spec.clock.horizon
+    if horizon is None:
+        return spec
+    if start >= horizon:
+        raise UsageError(
+            "the pipeline is at its horizon: no tick is left that a question could see"
+        )
+    clock = spec.clock.model_copy(update={"horizon": horizon - start})
+    return spec.model_copy(update={"clock": clock})
+
+
+def _canonical(series: SeriesSpec) -> bytes:
+    """The definition as a journal holds it: read as YAML or as JSON it says the same.
+
+    YAML breaks lines at some characters and refuses others unless they are escaped, and takes no surrogate pairs.
+    """
+    plain = series.model_dump(mode="json", exclude_none=True)
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()

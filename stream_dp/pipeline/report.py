@@ -1,0 +1,123 @@
+"""What `plan` shows: the derivation tree, the price of each part, the error to expect. Touches no data."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from stream_dp.accounting.amounts import number
+from stream_dp.core.derivation import Alternative, Derivation
+from stream_dp.core.guarantee import NAMES, Guarantee, differential_privacy, parameters
+from stream_dp.mechanisms.hss import HSS
+from stream_dp.pipeline.bands import Bands
+from stream_dp.pipeline.builder import Built, Chosen
+from stream_dp.pipeline.choose_hss import ENDLESS, Demand, predicted_hss_error
+from stream_dp.pipeline.schema import HistogramSeries, MaximumSeries
+from stream_dp.pipeline.spec import PipelineSpec
+
+POINTS = 12
+
+
+def plan_json(built: Built) -> dict[str, Any]:
+    """The plan as `stream-dp plan --json` prints it; amounts are rounded up.
+
+    `epsilon`, `delta` and `derivation` are those of the file's series alone, `promise` covers all that is asked later.
+    """
+    spec, measure = built.spec, differential_privacy(built.derivation.guarantee.measure)
+    return {
+        "epsilon": number(measure.epsilon),
+        "delta": number(measure.delta),
+        "unit": spec.privacy.unit,
+        "neighbors": str(spec.relation),
+        "horizon": spec.clock.horizon,
+        "series": [
+            series_json(chosen, predicted_errors(spec, chosen), float(spec.confidence))
+            for chosen in built.chosen
+        ],
+        "derivation": derivation_json(built.derivation),
+        "promise": promise_json(built, built.promise),
+    }
+
+
+def promise_json(built: Built, promise: Derivation) -> dict[str, Any]:
+    """What holds for all that is asked, now and later: the budget of the one filter, and why."""
+    privacy = built.spec.privacy
+    return {
+        "epsilon": number(privacy.epsilon),
+        "delta": number(privacy.delta),
+        "filter": built.ledger.filter.name,
+        "derivation": derivation_json(promise),
+    }
+
+
+def series_json(
+    chosen: Chosen, errors: Iterable[tuple[int, int]], confidence: float
+) -> dict[str, Any]:
+    """A series with its price and the predicted `errors`, (tick, half-width) each; of the file, or a question."""
+    measure = chosen.derivation.guarantee.measure
+    return {
+        "name": chosen.spec.name,
+        "mechanism": type(chosen.mechanism).__name__,
+        "why": chosen.why,
+        **{name: number(amount) for name, amount in parameters(measure).items()},
+        "predicted_error": [
+            {"tick": tick, "error": error, "confidence": confidence} for tick, error in errors
+        ],
+    }
+
+
+def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, int]]:
+    """(tick, half-width) of the series' releases at a dozen ticks over the horizon."""
+    error = _error_at(spec, chosen)
+    return [(tick, error(tick)) for tick in _ticks(spec.clock.horizon or ENDLESS)]
+
+
+def last_error(spec: PipelineSpec, chosen: Chosen) -> tuple[int, int]:
+    """(tick, half-width) at the last tick, the farthest that is predicted without a horizon."""
+    last = (spec.clock.horizon or ENDLESS) - 1
+    return last, _error_at(spec, chosen)(last)
+
+
+def _error_at(spec: PipelineSpec, chosen: Chosen) -> Callable[[int], int]:
+    """The half-width to expect, as a function of the tick."""
+    mechanism = chosen.mechanism
+    if isinstance(mechanism, HSS) and isinstance(chosen.spec, HistogramSeries | MaximumSeries):
+        demand = Demand.of(spec, chosen.spec, mechanism.width)
+        return lambda tick: predicted_hss_error(mechanism, demand, tick)
+    bands = Bands(mechanism, float(spec.confidence))
+    return lambda tick: bands(tick, None)
+
+
+def _ticks(horizon: int) -> list[int]:
+    """A dozen ticks from the first to the last, denser at the start."""
+    spread = {round(horizon ** (i / (POINTS - 1))) - 1 for i in range(POINTS)}
+    return sorted(spread | {0, horizon - 1})
+
+
+def derivation_json(derivation: Derivation) -> dict[str, Any]:
+    """The tree as plain values; `alternatives` are the rules that were tried and not taken."""
+    return {
+        "subject": derivation.subject,
+        "rule": derivation.rule,
+        "source": derivation.source,
+        "guarantee": guarantee_json(derivation.guarantee),
+        "conditions": [
+            {"name": c.name, "holds": c.holds, "why": c.why} for c in derivation.conditions
+        ],
+        "alternatives": [_alternative_json(other) for other in derivation.alternatives],
+        "premises": [derivation_json(premise) for premise in derivation.premises],
+    }
+
+
+def guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
+    """Its parameters by name; measures other than DP, and groups, say so."""
+    name = NAMES[type(guarantee.measure)]
+    amounts = {key: number(amount) for key, amount in parameters(guarantee.measure).items()}
+    kind = {} if name == "DP" else {"measure": name}
+    group = {} if guarantee.group == 1 else {"group": guarantee.group}
+    return {**kind, **amounts, "neighbors": str(guarantee.neighbors), **group}
+
+
+def _alternative_json(other: Alternative) -> dict[str, Any]:
+    named = {"rule": other.rule, "source": other.source}
+    if isinstance(other.outcome, Guarantee):
+        return {**named, "guarantee": guarantee_json(other.outcome)}
+    return {**named, "refused": other.outcome}

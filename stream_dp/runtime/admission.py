@@ -1,0 +1,178 @@
+"""The books of a run: which series live, what was charged for them, and every change of both.
+
+Rules: charge first, then open; a refusal leaves everything as it was. What a journal records is done again here, and
+derived again: a recorded charge that is not what its definition costs, or that its ledger would refuse, ends the
+start. This file knows no state, noise or actor.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from stream_dp.accounting.entry import Entry
+from stream_dp.accounting.ledger import Preview
+from stream_dp.accounting.subledgers import MAIN, Subledgers
+from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
+from stream_dp.runtime.commit import Charge, Commit, Created, Halted
+from stream_dp.runtime.proposals import Proposal, SeriesPlanner
+from stream_dp.runtime.registry import LiveSeries, Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A series that was halted: it saw the ticks from `start` up to, and not including, `end`."""
+
+    name: str
+    analyst: str
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Admission:
+    """`names` are all names ever used, for a name means one series for ever; `ended` lists the halted ones.
+
+    Where `private` is False (the noise of the test kit), every release of what is created says so.
+    """
+
+    registry: Registry
+    subledgers: Subledgers
+    planner: SeriesPlanner | None = None
+    names: set[str] = field(default_factory=set)
+    ended: list[Ended] = field(default_factory=list)
+    private: bool = True
+
+    def __post_init__(self) -> None:
+        """The series of the first start have their names."""
+        self.names |= {running.series.name for running in self.registry.live}
+
+    def propose(self, definition: bytes, start: int) -> Proposal:
+        """Understand a definition, for a series that sees ticks from `start` on; may take seconds, changes nothing.
+
+        Raises:
+            UsageError: no series of this pipeline, or a name that was used before.
+            NotDerivable: no rule covers it.
+        """
+        if self.planner is None:
+            raise UsageError("this engine takes no questions")
+        proposal = self.planner.propose(definition, start)
+        if proposal.name in self.names:
+            raise UsageError("name: a series of this name is or was there; choose another name")
+        return proposal
+
+    def preview(self, proposal: Proposal, analyst: str) -> Preview:
+        """What creating it would do; changes nothing.
+
+        Raises:
+            UsageError, BudgetRefused: see `create`.
+        """
+        entry = self.subledgers.price(proposal.derivation, analyst)
+        return self.subledgers.preview(entry, analyst)
+
+    def create(
+        self, proposal: Proposal, analyst: str, start: int
+    ) -> tuple[Created, Charge, LiveSeries]:
+        """Charge for a series that sees ticks from `start` on, and open it.
+
+        Raises:
+            UsageError: no such analyst.
+            BudgetRefused: it does not fit. In both cases nothing has changed.
+        """
+        entry = self.subledgers.price(proposal.derivation, analyst)
+        column = proposal.place()
+        self.subledgers.charge(entry, analyst, start)
+        number = self.registry.next_number
+        created = Created(number, proposal.definition, start, column, proposal.mechanism)
+        return created, charge_of(entry, analyst), self._admit(proposal, created)
+
+    def halt(self, name: str, end: int) -> Halted:
+        """End a series that was created; it sees no tick from `end` on.
+
+        Raises:
+            UnknownMechanism: none of this name was created and runs; nothing has changed.
+        """
+        number = self._number(name)
+        return self._end(number, name, end)
+
+    def fresh_columns(self, running: LiveSeries) -> slice:
+        """The columns of a series, if no other live one counts on them; none else."""
+        mine = running.series.rows
+        others = (other.series.rows for other in self.registry.live if other is not running)
+        shared = any(rows.start < mine.stop and mine.start < rows.stop for rows in others)
+        return slice(0, 0) if shared else mine
+
+    def replay(self, commit: Commit) -> list[LiveSeries]:
+        """Do what the commit recorded, and derive it again; return what it created.
+
+        Raises:
+            FailClosed: the journal's ledger does not add up.
+        """
+        charges, created = list(commit.charges), []
+        try:
+            for change in commit.changes:
+                if isinstance(change, Halted):
+                    self._halt_again(change)
+                else:
+                    created.append(self._create_again(change, charges.pop(0) if charges else None))
+        except (UsageError, BudgetRefused) as error:
+            raise self._broken(commit, str(error)) from None
+        if charges:
+            raise self._broken(commit, "it charges for what it does not create")
+        return created
+
+    def _create_again(self, created: Created, charge: Charge | None) -> LiveSeries:
+        proposal = self.propose(created.definition, created.start)
+        analyst = MAIN if charge is None else charge.analyst
+        entry = self.subledgers.price(proposal.derivation, analyst)
+        if charge_of(entry, analyst) != charge:
+            raise UsageError(f"the charge for {proposal.name} is not what it costs")
+        if proposal.mechanism != created.mechanism:
+            raise UsageError(
+                f"{proposal.name} would run on with another mechanism or other parameters"
+            )
+        self.subledgers.charge(entry, analyst, created.start)
+        return self._admit(proposal, created)
+
+    def _halt_again(self, halted: Halted) -> None:
+        names = [
+            s.series.name for s in self.registry.live if s.number == halted.number and s.created
+        ]
+        if not names:
+            raise UnknownMechanism(f"series number {halted.number} is halted, which does not run")
+        self._end(halted.number, names[0], halted.end)
+
+    def _admit(self, proposal: Proposal, created: Created) -> LiveSeries:
+        series = replace(proposal.open(created), private=self.private)
+        self.names.add(proposal.name)
+        return self.registry.add(created.number, series, created.start)
+
+    def _end(self, number: int, name: str, end: int) -> Halted:
+        analyst, _ = self.subledgers.halt(name, end)
+        running = self.registry.remove(number)
+        if self.planner is not None:
+            self.planner.close(number)
+        self.ended.append(Ended(name, analyst, running.start, end))
+        return Halted(number, end)
+
+    def _number(self, name: str) -> int:
+        for running in self.registry.live:
+            if running.series.name == name and running.created:
+                return running.number
+        if any(running.series.name == name for running in self.registry.live):
+            raise UnknownMechanism(
+                "this series belongs to the pipeline file and runs as long as it; only what was created later can be "
+                "halted"
+            )
+        raise UnknownMechanism(
+            "no series of this name runs: it was never created, or has been halted; `stream-dp query list` shows all"
+        )
+
+    @staticmethod
+    def _broken(commit: Commit, why: str) -> FailClosed:
+        return FailClosed(
+            f"the ledger in the journal does not add up at commit {commit.sequence}: {why}. Restore the journal, or "
+            "run the version of the code that wrote it"
+        )
+
+
+def charge_of(entry: Entry, analyst: str = MAIN) -> Charge:
+    """The entry as a journal holds it."""
+    return Charge(entry.name, entry.epsilon, entry.delta, entry.rule, entry.measure, analyst)

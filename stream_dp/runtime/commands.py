@@ -1,0 +1,112 @@
+"""The engine's inbox: closed ticks from the reader, and orders of people, taken one by one between commits.
+
+Rules: an order is executed at a cut, and its sender learns the outcome; what goes wrong because of the order is the
+sender's, anything else ends the engine too. There is room for a few ticks only: the reader waits.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stream_dp.errors import BudgetRefused, UsageError, WorldError
+from stream_dp.runtime.tick_assembler import ClosedTick
+
+QUEUED = 4
+UNKNOWN = (
+    "the engine stopped while it did this; it may be durable and paid for: start the engine again and look with "
+    "`stream-dp query list` before you ask once more"
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Command:
+    """Something to be done at the next cut, and who waits for it."""
+
+    act: Callable[[], Awaitable[Any]]
+    reply: "asyncio.Future[Any]"
+
+    async def execute(self) -> None:
+        """Do it and answer; a refusal goes to the sender only."""
+        try:
+            answer = await self.act()
+        except (UsageError, BudgetRefused) as refusal:
+            self._answer(None, refusal)
+        except BaseException:
+            self._answer(None, WorldError(UNKNOWN))
+            raise
+        else:
+            self._answer(answer, None)
+
+    def refuse(self) -> None:
+        """Say that the engine has ended."""
+        self._answer(None, UsageError("the engine has ended: no tick is left that could be seen"))
+
+    def _answer(self, answer: Any, error: Exception | None) -> None:
+        if self.reply.done():
+            return
+        if error is None:
+            self.reply.set_result(answer)
+        else:
+            self.reply.set_exception(error)
+
+
+class Inbox:
+    """Ticks and orders, in the command in which they came."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[list[ClosedTick] | Command] = asyncio.Queue()
+        self._room = asyncio.Semaphore(QUEUED)
+        self._held: list[list[ClosedTick] | Command] = []
+        self._ended = False
+
+    async def put(self, ticks: list[ClosedTick]) -> None:
+        """The reader's next ticks; none means the end of its source. Waits while there is no room."""
+        await self._room.acquire()
+        self._queue.put_nowait(ticks)
+
+    async def executed(self, act: Callable[[], Awaitable[Any]]) -> Any:
+        """Have `act` done at the next cut; its result.
+
+        Raises:
+            UsageError: the engine has ended; or what `act` raises.
+            WorldError: it ended while it did this, so the outcome shows at the next start.
+        """
+        command = Command(act, asyncio.get_running_loop().create_future())
+        if self._ended:
+            command.refuse()
+        else:
+            self._queue.put_nowait(command)
+        return await command.reply
+
+    async def get(self, most: int) -> Command | list[ClosedTick]:
+        """An command, or ticks: what has come, up to `most` or so. Cancelled, it takes nothing."""
+        found = self._held.pop(0) if self._held else self._taken(await self._queue.get())
+        if isinstance(found, Command):
+            return found
+        while found and len(found) < most and not self._held and not self._queue.empty():
+            more = self._taken(self._queue.get_nowait())
+            if isinstance(more, Command) or not more:
+                self._held.append(more)
+                break
+            found = found + more
+        return found
+
+    def drop_ticks(self) -> None:
+        """Forget the ticks, keep the orders: what follows is read again."""
+        while not self._queue.empty():
+            self._held.append(self._taken(self._queue.get_nowait()))
+        self._held = [each for each in self._held if isinstance(each, Command)]
+
+    def close(self) -> None:
+        """Refuse the orders that wait, and all later ones."""
+        self._ended = True
+        self.drop_ticks()
+        for command in self._held:
+            if isinstance(command, Command):
+                command.refuse()
+
+    def _taken(self, item: list[ClosedTick] | Command) -> list[ClosedTick] | Command:
+        if not isinstance(item, Command):
+            self._room.release()
+        return item

@@ -1,0 +1,69 @@
+"""The port through which the engine learns what a question means that is asked while it runs.
+
+Rules: the pipeline implements it. `ask` decides nothing, changes nothing and may take seconds: the engine calls it on
+a thread. `Proposal.open` and `close` change what the router counts. What a definition means depends on it, its first
+tick and the pipeline file alone, so that a journal can be replayed.
+"""
+
+from typing import Protocol
+
+from stream_dp.core.derivation import Derivation
+from stream_dp.runtime.commit import Created
+from stream_dp.runtime.series import Series
+
+
+class Proposal(Protocol):
+    """A definition understood, for a series that sees ticks from some tick on."""
+
+    @property
+    def definition(self) -> bytes:
+        """Its canonical bytes."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The series' name."""
+        ...
+
+    @property
+    def derivation(self) -> Derivation:
+        """Why it costs what it costs."""
+        ...
+
+    @property
+    def mechanism(self) -> str:
+        """A digest of the mechanism that would serve it, with its parameters."""
+        ...
+
+    def predicted(self) -> tuple[int, int]:
+        """(tick, half-width) of the error to expect at its last tick, the farthest that is predicted without one."""
+        ...
+
+    def place(self) -> int:
+        """The column where its entries would begin."""
+        ...
+
+    def open(self, created: Created) -> Series:
+        """Count its entries from now on, and return the series.
+
+        Raises:
+            FailClosed: the columns are taken: the journal was not written by this pipeline.
+        """
+        ...
+
+
+class SeriesPlanner(Protocol):
+    """What a pipeline knows of planner."""
+
+    def propose(self, definition: bytes, start: int) -> Proposal:
+        """Understand a definition, for a series that sees ticks from `start` on.
+
+        Raises:
+            UsageError: it is no series of this pipeline; every problem is named with its key.
+            NotDerivable: no rule covers it.
+        """
+        ...
+
+    def close(self, number: int) -> None:
+        """Count its entries no more; its columns are free."""
+        ...

@@ -1,0 +1,61 @@
+"""Which series runs at which tick: those of the first start, and those created and halted since.
+
+Rules: a change takes effect at a cut, so every tick has one list of series; numbers are never used twice. This file
+knows no state, actor or journal.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stream_dp.errors import UnknownMechanism
+from stream_dp.runtime.series import Series
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSeries:
+    """`series` runs as mechanism `number` and sees ticks from `start` on."""
+
+    number: int
+    series: Series
+    start: int = 0
+    created: bool = False
+
+
+class Registry:
+    """The live series, in the order of their numbers."""
+
+    def __init__(self, first: Sequence[Series]) -> None:
+        self._live = {number: LiveSeries(number, series) for number, series in enumerate(first)}
+        self._next = len(first)
+
+    @property
+    def live(self) -> tuple[LiveSeries, ...]:
+        """All that have not been halted."""
+        return tuple(self._live.values())
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next series to be created."""
+        return self._next
+
+    def add(self, number: int, series: Series, start: int) -> LiveSeries:
+        """A series created at the cut before tick `start`.
+
+        Raises:
+            ValueError: not the next number.
+        """
+        if number != self._next:
+            raise ValueError(f"the next series has number {self._next}, not {number}")
+        self._next += 1
+        self._live[number] = LiveSeries(number, series, start, created=True)
+        return self._live[number]
+
+    def remove(self, number: int) -> LiveSeries:
+        """Halt a series at this cut.
+
+        Raises:
+            UnknownMechanism: it does not run.
+        """
+        if number not in self._live:
+            raise UnknownMechanism(f"no series with number {number} runs")
+        return self._live.pop(number)
