@@ -18,7 +18,7 @@ from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.report import derivation_json, series_json
-from stream_dp.pipeline.schema import Series as SeriesSpec
+from stream_dp.pipeline.statistics import Series as SeriesSpec
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.proposals import Proposal
 
@@ -128,7 +128,7 @@ class EngineLiveSeries:
 
     def _row(self, series: SeriesSpec, analyst: str, start: int, end: int | None) -> dict[str, Any]:
         return {
-            "name": series.name, "statistic": series.statistic, "by": getattr(series, "by", None),
+            "name": series.name, "statistic": series.statistic, "by": series.grouped_by,
             "analyst": analyst, "epsilon": text(series.epsilon), **self._start(start), **self._end(end),
         }  # fmt: skip
 

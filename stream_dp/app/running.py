@@ -24,8 +24,8 @@ from stream_dp.pipeline.layout import keys_of
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.report import plan_json, promise_json
-from stream_dp.pipeline.schema import AlertsSeries, Series
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.statistics import Series
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.ports import Ports
 from stream_dp.runtime.recovery import NoiseMaker
@@ -150,13 +150,10 @@ def pipeline_json(built: Built, planner: LiveSeriesPlanner) -> dict[str, Any]:
     }
 
 
-def _series_json(spec: PipelineSpec, series: Any) -> dict[str, Any]:
-    known = {"name": series.name, "statistic": series.statistic, "by": getattr(series, "by", None)}
-    if known["by"] is not None:
-        known["domain"] = list(keys_of(spec, known["by"]))
-    if isinstance(series, AlertsSeries):
-        known["threshold"] = series.threshold
-    return known
+def _series_json(spec: PipelineSpec, series: Series) -> dict[str, Any]:
+    by = series.grouped_by
+    domain = {} if by is None else {"domain": list(keys_of(spec, by))}
+    return {**series.described(), **domain}
 
 
 @asynccontextmanager

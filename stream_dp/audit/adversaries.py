@@ -1,26 +1,23 @@
 """The adversary of `stream-dp audit`: equal rows but for one event per mechanism, placed where it shows most.
 
-Where that is follows from public structure: noise protects a decision least where it is nearly taken, so alerts and
-intervals are filled up to their thresholds first. Rules: deterministic; whether its pairs are neighbours is for the
-verifier to say. This file knows no statistics and no data.
+Where that is follows from public structure and is said by each mechanism (`opening`): noise protects a decision least
+where it is nearly taken, so what is decided by counts is filled up to its threshold first. Rules: deterministic;
+whether its pairs are neighbours is for the verifier to say. This file knows no statistics and no data.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from stream_dp.audit.transcript import HALT, View
 from stream_dp.core.composition import Ask, Create
-from stream_dp.core.mechanism import Mechanism, Noise
+from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
-from stream_dp.mechanisms.alerts import Alerts
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.serving import ServingMechanism
 
 RowPair: TypeAlias = tuple[IntArray, IntArray]
-LEAD = 1 << 30  # events: no noise catches up with so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +27,13 @@ class OneEventAdversary:
     `pairs[tick][i]` is what mechanism i gets.
     """
 
-    mechanisms: tuple[Mechanism[Any], ...]
+    mechanisms: tuple[ServingMechanism[Any], ...]
     pairs: tuple[tuple[RowPair, ...], ...]
 
     @classmethod
-    def against(cls, mechanisms: Sequence[Mechanism[Any]], ticks: int) -> "OneEventAdversary":
+    def against(
+        cls, mechanisms: Sequence[ServingMechanism[Any]], ticks: int
+    ) -> "OneEventAdversary":
         """The event lies in the first of `ticks` ticks; the later rows are empty.
 
         Every second mechanism gets its pair the other way round: noise that two of them share cancels in the difference
@@ -73,44 +72,22 @@ def answers(view: View) -> list[IntArray]:
     return [m for m in view.transcript.messages if isinstance(m, np.ndarray)]
 
 
-def mechanism_l0(mechanism: Mechanism[Any]) -> int:
+def mechanism_l0(mechanism: ServingMechanism[Any]) -> int:
     """How many columns of the mechanism's rows one event can change."""
     return mechanism.guarantee.neighbors.l0(mechanism.width)
 
 
-def worst_pair(mechanism: Mechanism[Any]) -> RowPair:
+def worst_pair(mechanism: ServingMechanism[Any]) -> RowPair:
     """The rows of the tick with the event, each of shape (width,).
 
     The right one has the event in column 0; the left one has it in column 1 where the relation allows, else not at all.
     """
     left = np.zeros(mechanism.width, dtype=np.int64)
     two = mechanism_l0(mechanism) > 1
-    for column, events in zip(range(mechanism.width), opening(mechanism), strict=False):
+    for column, events in zip(range(mechanism.width), mechanism.opening(), strict=False):
         left[column] = events
     right = left.copy()
     right[0] += 1
     if two:
         left[1] += 1
     return left, right
-
-
-@singledispatch
-def opening(mechanism: Any) -> tuple[int, int]:
-    """How many other events columns 0 and 1 get in that tick: none, where nothing is decided by counts."""
-    return 0, 0
-
-
-@opening.register
-def _(mechanism: Alerts) -> tuple[int, int]:
-    """One short of the threshold: the chances of an alert are then a : 1 and 1 : a with a = e^(-1/scale)."""
-    beside = mechanism.threshold - 1 if mechanism_l0(mechanism) > 1 else 0
-    return mechanism.threshold - 1, beside
-
-
-@opening.register
-def _(mechanism: HSS) -> tuple[int, int]:
-    """At the public threshold: whether the interval closes and, if so, what is released, both depend on the event.
-
-    Where only the largest column is released, a lead beyond all noise: the other columns would hide the event.
-    """
-    return LEAD if mechanism.statistic is Statistic.MAXIMUM else mechanism.gamma(1, 0), 0

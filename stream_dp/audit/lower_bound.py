@@ -19,10 +19,11 @@ from stream_dp.audit.game import Game
 from stream_dp.audit.relations.compositions import fixed_mechanisms
 from stream_dp.core.composition import ConcurrentComposition, Create
 from stream_dp.core.guarantee import Measure, differential_privacy
-from stream_dp.core.mechanism import Mechanism, Noise
+from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
 from stream_dp.core.relation import Relation
 from stream_dp.errors import FailClosed, UsageError
+from stream_dp.mechanisms.serving import ServingMechanism
 
 FEWEST_RUNS = 100
 
@@ -50,7 +51,7 @@ class Finding:
 
 
 def audit_mechanism(
-    mechanism: Mechanism[Any],
+    mechanism: ServingMechanism[Any],
     noise: Callable[[], Noise],
     *,
     runs: int,
@@ -69,7 +70,7 @@ def audit_mechanism(
 
 
 def audit_together(
-    mechanisms: Mapping[str, Mechanism[Any]],
+    mechanisms: Mapping[str, ServingMechanism[Any]],
     verifier: Relation,
     claim: Measure,
     noise: Callable[[], Noise],

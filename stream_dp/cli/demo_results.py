@@ -14,9 +14,7 @@ from rich.table import Table
 from stream_dp.accounting.amounts import number
 from stream_dp.app.wiring import sealed_commits
 from stream_dp.core.guarantee import differential_privacy
-from stream_dp.core.messages import IntArray
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.schema import AlertsSeries, MaximumSeries
 from stream_dp.runtime.journal_summary import JournalSummary, read_summary
 from stream_dp.runtime.keys import Sealer
 from stream_dp.serve.view import ReleaseLog
@@ -83,23 +81,17 @@ def _json(built: Built, found: Results, exact: dict[str, Any] | None) -> dict[st
 
 
 def _exact(built: Built, summary: JournalSummary) -> dict[str, Any]:
-    """Exact totals of every series that has a total (alerts have none)."""
+    """Exact totals of every series that has a total."""
     rows = summary.rows
     if rows is None:
         return {}
-    return {
-        c.spec.name: _totals(built, c.spec, rows[built.layout.slice(c.spec.name)])
+    known = {
+        c.spec.name: c.spec.exact(
+            rows[built.layout.slice(c.spec.name)], built.layout.keys(c.spec.name)
+        )
         for c in built.chosen
-        if not isinstance(c.spec, AlertsSeries)
     }
-
-
-def _totals(built: Built, series: Any, row: IntArray) -> Any:
-    if isinstance(series, MaximumSeries):
-        return int(row.max())
-    if len(row) == 1:
-        return int(row[0])
-    return dict(zip(built.layout.keys(series.name), row.tolist(), strict=True))
+    return {name: total for name, total in known.items() if total is not None}
 
 
 def _table(found: Results, exact: dict[str, Any] | None) -> Table:

@@ -40,7 +40,7 @@ def plan(
     console.print(derivation_tree(derivation_json(built.promise)))
     console.print(_errors(built))
     for chosen in built.chosen:
-        console.print(f"{chosen.spec.name}: {chosen.why}", highlight=False)
+        console.print(f"{chosen.spec.name}: {chosen.choice.why}", highlight=False)
     for warning in warnings(built):
         console.print(f"[yellow]Note[/yellow]: {warning}")
 

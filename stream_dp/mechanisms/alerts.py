@@ -5,16 +5,25 @@ granularity: the instance that crosses takes its whole tick with it, and the nex
 tick; no overshoot is carried over and no event reaches two instances. This file knows no ticks and no names.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
+from stream_dp.accounting.amounts import text
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.situations import Parallel, Touched
+from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.sparse_vector import SOURCE
+
+REARMED = "tests/unit/audit/test_exact_mechanisms.py"  # exact, against every adversary
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -50,6 +59,43 @@ class Alerts:
     def scale(self) -> Fraction:
         """Scale of both geometric noises."""
         return self.neighbors.l0(self.width) / self.epsilon
+
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: one instance of one key, then all keys in parallel, re-armed for ever.
+
+        Raises:
+            NotDerivable: the noise is too small for `epsilon`.
+        """
+        touched = Touched.columns(self.neighbors, self.width, "key")
+        epsilon = self.epsilon / touched.k
+        shift = Condition(
+            "constant shift",
+            self.scale * epsilon >= 1,
+            "one event shifts one key's count by the same amount until its halt: cost max(e1, e2), both at scale "
+            f"{text(self.scale)}",
+        )
+        each = Guarantee(PureDP(epsilon), self.neighbors)
+        one = leaf("one alert instance of one key", each, SOURCE, (shift,))
+        why = f"an event reaches one live instance per key; {touched.why}; checked by {REARMED}"
+        return derive(
+            (one,), Parallel(f"{self.width} keys, re-armed for ever", replace(touched, why=why))
+        )
+
+    def public(self, updates: int, state: AlertsState) -> int:
+        """Return the number of updates: the longer it runs, the likelier a large draw was among them."""
+        return updates
+
+    def band(self, public: int, confidence: float) -> int:
+        """Return by how many events an alert after `public` updates may come too early or too late.
+
+        Too early needs one of at most `public` draws to exceed the threshold's, too late a large one on it.
+        """
+        return math.ceil(float(self.scale) * math.log((public + 1) / (1 - confidence)))
+
+    def opening(self) -> tuple[int, int]:
+        """Return one short of the threshold: the chances of an alert are then a : 1 and 1 : a, a = e^(-1/scale)."""
+        beside = self.threshold - 1 if self.neighbors.l0(self.width) > 1 else 0
+        return self.threshold - 1, beside
 
     def init(self, noise: Noise) -> AlertsState:
         """Nothing counted; all instances armed."""

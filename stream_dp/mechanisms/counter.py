@@ -11,13 +11,18 @@ from functools import cached_property
 
 import numpy as np
 
+from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage
+from stream_dp.mechanisms.columns import columns_derivation
+from stream_dp.mechanisms.noise_quantiles import laplace_quantile
 from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.tree import TreeNoise, TreeShape, TreeState
+
+SOURCE = "odd k-ary tree with subtraction, l1 sensitivity = height (arXiv 2408.07021)"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -69,6 +74,32 @@ class Counter:
     def noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
         """(scale, number) of the independent DLap terms in the answer after `updates` updates."""
         return [(self.tree.scale, self.tree.shape.terms(updates))]
+
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: each column's tree noise, the columns in parallel.
+
+        Raises:
+            NotDerivable: the noise is too small for `epsilon`.
+        """
+        return columns_derivation(
+            f"one counter, {self.horizon} updates",
+            SOURCE,
+            (self.tree,),
+            self.column_epsilon,
+            self.neighbors,
+        )
+
+    def public(self, updates: int, state: CounterState) -> int:
+        """Return the number of updates: the noise in an answer depends on nothing else."""
+        return updates
+
+    def band(self, public: int, confidence: float) -> int:
+        """Return the quantile of the noise in the answer after `public` updates; from its exact law."""
+        return laplace_quantile(tuple(self.noise_terms(public)), 1 - confidence)
+
+    def opening(self) -> tuple[int, int]:
+        """Return (0, 0): no decision is taken by counts."""
+        return 0, 0
 
     def init(self, noise: Noise) -> CounterState:
         """All counts zero."""

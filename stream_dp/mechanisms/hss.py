@@ -16,6 +16,8 @@ from functools import cached_property
 
 import numpy as np
 
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.situations import Composite, Fixed, Parallel, Touched
 from stream_dp.core.composition import (
     Ask,
     CompositionState,
@@ -23,16 +25,21 @@ from stream_dp.core.composition import (
     Create,
     Halt,
 )
+from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.bounds import geometric_tail, index_probability, laplace_sum_tail
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.noise_quantiles import lagging_quantile
 from stream_dp.mechanisms.sparse_vector import SparseVector
 
 COUNTER = 0
 FAILURE = 0.05
+SURVIVAL = 0.5  # what long-lived thresholds may add to a band's failure probability, as a share
+LEAD = 1 << 30  # events: no noise catches up with so many
+SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs
 
 
 class Statistic(StrEnum):
@@ -124,6 +131,70 @@ class HSS:
         """The scale of the instances' query noise."""
         return self.instance().query_scale
 
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: instances one after the other, the counter beside them, and all of it behind HSS.
+
+        Raises:
+            NotDerivable: no rule covers the parts.
+        """
+        intervals = Touched.intervals(
+            self.neighbors,
+            "intervals are disjoint and their ends are released: an event reaches one instance",
+            SUITE,
+        )
+        one = self.instance().derivation()
+        watchers = derive((one,), Parallel("sparse vector instances", intervals))
+        parts = derive((watchers, self.counter.derivation()), Fixed("sub-mechanisms"))
+        composite = Composite(
+            "HSS",
+            "rows and interval sums are only added and forwarded; crossings, released values and indices decide",
+            "one event changes one row of one instance and one entry set of one interval sum",
+            SUITE,
+        )
+        return derive((parts,), composite)
+
+    def public(self, updates: int, state: HSSState) -> tuple[int, int]:
+        """Return the number of queries and of closed intervals; with a horizon gamma is the same at every query."""
+        return self.horizon or max(1, state.queries), state.intervals
+
+    def band(self, public: tuple[int, int], confidence: float) -> int:
+        """Return a bound on |released - true|: what went by unseen since the crossing, and the counter's noise.
+
+        Unseen is at most gamma + (threshold noise) - (query noise). A histogram entry is too high by its own noise
+        only; a maximum may be too high by the largest noise of any column.
+
+        It holds at every query for all data chosen without looking at the noise. A threshold with large noise lives
+        longest, so the noise of the instance alive now is not geometric any more: on quiet data it is almost uniform.
+        What is known is that the j-th instance drew it once. With J the number of closed intervals and G the
+        tail of (threshold noise) - (query noise), P(J = j and it exceeds z) <= min(P(J = j), G(z))
+        <= (P(J = j) + w_j) min(1, G(z) / w_j), w_j = SURVIVAL * share: summed over j, (1 + SURVIVAL) times the law
+        with tail min(1, G / w_j), a geometric moved up. A histogram's crossings never look at the counter's noise,
+        which is therefore independent of J. Those of a maximum do once the largest released column is not the largest
+        true one; there independence is an assumption, paid for by adding up the tails of all columns (tests: rotating
+        leaders).
+        """
+        query, intervals = public
+        instance = self.instance()
+        scales = (instance.lift_scale, instance.query_scale)
+        known = self.horizon is not None and query <= self.horizon
+        possible = (self.horizon or 0) + 1 if known else 1 << query.bit_length()
+        moved = _moved_up(scales, SURVIVAL * interval_share(intervals, possible))
+        return lagging_quantile(
+            self.gamma(query, intervals) + moved,
+            tuple(self.counter.noise_terms(intervals)),
+            instance.lift_scale,
+            self.width if self.statistic is Statistic.MAXIMUM else 1,
+            1 - confidence,
+            1 + SURVIVAL,
+        )
+
+    def opening(self) -> tuple[int, int]:
+        """Return gamma: whether the interval closes and, if so, what is released, both depend on the event.
+
+        Where only the largest column is released, a lead beyond all noise: the other columns would hide the event.
+        """
+        return LEAD if self.statistic is Statistic.MAXIMUM else self.gamma(1, 0), 0
+
     def init(self, noise: Noise) -> HSSState:
         """The counter and the first instance created, nothing released but zeros."""
         zeros = np.zeros(self.width, dtype=np.int64)
@@ -174,6 +245,17 @@ class HSS:
         if self.statistic is Statistic.MAXIMUM:
             return np.array([int(released.max())], dtype=np.int64)
         return released.copy()
+
+
+def interval_share(intervals: int, possible: int) -> float:
+    """Return w_j = 1 / ((j + 1) (1 + ln n)): at most 1 in sum over the n possible numbers of closed intervals."""
+    return 1 / ((intervals + 1) * (1 + math.log(possible)))
+
+
+def _moved_up(scales: tuple[Fraction, Fraction], share: float) -> int:
+    """The least z0 such that z0 + geometric dominates the law with tail min(1, P(lift - query > z) / share)."""
+    a, b = (math.exp(-1 / float(scale)) for scale in scales)
+    return max(0, math.ceil(float(scales[0]) * math.log((1 - b) / (1 - a * b) / share)))
 
 
 def counter_bound(counter: HybridCounter, updates: int) -> int:

@@ -11,14 +11,18 @@ from functools import cached_property
 
 import numpy as np
 
+from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage
+from stream_dp.mechanisms.columns import columns_derivation
+from stream_dp.mechanisms.noise_quantiles import laplace_quantile
 from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.tree import TreeNoise, TreeShape, TreeState
 
+SOURCE = "hybrid of trees (Chan, Shi, Song 2011)"
 TOTALS_SHARE = Fraction(1, 4)
 TOTALS_SHAPE = TreeShape(arity=9, height=2)
 
@@ -83,6 +87,32 @@ class HybridCounter:
             (inner.scale, inner.shape.terms(inside)),
             (self.totals.scale, TOTALS_SHAPE.terms(epoch)),
         ]
+
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: an epoch's tree noise and that of the totals, the columns in parallel.
+
+        Raises:
+            NotDerivable: the noise is too small for `epsilon`.
+        """
+        return columns_derivation(
+            "one counter, any number of updates",
+            SOURCE,
+            (self.inner(0), self.totals),
+            self.column_epsilon,
+            self.neighbors,
+        )
+
+    def public(self, updates: int, state: HybridState) -> int:
+        """Return the number of updates: the noise in an answer depends on nothing else."""
+        return updates
+
+    def band(self, public: int, confidence: float) -> int:
+        """Return the quantile of the noise in the answer after `public` updates; from its exact law."""
+        return laplace_quantile(tuple(self.noise_terms(public)), 1 - confidence)
+
+    def opening(self) -> tuple[int, int]:
+        """Return (0, 0): no decision is taken by counts."""
+        return 0, 0
 
     def most_noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
         """At least as many terms as any answer has up to the end of the epoch that `updates` lies in."""

@@ -11,12 +11,16 @@ from fractions import Fraction
 
 import numpy as np
 
+from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.row_check import checked
+
+SOURCE = "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,6 +64,24 @@ class SparseVector:
     def query_scale(self) -> Fraction:
         """Scale of the geometric noise on each query."""
         return (1 if self.neighbors.monotone(self.width) else 2) / self.query_epsilon
+
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: the noise on the threshold and on each query has its scale.
+
+        Raises:
+            NotDerivable: a scale is too small.
+        """
+        monotone = self.neighbors.monotone(self.width)
+        need, why = (
+            (1, "all changes have one sign: scale 1/e2")
+            if monotone
+            else (2, "changes may have either sign: scale 2/e2")
+        )
+        drawn = self.query_scale * self.query_epsilon
+        lifted = self.lift_scale * self.threshold_epsilon
+        scale = Condition("query noise", drawn >= need, why)
+        lift = Condition("threshold noise", lifted >= 1, "scale 1/e1")
+        return leaf("one sparse vector instance", self.guarantee, SOURCE, (scale, lift))
 
     def init(self, noise: Noise) -> SparseVectorState:
         """Nothing counted; the noisy threshold drawn."""

@@ -16,20 +16,16 @@ from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import PureDP
-from stream_dp.core.mechanism import Mechanism
-from stream_dp.mechanisms.alerts import Alerts
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived
 from stream_dp.mechanisms.states import MECHANISMS
-from stream_dp.pipeline.bands import Bands
 from stream_dp.pipeline.budget import frozen_charges, opened, target
-from stream_dp.pipeline.choose_hss import ENDLESS, Demand, best_hss, predicted_hss_error
-from stream_dp.pipeline.derivations import analyst_ledger, derive, fixed_block, whole
+from stream_dp.pipeline.choice import Choice, Setting
+from stream_dp.pipeline.derivations import analyst_ledger, fixed_block, whole
 from stream_dp.pipeline.router import RowLayout
-from stream_dp.pipeline.schema import AlertsSeries, CountSeries, HistogramSeries
-from stream_dp.pipeline.schema import Series as SeriesSpec
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
+from stream_dp.pipeline.statistics import Series as SeriesSpec
 from stream_dp.runtime.admission import charge_of
+from stream_dp.runtime.release import Shape
 from stream_dp.runtime.run_config import RunConfig
 from stream_dp.runtime.series import Series
 
@@ -39,9 +35,13 @@ class Chosen:
     """The mechanism of one series, and why this one."""
 
     spec: SeriesSpec
-    mechanism: Mechanism[Any]
-    why: str
+    choice: Choice
     derivation: Derivation
+
+    @property
+    def mechanism(self) -> ServingMechanism[Any]:
+        """The mechanism."""
+        return self.choice.mechanism
 
     @property
     def fingerprint(self) -> str:
@@ -54,13 +54,12 @@ class Chosen:
         """What the engine runs: on these rows from tick `start` on, with `keys` naming their entries."""
         confidence = float(spec.confidence)
         bands = Bands(self.mechanism, confidence)
-        keyed = isinstance(self.spec, HistogramSeries | AlertsSeries)
         return Series(
             self.spec.name,
             self.mechanism,
             rows,
-            keys if keyed else None,
-            isinstance(self.spec, AlertsSeries),
+            None if self.spec.shape is Shape.SCALAR else keys,
+            self.spec.shape is Shape.FLAGS,
             lambda tick, state: bands(tick - start, state),
             confidence,
         )
@@ -167,32 +166,6 @@ def build(spec: PipelineSpec) -> Built:
 
 def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     """The mechanism of a series on these rows, why this one, and what it guarantees."""
-    mechanism, why = choose(spec, series, rows.stop - rows.start)
-    return Chosen(series, mechanism, why, derive(mechanism, series.name))
-
-
-def choose(spec: PipelineSpec, series: SeriesSpec, width: int) -> tuple[Mechanism[Any], str]:
-    """The mechanism of a series and the reason, from the specification alone."""
-    relation, horizon = spec.relation, spec.clock.horizon
-    match series:
-        case AlertsSeries():
-            return Alerts(width, series.epsilon, relation, series.threshold), "re-armed per key"
-        case CountSeries():
-            return _tree(spec, series, 1), "a count is a tree counter"
-        case HistogramSeries(method="tree"):
-            return _tree(spec, series, width), "method: tree"
-    demand = Demand.of(spec, series, width)
-    hss = best_hss(demand)
-    if series.method == "hss":
-        return hss, "method: hss"
-    tree, last = _tree(spec, series, width), (horizon or ENDLESS) - 1
-    by_tree = Bands(tree, demand.confidence)(last, None)
-    by_hss = predicted_hss_error(hss, demand, last)
-    why = f"predicted error at the end: tree {by_tree}, hss {by_hss}"
-    return (tree if by_tree <= by_hss else hss), f"method: auto, {why}"
-
-
-def _tree(spec: PipelineSpec, series: SeriesSpec, width: int) -> Counter | HybridCounter:
-    if spec.clock.horizon is None:
-        return HybridCounter(width, series.epsilon, spec.relation)
-    return Counter(width, series.epsilon, spec.relation, spec.clock.horizon)
+    width, confidence = rows.stop - rows.start, float(spec.confidence)
+    choice = series.choose(Setting(width, spec.relation, spec.clock.horizon, confidence))
+    return Chosen(series, choice, derived(choice.mechanism, series.name))

@@ -12,9 +12,11 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails
 
+from stream_dp.pipeline.conditions import Condition
 from stream_dp.pipeline.endpoints import Clock, Journal, Source
 from stream_dp.pipeline.scalars import problem
-from stream_dp.pipeline.schema import Condition, FieldSpec, Series, typed
+from stream_dp.pipeline.schema import FieldSpec
+from stream_dp.pipeline.statistics import Series, statistic_named
 
 _FIELD: TypeAdapter[Any] = TypeAdapter(FieldSpec)
 _SERIES: TypeAdapter[Any] = TypeAdapter(Series)
@@ -22,7 +24,6 @@ _CONDITION: TypeAdapter[Any] = TypeAdapter(Condition)
 _SOURCE: TypeAdapter[Any] = TypeAdapter(Source)
 _CLOCK: TypeAdapter[Any] = TypeAdapter(Clock)
 _JOURNAL: TypeAdapter[Any] = TypeAdapter(Journal)
-_PREDICTED = ("hss", "auto")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,37 +125,6 @@ def _clock_problems(parts: Parts) -> list[InitErrorDetails]:
 def series_problems(
     at: tuple[str | int, ...], series: Any, fields: Mapping[str, Any] | None
 ) -> list[InitErrorDetails]:
-    """What a series and the schema say together and must not; `at` is the series' place."""
-    found = []
-    method = getattr(series, "method", None)
-    if method in _PREDICTED and series.expected_events is None:
-        message = f"method {method} needs expected_events, a public guess"
-        found.append(problem((*at, "expected_events"), message))
-    if fields is None:
-        return found
-    if (by := getattr(series, "by", None)) is not None:
-        if by not in fields:
-            found.append(problem((*at, "by"), f"'{by}' is not in the schema"))
-        elif fields[by] is not None and fields[by].type != "category":
-            found.append(problem((*at, "by"), f"'{by}' is a {fields[by].type}, not a category"))
-    for place, condition in enumerate(series.where):
-        if condition is not None:
-            found += _condition_problems((*at, "where", place), condition, fields)
-    return found
-
-
-def _condition_problems(
-    at: tuple[str | int, ...], condition: Any, fields: Mapping[str, Any]
-) -> list[InitErrorDetails]:
-    if condition.field not in fields:
-        return [problem((*at, "field"), f"'{condition.field}' is not in the schema")]
-    if (field := fields[condition.field]) is None:
-        return []
-    found = []
-    for place, text in enumerate(condition.texts):
-        try:
-            typed(field, condition.operator, text)
-        except ValueError as error:
-            inner = (place,) if condition.operator == "one_of" else ()
-            found.append(problem((*at, condition.operator, *inner), str(error)))
-    return found
+    """What a series, or a sketch of it, and the schema say together and must not; `at` is the series' place."""
+    statistic = statistic_named(getattr(series, "statistic", None))
+    return statistic.problems(at, series, fields)

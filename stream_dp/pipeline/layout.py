@@ -7,9 +7,10 @@ ask for the same feature share the slice. The layout depends on the specificatio
 from dataclasses import dataclass
 from typing import Any
 
+from stream_dp.pipeline.conditions import Where, typed
 from stream_dp.pipeline.scalars import OTHER
-from stream_dp.pipeline.schema import Where, typed
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.statistics import Series
 
 SCALAR = ("",)
 
@@ -84,9 +85,9 @@ class RowLayout:
         return self.features[self.series[series]].keys
 
 
-def feature_of(spec: PipelineSpec, series: Any) -> Feature:
+def feature_of(spec: PipelineSpec, series: Series) -> Feature:
     """What a series counts."""
-    return Feature(getattr(series, "by", None), _tests(spec, series.where))
+    return Feature(series.grouped_by, _tests(spec, series.where))
 
 
 def keys_of(spec: PipelineSpec, by: str | None) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from stream_dp.pipeline.builder import Chosen, chosen_for
 from stream_dp.pipeline.layout import Feature, RowLayout, feature_of, keys_of
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.report import last_error
-from stream_dp.pipeline.schema import Series as SeriesSpec
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.statistics import Series as SeriesSpec
 from stream_dp.pipeline.yaml import load_series
 from stream_dp.runtime.commit import Created
 from stream_dp.runtime.series import Series

@@ -1,16 +1,13 @@
 """What `plan` shows: the derivation tree, the price of each part, the error to expect. Touches no data."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from stream_dp.accounting.amounts import number
 from stream_dp.core.derivation import Alternative, Derivation
 from stream_dp.core.guarantee import NAMES, Guarantee, differential_privacy, parameters
-from stream_dp.mechanisms.hss import HSS
-from stream_dp.pipeline.bands import Bands
 from stream_dp.pipeline.builder import Built, Chosen
-from stream_dp.pipeline.choose_hss import ENDLESS, Demand, predicted_hss_error
-from stream_dp.pipeline.schema import HistogramSeries, MaximumSeries
+from stream_dp.pipeline.choice import ENDLESS
 from stream_dp.pipeline.spec import PipelineSpec
 
 POINTS = 12
@@ -56,7 +53,7 @@ def series_json(
     return {
         "name": chosen.spec.name,
         "mechanism": type(chosen.mechanism).__name__,
-        "why": chosen.why,
+        "why": chosen.choice.why,
         **{name: number(amount) for name, amount in parameters(measure).items()},
         "predicted_error": [
             {"tick": tick, "error": error, "confidence": confidence} for tick, error in errors
@@ -66,24 +63,13 @@ def series_json(
 
 def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, int]]:
     """(tick, half-width) of the series' releases at a dozen ticks over the horizon."""
-    error = _error_at(spec, chosen)
-    return [(tick, error(tick)) for tick in _ticks(spec.clock.horizon or ENDLESS)]
+    return [(tick, chosen.choice.expected(tick)) for tick in _ticks(spec.clock.horizon or ENDLESS)]
 
 
 def last_error(spec: PipelineSpec, chosen: Chosen) -> tuple[int, int]:
     """(tick, half-width) at the last tick, the farthest that is predicted without a horizon."""
     last = (spec.clock.horizon or ENDLESS) - 1
-    return last, _error_at(spec, chosen)(last)
-
-
-def _error_at(spec: PipelineSpec, chosen: Chosen) -> Callable[[int], int]:
-    """The half-width to expect, as a function of the tick."""
-    mechanism = chosen.mechanism
-    if isinstance(mechanism, HSS) and isinstance(chosen.spec, HistogramSeries | MaximumSeries):
-        demand = Demand.of(spec, chosen.spec, mechanism.width)
-        return lambda tick: predicted_hss_error(mechanism, demand, tick)
-    bands = Bands(mechanism, float(spec.confidence))
-    return lambda tick: bands(tick, None)
+    return last, chosen.choice.expected(last)
 
 
 def _ticks(horizon: int) -> list[int]:

@@ -20,6 +20,7 @@ from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import InvalidCost
 from stream_dp.pipeline.checks import Parts, cross_problems, series_problems
+from stream_dp.pipeline.conditions import Condition, typed
 from stream_dp.pipeline.endpoints import (
     Clock,
     FileSource,
@@ -44,7 +45,8 @@ from stream_dp.pipeline.scalars import (
     problem,
     refuse,
 )
-from stream_dp.pipeline.schema import Condition, FieldSpec, Series, typed
+from stream_dp.pipeline.schema import FieldSpec
+from stream_dp.pipeline.statistics import Series
 
 __all__ = [
     "FileSource",

@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar
 
 import yaml
 from pydantic_core import ErrorDetails
 
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.scalars import PATTERNS
-from stream_dp.pipeline.schema import Series
 from stream_dp.pipeline.spec import PipelineSpec, diagnose, diagnose_series
+from stream_dp.pipeline.statistics import Series
 
 _T = TypeVar("_T")
 MOST = 100  # problems told at once: each is looked up in the text, which takes time in its length
@@ -84,7 +84,7 @@ def load_series(definition: bytes, spec: PipelineSpec, name: str = _ASKED) -> Se
     def check(data: Any) -> Series | list[ErrorDetails]:
         return diagnose_series(data, spec)
 
-    return cast("Series", _checked(_unbroken(text), name, check, aliases=False))
+    return _checked(_unbroken(text), name, check, aliases=False)
 
 
 def _unbroken(text: str) -> str:

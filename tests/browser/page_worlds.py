@@ -20,7 +20,9 @@ from typing import Any
 import pytest
 from free_ports import free_port
 from playwright.async_api import Browser, ConsoleMessage, Page
+from pydantic import TypeAdapter
 
+from stream_dp.pipeline.statistics import Series
 from stream_dp.serve.server import PageServer
 from stream_dp.serve.view import PublicView, ReleaseLog
 
@@ -60,23 +62,26 @@ def pipeline(fingerprint: str = "f1") -> dict[str, Any]:
         "clock": {"start": "2013-01-01T10:00:00Z", "step": 3600, "horizon": HORIZON},
         "fingerprint": fingerprint,
         "series": [
-            {"name": "departures", "statistic": "count"},
-            {"name": "busiest_destination", "statistic": "maximum", "by": "destination"},
+            described("count", "departures"),
+            described("maximum", "busiest_destination", by="destination", method="hss"),
             {
-                "name": "by_destination",
-                "statistic": "count",
-                "by": "destination",
+                **described("histogram", "by_destination", by="destination"),
                 "domain": [*DESTINATIONS, "other"],
             },
             {
-                "name": "late_departures",
-                "statistic": "alerts",
-                "by": "airline",
+                **described("alerts", "late_departures", by="airline", threshold=100),
                 "domain": AIRLINES,
-                "threshold": 100,
             },
         ],
     }
+
+
+def described(statistic: str, name: str, **more: Any) -> dict[str, Any]:
+    """What the API says of a series of the file."""
+    spec = TypeAdapter(Series).validate_python(
+        {"statistic": statistic, "name": name, "epsilon": "1", **more}
+    )
+    return spec.described()
 
 
 def plan() -> dict[str, Any]:

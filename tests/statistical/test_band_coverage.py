@@ -22,7 +22,8 @@ from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.pipeline.bands import Bands
+from stream_dp.mechanisms.serving import Bands
+from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import Demand, best_hss
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
@@ -43,7 +44,7 @@ class Series:
 def hss(statistic: Statistic, relation: Neighbors, shape: Shape, epsilon: Fraction) -> Series:
     """The HSS that the planner would choose."""
     demand = Demand(
-        shape.width, statistic, epsilon, relation, shape.ticks, shape.events, CONFIDENCE
+        Setting(shape.width, relation, shape.ticks, CONFIDENCE), statistic, epsilon, shape.events
     )
     return Series(lambda: best_hss(demand), shape, 3.0)
 

@@ -16,8 +16,10 @@ from statistical.band_runs import CONFIDENCE, noise_of
 
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms import hss
 from stream_dp.mechanisms.hss import HSS, Statistic
-from stream_dp.pipeline import bands
+from stream_dp.mechanisms.serving import Bands
+from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import Demand, best_hss
 
 Ints = NDArray[np.int64]
@@ -62,9 +64,7 @@ def after_silence() -> tuple[Ints, Ints, Ints]:
 def least_coverage(mechanism: HSS) -> float:
     """The least coverage at the last query over bursts of 0, 5, ..., 400 events at its tick."""
     closed, lift, noise = after_silence()
-    known = {
-        int(j): bands.hss_band(mechanism, 8_760, int(j), CONFIDENCE) for j in np.unique(closed)
-    }
+    known = {int(j): mechanism.band((8_760, int(j)), CONFIDENCE) for j in np.unique(closed)}
     band = np.array([known[int(j)] for j in closed])
     gamma = np.array([mechanism.gamma(8_760, int(j)) for j in closed])
     rng, found = np.random.default_rng(8), []
@@ -81,16 +81,18 @@ def test_a_burst_after_long_silence_is_covered() -> None:
 
 
 def test_without_the_long_lived_thresholds_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bands, "_moved_up", lambda *_: 0)
+    monkeypatch.setattr(hss, "_moved_up", lambda *_: 0)
     assert least_coverage(eager()) < REFUTED
 
 
 @pytest.mark.parametrize(("width", "rate", "turn"), [(2, 10, 5), (20, 10, 5), (3, 30, 10)])
 def test_a_maximum_with_leaders_that_take_turns(width: int, rate: int, turn: int) -> None:
     ticks, runs = 300, 40
-    demand = Demand(width, Statistic.MAXIMUM, Fraction(1), ADD, ticks, rate * ticks, CONFIDENCE)
+    demand = Demand(
+        Setting(width, ADD, ticks, CONFIDENCE), Statistic.MAXIMUM, Fraction(1), rate * ticks
+    )
     mechanism = best_hss(demand)
-    published = bands.Bands(mechanism, CONFIDENCE)
+    published = Bands(mechanism, CONFIDENCE)
     rows = np.zeros((ticks, width), dtype=np.int64)
     rows[np.arange(ticks), np.arange(ticks) // turn % width] = rate
     true, covered = rows.cumsum(axis=0).max(axis=1), []

@@ -3,7 +3,7 @@
 // fingerprint, a log that starts again, or a gap loads everything anew. Releases of a series that is new wait
 // until it is described. Drawing happens at most ten times a second, whatever arrives.
 
-import { kindOf, makeCard } from "./cards.js";
+import { makeCard, shapeOf } from "./cards.js";
 import { count, duration, el, seconds, setText, time, words } from "./format.js";
 import { isHalted, showBudget, showQueries } from "./budget.js";
 import { showPromise, showProof } from "./promise.js";
@@ -61,9 +61,9 @@ async function fetchAll() {
 async function history(pipeline, name, latest) {
   if (latest === null) return [];
   const series = describe(pipeline, name);
-  const kind = kindOf(series, latest);
-  if (kind === "histogram") return [latest];
-  const large = kind === "alerts" && (series.domain?.length ?? 0) > LARGE_DOMAIN;
+  const shape = shapeOf(series, latest);
+  if (shape === "histogram") return [latest];
+  const large = shape === "flags" && (series.domain?.length ?? 0) > LARGE_DOMAIN;
   const from = large ? Math.max(0, latest.tick - RECENT_TICKS) : 0;
   return (await get(`/api/series/${encodeURIComponent(name)}?from=${from}&to=${latest.tick}`)).releases;
 }
@@ -108,7 +108,7 @@ function tell(name) {
 function addCard(name, release) {
   const series = describe(state.pipeline, name);
   const planned = state.plan.series?.find((entry) => entry.name === name);
-  const card = makeCard(series, planned, kindOf(series, release));
+  const card = makeCard(series, planned, shapeOf(series, release));
   state.cards.get(name)?.element.remove();
   state.cards.set(name, card);
   tell(name);
@@ -123,7 +123,7 @@ function take(release) {
     if (state.waiting.length === 1) describeNew();
     return;
   }
-  if (card.latest === null && !card.element.classList.contains(kindOf(card.series, release))) card = addCard(release.series, release);
+  if (card.latest === null && !card.element.classList.contains(shapeOf(card.series, release))) card = addCard(release.series, release);
   card.push(release);
   if (state.latest === null || release.tick >= state.latest.tick) state.latest = release;
   wish();

@@ -10,22 +10,20 @@ const TOP = 15;
 const MOST_ROWS = 300;
 const MOST_STRIPS = 40;
 
-/** What kind of card a series needs: seen from its releases, before the first from its description. */
-export function kindOf(series, release) {
-  if (release && "value" in release) return "scalar";
-  if (series.threshold !== undefined && series.threshold !== null) return "alerts";
-  if (/alert/i.test(series.statistic ?? "")) return "alerts";
-  if (release) return "histogram";
-  if (/max/i.test(series.statistic ?? "")) return "scalar";
-  return series.by ? "histogram" : "scalar";
+/** The shape of a series' releases, as the API says it; of one that the API has not told of yet, as its release shows it. */
+export function shapeOf(series, release) {
+  if (series.shape) return series.shape;
+  return Object.keys(SHOWN_BY).find((shape) => release && SHOWN_BY[shape] in release) ?? "scalar";
 }
 
-export function makeCard(series, planned, kind) {
-  return new { scalar: ScalarCard, histogram: HistogramCard, alerts: AlertsCard }[kind](series, planned);
+const SHOWN_BY = { scalar: "value", histogram: "values", flags: "fired" };
+
+export function makeCard(series, planned, shape) {
+  return new { scalar: ScalarCard, histogram: HistogramCard, flags: FlagsCard }[shape](series, planned);
 }
 
 class Card {
-  constructor(series, planned, kind) {
+  constructor(series, planned, shape) {
     this.series = series;
     this.sequence = -1;
     this.received = 0;
@@ -34,13 +32,12 @@ class Card {
     this.foot = el("footer", { class: "card-foot" });
     this.note = el("p", { class: "note" }, "Waiting for the first release.");
     this.body = el("div", { class: "card-body" });
-    const about = [words(series.statistic), series.by ? `by ${words(series.by)}` : "", kind === "alerts" ? "" : "so far"].filter(Boolean).join(" ");
-    this.about = about || kind;
+    this.about = words(series.about) || shape;
     this.tag = el("span", { class: "tag" }, this.about);
     const title = el("h3", { id: `card-${series.name}` }, words(series.name));
     this.element = el(
       "article",
-      { class: `card ${kind}`, "data-series": series.name, "aria-labelledby": `card-${series.name}` },
+      { class: `card ${shape}`, "data-series": series.name, "aria-labelledby": `card-${series.name}` },
       el("header", { class: "card-head" }, title, this.tag),
       this.body,
       this.note,
@@ -212,9 +209,9 @@ function fillRow(parts, entry, width, scale) {
   parts.whisker.style.width = `${at(value + width) - at(value - width)}%`;
 }
 
-class AlertsCard extends Card {
+class FlagsCard extends Card {
   constructor(series, planned) {
-    super(series, planned, "alerts");
+    super(series, planned, "flags");
     this.keys = new Map();
     this.table = el("tbody");
     this.span = el("th", { scope: "col", class: "strip-head" }, "recent");
@@ -248,9 +245,8 @@ class AlertsCard extends Card {
     setText(this.total, count(total));
     setText(this.unit, total === 1 ? "alert so far" : "alerts so far");
     setText(this.span, range.text);
-    const size = this.series.threshold === undefined ? "the threshold was passed" : `about ${count(this.series.threshold)}`;
-    const about = this.latest.band === undefined || this.latest.band === null ? "" : ` ${band(this.latest.band)} events`;
-    setText(this.note, `An alert means: ${size}${about} since the one before, with ${this.confidence()} confidence.`);
+    const meaning = (this.series.meaning ?? "the threshold was passed, {band}").replace("{band}", band(this.latest.band));
+    setText(this.note, `An alert means: ${meaning}, with ${this.confidence()} confidence.`);
   }
 
   #strip(state, first, now) {

@@ -17,8 +17,9 @@ from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.sparse_vector import SparseVector
-from stream_dp.pipeline.derivations import derive, fixed_block
+from stream_dp.pipeline.derivations import fixed_block
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 EPSILON = Fraction(7, 9)
@@ -50,7 +51,7 @@ def mechanisms(width: int, relation: Neighbors) -> list[Any]:
 @pytest.mark.parametrize("which", range(6))
 def test_what_is_derived_is_what_is_claimed(which: int, width: int, relation: Neighbors) -> None:
     mechanism = mechanisms(width, relation)[which]
-    found = derive(mechanism, "series")
+    found = derived(mechanism, "series")
     assert found.subject == "series"
     assert found.guarantee == mechanism.guarantee == Guarantee(PureDP(EPSILON), relation)
     assert all(c.holds and c.why for node in nodes(found) for c in node.conditions)
@@ -74,9 +75,9 @@ class Boasts(Counter):
 
 def test_a_claim_that_does_not_follow_is_refused() -> None:
     with pytest.raises(NotDerivable, match="differs from what the mechanism claims"):
-        derive(Boasts(1, EPSILON, ADD, 10), "series")
+        derived(Boasts(1, EPSILON, ADD, 10), "series")
     with pytest.raises(NotDerivable, match="no derivation is known for a str"):
-        derive("counter", "series")
+        derived("counter", "series")  # type: ignore[arg-type]
 
 
 def sparse(k: int, relation: Neighbors = ADD) -> Parallel:
@@ -121,7 +122,7 @@ def test_a_composite_has_the_guarantee_of_its_parts() -> None:
 
 
 def test_the_frozen_block_is_the_sum_of_its_series() -> None:
-    parts = tuple(derive(m, str(i)) for i, m in enumerate(mechanisms(3, REPLACE)))
+    parts = tuple(derived(m, str(i)) for i, m in enumerate(mechanisms(3, REPLACE)))
     block = fixed_block("flights", parts)
     assert block.guarantee.measure == PureDP(6 * EPSILON)
     assert [p.subject for p in block.premises] == list("012345")

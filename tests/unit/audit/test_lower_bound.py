@@ -13,18 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dp.audit.adversaries import LEAD, OneEventAdversary, worst_pair
+from stream_dp.audit.adversaries import OneEventAdversary, worst_pair
 from stream_dp.audit.events import Event, Score, choose_event, epsilon_bound, statistics
 from stream_dp.audit.lower_bound import audit_mechanism
-from stream_dp.core.mechanism import Mechanism, Noise
+from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import event
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS, LEAD, Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.testing.noise import SeededNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
@@ -118,7 +119,7 @@ def hss(statistic: Statistic, relation: Neighbors) -> HSS:
     return HSS(2, statistic, Fraction(1, 10), Fraction(1, 10), Fraction(4, 5), relation, 10)
 
 
-RIGHT: dict[str, Mechanism[Any]] = {
+RIGHT: dict[str, ServingMechanism[Any]] = {
     "counter": Counter(1, ONE, ADD, 1),
     "deep counter": Counter(2, ONE, REPLACE, 40),
     "hybrid": HybridCounter(2, ONE, REPLACE),

@@ -24,20 +24,21 @@ from stream_dp.audit.relations.conditions import ParameterFilter
 from stream_dp.audit.transcript import Side
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import Measure, PureDP
-from stream_dp.core.mechanism import Mechanism, Noise
+from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD, ONE, FAILURE = Neighbors.ADD_REMOVE, Fraction(1), 1e-6
 BITS: tuple[Literal[0, 1], ...] = (0, 1)
 COUNTER = Counter(1, ONE, ADD, 1)
-PAIR: Mapping[str, Mechanism[Any]] = {"all": COUNTER, "some": Alerts(3, ONE, ADD, 5)}
-COUNTERS: Mapping[str, Mechanism[Any]] = {"one": COUNTER, "other": Counter(1, ONE, ADD, 1)}
+PAIR: Mapping[str, ServingMechanism[Any]] = {"all": COUNTER, "some": Alerts(3, ONE, ADD, 5)}
+COUNTERS: Mapping[str, ServingMechanism[Any]] = {"one": COUNTER, "other": Counter(1, ONE, ADD, 1)}
 
 
 def within(epsilon: Fraction) -> LedgerFilter:
@@ -52,7 +53,7 @@ def seeded() -> Callable[[], Noise]:
 
 
 def audit(
-    mechanisms: Mapping[str, Mechanism[Any]],
+    mechanisms: Mapping[str, ServingMechanism[Any]],
     filter_: ParameterFilter,
     claim: Fraction,
     noise: Callable[[], Noise],
@@ -79,7 +80,7 @@ def test_a_whole_of_many_kinds_and_ticks_is_not_flagged() -> None:
     """Wrongly with probability at most 1e-6. Answers of different widths lie side by side."""
     hss = HSS(2, Statistic.MAXIMUM, ONE / 4, ONE / 4, ONE / 2, Neighbors.REPLACE, 10)
     moved = Counter(2, ONE, Neighbors.REPLACE, 9)
-    parts: dict[str, Mechanism[Any]] = {"hss": hss, "moved": moved, "some": PAIR["some"]}
+    parts: dict[str, ServingMechanism[Any]] = {"hss": hss, "moved": moved, "some": PAIR["some"]}
     found = audit(parts, within(3 * ONE), 3 * ONE, seeded(), runs=200, ticks=2)
     assert not found.violated
 

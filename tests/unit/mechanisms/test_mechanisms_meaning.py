@@ -16,9 +16,9 @@ from stream_dp.mechanisms.bounds import geometric_tail, index_probability, lapla
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS, Statistic, counter_bound
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.noise_quantiles import laplace_quantile
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.mechanisms.tree import TreeShape
-from stream_dp.pipeline.bands import laplace_quantile
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
 ADD, REPLACE, ONE = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Fraction(1)

@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import pytest
 
-from stream_dp.pipeline import bands
-from stream_dp.pipeline.bands import laplace_quantile
+from stream_dp.mechanisms import noise_quantiles
+from stream_dp.mechanisms.noise_quantiles import laplace_quantile
 
 
 def test_a_band_at_the_smallest_epsilon_takes_no_time() -> None:
@@ -23,9 +23,9 @@ def test_counting_in_steps_is_never_too_small_and_hardly_too_large(
 ) -> None:
     terms = ((Fraction(3000), 3), (Fraction(501, 2), 2))
     exact = laplace_quantile.__wrapped__(terms, 0.05)
-    watch = bands._hss_band.__wrapped__(70, terms, Fraction(2000), 3, 0.05)
-    monkeypatch.setattr(bands, "LARGEST_SCALE", largest)
+    watch = noise_quantiles.lagging_quantile.__wrapped__(70, terms, Fraction(2000), 3, 0.05, 1.5)
+    monkeypatch.setattr(noise_quantiles, "LARGEST_SCALE", largest)
     far = laplace_quantile.__wrapped__(terms, 0.05)
     assert exact <= far <= exact * (1 + 5 / largest)
-    seen = bands._hss_band.__wrapped__(70, terms, Fraction(2000), 3, 0.05)
+    seen = noise_quantiles.lagging_quantile.__wrapped__(70, terms, Fraction(2000), 3, 0.05, 1.5)
     assert watch <= seen <= watch * (1 + 5 / largest)

@@ -10,15 +10,15 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, NotDerivable
+from stream_dp.mechanisms import counter, hybrid_counter, sparse_vector
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.sparse_vector import SparseVector
-from stream_dp.pipeline import derivations
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.choose_hss import COUNTER_SHARES
-from stream_dp.pipeline.derivations import derive
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 
@@ -170,21 +170,21 @@ def test_the_plan_of_a_replay(data: Data) -> None:
 
 def test_a_mechanism_without_a_derivation_is_refused() -> None:
     with pytest.raises(NotDerivable, match="no derivation is known for a object"):
-        derive(object(), "mine")
+        derived(object(), "mine")  # type: ignore[arg-type]
 
 
 def test_a_claim_that_is_not_derived_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    counter = Counter(3, Fraction(1), Neighbors.REPLACE, 10)
-    assert derive(counter, "c").subject == "c"
+    claimed = Counter(3, Fraction(1), Neighbors.REPLACE, 10)
+    assert derived(claimed, "c").subject == "c"
     monkeypatch.setattr(Counter, "column_epsilon", Fraction(1))
     with pytest.raises(NotDerivable, match="c: the derived guarantee differs"):
-        derive(counter, "c")
+        derived(claimed, "c")
 
 
 def test_a_sparse_vector_says_which_scale_it_needs() -> None:
     def why(width: int, neighbors: Neighbors) -> str:
         one = SparseVector(width, Fraction(1), Fraction(1), neighbors, (0,) * width)
-        return derive(one, "s").conditions[0].why
+        return derived(one, "s").conditions[0].why
 
     assert "scale 1/e2" in why(3, Neighbors.ADD_REMOVE)
     assert "scale 2/e2" in why(3, Neighbors.REPLACE)
@@ -197,6 +197,6 @@ def test_every_source_is_named(data: Data) -> None:
 
     hss = _with(data, 1, method="hss", expected_events="1000")
     named = sources(built(data, series=hss).derivation)
-    assert {derivations.TREE, derivations.HYBRID, derivations.SVT} <= named
+    assert {counter.SOURCE, hybrid_counter.SOURCE, sparse_vector.SOURCE} <= named
     assert all(named)
     assert isinstance(built(data, series=hss).chosen[1].mechanism, HSS)

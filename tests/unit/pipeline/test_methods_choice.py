@@ -14,6 +14,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import (
     COUNTER_SHARES,
     KAPPAS,
@@ -25,7 +26,9 @@ from stream_dp.pipeline.choose_hss import (
 from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
-DEMAND = Demand(20, Statistic.HISTOGRAM, Fraction(1), Neighbors.ADD_REMOVE, 1000, 5000, 0.95)
+DEMAND = Demand(
+    Setting(20, Neighbors.ADD_REMOVE, 1000, 0.95), Statistic.HISTOGRAM, Fraction(1), 5000
+)
 
 
 def chosen(data: Data, method: str, **changes: Any) -> Any:
@@ -43,7 +46,7 @@ def test_auto_takes_the_smaller_predicted_error_and_says_why(
     data["clock"]["horizon"] = horizon
     auto = chosen(data, "auto", expected_events=events)
     found = re.fullmatch(
-        r"method: auto, predicted error at the end: tree (\d+), hss (\d+)", auto.why
+        r"method: auto, predicted error at the end: tree (\d+), hss (\d+)", auto.choice.why
     )
     assert found
     tree, hss = map(int, found.groups())
@@ -64,7 +67,7 @@ def test_a_method_that_is_asked_for_is_taken(data: Data) -> None:
     tree, hss = chosen(data, "tree"), chosen(data, "hss")
     assert isinstance(tree.mechanism, Counter)
     assert isinstance(hss.mechanism, HSS)
-    assert (tree.why, hss.why) == ("method: tree", "method: hss")
+    assert (tree.choice.why, hss.choice.why) == ("method: tree", "method: hss")
 
 
 def test_the_best_hss_is_the_best_of_the_grid() -> None:
@@ -86,7 +89,7 @@ def test_the_best_hss_is_the_best_of_the_grid() -> None:
 def test_the_shares_are_exactly_what_was_asked_for(
     epsilon: Fraction, neighbors: Neighbors, width: int
 ) -> None:
-    demand = replace(DEMAND, epsilon=epsilon, neighbors=neighbors, width=width)
+    demand = replace(DEMAND, epsilon=epsilon, setting=Setting(width, neighbors, 1000, 0.95))
     best = best_hss(demand)
     assert differential_privacy(best.guarantee.measure).epsilon == epsilon
     rest = best.threshold_epsilon + best.query_epsilon

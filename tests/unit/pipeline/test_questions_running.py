@@ -565,8 +565,11 @@ async def test_a_created_series_never_runs_on_with_another_mechanism(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A version of the code that would choose another tree must not take over the state of the one that ran."""
+    from dataclasses import replace
+
     from stream_dp.mechanisms.counter import Counter
-    from stream_dp.pipeline import builder
+    from stream_dp.pipeline.choice import Choice, Setting
+    from stream_dp.pipeline.statistics.count import CountSeries
 
     monkeypatch.setattr("stream_dp.runtime.engine.SNAPSHOT_TICKS", 1)
     world = World()
@@ -579,15 +582,16 @@ async def test_a_created_series_never_runs_on_with_another_mechanism(
     await world.until(5)
     engine.stop()
     await run
-    chosen = builder.choose
+    chosen = CountSeries.choose
 
-    def other(spec: Any, series: Any, width: int) -> Any:
-        mechanism, why = chosen(spec, series, width)
+    def other(series: CountSeries, setting: Setting) -> Choice:
+        choice = chosen(series, setting)
         if series.name == "large":
-            mechanism = Counter(width, series.epsilon, spec.relation, 1000)
-        return mechanism, why
+            counter = Counter(setting.width, series.epsilon, setting.neighbors, 1000)
+            choice = replace(choice, mechanism=counter)
+        return choice
 
-    monkeypatch.setattr(builder, "choose", other)
+    monkeypatch.setattr(CountSeries, "choose", other)
     with pytest.raises(FailClosed, match="does not add up"):
         await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
 

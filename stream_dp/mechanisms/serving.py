@@ -1,0 +1,88 @@
+"""What a mechanism must have to serve a series: besides its law, a derivation, an error band and an audit's opening.
+
+Rules: all three are in the mechanism's own file. A band is computed from what `public` returns and from nothing else,
+so it cannot depend on private state. The check that a mechanism claims what is derived for it is here, outside of it.
+"""
+
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import Guarantee
+from stream_dp.core.mechanism import Mechanism
+from stream_dp.errors import NotDerivable
+
+KNOWN = 4096  # bands kept per mechanism
+
+S = TypeVar("S")
+
+
+class Derivable(Protocol):
+    """What claims a guarantee and can derive it."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The claim."""
+        ...
+
+    def derivation(self) -> Derivation:
+        """Derive the guarantee by the rules of the accounting.
+
+        Raises:
+            NotDerivable: no rule covers it.
+        """
+        ...
+
+
+class ServingMechanism(Mechanism[S], Derivable, Protocol[S]):
+    """A mechanism whose answers are published: one answer after each update, with a band."""
+
+    def public(self, updates: int, state: S) -> Hashable:
+        """Return the public values that the band of the answer after `updates` updates depends on."""
+        ...
+
+    def band(self, public: Any, confidence: float) -> int:
+        """Return the half-width that holds with `confidence` for one value, at what `public` returned."""
+        ...
+
+    def opening(self) -> tuple[int, int]:
+        """Return how many other events an audit's adversary puts into columns 0 and 1 beside its one event.
+
+        Noise protects a decision least where it is nearly taken; (0, 0) where counts decide nothing.
+        """
+        ...
+
+
+class Bands:
+    """The bands of one mechanism, remembered: `bands(tick, state)` is that of the release of its tick `tick`."""
+
+    def __init__(self, mechanism: ServingMechanism[Any], confidence: float) -> None:
+        self._mechanism = mechanism
+        self._confidence = confidence
+        self._known: dict[Hashable, int] = {}
+
+    def __call__(self, tick: int, state: Any) -> int:
+        """Return the half-width; ticks count from 0, the mechanism's first update."""
+        key = self._mechanism.public(tick + 1, state)
+        if key not in self._known:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known[key] = self._mechanism.band(key, self._confidence)
+        return self._known[key]
+
+
+def derived(mechanism: Derivable, subject: str) -> Derivation:
+    """Return the mechanism's derivation, named `subject`, once it gives what the mechanism claims.
+
+    Raises:
+        NotDerivable: it has no derivation, no rule covers it, or the two guarantees differ.
+    """
+    if not hasattr(mechanism, "derivation"):
+        raise NotDerivable(f"{subject}: no derivation is known for a {type(mechanism).__name__}")
+    derivation = replace(mechanism.derivation(), subject=subject)
+    if derivation.guarantee != mechanism.guarantee:
+        raise NotDerivable(
+            f"{subject}: the derived guarantee differs from what the mechanism claims"
+        )
+    return derivation

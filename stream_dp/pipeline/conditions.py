@@ -1,0 +1,99 @@
+"""Which records a series selects: the conditions of `where:`.
+
+Rules: conditions keep what was written; `typed` says what it means beside its field. Null never matches.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field, model_validator
+from pydantic_core import InitErrorDetails
+
+from stream_dp.pipeline.scalars import Frozen, Value, exact, problem
+from stream_dp.pipeline.schema import (
+    BooleanField,
+    CategoryField,
+    IntegerField,
+    NumberField,
+    TextField,
+)
+
+_INT64 = 2**63
+_INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+
+
+class Condition(Frozen):
+    """One comparison of one field with public values; null never matches."""
+
+    field: str
+    at_least: Value | None = None
+    at_most: Value | None = None
+    equals: Value | None = None
+    one_of: Annotated[tuple[Value, ...], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_operator(self) -> "Condition":
+        given = [self.at_least, self.at_most, self.equals, self.one_of]
+        if sum(value is not None for value in given) != 1:
+            raise ValueError("needs exactly one of at_least, at_most, equals, one_of")
+        return self
+
+    @property
+    def operator(self) -> str:
+        """The one operator that is given."""
+        names = ("at_least", "at_most", "equals", "one_of")
+        return next(name for name in names if getattr(self, name) is not None)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What is compared with, as written."""
+        value: str | tuple[str, ...] = getattr(self, self.operator)
+        return (value,) if isinstance(value, str) else value
+
+
+Where: TypeAlias = tuple[Condition, ...]
+
+
+def typed(field: Any, operator: str, text: str) -> str | int | float | bool:
+    """What `text` means beside a `field` of the schema.
+
+    Raises:
+        ValueError: this field cannot be compared like this, or not with this text.
+    """
+    match field, operator:
+        case IntegerField(), _:
+            if _INTEGER.fullmatch(text) is None or not -_INT64 <= int(text) < _INT64:
+                raise ValueError(f"'{text}' is not a 64-bit integer")
+            return int(text)
+        case NumberField(), _:
+            return float(exact(text))
+        case BooleanField(), "equals":
+            if text not in ("true", "false"):
+                raise ValueError(f"'{text}' is neither true nor false")
+            return text == "true"
+        case CategoryField(domain=domain), "equals" | "one_of":
+            if text not in domain:
+                raise ValueError(f"'{text}' is not in the domain of the field")
+            return text
+        case TextField(), "equals" | "one_of":
+            return text
+    raise ValueError(f"a {field.type} field cannot be compared with {operator}")
+
+
+def condition_problems(
+    at: tuple[str | int, ...], condition: Any, fields: Mapping[str, Any]
+) -> list[InitErrorDetails]:
+    """Return what a condition and the schema say together and must not; `at` is the condition's place."""
+    if condition.field not in fields:
+        return [problem((*at, "field"), f"'{condition.field}' is not in the schema")]
+    if (field := fields[condition.field]) is None:
+        return []
+    found = []
+    for place, text in enumerate(condition.texts):
+        try:
+            typed(field, condition.operator, text)
+        except ValueError as error:
+            inner = (place,) if condition.operator == "one_of" else ()
+            found.append(problem((*at, condition.operator, *inner), str(error)))
+    return found

@@ -1,0 +1,31 @@
+"""The statistics a pipeline file can name: one file each, and one line each in `STATISTICS`."""
+
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+from pydantic import Field
+
+from stream_dp.pipeline.statistics.alerts import AlertsSeries
+from stream_dp.pipeline.statistics.count import CountSeries
+from stream_dp.pipeline.statistics.histogram import HistogramSeries
+from stream_dp.pipeline.statistics.maximum import MaximumSeries
+from stream_dp.pipeline.statistics.series_spec import SeriesSpec
+
+STATISTICS: tuple[type[SeriesSpec], ...] = (
+    CountSeries,
+    HistogramSeries,
+    MaximumSeries,
+    AlertsSeries,
+)
+
+if TYPE_CHECKING:
+    Series: TypeAlias = SeriesSpec
+else:
+    Series = Annotated[reduce(or_, STATISTICS), Field(discriminator="statistic")]
+
+
+def statistic_named(name: object) -> type[SeriesSpec]:
+    """Return the statistic of this name; what all have in common where there is none."""
+    named = {kind.model_fields["statistic"].default: kind for kind in STATISTICS}
+    return named.get(name, SeriesSpec)
