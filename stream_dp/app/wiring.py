@@ -155,7 +155,8 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> None:
     except StreamDPError:
         return
     for sealed in first:
-        header = decode(sealer.open(0, sealed)).header
+        first_commit = f"commit 0 of the journal of {built.spec.name}"
+        header = decode(sealer.open(0, sealed), first_commit).header
         if header is not None:
             mine = {"fingerprint": built.fingerprint, "parts": built.parts, "private": private}
             require_same(header, msgspec.structs.replace(header, **mine))

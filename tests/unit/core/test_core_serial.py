@@ -51,7 +51,7 @@ def test_a_field_added_with_a_default_reads_old_bytes_and_writes_the_same() -> N
 
 
 def test_a_field_made_by_a_factory_and_one_that_does_not_compare() -> None:
-    fresh = field(default_factory=list, compare=False)
+    fresh: Any = field(default_factory=list, compare=False)
     later = codec(1, ("total", int), ("scale", Fraction), ("cache", list, fresh))
     restored = later.decode(BYTES)
     restored.cache.append(1)
