@@ -16,7 +16,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow bench lint format lock clean python
+.PHONY: help demo test test-slow bench journals lint format lock clean python
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ test-slow: $(DEV_STAMP)  ## The tests that take minutes
 
 bench: $(DEV_STAMP)  ## The benchmarks
 	$(call check,python -m pytest tests/benchmarks -s --timeout=0 --override-ini python_files=bench_*.py $(ARGS))
+
+journals: $(DEV_STAMP)  ## Write the journals of this version that later ones must read (at a release)
+	@PYTHONPATH=tests $(BIN)/python -m fixtures.make_journals
 
 lint: $(DEV_STAMP)  ## ruff, mypy and the import contracts
 	$(call check,ruff check)

@@ -31,6 +31,15 @@ class FailClosed(StreamDPError):
     exit_code = 4
 
 
+class UnknownFormat(FailClosed):
+    """Something was written in a form that this version does not read; it was left as it is."""
+
+    def __init__(self, what: str, found: str, reads: str) -> None:
+        super().__init__(
+            f"{what} has {found}, and this version of stream_dp reads {reads}: use the version that wrote it"
+        )
+
+
 class WorldError(StreamDPError):
     """The broker, the network, credentials or the disk failed; nothing was released."""
 

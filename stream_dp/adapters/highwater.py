@@ -7,13 +7,27 @@ no key and no content.
 """
 
 import hashlib
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from stream_dp.errors import FailClosed, WorldError
+import msgspec
+
+from stream_dp.errors import FailClosed, UnknownFormat, WorldError
 from stream_dp.runtime.commit import Commit
 from stream_dp.runtime.ports import Journal, Positions, closing
+
+VERSION = 1
+
+
+class _Form(msgspec.Struct):
+    version: int
+
+
+class _Mark(msgspec.Struct, tag="high-water", tag_field="kind", forbid_unknown_fields=True):
+    pipeline: str
+    source: str
+    commits: int
+    version: int = VERSION
 
 
 class HighWater:
@@ -71,21 +85,26 @@ class HighWater:
 
     def _seen(self) -> int:
         try:
-            return int(json.loads(self._path.read_text())["commits"])
+            content = self._path.read_bytes()
+            version = msgspec.json.decode(content, type=_Form).version
+            if version == VERSION:
+                return msgspec.json.decode(content, type=_Mark).commits
         except FileNotFoundError:
             return 0
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             raise FailClosed(
                 f"{self._path} should say how far the journal of {self._pipeline} has been, but cannot be read; "
                 "delete it only if the journal is known to be the newest"
             ) from None
+        what = f"{self._path}, which says how far the journal of {self._pipeline} has been,"
+        raise UnknownFormat(what, f"version {version}", f"version {VERSION}")
 
     def _mark(self) -> None:
-        content = {"pipeline": self._pipeline, "source": self._source, "commits": self._commits}
+        content = msgspec.json.encode(_Mark(self._pipeline, self._source, self._commits))
         fresh = self._path.with_suffix(".new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_text(json.dumps(content))
+            fresh.write_bytes(content)
             fresh.replace(self._path)
         except OSError as error:
             raise WorldError(f"{self._path}: cannot be written: {error.strerror}") from None

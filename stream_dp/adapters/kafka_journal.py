@@ -1,7 +1,8 @@
 """The journal as a private Kafka topic: one transaction holds a commit, its positions and its dead letters.
 
-Rules: opening fences first, and only then looks. A sealed commit is cut into parts, each a record with the
-headers sequence, part and parts; a missing part or commit stops the engine. The source's positions are the
+Rules: opening fences first, and only then looks. A sealed commit is cut into parts, each a record with the headers
+stream-dp-journal (the version of this form), sequence, part and parts; a missing part or commit, or another version,
+stops the engine. The source's positions are the
 offsets of a group that nobody joins: `verify` compares them with the last commit, which tells a wiped or
 restored journal. The topics keep everything; their access is for the engine alone.
 """
@@ -17,11 +18,13 @@ import msgspec
 from stream_dp.adapters.kafka_client import KEPT, KafkaSettings, disconnect, library, speaking
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing, reading
 from stream_dp.adapters.kafka_topics import administering, ensure, existing, warnings
-from stream_dp.errors import FailClosed
+from stream_dp.errors import FailClosed, UnknownFormat
 from stream_dp.runtime.commit import Commit
 from stream_dp.runtime.ports import Positions
 
 PART_BYTES = 500_000
+VERSION = 1
+_FORM = "stream-dp-journal"
 _COORDINATOR_MOVES = (14, 15, 16)
 _log = logging.getLogger(__name__)
 
@@ -141,7 +144,7 @@ class KafkaJournal:
     def _parts(self, sequence: int, sealed: bytes) -> Iterator[Outgoing]:
         parts = max(1, -(-len(sealed) // PART_BYTES))
         for part in range(parts):
-            headers = (("sequence", sequence), ("part", part), ("parts", parts))
+            headers = ((_FORM, VERSION), ("sequence", sequence), ("part", part), ("parts", parts))
             yield Outgoing(
                 self._topic,
                 sealed[part * PART_BYTES : (part + 1) * PART_BYTES],
@@ -162,6 +165,9 @@ class KafkaJournal:
     def _part(self, record: Any) -> _Part:
         headers = dict(record.headers)
         try:
+            if int(headers[_FORM]) != VERSION:
+                what, found = f"a record of journal topic {self._topic!r}", int(headers[_FORM])
+                raise UnknownFormat(what, f"version {found}", f"version {VERSION}")
             numbers = [int(headers[name]) for name in ("sequence", "part", "parts")]
         except (KeyError, ValueError):
             raise self._damaged() from None

@@ -4,7 +4,8 @@ Rules: a commit and its dead letters are one transaction, durable when `append`
 returns. A lock on `FILE.lock` (`flock`) excludes a second engine while the first one lives; the
 system gives it back however the process ends, and the lock file stays. Should somebody remove it,
 the sequence is the second fence: a commit that is not the next one is refused. What is not a sound
-journal of ours is never written to and never replaced. The file is private (mode 0600).
+journal of ours, or of another version (`user_version`), is never written to and never replaced.
+The file is private (mode 0600).
 """
 
 import fcntl
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from stream_dp.adapters.threads import OneThread, sync_folder
-from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.errors import FailClosed, UnknownFormat, UsageError, WorldError
 from stream_dp.runtime.commit import Commit, DeadLetter
 from stream_dp.runtime.ports import Positions
 
@@ -236,7 +237,7 @@ def _recognise(database: sqlite3.Connection, path: Path) -> bool:
     if application != _APPLICATION:
         raise FailClosed(f"{path}: an SQLite file of another program; name another path")
     if version != _VERSION:
-        raise FailClosed(f"{path}: written by another version of stream_dp; run that version")
+        raise UnknownFormat(f"the journal {path}", f"tables of version {version}", str(_VERSION))
     return True
 
 

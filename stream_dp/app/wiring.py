@@ -18,7 +18,7 @@ from stream_dp.adapters.records import FieldType
 from stream_dp.adapters.sqlite import SqliteJournal, read_sealed
 from stream_dp.adapters.system_clock import SystemClock
 from stream_dp.broker.places import state_dir
-from stream_dp.errors import StreamDPError, UsageError
+from stream_dp.errors import StreamDPError, UnknownFormat, UsageError
 from stream_dp.pipeline import spec as pipeline
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, WallClock
@@ -144,18 +144,19 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> None:
     What cannot be read here is left to the engine, which looks again.
 
     Raises:
-        FailClosed: the journal belongs to something else, or was written with another key.
+        FailClosed: the journal belongs to something else, was written with another key, or in a form that this version
+            does not read.
     """
     try:
         async with closing(sealed_commits(built.spec, 1)) as found:
             first = [sealed async for sealed in found]
+    except UnknownFormat:
+        raise
     except StreamDPError:
         return
     for sealed in first:
-        try:
-            header = decode(sealer.open(0, sealed)).header
-        except msgspec.MsgspecError:
-            return
+        first_commit = f"commit 0 of the journal of {built.spec.name}"
+        header = decode(sealer.open(0, sealed), first_commit).header
         if header is not None:
             mine = {"fingerprint": built.fingerprint, "parts": built.parts, "private": private}
             require_same(header, msgspec.structs.replace(header, **mine))

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message
 from stream_dp.core.relation import Claim
+from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 
 
@@ -43,6 +44,7 @@ class Halt:
 CompositionMessage: TypeAlias = Create | Ask | Halt
 
 
+@wire("composition-child", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class Child:
     """A live mechanism and its state."""
@@ -51,6 +53,7 @@ class Child:
     state: Any
 
 
+@wire("composition-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class CompositionState:
     """`created` counts all creations so far; `live` holds the mechanisms that have not been halted."""

@@ -6,7 +6,10 @@ functions of these relations are in `relations`. This file knows no mechanism, n
 
 from enum import StrEnum
 
+from stream_dp.core.wire import wire
 
+
+@wire("neighbors", 1)
 class Neighbors(StrEnum):
     """Event-level neighbours: the two streams differ in one event, in one tick.
 

@@ -1,67 +1,73 @@
-"""Binary form of frozen state values, for snapshots.
+"""Binary form of frozen values: states for snapshots, parameters for fingerprints.
 
-Rules: only the types named when the codec is made can be written or read, so nothing in the bytes can name
-a class of its own. Integers are exact, arrays are int64. This file knows no mechanism, file or key.
+Rules: a value is written under the kind and version of its class (`wire`) with its fields by name; a field at its
+default, or one that does not compare, is left out. Only the types named when a codec is made can be written or read,
+so nothing in the bytes can name a class of its own. Integers are exact, arrays are int64. This file knows no
+mechanism, file or key.
 """
 
-from collections.abc import Iterable
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, fields
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
 
+from stream_dp.core.wire import Wire, wire_of
+from stream_dp.errors import UnknownFormat
+
 _WORD = 1 << 63
+_Label: TypeAlias = Callable[[type], dict[str, object]]
+Upgrade: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+Upgrades: TypeAlias = Mapping[str, Mapping[int, Upgrade]]
 
 
 class Codec:
-    """Encode and decode nested frozen dataclasses of the given `types`.
+    """Encode and decode nested frozen dataclasses and text enumerations of the given `types`.
+
+    `upgrades[kind][version]` turns the fields, by name, of that version into those of the next one.
 
     Raises:
-        TypeError: a value of another type.  ValueError: bytes that name an unknown type.
+        ValueError: two of the types have one kind.  TypeError: a type has none.
     """
 
-    def __init__(self, types: Iterable[type]) -> None:
-        self._types = {t.__name__: t for t in types}
+    def __init__(self, types: Iterable[type], upgrades: Upgrades | None = None) -> None:
+        self._types: dict[str, type] = {}
+        self._upgrades = upgrades or {}
+        for each in types:
+            if self._types.setdefault(wire_of(each).kind, each) is not each:
+                raise ValueError(
+                    f"two types are written as {wire_of(each).kind!r}; a kind is one type"
+                )
+
+    @property
+    def types(self) -> tuple[type, ...]:
+        """What it reads and writes."""
+        return tuple(self._types.values())
 
     def encode(self, value: object) -> bytes:
-        """The bytes of `value`."""
-        return msgspec.msgpack.encode(self._plain(value))
+        """The bytes of `value`.
+
+        Raises:
+            TypeError: a value of a type that was not named.
+        """
+        return msgspec.msgpack.encode(_plain(value, self._label))
 
     def decode(self, data: bytes) -> Any:
-        """The value of `encode`'s bytes."""
+        """The value of `encode`'s bytes.
+
+        Raises:
+            UnknownFormat: an unknown kind, version or field; an old version without an upgrade; a missing field.
+        """
         return self._value(msgspec.msgpack.decode(data))
 
-    def _plain(self, value: object) -> object:
-        match value:
-            case StrEnum():
-                return {"$": self._name(value), "v": str(value)}
-            case bool() | None | str() | bytes():
-                return value
-            case int():
-                return value if -_WORD <= value < _WORD else {"$big": str(value)}
-            case Fraction():
-                return {"$fraction": [str(value.numerator), str(value.denominator)]}
-            case np.ndarray():
-                array = np.ascontiguousarray(value, dtype="<i8")
-                return {"$array": array.tobytes(), "shape": list(value.shape)}
-            case tuple():
-                return [self._plain(item) for item in value]
-            case dict():
-                return {"$dict": [[self._plain(k), self._plain(v)] for k, v in value.items()]}
-            case _:
-                return {
-                    "$": self._name(value),
-                    "v": [self._plain(getattr(value, f.name)) for f in fields(value)],  # type: ignore[arg-type]
-                }
-
-    def _name(self, value: object) -> str:
-        name = type(value).__name__
-        if self._types.get(name) is not type(value):
-            raise TypeError(f"{name} is not one of the types this codec may write")
-        return name
+    def _label(self, cls: type) -> dict[str, object]:
+        label = wire_of(cls)
+        if self._types.get(label.kind) is not cls:
+            raise TypeError(f"{cls.__name__} is not one of the types this codec may write")
+        return {"$": label.kind, "version": label.version}
 
     def _value(self, plain: Any) -> Any:
         if isinstance(plain, list):
@@ -77,8 +83,106 @@ class Codec:
             return int(plain["$big"])
         if "$dict" in plain:
             return {self._value(k): self._value(v) for k, v in plain["$dict"]}
-        kind = self._types.get(plain["$"])
-        if kind is None:
-            raise ValueError("the bytes name a type this codec does not read")
-        content = self._value(plain["v"])
-        return kind(content) if issubclass(kind, StrEnum) else kind(*content)
+        return self._typed(plain)
+
+    def _typed(self, plain: dict[str, Any]) -> Any:
+        kind, version = plain["$"], plain["version"]
+        cls = self._types.get(kind)
+        if cls is None:
+            known = ", ".join(sorted(self._types))
+            raise UnknownFormat("a saved state", f"a part of the kind {kind!r}", known)
+        if issubclass(cls, StrEnum):
+            _upgraded({}, wire_of(cls), version, {})
+            return _member(cls, plain["value"])
+        content = {name: self._value(value) for name, value in plain["fields"].items()}
+        content = _upgraded(content, wire_of(cls), version, self._upgrades.get(kind, {}))
+        return _made(cls, content)
+
+
+def canonical(value: object) -> bytes:
+    """Bytes that say what a labelled value is and what it rests on: for fingerprints, never read back.
+
+    Equal for equal kinds, versions and contents, whatever the classes are called and wherever they live.
+    """
+    return msgspec.msgpack.encode(_plain(value, _whole_label), order="deterministic")
+
+
+def _whole_label(cls: type) -> dict[str, object]:
+    label = wire_of(cls)
+    below = [list(one) for one in sorted(label.all_below)]
+    return {"$": label.kind, "version": label.version, "rests_on": below}
+
+
+def _plain(value: object, label: _Label) -> object:
+    match value:
+        case StrEnum():
+            return {**label(type(value)), "value": value.value}
+        case bool() | None | str() | bytes():
+            return value
+        case int():
+            return value if -_WORD <= value < _WORD else {"$big": str(value)}
+        case Fraction():
+            return {"$fraction": [str(value.numerator), str(value.denominator)]}
+        case np.ndarray():
+            array = np.ascontiguousarray(value, dtype="<i8")
+            return {"$array": array.tobytes(), "shape": list(value.shape)}
+        case tuple():
+            return [_plain(item, label) for item in value]
+        case dict():
+            return {"$dict": [[_plain(k, label), _plain(v, label)] for k, v in value.items()]}
+        case _:
+            return {**label(type(value)), "fields": _contents(value, label)}
+
+
+def content_fields(cls: type) -> dict[str, "Field[Any]"]:
+    """The fields of a dataclass that are written, by name: those that compare."""
+    return {field.name: field for field in fields(cls) if field.compare}
+
+
+def _contents(value: object, label: _Label) -> dict[str, object]:
+    """The fields that are not at their default, by name and in the order of the names."""
+    written = {}
+    for name, field in sorted(content_fields(type(value)).items()):
+        plain = _plain(getattr(value, name), label)
+        if field.default is MISSING or plain != _plain(field.default, label):
+            written[name] = plain
+    return written
+
+
+def _upgraded(
+    content: dict[str, Any], label: Wire, version: int, upgrades: Mapping[int, Upgrade]
+) -> dict[str, Any]:
+    """The content of this version as the label's own version has it."""
+    for old in range(version, label.version):
+        if old not in upgrades:
+            break
+        content, version = upgrades[old](content), old + 1
+    if version != label.version:
+        what = f"a saved state of the kind {label.kind!r}"
+        raise UnknownFormat(what, f"version {version}", f"version {label.version}")
+    return content
+
+
+def _member(cls: type[StrEnum], value: str) -> StrEnum:
+    try:
+        return cls(value)
+    except ValueError:
+        known = ", ".join(cls)
+        kind = wire_of(cls).kind
+        raise UnknownFormat(
+            f"a saved state of the kind {kind!r}", "an unknown value", known
+        ) from None
+
+
+def _made(cls: type, content: dict[str, Any]) -> Any:
+    """The value with these fields."""
+    known = content_fields(cls)
+    needed = {
+        name
+        for name, field in known.items()
+        if field.default is MISSING and field.default_factory is MISSING
+    }
+    if not needed <= content.keys() <= known.keys():
+        what = f"a saved state of the kind {wire_of(cls).kind!r}"
+        raise UnknownFormat(what, "other fields", ", ".join(sorted(known)))
+    return cls(**content)

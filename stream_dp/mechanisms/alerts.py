@@ -20,12 +20,14 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire
 from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.sparse_vector import SOURCE
 
 REARMED = "tests/unit/audit/test_exact_mechanisms.py"  # exact, against every adversary
 
 
+@wire("alerts-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class AlertsState:
     """Per key: exact events since the last alert (private) and the noise on the threshold, shape (width,)."""
@@ -34,6 +36,7 @@ class AlertsState:
     lift: IntArray
 
 
+@wire("alerts", 1)
 @dataclass(frozen=True, slots=True)
 class Alerts:
     """Answers of shape (width,): 1 where the key's count since its last alert reached `threshold`, else 0.

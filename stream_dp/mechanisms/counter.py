@@ -16,6 +16,7 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.columns import columns_derivation
 from stream_dp.mechanisms.noise_quantiles import laplace_quantile
@@ -25,6 +26,7 @@ from stream_dp.mechanisms.tree import TreeNoise, TreeShape, TreeState
 SOURCE = "odd k-ary tree with subtraction, l1 sensitivity = height (arXiv 2408.07021)"
 
 
+@wire("counter-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class CounterState:
     """`total`: exact counts, shape (width,), private. `tree`: the noise at the current step."""
@@ -33,6 +35,7 @@ class CounterState:
     tree: TreeState
 
 
+@wire("counter", 1, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
 class Counter:
     """`width` continual counters for at most `horizon` updates.

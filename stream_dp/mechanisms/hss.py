@@ -30,6 +30,7 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire
 from stream_dp.mechanisms.bounds import geometric_tail, index_probability, laplace_sum_tail
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile
@@ -42,6 +43,7 @@ LEAD = 1 << 30  # events: no noise catches up with so many
 SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs
 
 
+@wire("hss-statistic", 1)
 class Statistic(StrEnum):
     """What is released: every column, or the largest one."""
 
@@ -49,6 +51,7 @@ class Statistic(StrEnum):
     MAXIMUM = "maximum"
 
 
+@wire("hss-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class HSSState:
     """`queries` asked, `intervals` closed and `released` (shape (width,)) are public; `pending` is private.
@@ -64,6 +67,7 @@ class HSSState:
     parts: CompositionState
 
 
+@wire("hss", 1, rests_on=(HybridCounter, SparseVector))
 @dataclass(frozen=True)
 class HSS:
     """Histogram or maximum of `width` columns; `kappa` scales the public threshold gamma.

@@ -16,6 +16,7 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.columns import columns_derivation
 from stream_dp.mechanisms.noise_quantiles import laplace_quantile
@@ -27,6 +28,7 @@ TOTALS_SHARE = Fraction(1, 4)
 TOTALS_SHAPE = TreeShape(arity=9, height=2)
 
 
+@wire("hybrid-counter-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class HybridState:
     """`total`: exact counts, private. `epoch`: its number; `inner`, `totals`: the two noises."""
@@ -37,6 +39,7 @@ class HybridState:
     totals: TreeState
 
 
+@wire("hybrid-counter", 1, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
 class HybridCounter:
     """`width` continual counters for any number of updates (up to 2^40).

@@ -18,6 +18,7 @@ from stream_dp.core.composition import Ask, CompositionState, ConcurrentComposit
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.row_check import checked
 
@@ -40,6 +41,7 @@ class Server(Protocol[S]):
         ...
 
 
+@wire("local-protocol-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class LocalProtocolState:
     """`server` is public: a function of the answers given. `parts` holds the users, private."""
@@ -48,6 +50,7 @@ class LocalProtocolState:
     parts: CompositionState
 
 
+@wire("local-protocol", 1)
 @dataclass(frozen=True)
 class LocalProtocol:
     """`users` answer `server`; user i holds the columns views[i] of each row.

@@ -18,6 +18,7 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.mechanisms.row_check import checked
 
@@ -29,6 +30,7 @@ class SubsetQuery(Query):
     columns: tuple[int, ...] | None = None
 
 
+@wire("multi-sparse-vector-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class MultiSparseVectorState:
     """`count`: exact sums, (width,), private. `lift`: noise on the thresholds, `halted`: 0 or 1; (coordinates,)."""
@@ -38,6 +40,7 @@ class MultiSparseVectorState:
     halted: IntArray
 
 
+@wire("multi-sparse-vector", 1)
 @dataclass(frozen=True)
 class MultiSparseVector:
     """Is the sum of rows over views[j] and the query's columns < threshold, for each armed coordinate j?

@@ -17,12 +17,14 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.row_check import checked
 
 SOURCE = "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)"
 
 
+@wire("sparse-vector-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class SparseVectorState:
     """`count`: exact sums since creation, private. `lift`: noise on the threshold. `halted`: it has answered 1."""
@@ -32,6 +34,7 @@ class SparseVectorState:
     halted: bool
 
 
+@wire("sparse-vector", 1)
 @dataclass(frozen=True, slots=True)
 class SparseVector:
     """Is max(offset + sum of rows) > threshold?

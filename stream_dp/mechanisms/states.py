@@ -1,12 +1,13 @@
-"""The one list of types a snapshot may hold, and the version of what mechanisms do.
+"""The one list of types that a snapshot may hold.
 
-Rules: raise `MECHANISMS` with any change of a mechanism's noise, thresholds or order of draws; a journal written
-with another number is refused, also where its last commit holds a snapshot and nothing is replayed.
+Rules: each type is written under the kind and version that stand above it (`wire`). Where the fields of a state change
+and old journals must go on, `UPGRADES[kind][version]` turns the fields of that version into those of the next one; a
+version without one is refused, also where the last commit holds a snapshot and nothing is replayed.
 """
 
 from stream_dp.core.composition import Child, CompositionState
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.serial import Codec
+from stream_dp.core.serial import Codec, Upgrades
 from stream_dp.mechanisms.alerts import AlertsState
 from stream_dp.mechanisms.counter import CounterState
 from stream_dp.mechanisms.hss import HSSState
@@ -16,7 +17,7 @@ from stream_dp.mechanisms.multi_sparse_vector import MultiSparseVector, MultiSpa
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
 
-MECHANISMS = 1
+UPGRADES: Upgrades = {}
 
 STATES = Codec(
     [
@@ -34,5 +35,6 @@ STATES = Codec(
         SparseVector,
         SparseVectorState,
         TreeState,
-    ]
+    ],
+    UPGRADES,
 )

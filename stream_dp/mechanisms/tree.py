@@ -16,6 +16,7 @@ import numpy as np
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
+from stream_dp.core.wire import wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ def _smallest_arity(horizon: int, height: int) -> int:
     return arity
 
 
+@wire("tree-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class TreeState:
     """After `prefix` steps; `windows[l]` of shape (k, width) holds the partial sums for digits -m..m."""
@@ -90,6 +92,7 @@ class TreeState:
     windows: tuple[IntArray, ...]
 
 
+@wire("tree-noise", 1)
 @dataclass(frozen=True, slots=True)
 class TreeNoise:
     """Noise process of `width` independent trees; node noise is DLap(`scale`)."""

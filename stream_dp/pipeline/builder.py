@@ -16,8 +16,8 @@ from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import PureDP
+from stream_dp.mechanisms.fingerprint import fingerprint as mechanism_fingerprint
 from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived
-from stream_dp.mechanisms.states import MECHANISMS
 from stream_dp.pipeline.budget import frozen_charges, opened, target
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.derivations import analyst_ledger, fixed_block, whole
@@ -46,7 +46,7 @@ class Chosen:
     @property
     def fingerprint(self) -> str:
         """A short digest of the mechanism with its parameters: a state goes with no other."""
-        return _sha256(f"mechanisms {MECHANISMS}\n{self.mechanism!r}")[:12]
+        return mechanism_fingerprint(self.mechanism)[:12]
 
     def series(
         self, spec: PipelineSpec, rows: slice, keys: tuple[str, ...], start: int = 0
@@ -114,7 +114,7 @@ class Built:
 
     @property
     def _mechanisms(self) -> str:
-        return "\n".join([f"mechanisms {MECHANISMS}", *(repr(c.mechanism) for c in self.chosen)])
+        return "\n".join(mechanism_fingerprint(chosen.mechanism) for chosen in self.chosen)
 
     def run_config(self, now: int, *, private: bool = True, accepted: str = "") -> RunConfig:
         """What the engine runs; `now` (ms) becomes the origin of a wall clock that declares none.

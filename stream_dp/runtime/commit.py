@@ -1,8 +1,10 @@
 """The commit and the release: what becomes durable together, and the exact bytes that leave.
 
 Rules: a `Release` is the only form in which private data leaves, and its `body` is written once. A `Commit`
-is private: it holds exact rows and the seeds of the noise. Both are values with a stable binary form; the
-meaning of an existing field never changes. This file knows no file, topic or key.
+is private: it holds exact rows and the seeds of the noise. Both are values with a stable binary form, fields by name
+under an explicit kind; `version` covers the commit and all that lies in it, and is read before anything else. The
+meaning of an existing field never changes; a field may be added with a default, in the two array-like ones at the end;
+anything else raises `VERSION` (docs/formats.md). This file knows no file, topic or key.
 """
 
 import hashlib
@@ -10,11 +12,17 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-FORMAT = 1
-CHANGING = 2  # the format of commits that create or halt mechanisms; a version without them cannot read these
+from stream_dp.errors import UnknownFormat
+
+KIND = "commit"
+VERSION = 1
 
 
-class _Private(msgspec.Struct, frozen=True):
+class _Part(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+    """A field that this version does not know is refused, never skipped."""
+
+
+class _Private(_Part, frozen=True):
     """Shows nothing of what it holds, wherever it is printed."""
 
     def __repr__(self) -> str:
@@ -24,7 +32,7 @@ class _Private(msgspec.Struct, frozen=True):
         return []
 
 
-class Release(_Private, frozen=True, array_like=True):
+class Release(_Private, frozen=True, array_like=True, tag="release"):
     """One published fact: `body` is the exact public line (JSON, UTF-8, no newline); private until durable."""
 
     sequence: int
@@ -33,7 +41,7 @@ class Release(_Private, frozen=True, array_like=True):
     body: bytes
 
 
-class DeadLetter(_Private, frozen=True, array_like=True):
+class DeadLetter(_Private, frozen=True, array_like=True, tag="dead-letter"):
     """A record that could not be used: where it lies and why, never what it holds."""
 
     partition: int
@@ -42,7 +50,7 @@ class DeadLetter(_Private, frozen=True, array_like=True):
     field: str | None
 
 
-class Charge(msgspec.Struct, frozen=True):
+class Charge(_Part, frozen=True, tag="charge"):
     """An entry of the ledger; amounts are integers in units of 10^-12, rounded up.
 
     `measure` names what they are parameters of, `analyst` whose sub-ledger is charged ("": the main one).
@@ -56,7 +64,7 @@ class Charge(msgspec.Struct, frozen=True):
     analyst: str = ""
 
 
-class Created(msgspec.Struct, frozen=True, tag="created"):
+class Created(_Part, frozen=True, tag="created"):
     """A mechanism created while others run: it serves the series of `definition` (public, JSON) and sees ticks from
     `start` on, in the entries from `column` on of their rows. `number` counts all series since the first start,
     `mechanism` is a short digest of the mechanism and its parameters.
@@ -69,7 +77,7 @@ class Created(msgspec.Struct, frozen=True, tag="created"):
     mechanism: str = ""
 
 
-class Halted(msgspec.Struct, frozen=True, tag="halted"):
+class Halted(_Part, frozen=True, tag="halted"):
     """A mechanism that sees no tick from `end` on."""
 
     number: int
@@ -79,7 +87,7 @@ class Halted(msgspec.Struct, frozen=True, tag="halted"):
 Change: TypeAlias = Created | Halted
 
 
-class Header(msgspec.Struct, frozen=True):
+class Header(_Part, frozen=True, tag="header"):
     """The journal's first commit says what it belongs to; anything else is refused at start."""
 
     pipeline: str
@@ -93,7 +101,13 @@ class Header(msgspec.Struct, frozen=True):
     accepted: str = ""
 
 
-class Commit(_Private, frozen=True):
+class SavedStates(_Private, frozen=True, tag="snapshot"):
+    """A snapshot: the live series' states after the commit's last tick, by series number, as `STATES` wrote them."""
+
+    states: dict[int, bytes]
+
+
+class Commit(_Private, frozen=True, tag=KIND):
     """What one durable step holds; `positions` is where reading continues after it, `marks` the last tick
     mark of each partition before that.
 
@@ -117,13 +131,21 @@ class Commit(_Private, frozen=True):
     dead_letters: tuple[DeadLetter, ...] = ()
     late: int = 0
     records: int = 0
-    snapshot: bytes | None = None
+    snapshot: SavedStates | None = None
     changes: tuple[Change, ...] = ()
-    version: int = FORMAT
+    version: int = VERSION
+
+
+class _Form(msgspec.Struct):
+    """What every commit of every version says."""
+
+    kind: str = ""
+    version: int = 0
 
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Commit)
+_FORM = msgspec.msgpack.Decoder(_Form)
 
 
 def encode(commit: Commit) -> bytes:
@@ -131,13 +153,20 @@ def encode(commit: Commit) -> bytes:
     return _ENCODER.encode(commit)
 
 
-def decode(plain: bytes) -> Commit:
-    """Read `encode`'s bytes.
+def decode(plain: bytes, name: str = "a commit") -> Commit:
+    """Read `encode`'s bytes; an error calls them `name`.
 
     Raises:
-        msgspec.ValidationError, msgspec.DecodeError: not a commit of this format.
+        UnknownFormat: another kind or version, or a content that this version does not read.
     """
-    return _DECODER.decode(plain)
+    try:
+        form = _FORM.decode(plain)
+        if (form.kind, form.version) == (KIND, VERSION):
+            return _DECODER.decode(plain)
+        found = f"version {form.version}" if form.kind == KIND else "no kind that is known"
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        found = "a content of another version"
+    raise UnknownFormat(name, found, f"version {VERSION}")
 
 
 def digest(sealed: bytes) -> bytes:

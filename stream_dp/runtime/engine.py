@@ -22,7 +22,7 @@ from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import Actor, Halt, Snapshot, Tick
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.commands import Command, Inbox
-from stream_dp.runtime.commit import CHANGING, Commit, Created, Halted, Header, Release
+from stream_dp.runtime.commit import Commit, Created, Halted, Header, Release, SavedStates
 from stream_dp.runtime.gate import Gate
 from stream_dp.runtime.header_check import require_same
 from stream_dp.runtime.ports import Ports, Published
@@ -249,7 +249,6 @@ class Engine:
     async def _change(self, commit: Commit) -> None:
         """Commit a change between two ticks, at the cut of the last one."""
         commit = self._cut_here(commit, self._recovered.cut)
-        commit = msgspec.structs.replace(commit, version=CHANGING)
         await _uncancelled(self._gate.commit(commit, self._sealed(commit)))
 
     async def _step(self, ticks: Sequence[ClosedTick]) -> tuple[Commit, bytes]:
@@ -312,17 +311,17 @@ class Engine:
                 sequence += 1
         return tuple([Release(n, name, tick, await reply) for n, name, tick, reply in waiting])
 
-    async def _snapshot(self, ticks: int) -> bytes | None:
+    async def _snapshot(self, ticks: int) -> SavedStates | None:
         """All states at the cut, every `SNAPSHOT_TICKS` ticks."""
         self._since_snapshot += ticks
         if self._since_snapshot < SNAPSHOT_TICKS:
             return None
         self._since_snapshot = 0
         loop = asyncio.get_running_loop()
-        replies: list[asyncio.Future[bytes]] = [loop.create_future() for _ in self._actors]
-        for actor, reply in zip(self._actors.values(), replies, strict=True):
-            await actor.send(Snapshot(STATES.encode, reply))
-        return msgspec.msgpack.encode([await reply for reply in replies])
+        replies = {number: loop.create_future() for number in self._actors}
+        for number, reply in replies.items():
+            await self._actors[number].send(Snapshot(STATES.encode, reply))
+        return SavedStates({number: await reply for number, reply in replies.items()})
 
 
 async def _uncancelled(commit: Coroutine[Any, Any, None]) -> None:

@@ -25,10 +25,17 @@ def require_same(journal: Header, now: Header) -> None:
     if journal.fingerprint != now.fingerprint:
         names = sorted(journal.parts.keys() | now.parts.keys())
         changed = [n for n in names if journal.parts.get(n) != now.parts.get(n)]
-        differing.append(f"in the pipeline file: {', '.join(changed) or 'its meaning'}")
+        differing.append(_meaning(changed))
     if differing:
         raise FailClosed(
             f"the journal was written for something else (changed: {'; '.join(differing)}). Use the pipeline file "
             "it belongs to; a changed one needs a name of its own, which opens a second ledger: the two guarantees "
             "then add up"
         )
+
+
+def _meaning(changed: list[str]) -> str:
+    """What of the file, or of the code, is another."""
+    if changed == ["mechanisms"]:
+        return "the mechanisms that this version of stream_dp runs for the same file: use the version that wrote it"
+    return f"in the pipeline file: {', '.join(changed) or 'its meaning'}"

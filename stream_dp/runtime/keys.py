@@ -1,8 +1,9 @@
 """The operator's key and the sealing of commits (AES-256-GCM).
 
-Rules: one 32-byte key in a file of mode 0600, never a value in the environment, in YAML or on the broker. A
-sealed commit binds the key, the pipeline and its sequence number; a wrong key, another pipeline's record or a
-flipped byte does not open. Nonces are random: an aborted attempt and its retry never share one.
+Rules: one 32-byte key in a file of mode 0600, never a value in the environment, in YAML or on the broker. A sealed
+commit begins with one byte, the version of this form, and binds it with the key, the pipeline and its sequence number;
+a wrong key, another pipeline's record or a flipped byte does not open. Nonces are random: an aborted attempt and its
+retry never share one.
 """
 
 import hashlib
@@ -15,14 +16,15 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.errors import FailClosed, UnknownFormat, UsageError, WorldError
 
 KEY_BYTES = 32
+VERSION = 1
 _NONCE_BYTES = 12
 
 
 class Sealed(msgspec.Struct, frozen=True, array_like=True):
-    """A commit as the journal holds it: readable are its number and the id of its key."""
+    """A commit as the journal holds it after the version byte: readable are its number and the id of its key."""
 
     sequence: int
     key_id: str
@@ -85,16 +87,21 @@ class Sealer:
         """The sealed form of commit `sequence`."""
         nonce = os.urandom(_NONCE_BYTES)
         ciphertext = self._cipher.encrypt(nonce, plain, self._bound(sequence))
-        return msgspec.msgpack.encode(Sealed(sequence, self.key_id, nonce, ciphertext))
+        sealed = Sealed(sequence, self.key_id, nonce, ciphertext)
+        return bytes([VERSION]) + msgspec.msgpack.encode(sealed)
 
     def open(self, sequence: int, sealed: bytes) -> bytes:
         """The plain bytes of commit `sequence`.
 
         Raises:
             FailClosed: wrong key, wrong pipeline, wrong place in the journal, or changed bytes.
+            UnknownFormat: sealed in another form.
         """
+        if sealed and sealed[0] != VERSION:
+            what = f"commit {sequence} of the journal of {self._pipeline}"
+            raise UnknownFormat(what, f"a seal of version {sealed[0]}", f"version {VERSION}")
         try:
-            record = msgspec.msgpack.decode(sealed, type=Sealed)
+            record = msgspec.msgpack.decode(sealed[1:], type=Sealed)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise FailClosed(self._damaged(sequence)) from None
         if record.key_id != self.key_id:
@@ -110,7 +117,7 @@ class Sealer:
             raise FailClosed(self._damaged(sequence)) from None
 
     def _bound(self, sequence: int) -> bytes:
-        return f"stream-dp/{self._pipeline}/{sequence}".encode()
+        return f"stream-dp/sealed/{VERSION}/{self._pipeline}/{sequence}".encode()
 
     def _damaged(self, sequence: int) -> str:
         return (

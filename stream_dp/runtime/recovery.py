@@ -18,8 +18,6 @@ from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import step
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.commit import (
-    CHANGING,
-    FORMAT,
     Change,
     Charge,
     Commit,
@@ -83,25 +81,14 @@ async def unsealed(
     """Every commit of a journal with the digest of its sealed form, in order.
 
     Raises:
-        FailClosed: a broken chain, a damaged commit, a wrong key or an unknown format; or a change that names another
+        FailClosed: a broken chain, a damaged commit, a wrong key or an unknown version; or a change that names another
             tick than the one at which it lies.
     """
     sequence, previous, next_tick = 0, GENESIS, 0
     async with closing(journal) as blobs:
         async for sealed in blobs:
             plain = sealer.open(sequence, sealed)
-            try:
-                commit = decode(plain)
-            except msgspec.MsgspecError:
-                raise FailClosed(
-                    f"commit {sequence} of the journal of {pipeline} has a format this version cannot read; "
-                    "use the version that wrote it"
-                ) from None
-            if commit.version not in (FORMAT, CHANGING):
-                raise FailClosed(
-                    f"commit {sequence} of the journal of {pipeline} has format {commit.version}, this version "
-                    f"reads {FORMAT} and {CHANGING}; use the version that wrote it"
-                )
+            commit = decode(plain, f"commit {sequence} of the journal of {pipeline}")
             if commit.sequence != sequence or commit.previous != previous:
                 raise FailClosed(
                     f"the journal of {pipeline} is not one unbroken chain at commit {sequence}"
@@ -219,11 +206,13 @@ def _rebuild(
 def _start_states(start: Commit, admission: Admission, make_noise: NoiseMaker) -> dict[int, Any]:
     if start.snapshot is None:
         return initial_states(admission.registry.live, start.seeds[0], make_noise)
-    parts = msgspec.msgpack.decode(start.snapshot, type=list[bytes])
-    return {
-        running.number: STATES.decode(part)
-        for running, part in zip(admission.registry.live, parts, strict=True)
-    }
+    states = start.snapshot.states
+    if states.keys() != {running.number for running in admission.registry.live}:
+        raise FailClosed(
+            f"the snapshot in commit {start.sequence} of the journal is not one of the series that lived then; restore "
+            "the journal, or run the version of the code that wrote it"
+        )
+    return {number: STATES.decode(state) for number, state in states.items()}
 
 
 def initial_states(

@@ -13,10 +13,12 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import Codec
+from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.row_check import checked
 
 
+@wire("count", 1)
 @dataclass(slots=True)
 class Count:
     """Running counts."""

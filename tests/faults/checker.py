@@ -179,7 +179,7 @@ def _seeds(case: _Case) -> Iterator[str]:
 
 def _letters(case: _Case) -> Iterator[str]:
     """The dead letters are those expected, in the commits as in the private bin."""
-    commits = [Letter(*letter) for c in case.evidence.commits for letter in c["dead_letters"]]
+    commits = [Letter(*letter[1:]) for c in case.evidence.commits for letter in c["dead_letters"]]
     if Counter(commits) != Counter(case.expected.letters):
         yield "the commits hold other dead letters than expected"
     if Counter(case.evidence.letters) != Counter(commits):

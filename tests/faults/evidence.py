@@ -22,6 +22,8 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+SEALED = 1
+
 
 class EvidenceError(Exception):
     """Something is not what its format says."""
@@ -89,11 +91,13 @@ def opened(sealed: Iterable[bytes], key: bytes, pipeline: str) -> list[dict[str,
     commits: list[dict[str, Any]] = []
     previous = b""
     for number, blob in enumerate(sealed):
-        sequence, found_id, nonce, ciphertext = msgspec.msgpack.decode(blob)
+        if blob[0] != SEALED:
+            raise EvidenceError(f"commit {number}: not sealed in version {SEALED}")
+        sequence, found_id, nonce, ciphertext = msgspec.msgpack.decode(blob[1:])
         if (sequence, found_id) != (number, key_id):
             raise EvidenceError(f"commit {number}: says it is {sequence} under key {found_id}")
         try:
-            plain = cipher.decrypt(nonce, ciphertext, f"stream-dp/{pipeline}/{number}".encode())
+            plain = cipher.decrypt(nonce, ciphertext, _bound(pipeline, number))
         except InvalidTag:
             raise EvidenceError(f"commit {number}: does not open") from None
         commit = msgspec.msgpack.decode(plain, strict=False)
@@ -113,9 +117,14 @@ def sealed_again(commits: Iterable[dict[str, Any]], key: bytes, pipeline: str) -
         previous = hashlib.sha256(blobs[-1]).digest() if blobs else b""
         plain = msgspec.msgpack.encode({**commit, "sequence": number, "previous": previous})
         nonce = hashlib.sha256(plain).digest()[:12]
-        ciphertext = cipher.encrypt(nonce, plain, f"stream-dp/{pipeline}/{number}".encode())
-        blobs.append(msgspec.msgpack.encode([number, key_id, nonce, ciphertext]))
+        ciphertext = cipher.encrypt(nonce, plain, _bound(pipeline, number))
+        blobs.append(bytes([SEALED]) + msgspec.msgpack.encode([number, key_id, nonce, ciphertext]))
     return blobs
+
+
+def _bound(pipeline: str, number: int) -> bytes:
+    """What a sealed commit is bound to."""
+    return f"stream-dp/sealed/{SEALED}/{pipeline}/{number}".encode()
 
 
 def sqlite_rows(path: Path, query: str) -> list[tuple[Any, ...]]:
@@ -167,5 +176,5 @@ def releases_of(commits: Sequence[dict[str, Any]]) -> list[tuple[int, str, int, 
     return [
         (sequence, series, tick, bytes(body))
         for commit in commits
-        for sequence, series, tick, body in commit["releases"]
+        for _, sequence, series, tick, body in commit["releases"]
     ]

@@ -119,7 +119,7 @@ def _seed_again(evidence: Evidence) -> None:
 
 
 def _letter_lost(evidence: Evidence) -> None:
-    evidence.commits[1]["dead_letters"] = [[0, 5, "not_json", None]]
+    evidence.commits[1]["dead_letters"] = [["dead-letter", 0, 5, "not_json", None]]
 
 
 def _said_private(evidence: Evidence) -> None:
@@ -132,7 +132,7 @@ def _wrong_key(evidence: Evidence) -> None:
 
 def _sequence_gap(evidence: Evidence) -> None:
     releases = evidence.commits[-1]["releases"]
-    evidence.commits[-1]["releases"] = [[r[0] + 1, *r[1:]] for r in releases]
+    evidence.commits[-1]["releases"] = [[kind, r[0] + 1, *r[1:]] for kind, *r in releases]
 
 
 def replaced(record: Public) -> Public:
@@ -196,8 +196,8 @@ def test_it_finds_a_value_off_by_one(
     changed.public[at] = changed.public[at]._replace(body=body)
     for commit in changed.commits:
         for release in commit["releases"]:
-            if release[0] == at + 1:
-                release[3] = body
+            if release[1] == at + 1:
+                release[4] = body
     assert rules(findings(case.expected, case.events, changed)) == {"values"}
 
 

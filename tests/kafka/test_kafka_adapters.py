@@ -331,11 +331,36 @@ async def test_missing_parts_and_commits_are_noticed(
     producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap)
     await producer.start()
     for numbers in written:
-        named = zip(("sequence", "part", "parts"), numbers, strict=True)
+        names = ("stream-dp-journal", "sequence", "part", "parts")
+        named = zip(names, (1, *numbers), strict=True)
         headers = [(key, b"%d" % value) for key, value in named]
         await producer.send_and_wait(f"{name}.private.journal", b"x", headers=headers)
     await producer.stop()
     with pytest.raises(FailClosed, match="damaged"):
+        await sealed(one)
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ([("stream-dp-journal", b"2")], "has version 2, .* reads version 1: use the version that"),
+        ([("stream-dp-journal", b"two")], "damaged"),
+        ([("sequence", b"0"), ("part", b"0"), ("parts", b"1")], "damaged"),
+    ],
+)
+async def test_a_record_of_another_form_is_refused(
+    settings: KafkaSettings,
+    name: str,
+    closing: list[Close],
+    headers: list[tuple[str, bytes]],
+    message: str,
+) -> None:
+    one = await journal(settings, name, closing)
+    producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap)
+    await producer.start()
+    await producer.send_and_wait(f"{name}.private.journal", b"x", headers=headers)
+    await producer.stop()
+    with pytest.raises(FailClosed, match=message):
         await sealed(one)
 
 

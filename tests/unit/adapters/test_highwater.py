@@ -6,7 +6,7 @@ import pytest
 
 from stream_dp.adapters.highwater import HighWater
 from stream_dp.adapters.memory import MemoryJournal, MemoryStore
-from stream_dp.errors import FailClosed
+from stream_dp.errors import FailClosed, UnknownFormat
 from stream_dp.testing.port_checks import check_journal, sample_commit
 
 
@@ -78,4 +78,14 @@ async def test_a_damaged_mark_stops_the_start(tmp_path: Path, content: str) -> N
     (mark,) = list_marks(tmp_path)
     mark.write_text(content)
     with pytest.raises(FailClosed, match="cannot be read"):
+        await start(MemoryStore(), tmp_path)
+
+
+async def test_a_mark_of_another_version_is_refused(tmp_path: Path) -> None:
+    """Also where its fields are not those of today: the version is read first."""
+    await run(MemoryStore(), tmp_path, 1)
+    (mark,) = list_marks(tmp_path)
+    assert '"kind":"high-water"' in mark.read_text()
+    mark.write_text('{"kind":"high-water","version":2,"commits":{"first":1}}')
+    with pytest.raises(UnknownFormat, match=r"has version 2, .* reads version 1: use the version"):
         await start(MemoryStore(), tmp_path)

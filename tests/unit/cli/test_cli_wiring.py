@@ -1,7 +1,10 @@
 """What is looked at before the lease is taken: a mistake must not stop an engine that runs well."""
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,9 @@ from unit.pipeline.question_worlds import PIPELINE, SEALER, World, batches
 from stream_dp.adapters.memory import MemorySource
 from stream_dp.adapters.sqlite import SqliteJournal
 from stream_dp.app.wiring import require_own, sealed_commits
-from stream_dp.errors import FailClosed, UsageError
+from stream_dp.core.wire import wire_of
+from stream_dp.errors import FailClosed, UnknownFormat, UsageError
+from stream_dp.mechanisms.counter import Counter
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.keys import Sealer
@@ -48,6 +53,25 @@ async def test_its_own_journal_is_no_obstacle(made: Make) -> None:
 async def test_a_changed_file_is_refused(made: Make) -> None:
     with pytest.raises(FailClosed, match=r"changed: in the pipeline file: privacy"):
         await require_own(made(privacy={"epsilon": "3"}), SEALER, private=True)
+
+
+async def test_other_mechanisms_for_the_same_file_are_the_codes_doing(
+    made: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label = wire_of(Counter)
+    monkeypatch.setattr(Counter, "__wire__", replace(label, version=label.version + 1))
+    with pytest.raises(FailClosed, match=r"for the same file: use the version that wrote it\)"):
+        await require_own(made(), SEALER, private=True)
+
+
+async def test_a_form_that_is_not_known_is_refused_before_the_lease(
+    made: Make, tmp_path: Path
+) -> None:
+    built = made()
+    with closing(sqlite3.connect(tmp_path / "shop.journal")) as database, database:
+        database.execute("PRAGMA user_version = 99")
+    with pytest.raises(UnknownFormat, match="tables of version 99"):
+        await require_own(built, SEALER, private=True)
 
 
 async def test_another_key_is_refused(made: Make) -> None:

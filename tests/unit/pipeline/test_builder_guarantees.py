@@ -1,5 +1,6 @@
 """What `build` derives and charges: hand-written numbers, refusals, fingerprints that tell apart."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -9,6 +10,7 @@ from stream_dp.app.example_files import flights_folder
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire_of
 from stream_dp.errors import BudgetRefused, NotDerivable
 from stream_dp.mechanisms import counter, hybrid_counter, sparse_vector
 from stream_dp.mechanisms.alerts import Alerts
@@ -139,7 +141,9 @@ def test_a_fingerprint_tells_mechanisms_apart(data: Data, monkeypatch: pytest.Mo
     other_path = data["source"] | {"bootstrap": "elsewhere:1"}
     assert built(data, source=other_path).fingerprint == prints[0]
     example = built(data)
-    monkeypatch.setattr(Counter, "__repr__", lambda self: "another version of it")
+    monkeypatch.setattr(Counter, "__repr__", lambda self: "another name of it")
+    assert example.fingerprint == prints[0]
+    monkeypatch.setattr(Counter, "__wire__", replace(wire_of(Counter), version=99))
     assert example.fingerprint != prints[0]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.errors import FailClosed, UnknownFormat, UsageError, WorldError
 from stream_dp.runtime.keys import Sealed, Sealer, make_key, read_key
 
 KEY, OTHER = bytes(range(32)), bytes(32)
@@ -27,7 +27,7 @@ def test_round_trip(sequence: int, plain: bytes) -> None:
 def test_the_same_plain_is_never_sealed_alike() -> None:
     sealed = [SEALER.seal(7, b"plain") for _ in range(100)]
     assert len(set(sealed)) == 100
-    assert len({msgspec.msgpack.decode(each, type=Sealed).nonce for each in sealed}) == 100
+    assert len({msgspec.msgpack.decode(each[1:], type=Sealed).nonce for each in sealed}) == 100
 
 
 def test_every_flipped_bit_is_found() -> None:
@@ -53,10 +53,22 @@ def test_another_place_or_pipeline() -> None:
         SEALER.open(4, sealed)
     with pytest.raises(FailClosed, match=r"journal of views .* belongs elsewhere"):
         Sealer(KEY, "views").open(3, sealed)
-    moved = msgspec.msgpack.decode(sealed, type=Sealed)
-    forged = msgspec.msgpack.encode(msgspec.structs.replace(moved, sequence=4))
+    moved = msgspec.msgpack.decode(sealed[1:], type=Sealed)
+    forged = sealed[:1] + msgspec.msgpack.encode(msgspec.structs.replace(moved, sequence=4))
     with pytest.raises(FailClosed, match="damaged"):
         SEALER.open(4, forged)
+
+
+def test_another_version_of_the_seal_is_refused_whatever_follows() -> None:
+    sealed = SEALER.seal(3, b"plain")
+    assert sealed[0] == 1
+    for version in (0, 2, 255):
+        for rest in (sealed[1:], b"", b"anything"):
+            with pytest.raises(
+                UnknownFormat,
+                match=f"commit 3 .* clicks has a seal of version {version}, .* use the",
+            ):
+                SEALER.open(3, bytes([version]) + rest)
 
 
 def test_another_key_is_named_as_such() -> None:

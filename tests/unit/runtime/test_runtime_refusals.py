@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -162,9 +163,37 @@ async def test_commits_that_were_taken_out_swapped_or_damaged(world: World) -> N
         await refused(world, "is damaged or belongs elsewhere; restore")
 
 
-async def test_a_format_of_the_future(world: World) -> None:
-    world.store.commits[2] = SEALER.seal(2, msgspec.msgpack.encode({"sequence": "two"}))
-    await refused(world, "has a format this version cannot read")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"version": 2},
+            "commit 2 of the journal of .* has version 2, .* reads version 1: use the",
+        ),
+        (
+            {"version": 2, "rows": "by column", "sequence": "two"},
+            "has version 2, .* version 1: use",
+        ),
+        ({"kind": "checkpoint"}, "has no kind that is known, .* use the version that wrote it"),
+        ({"refund": 5}, "has a content of another version, .* use the version that wrote it"),
+        ({"sequence": "two"}, "has a content of another version, .* use the version that wrote it"),
+        ({"changes": [{"kind": "moved"}]}, "has a content of another version"),
+        ({"charges": [{"kind": "refund"}]}, "has a content of another version"),
+    ],
+)
+async def test_a_commit_of_the_future(world: World, changes: dict[str, Any], message: str) -> None:
+    """Its version is read before its content, and what is not known is never skipped."""
+    plain = msgspec.msgpack.decode(SEALER.open(2, world.store.commits[2]))
+    world.store.commits[2] = SEALER.seal(2, msgspec.msgpack.encode({**plain, **changes}))
+    await refused(world, message)
+
+
+async def test_a_commit_without_a_field_that_was_added_later(world: World) -> None:
+    """What an older version has left out has its default."""
+    plain = msgspec.msgpack.decode(SEALER.open(2, world.store.commits[2]))
+    for name in ("changes", "header", "snapshot"):
+        del plain[name]
+    assert decode(msgspec.msgpack.encode(plain)) == decode(SEALER.open(2, world.store.commits[2]))
 
 
 async def test_the_source_may_be_gone_when_all_is_done() -> None:

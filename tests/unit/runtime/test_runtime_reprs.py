@@ -14,7 +14,7 @@ from rich.pretty import pretty_repr
 
 from stream_dp.noise import NoiseStream
 from stream_dp.runtime.actor import Tick
-from stream_dp.runtime.commit import Commit, DeadLetter, Release
+from stream_dp.runtime.commit import Commit, DeadLetter, Release, SavedStates
 from stream_dp.runtime.journal_summary import JournalSummary
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Batch, Ports
@@ -26,7 +26,8 @@ BYTES = b"987654321" + bytes(23)
 ROW = np.full(2, SECRET)
 COMMIT = Commit(
     1, BYTES, None, (), (4,), ((SECRET,),), (BYTES,), (Release(1, "a", 4, BYTES),),
-    {0: SECRET}, {0: 4}, {5: (SECRET,)}, (DeadLetter(0, SECRET, "junk", None),), SECRET, SECRET, BYTES,
+    {0: SECRET}, {0: 4}, {5: (SECRET,)}, (DeadLetter(0, SECRET, "junk", None),), SECRET, SECRET,
+    SavedStates({0: BYTES}),
 )  # fmt: skip
 
 
@@ -46,6 +47,7 @@ PRIVATE: list[Any] = [
     COMMIT,
     COMMIT.releases[0],
     COMMIT.dead_letters[0],
+    COMMIT.snapshot,
     Batch(0, (BYTES,), (SECRET,), SECRET),
     Routed({4: ROW}, list(COMMIT.dead_letters), {4: SECRET}),
     ClosedTick(4, ROW, {0: SECRET}, {0: 4}, {5: ROW}, COMMIT.dead_letters, SECRET, SECRET),
@@ -88,7 +90,7 @@ def test_the_check_can_fail() -> None:
 def test_every_private_value_of_the_runtime_is_checked() -> None:
     """A new dataclass or struct of the runtime is either in the list above or public by name."""
     public = {"Charge", "Created", "Halted", "Header", "Grid", "Series", "RunConfig", "Ports", "Halt", "Snapshot",
-              "Sealed", "_Private", "_Head", "_Segment", "_Partition"}  # fmt: skip
+              "Sealed", "_Form", "_Part", "_Private", "_Head", "_Segment", "_Partition"}  # fmt: skip
     checked = {type(value).__name__ for value in PRIVATE} | {"Tick"}
     found = set()
     for module in {type(value).__module__ for value in PRIVATE} | {

@@ -1,0 +1,59 @@
+"""The names under which things are written: a kind and a version on each class, never the class's own name.
+
+Rules: the meaning of a kind and version never changes, and a kind is never used again for something else. A field may
+be added with a default that says what was always meant; whatever else changes raises the version. The label is on the
+class itself and is not inherited: what differs is something else. docs/formats.md tells the whole law.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+_LABEL = "__wire__"
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A kind, its version, and the labels of the classes that its behaviour rests on."""
+
+    kind: str
+    version: int
+    rests_on: tuple["Wire", ...] = ()
+
+    @property
+    def all_below(self) -> frozenset[tuple[str, int]]:
+        """Kind and version of everything that it rests on, directly or not."""
+        direct = {(one.kind, one.version) for one in self.rests_on}
+        return frozenset(direct).union(*(one.all_below for one in self.rests_on))
+
+
+def wire(
+    kind: str, version: int, *, rests_on: tuple[type, ...] = ()
+) -> Callable[[type[T]], type[T]]:
+    """A decorator that gives a class its kind and version; it goes above `@dataclass`.
+
+    `rests_on` are labelled classes that it uses without having them as fields: where one of them changes its version,
+    the fingerprint of a mechanism that rests on it changes too.
+    """
+    label = Wire(kind, version, tuple(wire_of(below) for below in rests_on))
+
+    def labelled(cls: type[T]) -> type[T]:
+        setattr(cls, _LABEL, label)
+        return cls
+
+    return labelled
+
+
+def wire_of(cls: type) -> Wire:
+    """The label of this very class.
+
+    Raises:
+        TypeError: it has none of its own.
+    """
+    label = vars(cls).get(_LABEL)
+    if not isinstance(label, Wire):
+        raise TypeError(
+            f"{cls.__name__} has no kind and version to be written under; give it @wire(kind, version)"
+        )
+    return label

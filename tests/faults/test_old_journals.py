@@ -1,0 +1,129 @@
+"""What a released version wrote is read by this one, which goes on where it ended; what is newer is refused.
+
+Every folder of tests/fixtures/journals is one released version. Where its journal stops being readable here, a kind,
+a version or a meaning has changed: docs/formats.md tells what to do instead.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from fixtures.old_journals import FOLDERS, ledger, ready
+
+from faults.cases import Case
+from faults.evidence import opened, releases_of, sealed_again, sqlite_rows
+
+Change = Callable[[list[dict[str, Any]]], None]
+
+
+@pytest.fixture(params=FOLDERS, ids=lambda folder: str(folder.name))
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    return ready(request.param, "embedded", tmp_path)
+
+
+def blobs(case: Case) -> list[bytes]:
+    """The sealed commits."""
+    rows = sqlite_rows(case.journal, "SELECT sealed FROM commits ORDER BY sequence")
+    return [blob for (blob,) in rows]
+
+
+def commits(case: Case) -> list[dict[str, Any]]:
+    """The commits, opened by a reader of its own."""
+    return opened(blobs(case), case.key, case.expected.pipeline)
+
+
+def test_it_holds_what_a_journal_can_hold(case: Case) -> None:
+    before = commits(case)
+    assert before[0]["header"]["private"] is True
+    series = {json.loads(release[3])["series"] for release in releases_of(before)}
+    assert {"departures", "by_airline", "by_destination", "busiest", "late"} < series
+    last = max(n for n, commit in enumerate(before) if commit["snapshot"])
+    for some in (before[:last], before[last:]):
+        assert {one["kind"] for c in some for one in c["changes"]} == {"created", "halted"}
+    assert sum(len(commit["ticks"]) for commit in before[last + 1 :]) > 2
+    assert any(commit["dead_letters"] for commit in before)
+    assert {charge["analyst"] for commit in before for charge in commit["charges"]} == {"", "ann"}
+    size = sum(path.stat().st_size for path in case.folder.iterdir())
+    assert size < 150_000
+
+
+def test_it_is_read_and_goes_on(case: Case) -> None:
+    public, sealed, told = case.releases.read_bytes(), blobs(case), ledger(case)
+    recorded = [release[3] for release in releases_of(commits(case))]
+    assert len(public.splitlines()) < len(recorded)  # some were durable and not yet published
+
+    done = case.run("--until-end", kit=False)
+
+    assert done.returncode == 0, done.stderr
+    assert case.releases.read_bytes().startswith(public)
+    assert blobs(case)[: len(sealed)] == sealed
+    assert case.releases.read_bytes().splitlines()[: len(recorded)] == recorded
+    ticks = [tick for commit in commits(case) for tick in commit["ticks"]]
+    assert ticks == list(range(case.expected.horizon))
+    after = ledger(case)
+    assert (told["journal"], after["journal"]) == ("whole", "whole")
+    assert told["ticks"] < after["ticks"] == case.expected.horizon
+    assert after["charges"] == told["charges"]
+
+
+def refused(case: Case) -> str:
+    """Run it: exit 4, one line, and everything is as it was."""
+    before = (case.releases.read_bytes(), blobs(case))
+    done = case.run("--until-end", kit=False)
+    assert (done.returncode, done.stdout) == (4, ""), done.stderr
+    assert done.stderr.startswith("stream-dp: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert (case.releases.read_bytes(), blobs(case)) == before
+    return done.stderr
+
+
+def test_tables_of_an_unknown_version_are_refused(case: Case) -> None:
+    with closing(sqlite3.connect(case.journal)) as database, database:
+        database.execute("PRAGMA user_version = 99")
+    assert "tables of version 99" in (said := refused(case))
+    assert "use the version that wrote it" in said
+
+
+def _first(before: list[dict[str, Any]]) -> None:
+    before[0]["version"] = 99
+
+
+def _last(before: list[dict[str, Any]]) -> None:
+    before[-1] |= {"version": 99, "rows": "in another form"}
+
+
+def _state(before: list[dict[str, Any]]) -> None:
+    snapshot = [commit["snapshot"] for commit in before if commit["snapshot"]][-1]
+    state = msgspec.msgpack.decode(snapshot["states"][0])
+    snapshot["states"][0] = msgspec.msgpack.encode({**state, "version": 99})
+
+
+def _kind(before: list[dict[str, Any]]) -> None:
+    snapshot = [commit["snapshot"] for commit in before if commit["snapshot"]][-1]
+    state = msgspec.msgpack.decode(snapshot["states"][0])
+    snapshot["states"][0] = msgspec.msgpack.encode({**state, "$": "quantile-state"})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_first, "commit 0 of the journal of journal-of-0-1-0 has version 99"),
+        (_last, "has version 99"),
+        (_state, "has version 99"),
+        (_kind, "has a part of the kind 'quantile-state'"),
+    ],
+)
+def test_what_a_newer_version_wrote_is_refused(case: Case, change: Change, message: str) -> None:
+    """Sealed with the right key in an unbroken chain."""
+    before = commits(case)
+    change(before)
+    with closing(sqlite3.connect(case.journal)) as database, database:
+        for number, blob in enumerate(sealed_again(before, case.key, case.expected.pipeline)):
+            database.execute("UPDATE commits SET sealed = ? WHERE sequence = ?", (blob, number))
+    assert message in (said := refused(case))
+    assert "use the version that wrote it" in said

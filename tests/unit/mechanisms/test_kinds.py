@@ -1,0 +1,185 @@
+"""Kinds, versions, fields and defaults of everything that is written are frozen: journals hold them.
+
+Where this test fails, a journal of today could not be read, or would be read as something else:
+- a class was renamed or moved: give it back its `@wire(kind, version)`; the label is not the class's name;
+- a field was added: give it a default that says what was always meant, and add it to the list below;
+- a field was renamed, dropped or has another meaning or default: raise the version in `@wire`, write an upgrade
+  (`UPGRADES` in mechanisms/states.py) or let old journals be refused, and put the new version here;
+- a class is gone: its kind stays retired here; never use it again.
+"""
+
+import importlib
+import pkgutil
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, make_dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+import stream_dp.core
+import stream_dp.mechanisms
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.serial import content_fields
+from stream_dp.core.wire import wire, wire_of
+from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.fingerprint import fingerprint
+from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.states import STATES, UPGRADES
+from stream_dp.mechanisms.tree import TreeNoise
+
+FROZEN = {
+    ("alerts", 1): "epsilon neighbors threshold width",
+    ("alerts-state", 1): "count lift",
+    ("composition-child", 1): "mechanism state",
+    ("composition-state", 1): "created live",
+    ("counter", 1): "epsilon horizon neighbors width",
+    ("counter-state", 1): "total tree",
+    ("hss", 1): (
+        "counter_epsilon horizon kappa=2/5 neighbors query_epsilon statistic threshold_epsilon width"
+    ),
+    ("hss-state", 1): "intervals parts pending queries released watcher",
+    ("hss-statistic", 1): "| histogram maximum",
+    ("hybrid-counter", 1): "epsilon neighbors width",
+    ("hybrid-counter-state", 1): "epoch inner total totals",
+    ("local-protocol", 1): "server users views",
+    ("local-protocol-state", 1): "parts server",
+    ("multi-sparse-vector", 1): "neighbors query_epsilon threshold_epsilon views width",
+    ("multi-sparse-vector-state", 1): "count halted lift",
+    ("neighbors", 1): "| add_remove replace",
+    ("sparse-vector", 1): "neighbors offset query_epsilon threshold_epsilon width",
+    ("sparse-vector-state", 1): "count halted lift",
+    ("tree-noise", 1): "(only rested on)",
+    ("tree-state", 1): "prefix windows",
+}
+RETIRED: frozenset[str] = frozenset()
+EPSILON = Fraction(1, 5)
+COUNTER = Counter(2, EPSILON, Neighbors.ADD_REMOVE, 100)
+HISTOGRAM = HSS(3, Statistic.HISTOGRAM, EPSILON, EPSILON, EPSILON, Neighbors.REPLACE, None)
+
+
+def shown(cls: type) -> str:
+    """The fields with their defaults, in the order of the names; for an enumeration its members."""
+    if issubclass(cls, StrEnum):
+        return " ".join(["|", *sorted(cls)])
+    if cls not in STATES.types and not hasattr(cls, "guarantee"):
+        return "(only rested on)"
+    return " ".join(name + _default(each) for name, each in sorted(content_fields(cls).items()))
+
+
+def _default(each: "Field[Any]") -> str:
+    if each.default_factory is not MISSING:
+        return "=..."
+    return "" if each.default is MISSING else f"={each.default}"
+
+
+def labelled() -> list[type]:
+    """Every class of the two floors that has a label."""
+    found = []
+    for package in (stream_dp.core, stream_dp.mechanisms):
+        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+            every = vars(importlib.import_module(module.name)).values()
+            found += [
+                each
+                for each in every
+                if isinstance(each, type)
+                and each.__module__ == module.name
+                and "__wire__" in vars(each)
+            ]
+    return found
+
+
+def test_kinds_versions_fields_and_defaults_are_frozen() -> None:
+    now = {(wire_of(each).kind, wire_of(each).version): shown(each) for each in labelled()}
+    assert now == FROZEN, __doc__
+
+
+def test_a_kind_is_used_once_and_never_again() -> None:
+    kinds = [wire_of(each).kind for each in labelled()]
+    assert len(set(kinds)) == len(kinds)
+    assert not RETIRED & set(kinds)
+
+
+def test_all_that_a_snapshot_may_hold_is_among_them() -> None:
+    assert set(STATES.types) <= set(labelled())
+    assert UPGRADES.keys() <= {wire_of(each).kind for each in STATES.types}
+
+
+def test_every_mechanism_and_every_state_has_a_label() -> None:
+    """A class of this floor that steps, or that is called a state."""
+    missing = []
+    for module in pkgutil.iter_modules(stream_dp.mechanisms.__path__, "stream_dp.mechanisms."):
+        for each in vars(importlib.import_module(module.name)).values():
+            here = isinstance(each, type) and each.__module__ == module.name and is_dataclass(each)
+            if here and (hasattr(each, "step") or each.__name__.endswith("State")):
+                missing += [each] * ("__wire__" not in vars(each))
+    assert missing == []
+
+
+@pytest.mark.parametrize("mechanism", [COUNTER, HISTOGRAM], ids=["counter", "hss"])
+def test_a_mechanism_of_another_name_has_the_same_fingerprint(mechanism: Any) -> None:
+    label = wire_of(type(mechanism))
+    same = [(each.name, each.type, field(**_options(each))) for each in fields(mechanism)]
+    renamed: Any = make_dataclass("Renamed", same, frozen=True)
+    renamed.__wire__ = label
+    twin = renamed(**{each.name: getattr(mechanism, each.name) for each in fields(mechanism)})
+    assert repr(twin) != repr(mechanism)
+    assert fingerprint(twin) == fingerprint(mechanism)
+    renamed.__wire__ = type(label)(label.kind, label.version + 1, label.rests_on)
+    assert fingerprint(twin) != fingerprint(mechanism)
+
+
+def _options(each: "Field[Any]") -> dict[str, Any]:
+    factory: dict[str, Any] = {"default_factory": each.default_factory}
+    default = {"default": each.default} if each.default_factory is MISSING else factory
+    return {**default, "compare": each.compare, "repr": each.repr}
+
+
+def test_a_fingerprint_is_that_of_kind_version_and_parameters() -> None:
+    """The very texts: they lie in the headers of journals."""
+    assert fingerprint(COUNTER) == (
+        "3a66bc447299d24a88473db7eec6f3142b650d685e1c6fe5f519d48984573b57"
+    )
+    assert fingerprint(HISTOGRAM) == (
+        "aeda5267227699490ccff6f86bffa9781cac67a87fe570815b505cde77f30dd3"
+    )
+
+
+def test_the_ways_to_write_a_parameter_do_not_count() -> None:
+    named = HSS(
+        3, Statistic.HISTOGRAM, EPSILON, EPSILON, EPSILON, Neighbors.REPLACE, None, Fraction(4, 10)
+    )
+    assert fingerprint(named) == fingerprint(HISTOGRAM)
+    others = {
+        fingerprint(Counter(*one))
+        for one in (
+            (2, EPSILON, Neighbors.ADD_REMOVE, 100),
+            (3, EPSILON, Neighbors.ADD_REMOVE, 100),
+            (2, EPSILON / 2, Neighbors.ADD_REMOVE, 100),
+            (2, EPSILON, Neighbors.REPLACE, 100),
+            (2, EPSILON, Neighbors.ADD_REMOVE, 101),
+        )
+    }
+    assert len(others) == 5
+
+
+def test_a_mechanism_made_of_others_changes_with_them() -> None:
+    """The noise of a tree is that of every counter, and of the counter inside of an HSS."""
+    for each in (Counter, HSS):
+        assert ("tree-noise", wire_of(TreeNoise).version) in wire_of(each).all_below
+    assert {kind for kind, _ in wire_of(HSS).all_below} == {
+        "hybrid-counter",
+        "sparse-vector",
+        "tree-noise",
+    }
+
+
+def test_a_mechanism_without_a_label_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Broken(Counter):
+        """Draws other noise, so it must not pass for a counter."""
+
+    with pytest.raises(TypeError, match="Broken has no kind and version"):
+        fingerprint(Broken(2, EPSILON, Neighbors.ADD_REMOVE, 100))
+    named = wire("broken-counter", 1)(Broken)
+    assert fingerprint(named(2, EPSILON, Neighbors.ADD_REMOVE, 100)) != fingerprint(COUNTER)
