@@ -20,7 +20,7 @@ from unit.mechanisms.symbolic_noise import LinearMap, Symbols, dense, places
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hybrid_counter import TOTALS_SHARE, HybridCounter, HybridState
-from stream_dp.mechanisms.tree import TreeState
+from stream_dp.mechanisms.tree import TreeShape, TreeState
 
 Node: TypeAlias = tuple[int, int, int]  # epoch (-1: the tree of totals), level, index
 EPSILON = Fraction(2, 3)
@@ -44,20 +44,36 @@ def streamed(kind: type[HybridCounter], updates: int) -> LinearMap:
     return LinearMap.streamed(play)
 
 
+def stops(shape: TreeShape, epoch: int) -> list[int]:
+    """Prefixes of an epoch's tree that between them use its first window whole, and the one after it."""
+    half = shape.arity // 2
+    return sorted({n for n in (1, half, half + 1) if n <= 1 << epoch})
+
+
 def leaping(kind: type[HybridCounter], epochs: int) -> LinearMap:
-    """The map of the first answer of each epoch but the first; what lies between is leapt over."""
+    """The map of the answers at the `stops` of each epoch but the first; what lies between is leapt over.
+
+    No window changes up to the second stop, so the states there are those of a counter that took every step.
+    """
 
     def play(width: int, noise: Symbols) -> Iterator[IntArray]:
         counter = kind(width, EPSILON, Neighbors.ADD_REMOVE)
         silent = Update(np.zeros(width, dtype=np.int64))
         state = counter.init(noise)
         for epoch in range(1, epochs):
-            over = TreeState(1 << state.epoch, state.inner.windows)
-            state, _ = counter.step(replace(state, inner=over), silent, noise)
-            assert (state.epoch, state.inner.prefix) == (epoch, 1)
-            yield answered(counter, state)
+            state = at(state, 1 << state.epoch)
+            for stop in stops(counter.inner(epoch).shape, epoch):
+                state = state if stop == 1 else at(state, stop - 1)
+                state, _ = counter.step(state, silent, noise)
+                assert (state.epoch, state.inner.prefix) == (epoch, stop)
+                yield answered(counter, state)
 
     return LinearMap.streamed(play)
+
+
+def at(state: HybridState, prefix: int) -> HybridState:
+    """The state with its epoch's tree at another prefix."""
+    return replace(state, inner=TreeState(prefix, state.inner.windows))
 
 
 def answered(counter: HybridCounter, state: HybridState) -> IntArray:
@@ -85,14 +101,17 @@ def check_structure(kind: type[HybridCounter], updates: int) -> None:
 
 
 def check_leaps(kind: type[HybridCounter], epochs: int) -> None:
-    """The first answer of an epoch: one node of its own tree, and those of the totals of the epochs before it."""
+    """Every answer uses the nodes of its epoch's tree, and those of the totals of the epochs before it."""
     counter = HybridCounter(1, EPSILON, Neighbors.ADD_REMOVE)
+    shapes = {epoch: counter.inner(epoch).shape for epoch in range(epochs)}
     rows: list[dict[Node, int]] = []
     for epoch in range(1, epochs):
-        totals = oracle.terms(epoch, *TOTALS)
-        rows.append({(-1, *node): sign for node, sign in totals.items()} | {(epoch, 0, 0): 1})
+        totals = {(-1, *node): sign for node, sign in oracle.terms(epoch, *TOTALS).items()}
+        for stop in stops(shapes[epoch], epoch):
+            inside = oracle.terms(stop, shapes[epoch].arity, shapes[epoch].height)
+            rows.append(totals | {(epoch, *node): sign for node, sign in inside.items()})
     nodes = sorted({node for row in rows for node in row})
-    heights = {epoch: counter.inner(epoch).shape.height for epoch in range(epochs)}
+    heights = {epoch: shape.height for epoch, shape in shapes.items()}
     scales = [scale_of(node, heights) for node in nodes]
     check_same(leaping(kind, epochs), LinearMap.of(dense(rows, nodes), scales))
 
