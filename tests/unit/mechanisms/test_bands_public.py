@@ -19,7 +19,7 @@ from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.pipeline.bands import Bands
+from stream_dp.mechanisms.serving import Bands
 from stream_dp.testing.noise import SeededNoise
 
 TICKS, WIDTH = 12, 3
