@@ -1,0 +1,133 @@
+"""Bands tell nothing: no private part of a state moves one, and none is even looked at.
+
+A band is published with its value and costs nothing only as long as it is a function of what is public already.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from unit.mechanisms.private_parts import Band, check_band, private_parts, states
+
+from stream_dp.core.messages import IntArray
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import TaintError
+from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.serving import Bands
+from stream_dp.testing.noise import SeededNoise
+
+TICKS, WIDTH = 12, 3
+ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
+HALF, SHARES = Fraction(1, 2), (Fraction(2), Fraction(1), Fraction(2))
+
+MECHANISMS: list[Any] = [
+    Counter(WIDTH, HALF, ADD, TICKS),
+    Counter(WIDTH, HALF, REPLACE, 2_000),
+    HybridCounter(WIDTH, HALF, REPLACE),
+    Alerts(WIDTH, HALF, ADD, 20),
+    HSS(WIDTH, Statistic.HISTOGRAM, *SHARES, ADD, TICKS),
+    HSS(WIDTH, Statistic.HISTOGRAM, *SHARES, REPLACE, None),
+    HSS(WIDTH, Statistic.MAXIMUM, *SHARES, ADD, None),
+    HSS(WIDTH, Statistic.MAXIMUM, *SHARES, REPLACE, TICKS),
+]
+
+
+def published(mechanism: Any) -> Band:
+    """The bands that a mechanism's releases carry; one made anew for each state remembers nothing."""
+    return lambda tick, state: Bands(mechanism, 0.95)(tick, state)
+
+
+def rows(burst: int) -> list[IntArray]:
+    """Quiet ticks and a burst now and then."""
+    return [
+        np.array([(burst if t % 4 == 2 else 1) * (i + t) % (burst + 2) for i in range(WIDTH)])
+        for t in range(TICKS)
+    ]
+
+
+def check(mechanism: Any, band: Band) -> None:
+    """The band of every state of a run that closes some intervals and fires some alerts."""
+    for tick, state in states(mechanism, rows(90), SeededNoise(3)):
+        check_band(band, tick, state)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+def test_a_band_depends_on_public_parts_only(mechanism: Any) -> None:
+    check(mechanism, published(mechanism))
+
+
+def test_every_mechanism_has_private_parts() -> None:
+    """Or the test above would be empty."""
+    for mechanism in MECHANISMS:
+        *_, (_, state) = states(mechanism, rows(90), SeededNoise(3))
+        assert len(list(private_parts(state))) >= 2
+        if isinstance(mechanism, HSS):
+            assert state.intervals > 1
+            assert state.pending.any()
+
+
+class Deaf(SeededNoise):
+    """Thresholds so high that nothing is ever above them."""
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        """Large where a threshold's noise is drawn."""
+        return np.full(size, 1 << 30 if scale == 1 / SHARES[0] else 0, dtype=np.int64)
+
+
+@pytest.mark.parametrize("statistic", list(Statistic))
+def test_two_streams_with_the_same_answers_have_the_same_bands(statistic: Statistic) -> None:
+    """Reached, not made: an interval that goes on holds whatever the data say, and the band does not tell how much."""
+    mechanism = HSS(WIDTH, statistic, *SHARES, ADD, None)
+    bands = []
+    for burst in (0, 5_000):
+        run = list(states(mechanism, rows(burst), Deaf(1)))
+        assert {state.intervals for _, state in run} == {0}
+        assert bool(run[-1][1].pending.max() > 5_000) == bool(burst)
+        bands.append([Bands(mechanism, 0.95)(tick, state) for tick, state in run])
+    assert bands[0] == bands[1]
+
+
+def seen_in(state: Any) -> Any:
+    """The counter's state inside an HSS."""
+    return state.parts.live[0].state
+
+
+PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
+    "counts": (MECHANISMS[0], lambda state: int(state.total.sum() > 100)),
+    "node noise": (MECHANISMS[0], lambda state: int(state.tree.windows[0][0, 0] > 3)),
+    "epoch noise": (MECHANISMS[2], lambda state: int(state.inner.windows[0].max() > 100)),
+    "alert counts": (MECHANISMS[3], lambda state: int(state.count.max())),
+    "alert lift": (MECHANISMS[3], lambda state: int(state.lift[1] > 5)),
+    "pending": (MECHANISMS[4], lambda state: int(state.pending.max() > 50)),
+    "pending of one": (MECHANISMS[6], lambda state: int(state.pending[2] % 2)),
+    "counter in HSS": (MECHANISMS[5], lambda state: int(seen_in(state).total.sum() > 50)),
+    "lift in HSS": (MECHANISMS[7], lambda state: int(state.parts.live[state.watcher].state.lift)),
+    "looks away": (MECHANISMS[4], lambda state: 0 * int(state.pending.sum())),
+}
+
+
+@pytest.mark.parametrize("twin", PEEKS)
+def test_a_band_that_looks_at_private_data_is_caught(twin: str) -> None:
+    mechanism, peek = PEEKS[twin]
+    right = published(mechanism)
+    with pytest.raises((AssertionError, TaintError)):
+        check(mechanism, lambda tick, state: right(tick, state) + peek(state))
+
+
+def test_gamma_after_what_is_pending_is_caught() -> None:
+    """The mutant that lived: an interval more where a burst waits."""
+    mechanism = MECHANISMS[4]
+    right = published(mechanism)
+
+    def band(tick: int, state: Any) -> int:
+        waiting = int(state.pending.max() > 50)
+        return right(tick, replace(state, intervals=state.intervals + waiting))
+
+    with pytest.raises((AssertionError, TaintError)):
+        check(mechanism, band)

@@ -1,0 +1,55 @@
+"""The bands that a pipeline's releases carry are those of public values, for every statistic and method."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from unit.mechanisms.private_parts import check_band, states
+
+from stream_dp.errors import TaintError
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.series import Series
+from stream_dp.testing.noise import SeededNoise
+
+EVERY: list[dict[str, Any]] = [
+    {"statistic": "count"},
+    {"statistic": "histogram", "by": "destination", "method": "tree"},
+    {"statistic": "histogram", "by": "destination", "method": "hss", "expected_events": "500"},
+    {"statistic": "maximum", "by": "destination", "expected_events": "500"},
+    {"statistic": "alerts", "by": "airline", "threshold": "30"},
+]
+
+
+def series(data: dict[str, Any], more: dict[str, Any]) -> Series:
+    """A series of the pipeline, as the engine gets it."""
+    spec = data | {"series": [{"name": "one", "epsilon": "2"} | more]}
+    (one,) = build(PipelineSpec.model_validate(spec)).run_config(0, private=True).series
+    return one
+
+
+def check(one: Series) -> None:
+    """Its bands in a run with bursts."""
+    rows = [
+        np.full(one.mechanism.width, 80 if tick % 3 else 0, dtype=np.int64) for tick in range(8)
+    ]
+    for tick, state in states(one.mechanism, rows, SeededNoise(1)):
+        check_band(one.band, tick, state)
+
+
+@pytest.mark.parametrize("more", EVERY, ids=lambda m: m["statistic"])
+def test_a_series_band_depends_on_public_parts_only(
+    data: dict[str, Any], more: dict[str, Any]
+) -> None:
+    check(series(data, more))
+
+
+def test_a_builder_that_widens_bands_by_what_is_pending_is_caught(data: dict[str, Any]) -> None:
+    one = series(data, EVERY[2])
+
+    def wider(tick: int, state: Any) -> int:
+        return one.band(tick, state) + int(state.pending.max())
+
+    with pytest.raises((AssertionError, TaintError)):
+        check(replace(one, band=wider))
