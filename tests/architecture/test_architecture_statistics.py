@@ -1,0 +1,174 @@
+"""A statistic is two files and two lines: nothing else names one, and CONTRIBUTING.md's recipe is taken by its word.
+
+The recipe's statistic is added to a copy of the package and runs through plan, run, ledger, audit and API there.
+"""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+BLOCK = re.compile(r"^```python (file|list)=(\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+CLASSES = ("CountSeries", "HistogramSeries", "MaximumSeries", "AlertsSeries")
+WORDS = ("count", "histogram", "maximum", "alerts")
+LADDER = re.compile(r"statistic\s*(?:===?|!==?|\?\?)|/(?:alert|max|hist|count)\w*/i")
+PIPELINE = """\
+version: 1
+name: toy
+public_data: true
+source: {kind: file, path: events.jsonl}
+schema: {time: {type: time}, country: {type: category, domain: [DE, FR]}}
+privacy: {unit: event, neighbors: add_remove, epsilon: 1}
+clock: {kind: replay, field: time, start: "2026-01-01T00:00:00Z", step: 1m, horizon: 5}
+journal: {kind: sqlite, path: toy.journal}
+series:
+  - {name: per_tick, statistic: rate, epsilon: 0.4}
+  - {name: late, statistic: rate, where: [{field: country, equals: FR}], epsilon: 0.1}
+"""
+LOOK = """
+import json, sys
+from pathlib import Path
+from stream_dp.app.running import Run
+from stream_dp.app.wiring import open_ports, sealer_for
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.yaml import load
+spec = load(Path("toy.yaml"))
+run = Run(build(spec), open_ports(spec, sealer_for(spec, None)))
+print(json.dumps(run.view().pipeline()["series"]))
+"""
+
+
+def naming(tree: ast.Module) -> Iterator[str]:
+    """Find where a module names one of the statistics: by its class, or by its word beside `statistic`."""
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", "?")
+        names = {getattr(node, part, None) for part in ("id", "attr", "name")}
+        if named := names & set(CLASSES):
+            yield f"line {line}: names {named.pop()}"
+        asked = ast.unparse(node) if isinstance(node, ast.Compare) else ""
+        if "statistic" in asked and any(repr(word) in asked for word in WORDS):
+            yield f"line {line}: asks for a statistic by its name"
+
+
+def test_nothing_outside_its_own_file_names_a_statistic(syntax: Mapping[Path, ast.Module]) -> None:
+    home = Path("stream_dp/pipeline/statistics")
+    found = {
+        str(path): wrong
+        for path, tree in syntax.items()
+        if home not in path.parents and (wrong := list(naming(tree)))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [
+        "from stream_dp.pipeline.statistics.count import CountSeries",
+        "def f(s):\n    return isinstance(s, AlertsSeries)",
+        "def f(s):\n    return s.statistic == 'maximum'",
+        "def f(s):\n    return s['statistic'] in ('alerts',)",
+    ],
+)
+def test_a_module_that_names_one_is_found(twin: str) -> None:
+    assert list(naming(ast.parse(twin)))
+
+
+def test_the_page_asks_for_shapes_and_never_guesses(root: Path) -> None:
+    scripts = [
+        p for p in (root / "stream_dp/serve/page").glob("*.js") if not p.name.endswith(".min.js")
+    ]
+    assert scripts
+    assert {
+        p.name: LADDER.findall(p.read_text()) for p in scripts if LADDER.search(p.read_text())
+    } == {}
+    assert LADDER.search('if (/alert/i.test(series.statistic ?? "")) return "alerts";')
+
+
+@pytest.fixture(scope="module")
+def toy(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder: a copy of the package with the recipe applied, a pipeline, five minutes of events."""
+    folder = tmp_path_factory.mktemp("toy")
+    shutil.copytree(
+        root / "stream_dp", folder / "stream_dp", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for what, name, text in BLOCK.findall((root / "CONTRIBUTING.md").read_text(encoding="utf-8")):
+        path = folder / name
+        path.write_text(
+            text if what == "file" else listed(path.read_text(), text), encoding="utf-8"
+        )
+    (folder / "toy.yaml").write_text(PIPELINE)
+    events = [
+        {"time": f"2026-01-01T00:0{m}:30Z", "country": c}
+        for m in range(5)
+        for c in ("DE", "FR", "FR")
+    ]
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return folder
+
+
+def listed(module: str, lines: str) -> str:
+    """Return a module with one more import, and one more entry before the first one of its list."""
+    statement, entry = lines.rstrip("\n").split("\n")
+    indent = entry[: len(entry) - len(entry.lstrip())]
+    module = re.sub(
+        r"^(from stream_dp\.)", rf"{statement}\n\1", module, count=1, flags=re.MULTILINE
+    )
+    changed = re.sub(rf"^({indent}\w+,)$", rf"{entry}\n\1", module, count=1, flags=re.MULTILINE)
+    assert changed != module
+    return changed
+
+
+def run(toy: Path, *command: str) -> str:
+    """Run python in the folder of the toy; return what it printed."""
+    environment = {**os.environ, "PYTHONPATH": str(toy), "STREAM_DP_HOME": str(toy / "home")}
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=toy,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+MAIN = ("-c", "from stream_dp.cli.main import main; main()")
+
+
+def test_the_recipes_statistic_runs_everywhere(toy: Path) -> None:
+    plan = json.loads(run(toy, *MAIN, "plan", "toy.yaml", "--json"))
+    assert [(s["name"], s["mechanism"], float(s["epsilon"])) for s in plan["series"]] == [
+        ("per_tick", "TickNoise", 0.4), ("late", "TickNoise", 0.1),
+    ]  # fmt: skip
+    run(toy, *MAIN, "run", "toy.yaml", "--until-end")
+    releases = [json.loads(line) for line in (toy / "toy.releases.jsonl").read_text().splitlines()]
+    assert [(r["series"], r["tick"]) for r in releases] == [
+        (name, tick) for tick in range(5) for name in ("per_tick", "late")
+    ]
+    assert all(isinstance(r["value"], int) and r["band"] > 0 for r in releases)
+    assert json.loads(run(toy, *MAIN, "ledger", "toy.yaml", "--json"))["private"] is True
+    found = json.loads(run(toy, *MAIN, "audit", "toy.yaml", "--runs", "200", "--json"))
+    assert not found["violated"]
+    assert [s["name"] for s in found["series"]] == ["per_tick", "late"]
+    told = json.loads(run(toy, "-c", LOOK))
+    assert told[0] == {
+        "name": "per_tick", "statistic": "rate", "by": None, "shape": "scalar", "about": "rate per tick",
+        "meaning": None,
+    }  # fmt: skip
+
+
+def test_without_its_line_the_statistic_is_unknown(toy: Path, root: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, *MAIN, "plan", str(toy / "toy.yaml")], cwd=root, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "statistic" in done.stderr
