@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
+from stream_dp.core.moments import EPOCH, MILLISECOND
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.series import Grid
 from stream_dp.serve.view import ReleaseLog
 
 
@@ -27,31 +28,22 @@ class TickTimes:
 
     def __init__(self, spec: PipelineSpec, log: ReleaseLog) -> None:
         self._step = spec.clock.step
-        self._origin = spec.clock.start
+        self._grid = None if spec.clock.start is None else TickGrid(spec.clock.start, self._step)
         self._log = log
 
     def __call__(self, tick: int) -> str | None:
         """When `tick` begins, in UTC; None for a wall clock that declares no start, before the first release."""
-        if self._origin is None:
-            self._origin = self._published()
-        return None if self._origin is None else begin_text(self._origin, self._step, tick)
+        if self._grid is None:
+            self._grid = self._published()
+        return None if self._grid is None else self._grid.start_text(tick)
 
-    def _published(self) -> int | None:
-        """The origin, ms since 1970, as any release tells it."""
+    def _published(self) -> TickGrid | None:
+        """The grid, as any release tells it."""
         release = next(iter(self._log.latest().values()), None)
         if release is None:
             return None
         ended = msgspec.json.decode(release.body, type=_Ended)
-        return round(ended.end.timestamp() * 1000) - (ended.tick + 1) * self._step
-
-
-def begin_text(origin: int, step: int, tick: int) -> str:
-    """When `tick` begins, on the grid from `origin` (ms since 1970) in steps of `step` ms.
-
-    >>> begin_text(0, 60_000, 3)
-    '1970-01-01T00:03:00Z'
-    """
-    return Grid(origin, step, None).end_text(tick - 1)
+        return TickGrid.ending(ended.tick, (ended.end - EPOCH) // MILLISECOND, self._step)
 
 
 def tick_text(told: Mapping[str, Any], key: str) -> str:

@@ -16,6 +16,7 @@ import msgspec
 
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import Subledgers
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.core.verifier import Guard
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.states import STATES
@@ -31,7 +32,6 @@ from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.recovery import GENESIS, NoiseMaker, Recovered, initial_states, recover
 from stream_dp.runtime.registry import LiveSeries, Registry
 from stream_dp.runtime.run_config import RunConfig
-from stream_dp.runtime.series import Grid
 from stream_dp.runtime.tick_assembler import ClosedTick, Cut, Router
 
 GROUP = 100
@@ -152,7 +152,7 @@ class Engine:
         self.ready.set()
         return recovered
 
-    def _grid_of(self, header: Header) -> Grid:
+    def _grid_of(self, header: Header) -> TickGrid:
         """The journal's grid, once it is sure that its steps are those of this plan."""
         config, key_id = self._config, self._ports.sealer.key_id
         require_same(header, config.header(header.source, header.partitions, header.origin, key_id))

@@ -7,10 +7,10 @@ not before its hold is over. One commit is in flight at a time and is never canc
 
 from collections.abc import Sequence
 
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.commit import Commit, Release, digest, encode
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Clock, Journal, Published, Sink
-from stream_dp.runtime.series import Grid
 
 
 class Gate:
@@ -22,7 +22,7 @@ class Gate:
         sink: Sink,
         sealer: Sealer,
         clock: Clock,
-        grid: Grid,
+        grid: TickGrid,
         block: int = 1,
         hold: int | None = None,
         published: Published = lambda body: None,

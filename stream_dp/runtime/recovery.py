@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from stream_dp.core.mechanism import Noise
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import step
@@ -32,7 +33,6 @@ from stream_dp.runtime.commit import (
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Journal, Sink, closing
 from stream_dp.runtime.registry import LiveSeries
-from stream_dp.runtime.series import Grid
 from stream_dp.runtime.tick_assembler import Cut
 
 NoiseMaker: TypeAlias = Callable[[bytes, int], Noise]
@@ -186,7 +186,7 @@ def _head_sequence(head: bytes | None) -> int:
 
 
 def _rebuild(
-    history: History, admission: Admission, grid: Grid, make_noise: NoiseMaker
+    history: History, admission: Admission, grid: TickGrid, make_noise: NoiseMaker
 ) -> Recovered:
     """Replay the committed steps since the last snapshot and compare every release.
 
@@ -248,7 +248,11 @@ def _change(
 
 
 def _replay(
-    commit: Commit, admission: Admission, states: dict[int, Any], grid: Grid, make_noise: NoiseMaker
+    commit: Commit,
+    admission: Admission,
+    states: dict[int, Any],
+    grid: TickGrid,
+    make_noise: NoiseMaker,
 ) -> None:
     recorded = iter(commit.releases)
     for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=bool(commit.ticks)):
@@ -272,7 +276,7 @@ async def recover(
     sealer: Sealer,
     pipeline: str,
     admission: Admission,
-    grid: Callable[[Header], Grid],
+    grid: Callable[[Header], TickGrid],
     make_noise: NoiseMaker,
 ) -> Recovered | None:
     """Fence, read, check and rebuild; None where journal and sink are both empty (a first start)."""

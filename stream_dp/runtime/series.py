@@ -6,33 +6,13 @@ actor, journal or file format of the pipeline.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray
-
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - UTC without saying so, to write a plain Z
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The public tick grid: tick k is [origin + k*step, origin + (k+1)*step), in ms; `horizon` ticks or endless."""
-
-    origin: int
-    step: int
-    horizon: int | None
-
-    def end(self, tick: int) -> int:
-        """The end of a tick, ms since 1970."""
-        return self.origin + (tick + 1) * self.step
-
-    def end_text(self, tick: int) -> str:
-        """The end of a tick as an ISO 8601 time in UTC."""
-        moment = _EPOCH + timedelta(milliseconds=self.end(tick))
-        return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds") + "Z"
+from stream_dp.core.tick_grid import TickGrid
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +33,7 @@ class Series:
     confidence: float
     private: bool = True
 
-    def body(self, grid: Grid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
+    def body(self, grid: TickGrid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
         """The exact public bytes of one release."""
         values: list[Any] = [bool(v) for v in answer] if self.flags else answer.tolist()
         content: dict[str, Any] = {

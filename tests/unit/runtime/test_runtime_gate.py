@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemoryStore
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import WorldError
 from stream_dp.runtime.commit import Commit, Release, decode, digest
 from stream_dp.runtime.gate import Gate
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.series import Grid
 from stream_dp.testing.manual_clock import ManualClock
 
 STEP = 1000
@@ -68,7 +68,7 @@ async def world(
         answer.set_result(None)
     journal = _Held(store, answer)
     await journal.open()
-    grid = Grid(0, STEP, horizon)
+    grid = TickGrid(0, STEP, horizon)
     gate = Gate(journal, sink, SEALER, clock, grid, block, hold, told.append)
     return _World(gate, sink, store, clock, answer, told)
 
