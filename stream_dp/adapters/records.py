@@ -231,11 +231,14 @@ def _parquet(file: _Bytes, fields: _Fields, time_field: str) -> Iterator[Record]
 
 
 def _values(arrow: Any, batch: Any) -> Iterator[list[object]]:
-    """The values of each column; times with a zone come in UTC and whole milliseconds."""
+    """The values of each column; times with a zone come in UTC and whole milliseconds, floored."""
+    floor = import_module("pyarrow.compute").floor_temporal
     for column in batch.columns:
         if arrow.types.is_timestamp(column.type):
             zone = None if column.type.tz is None else "UTC"
-            yield column.cast(arrow.timestamp("ms", tz=zone), safe=False).to_pylist()
+            utc = column.cast(arrow.timestamp(column.type.unit, tz=zone))
+            whole = floor(utc, unit="millisecond")
+            yield whole.cast(arrow.timestamp("ms", tz=zone)).to_pylist()
         else:
             yield column.to_pylist()
 

@@ -5,12 +5,11 @@ A series sees the ticks from `start` on, up to and not including `end`; in time:
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from stream_dp.core.moments import EPOCH, MILLISECOND
+from stream_dp.core.moments import parse_moment
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.serve.view import ReleaseLog
@@ -20,7 +19,7 @@ class _Ended(msgspec.Struct):
     """Of a release: its tick, and when that ended."""
 
     tick: int
-    end: datetime
+    end: str
 
 
 class TickTimes:
@@ -43,7 +42,7 @@ class TickTimes:
         if release is None:
             return None
         ended = msgspec.json.decode(release.body, type=_Ended)
-        return TickGrid.ending(ended.tick, (ended.end - EPOCH) // MILLISECOND, self._step)
+        return TickGrid.ending(ended.tick, parse_moment(ended.end) or 0, self._step)
 
 
 def tick_text(told: Mapping[str, Any], key: str) -> str:

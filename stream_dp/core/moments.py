@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND = timedelta(milliseconds=1)
-_POINT, _MICROSECONDS, _SURE = 19, 26, 27
-"""Where the point and the seventh digit of a second stand, and the longest text that cannot have seven and a zone."""
+_DAY = 86_400_000
+_POINT, _SEVENTH = 19, 26
+"""Where the point of a fraction and its seventh digit stand."""
 
 
 def parse_moment(text: str) -> int | None:
@@ -21,13 +21,16 @@ def parse_moment(text: str) -> int | None:
     >>> parse_moment("1970-01-01T00:00:01.9999999Z"), parse_moment("1970-01-01T00:00:01")
     (1999, None)
     """
-    if len(text) > _SURE and text[_POINT] == ".":
+    if len(text) > _SEVENTH and "0" <= text[_SEVENTH] <= "9" and text[_POINT] == ".":
         text = _to_microseconds(text)
     try:
         moment = msgspec.convert(text, datetime)
     except (msgspec.ValidationError, UnicodeEncodeError):
         return None
-    return None if moment.tzinfo is None else (moment - EPOCH) // MILLISECOND
+    if moment.tzinfo is None:
+        return None
+    since = moment - EPOCH  # a third faster than // by a timedelta, and as exact
+    return since.days * _DAY + since.seconds * 1000 + since.microseconds // 1000
 
 
 def own_time(value: object) -> int | None:
@@ -60,4 +63,4 @@ def moment_text(moment: int) -> str:
 def _to_microseconds(text: str) -> str:
     """The text with at most six digits after the seconds: the decoder would round the seventh."""
     zone = text[_POINT + 1 :].lstrip("0123456789")
-    return text[:_MICROSECONDS] + zone if len(text) - len(zone) > _MICROSECONDS else text
+    return text[:_SEVENTH] + zone if len(text) - len(zone) > _SEVENTH else text

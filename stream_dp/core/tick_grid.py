@@ -38,6 +38,11 @@ class TickGrid:
         """Return the tick that holds a moment; it may lie outside of the horizon, and below 0."""
         return (moment - self.origin) // self.step
 
+    def find(self, moment: int) -> int | None:
+        """Return the tick that holds a moment; None outside of the grid."""
+        tick = (moment - self.origin) // self.step
+        return tick if tick >= 0 and (self.horizon is None or tick < self.horizon) else None
+
     def passed(self, moment: int) -> int:
         """Return the last tick that is over at a moment; below 0 where none is."""
         return self.tick_of(moment) - 1

@@ -160,28 +160,28 @@ class _Ticks(dict[str, int]):
 
     def __init__(self, grid: TickGrid) -> None:
         super().__init__()
-        self._grid = grid
+        self._find = grid.find
 
     def __missing__(self, time: str) -> int:
         moment = parse_moment(time)
-        tick = _NO_TIME if moment is None else self.tick(moment)
+        tick = _NO_TIME if moment is None else self._tick(moment)
         if len(time) <= _LONGEST_TIME:
             if len(self) >= _CACHED_TIMES:
                 self.clear()
             self[time] = tick
         return tick
 
-    def tick(self, moment: int) -> int:
+    def _tick(self, moment: int) -> int:
         """The tick of a moment, or that it lies outside the grid."""
-        tick = self._grid.tick_of(moment)
-        return tick if tick in self._grid else _OUTSIDE
+        tick = self._find(moment)
+        return _OUTSIDE if tick is None else tick
 
 
 class _EpochTicks(_Ticks):
     """The same for integer milliseconds; nothing to remember."""
 
     def __missing__(self, time: Any) -> int:
-        return self.tick(time)
+        return self._tick(time)
 
 
 def _used(layout: RowLayout, time: str | None) -> list[str]:

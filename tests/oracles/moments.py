@@ -136,11 +136,11 @@ _ZONES = ("Z", "z", "", "+00:00", "-00:00", "+23:59", "-23:59", "+0530", "-0100"
 
 
 @st.composite
-def texts(draw: st.DrawFn, year: int | None = None) -> str:
-    """Texts that are times, or nearly; all of `year` if it is given."""
+def texts(draw: st.DrawFn, near: str | None = None) -> str:
+    """Texts that are times, or nearly; of the first hours of the day `near` if it is given."""
     likely = draw(st.booleans())
-    shown = draw(st.integers(0, 9999)) if year is None else year
-    tops = (12, 28, 23, 59, 59) if likely else (13, 32, 25, 61, 61)
+    year = draw(st.integers(0, 9999))
+    tops = (12, 28, 3 if near else 23, 59, 59) if likely else (13, 32, 25, 61, 61)
     month, day, hour, minute, second = (
         draw(st.integers(low, top)) for low, top in zip((1, 1, 0, 0, 0), tops, strict=True)
     )
@@ -150,6 +150,6 @@ def texts(draw: st.DrawFn, year: int | None = None) -> str:
     )
     point = "." if digits and likely else draw(st.sampled_from(["", ".", ","]))
     zone = draw(st.sampled_from(_ZONES)) if draw(st.booleans()) else "Z"
-    day_text = f"{shown:04}-{month:02}-{day:02}"
+    day_text = near or f"{year:04}-{month:02}-{day:02}"
     clock = f"{hour:02}:{minute:02}:{second:02}"
     return f"{day_text}{between}{clock}{point}{digits if point else ''}{zone}"
