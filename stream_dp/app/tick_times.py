@@ -7,19 +7,10 @@ A series sees the ticks from `start` on, up to and not including `end`; in time:
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from stream_dp.core.moments import parse_moment
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.release import read_head
 from stream_dp.serve.view import ReleaseLog
-
-
-class _Ended(msgspec.Struct):
-    """Of a release: its tick, and when that ended."""
-
-    tick: int
-    end: str
 
 
 class TickTimes:
@@ -41,8 +32,7 @@ class TickTimes:
         release = next(iter(self._log.latest().values()), None)
         if release is None:
             return None
-        ended = msgspec.json.decode(release.body, type=_Ended)
-        return TickGrid.ending(ended.tick, parse_moment(ended.end) or 0, self._step)
+        return TickGrid.ending(release.tick, read_head(release.body).end_ms, self._step)
 
 
 def tick_text(told: Mapping[str, Any], key: str) -> str:

@@ -31,6 +31,7 @@ from stream_dp.runtime.proposals import Proposal, SeriesPlanner
 from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.recovery import GENESIS, NoiseMaker, Recovered, initial_states, recover
 from stream_dp.runtime.registry import LiveSeries, Registry
+from stream_dp.runtime.release import release_of
 from stream_dp.runtime.run_config import RunConfig
 from stream_dp.runtime.tick_assembler import ClosedTick, Cut, Router
 
@@ -51,7 +52,7 @@ class Engine:
         router: Router,
         ports: Ports,
         make_noise: NoiseMaker,
-        published: Published = lambda body: None,
+        published: Published = lambda release: None,
         *,
         planner: SeriesPlanner | None = None,
         subledgers: Subledgers | None = None,
@@ -146,7 +147,7 @@ class Engine:
                 "run the version of the code and of the file that wrote it"
             )
         async for body in ports.sink.read():
-            self._published(body)
+            self._published(release_of(body))
         await self._gate.publish(recovered.unpublished)
         await ports.source.seek(recovered.cut.positions)
         self.ready.set()

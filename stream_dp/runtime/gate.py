@@ -25,7 +25,7 @@ class Gate:
         grid: TickGrid,
         block: int = 1,
         hold: int | None = None,
-        published: Published = lambda body: None,
+        published: Published = lambda release: None,
     ) -> None:
         self._journal = journal
         self._sink = sink
@@ -67,7 +67,7 @@ class Gate:
             await self._sink.publish(block)
             self._waiting = self._waiting[len(block) :]
             for release in block:
-                self._published(release.body)
+                self._published(release)
 
     def _end_of_block(self, tick: int) -> int:
         end = (tick // self._block + 1) * self._block - 1

@@ -33,14 +33,11 @@ from stream_dp.runtime.commit import (
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Journal, Sink, closing
 from stream_dp.runtime.registry import LiveSeries
+from stream_dp.runtime.release import read_head
 from stream_dp.runtime.tick_assembler import Cut
 
 NoiseMaker: TypeAlias = Callable[[bytes, int], Noise]
 GENESIS = b""
-
-
-class _Head(msgspec.Struct):
-    sequence: int
 
 
 @dataclass(slots=True, repr=False)
@@ -130,10 +127,12 @@ async def _read_history(
     """Read and check the whole journal; None if it is empty.
 
     `head` is the last public release. Raises:
-        FailClosed: as `unsealed`; or the journal is empty or older than what is public.
+        FailClosed: as `unsealed`; or `head` is no release, or the journal is empty or older than what is public.
     """
     history: History | None = None
-    number = _head_sequence(head)
+    number = 0
+    if head is not None:
+        number = read_head(head, "what comes last in the release topic or file").sequence
     matched = head is None
     async for commit, link in unsealed(journal.read(), sealer, pipeline):
         if history is None:
@@ -167,22 +166,6 @@ def _header_of(history: History) -> Header:
     if history.first.header is None:
         raise TypeError("a journal's first commit holds its header")
     return history.first.header
-
-
-def _head_sequence(head: bytes | None) -> int:
-    """The sequence number of a release body; 0 where nothing is public yet.
-
-    Raises:
-        FailClosed: `head` is not a release.
-    """
-    if head is None:
-        return 0
-    try:
-        return msgspec.json.decode(head, type=_Head).sequence
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise FailClosed(
-            "what comes last in the release topic or file is no release; bring it back as it was"
-        ) from None
 
 
 def _rebuild(
