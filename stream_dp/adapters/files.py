@@ -19,6 +19,7 @@ from typing import ParamSpec, TypeVar
 from stream_dp.adapters.publish_once import following
 from stream_dp.adapters.records import FieldType, Record, load_records, ticked
 from stream_dp.adapters.threads import OneThread, sync_folder
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.runtime.commit import Release
 from stream_dp.runtime.ports import Batch, Positions
@@ -30,21 +31,19 @@ _CHUNK_BYTES = 1 << 20
 
 
 class FileSource:
-    """The records of one file, on the replay clock `start_ms`, `step_ms`, `horizon`."""
+    """The records of one file, on the grid of a replay clock."""
 
     def __init__(
         self,
         path: Path,
         fields: Mapping[str, FieldType],
         time_field: str,
-        start_ms: int,
-        step_ms: int,
-        horizon: int,
+        grid: TickGrid,
     ) -> None:
         self._path = path
         self._fields = fields
         self._time_field = time_field
-        self._clock = (start_ms, step_ms, horizon)
+        self._grid = grid
         self._ticks: list[Sequence[Record]] = []
         self._ends: list[int] = []
         self._position = 0
@@ -61,7 +60,7 @@ class FileSource:
             FailClosed: `origin` is not the declared start.
             UsageError, WorldError: see `load_records`.
         """
-        if origin != self._clock[0]:
+        if origin != self._grid.origin:
             raise FailClosed(f"{self._path}: tick 0 does not begin at the declared start")
         self._ticks, self._ends = await asyncio.to_thread(self._load)
         self._position = 0
@@ -90,7 +89,7 @@ class FileSource:
         self._ticks, self._ends = [], []
 
     def _load(self) -> tuple[list[Sequence[Record]], list[int]]:
-        ticks = ticked(load_records(self._path, self._fields, self._time_field), *self._clock)
+        ticks = ticked(load_records(self._path, self._fields, self._time_field), self._grid)
         return ticks, list(accumulate(len(records) + 1 for records in ticks))
 
     def _batch(self, tick: int) -> Batch:

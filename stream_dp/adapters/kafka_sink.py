@@ -7,28 +7,16 @@ What is visible already is never written again, in no version. The lease is the 
 """
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime, timedelta
-
-import msgspec
 
 from stream_dp.adapters.kafka_client import KEPT
 from stream_dp.adapters.kafka_lease import RECORD_BYTES, KafkaLease, Outgoing, reading
 from stream_dp.adapters.kafka_topics import ensure, warnings
 from stream_dp.adapters.publish_once import following
-from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Release
+from stream_dp.runtime.release import read_head
 
 _RULES = {**KEPT, "message.timestamp.type": "CreateTime"}
 _HINTS = {"max.message.bytes": str(RECORD_BYTES)}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
-
-
-class _Body(msgspec.Struct):
-    end: datetime = _EPOCH  # never the wall clock, even for a body that names no end
-
-
-_DECODER = msgspec.json.Decoder(_Body)
 
 
 class KafkaSink:
@@ -86,9 +74,5 @@ class KafkaSink:
         await self._shard.close()
 
     def _record(self, release: Release) -> Outgoing:
-        try:
-            end = _DECODER.decode(release.body).end
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise FailClosed(f"topic {self._topic!r}: a release that is not ours") from None
-        key = release.series.encode()
-        return Outgoing(self._topic, release.body, key, (end - _EPOCH) // _MILLISECOND)
+        end = read_head(release.body, f"topic {self._topic!r}: what is to be published").end_ms
+        return Outgoing(self._topic, release.body, release.series.encode(), end)

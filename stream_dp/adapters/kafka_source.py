@@ -25,6 +25,7 @@ from stream_dp.adapters.kafka_client import (
 )
 from stream_dp.adapters.kafka_ticks import split, split_marked, stamped_on_arrival
 from stream_dp.adapters.kafka_topics import administering, check_kept, check_stamped, existing
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.runtime.ports import Batch, Clock, Positions
 
@@ -66,10 +67,9 @@ class KafkaSource:
         self._settings = settings
         self._topic = topic
         self._clock = clock
-        self._step_ms = self._settle_ms = 0
-        if isinstance(ticks, StampTicks):
-            self._step_ms, self._settle_ms = ticks.step_ms, ticks.settle_ms
-        self._origin = 0
+        self._stamps = ticks if isinstance(ticks, StampTicks) else None
+        self._settle_ms = 0 if self._stamps is None else self._stamps.settle_ms
+        self._grid: TickGrid | None = None
         self._reader: Any = None
         self._lookup: Any = None
         self._marked: dict[int, int] = {}
@@ -88,7 +88,7 @@ class KafkaSource:
             WorldError: no such topic, no answer, or access denied.
             FailClosed: the topic drops older records of a key, or live ticks lack stamps set on arrival.
         """
-        self._origin = origin
+        self._grid = None if self._stamps is None else TickGrid(origin, self._stamps.step_ms)
         partitions = await self._check()
         self._marked = dict.fromkeys(partitions, -1)
         consumer = library().AIOKafkaConsumer
@@ -114,7 +114,7 @@ class KafkaSource:
                     "read: create it first, or check its name and its ACL"
                 )
             await check_kept(self._settings, admin, self._topic)
-            if self._step_ms:
+            if self._stamps is not None:
                 await check_stamped(self._settings, admin, self._topic)
         return tuple(int(one["partition"]) for one in found)
 
@@ -127,8 +127,8 @@ class KafkaSource:
         with speaking(self._settings, f"topic {self._topic!r}"):
             every = [self._place(one) for one in self._marked]
             begins = starts = await self._lookup.beginning_offsets(every)
-            if self._step_ms:
-                starts = await self._cuts(every, self._origin)
+            if self._grid is not None:
+                starts = await self._cuts(every, self._grid.origin)
             ends = await self._lookup.end_offsets(every)
         starts = {at: positions.get(at.partition, starts[at]) for at in every}
         if not all(begins[at] <= starts[at] <= ends[at] for at in every):
@@ -169,7 +169,7 @@ class KafkaSource:
                 await disconnect(client)
 
     def _split(self, partition: int, records: Sequence[Any]) -> list[Batch]:
-        if not self._step_ms:
+        if self._grid is None:
             return split_marked(partition, records)
         if not stamped_on_arrival(records):
             raise FailClosed(
@@ -177,12 +177,7 @@ class KafkaSource:
                 "new pipeline with an origin after the topic's setting was changed"
             )
         batches, self._marked[partition] = split(
-            partition,
-            records,
-            self._origin,
-            self._step_ms,
-            self._marked[partition],
-            self._settle_ms,
+            partition, records, self._grid, self._marked[partition], self._settle_ms
         )
         return batches
 
@@ -197,16 +192,15 @@ class KafkaSource:
 
     def _due(self) -> int:
         """The last tick that has settled by now, so that a silent partition may pass it."""
-        if not self._step_ms:
+        if self._grid is None:
             return -1
-        return (self._clock.now() - self._settle_ms - self._origin) // self._step_ms - 1
+        return self._grid.passed(self._clock.now() - self._settle_ms)
 
     def _wait_ms(self) -> int:
         """Until the next tick is due, in slices, for the clock may be a manual one."""
-        if not self._step_ms:
+        if self._grid is None:
             return _SLICE_MS
-        next_tick = min(self._marked.values()) + 1
-        due = self._origin + (next_tick + 1) * self._step_ms + self._settle_ms
+        due = self._grid.end(min(self._marked.values()) + 1) + self._settle_ms
         return min(_SLICE_MS, max(10, due - self._clock.now()))
 
     async def _pass_silent(self, busy: set[int]) -> None:
@@ -216,9 +210,8 @@ class KafkaSource:
         due = self._due()
         late = [one for one, marked in self._marked.items() if marked < due and one not in busy]
         silent = [at for at in map(self._place, late) if await self._caught_up(at)]
-        if silent:
-            settled = self._origin + (due + 1) * self._step_ms + self._settle_ms
-            cuts = await self._cuts(silent, settled)
+        if silent and self._grid is not None:
+            cuts = await self._cuts(silent, self._grid.end(due) + self._settle_ms)
             self._heard = time.monotonic()
             for at in silent:
                 position = await self._reader.position(at)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.ports import Batch
 
@@ -27,7 +28,7 @@ def stamped_on_arrival(records: Sequence[Any]) -> bool:
 
 
 def split(
-    partition: int, records: Sequence[Any], origin: int, step: int, marked: int, settle: int = 0
+    partition: int, records: Sequence[Any], grid: TickGrid, marked: int, settle: int = 0
 ) -> tuple[list[Batch], int]:
     """Consecutive stamped records as batches of one tick each, with the marks between them.
 
@@ -35,13 +36,13 @@ def split(
     a tick that was marked before (the brokers' clock stepped back) keeps its tick.
     """
     stamps = list(map(_stamp, records))
-    low, high = min(stamps) - origin, max(stamps) - origin
-    if low // step == high // step and (high - settle) // step - 1 <= marked:
-        return _run(partition, records, low // step), marked
+    first, last = grid.tick_of(min(stamps)), grid.tick_of(max(stamps))
+    if first == last and grid.passed(max(stamps) - settle) <= marked:
+        return _run(partition, records, first), marked
     batches: list[Batch] = []
-    start, tick = 0, (stamps[0] - origin) // step
+    start, tick = 0, grid.tick_of(stamps[0])
     for at, stamp in enumerate(stamps):
-        here, passed = (stamp - origin) // step, (stamp - origin - settle) // step - 1
+        here, passed = grid.tick_of(stamp), grid.passed(stamp - settle)
         if here != tick or passed > marked:
             batches += _run(partition, records[start:at], tick)
             start, tick = at, here

@@ -5,14 +5,9 @@ This file knows no file, topic or memory.
 
 from collections.abc import Sequence
 
-import msgspec
-
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Release
-
-
-class _Body(msgspec.Struct):
-    sequence: int
+from stream_dp.runtime.release import read_head
 
 
 def following(releases: Sequence[Release], last: bytes | None, sink: str) -> list[Release]:
@@ -21,7 +16,7 @@ def following(releases: Sequence[Release], last: bytes | None, sink: str) -> lis
     Raises:
         FailClosed: `last` is not a release, or visible already with other bytes; out of order.
     """
-    visible = -1 if last is None else _sequence(last, sink)
+    visible = -1 if last is None else read_head(last, f"{sink}: what comes last").sequence
     fresh: list[Release] = []
     for release in releases:
         if release.sequence == visible and not fresh and release.body != last:
@@ -34,12 +29,3 @@ def following(releases: Sequence[Release], last: bytes | None, sink: str) -> lis
         if release.sequence > visible:
             fresh.append(release)
     return fresh
-
-
-def _sequence(body: bytes, sink: str) -> int:
-    try:
-        return msgspec.json.decode(body, type=_Body).sequence
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise FailClosed(
-            f"{sink}: what comes last is no release; name another sink, or bring this one back"
-        ) from None

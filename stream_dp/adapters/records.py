@@ -4,7 +4,7 @@ Rules: every row or line is a record of its own, and a bad one harms no other: w
 stays a string, a row with too few or too many columns becomes a payload that no decoder takes for
 an object, a broken JSON line or bad UTF-8 passes as it is. The engine makes dead letters of them.
 Blank lines are no records. CSV and Parquet give JSON objects with the declared fields that the file
-has; an empty cell is null. A time is ISO 8601 with a zone, or integer milliseconds since 1970.
+has; an empty cell is null. A record's own time is what `core.moments` makes of it.
 Error texts name the file and its columns, never a cell.
 """
 
@@ -16,7 +16,7 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -24,11 +24,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from stream_dp.core.moments import own_time
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import UsageError, WorldError
 
 _T = TypeVar("_T")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 _BROKEN_ROW = b"[]"
 _CACHED = 100_000
@@ -89,33 +89,22 @@ def load_records(path: Path, fields: _Fields, time_field: str) -> list[Record]:
         raise WorldError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def ticked(
-    records: Sequence[Record], start_ms: int, step_ms: int, horizon: int
-) -> list[Sequence[Record]]:
-    """The records of each tick 0..horizon-1, by time; equal times keep the file's order.
+def ticked(records: Sequence[Record], grid: TickGrid) -> list[Sequence[Record]]:
+    """The records of each tick of the grid, by time; equal times keep the file's order.
 
     A record outside the range is kept, with the nearest tick; one without a readable time comes
     first of all. Where a record lands depends on that record alone.
+
+    Raises:
+        ValueError: the grid has no horizon.
     """
+    if grid.horizon is None:
+        raise ValueError("a file needs a grid with a horizon")
     ticks: dict[int, list[Record]] = {}
     for record in sorted(records, key=lambda each: (each.time_ms is not None, each.time_ms or 0)):
-        time_ms = start_ms if record.time_ms is None else record.time_ms
-        tick = min(max((time_ms - start_ms) // step_ms, 0), horizon - 1)
-        ticks.setdefault(tick, []).append(record)
-    return [ticks.get(tick, ()) for tick in range(horizon)]
-
-
-def parse_time(value: object) -> int | None:
-    """Milliseconds since 1970 of an integer or of ISO 8601 text with a zone, else None."""
-    if type(value) is int:
-        return value
-    if not isinstance(value, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return None if moment.tzinfo is None else (moment - _EPOCH) // _MILLISECOND
+        tick = 0 if record.time_ms is None else grid.tick_of(record.time_ms)
+        ticks.setdefault(min(max(tick, 0), grid.horizon - 1), []).append(record)
+    return [ticks.get(tick, ()) for tick in range(grid.horizon)]
 
 
 class _BadFileError(Exception):
@@ -198,7 +187,7 @@ def _csv(file: _Bytes, fields: _Fields, time_field: str) -> Iterator[Record]:
         _columns(header, fields, time_field)
         columns = [(header.index(n), _cells(n, kind)) for n, kind in fields.items() if n in header]
         width, at = len(header), header.index(time_field)
-        times = _Memo(lambda cell: parse_time(_integer(cell)))
+        times = _Memo(lambda cell: own_time(_integer(cell)))
         for line, row in rows:
             if row is None or len(row) != width:
                 yield Record(line, None, _BROKEN_ROW)
@@ -218,7 +207,7 @@ def _jsonl(file: _Bytes, _: _Fields, time_field: str) -> Iterator[Record]:
             time = decoder.decode(payload).time  # type: ignore[attr-defined]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             time = None
-        yield Record(line, parse_time(time), payload)
+        yield Record(line, own_time(time), payload)
 
 
 def _parquet(file: _Bytes, fields: _Fields, time_field: str) -> Iterator[Record]:
@@ -242,11 +231,14 @@ def _parquet(file: _Bytes, fields: _Fields, time_field: str) -> Iterator[Record]
 
 
 def _values(arrow: Any, batch: Any) -> Iterator[list[object]]:
-    """The values of each column; times with a zone come in UTC and whole milliseconds."""
+    """The values of each column; times with a zone come in UTC and whole milliseconds, floored."""
+    floor = import_module("pyarrow.compute").floor_temporal
     for column in batch.columns:
         if arrow.types.is_timestamp(column.type):
             zone = None if column.type.tz is None else "UTC"
-            yield column.cast(arrow.timestamp("ms", tz=zone), safe=False).to_pylist()
+            utc = column.cast(arrow.timestamp(column.type.unit, tz=zone))
+            whole = floor(utc, unit="millisecond")
+            yield whole.cast(arrow.timestamp("ms", tz=zone)).to_pylist()
         else:
             yield column.to_pylist()
 
@@ -254,7 +246,7 @@ def _values(arrow: Any, batch: Any) -> Iterator[list[object]]:
 def _from_parquet(line: int, row: dict[str, Any], fields: _Fields, time_field: str) -> Record:
     time = row[time_field].isoformat() if isinstance(row[time_field], datetime) else row[time_field]
     body = {name: row[name] for name in fields if name in row}
-    return Record(line, parse_time(time), msgspec.json.encode(body, enc_hook=str))
+    return Record(line, own_time(time), msgspec.json.encode(body, enc_hook=str))
 
 
 _READERS = {".csv": _csv, ".jsonl": _jsonl, ".ndjson": _jsonl, ".parquet": _parquet}

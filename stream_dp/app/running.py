@@ -18,6 +18,7 @@ from rich.status import Status
 from stream_dp.app.budget_view import api_budget
 from stream_dp.app.live_series import EngineLiveSeries
 from stream_dp.app.tick_times import TickTimes
+from stream_dp.core.moments import moment_text
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.layout import keys_of
@@ -29,7 +30,6 @@ from stream_dp.pipeline.statistics import Series
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.ports import Ports
 from stream_dp.runtime.recovery import NoiseMaker
-from stream_dp.runtime.series import Grid
 from stream_dp.serve.server import PageServer
 from stream_dp.serve.view import PublicView, ReleaseLog
 
@@ -140,9 +140,7 @@ def pipeline_json(built: Built, planner: LiveSeriesPlanner) -> dict[str, Any]:
         "fingerprint": built.fingerprint,
         "clock": {
             "kind": spec.clock.kind,
-            "start": None
-            if spec.clock.start is None
-            else Grid(spec.clock.start, 0, None).end_text(0),
+            "start": None if spec.clock.start is None else moment_text(spec.clock.start),
             "step": spec.clock.step / 1000,
             "horizon": spec.clock.horizon,
         },

@@ -5,21 +5,12 @@ A series sees the ticks from `start` on, up to and not including `end`; in time:
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
-import msgspec
-
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.series import Grid
+from stream_dp.runtime.release import read_head
 from stream_dp.serve.view import ReleaseLog
-
-
-class _Ended(msgspec.Struct):
-    """Of a release: its tick, and when that ended."""
-
-    tick: int
-    end: datetime
 
 
 class TickTimes:
@@ -27,31 +18,21 @@ class TickTimes:
 
     def __init__(self, spec: PipelineSpec, log: ReleaseLog) -> None:
         self._step = spec.clock.step
-        self._origin = spec.clock.start
+        self._grid = None if spec.clock.start is None else TickGrid(spec.clock.start, self._step)
         self._log = log
 
     def __call__(self, tick: int) -> str | None:
         """When `tick` begins, in UTC; None for a wall clock that declares no start, before the first release."""
-        if self._origin is None:
-            self._origin = self._published()
-        return None if self._origin is None else begin_text(self._origin, self._step, tick)
+        if self._grid is None:
+            self._grid = self._published()
+        return None if self._grid is None else self._grid.start_text(tick)
 
-    def _published(self) -> int | None:
-        """The origin, ms since 1970, as any release tells it."""
+    def _published(self) -> TickGrid | None:
+        """The grid, as any release tells it."""
         release = next(iter(self._log.latest().values()), None)
         if release is None:
             return None
-        ended = msgspec.json.decode(release.body, type=_Ended)
-        return round(ended.end.timestamp() * 1000) - (ended.tick + 1) * self._step
-
-
-def begin_text(origin: int, step: int, tick: int) -> str:
-    """When `tick` begins, on the grid from `origin` (ms since 1970) in steps of `step` ms.
-
-    >>> begin_text(0, 60_000, 3)
-    '1970-01-01T00:03:00Z'
-    """
-    return Grid(origin, step, None).end_text(tick - 1)
+        return TickGrid.ending(release.tick, read_head(release.body).end_ms, self._step)
 
 
 def tick_text(told: Mapping[str, Any], key: str) -> str:

@@ -97,9 +97,7 @@ def _source(spec: PipelineSpec, clock: SystemClock) -> tuple[Source, KafkaLease 
         return KafkaSource(settings, source.topic, clock, ticks), shard
     if not isinstance(ticking, ReplayClock):
         raise UsageError("clock.kind: a file has no append stamps: use replay")
-    file = FileSource(
-        source.path, fields_of(spec), ticking.field, ticking.start, ticking.step, ticking.horizon
-    )
+    file = FileSource(source.path, fields_of(spec), ticking.field, ticking.grid)
     return file, None
 
 

@@ -170,7 +170,7 @@ async def _feed(spec: PipelineSpec, options: Options) -> None:
     records = await asyncio.to_thread(
         load_records, flights_folder() / DATA, fields_of(spec), clock.field
     )
-    ticks = await asyncio.to_thread(ticked, records, clock.start, clock.step, clock.horizon)
+    ticks = await asyncio.to_thread(ticked, records, clock.grid)
     speed = None if options.headless else clock.horizon / SECONDS_FOR_A_YEAR
     await feed(settings_for(source), source.topic, ticks, speed)
 

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import typer
 from rich.console import Console, JustifyMethod
 from rich.table import Table
@@ -17,6 +18,7 @@ from stream_dp.core.guarantee import differential_privacy
 from stream_dp.pipeline.builder import Built
 from stream_dp.runtime.journal_summary import JournalSummary, read_summary
 from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.release import Released, read
 from stream_dp.serve.view import ReleaseLog
 
 SHOWN_KEYS = 5
@@ -39,12 +41,14 @@ async def results(
     """Read the journal's totals and the last release of each series; `before` events came in earlier runs."""
     through = max((release.tick for release in log.latest().values()), default=-1)
     summary = await read_summary(sealed_commits(built.spec), sealer, built.spec.name, through)
-    last = {name: json.loads(release.body) for name, release in log.latest().items()}
-    final = {
-        name: {key: body[key] for key in ("value", "values", "band", "tick") if key in body}
-        for name, body in last.items()
-    }
+    final = {name: _final(read(release.body)) for name, release in log.latest().items()}
     return Results(broker, seconds, summary.events - before, summary, final)
+
+
+def _final(last: Released) -> dict[str, Any]:
+    """Of a series' last release: value, values or fired, with band and tick."""
+    whole = msgspec.to_builtins(last)
+    return {key: whole[key] for key in ("value", "values", "fired", "band", "tick") if key in whole}
 
 
 def print_results(built: Built, found: Results, as_json: bool, compare_exact: bool) -> None:
@@ -116,10 +120,10 @@ def _shown(release: dict[str, Any]) -> list[tuple[str, Any]]:
     """The scalar, the largest few values, or the keys with an alert at this tick."""
     if "value" in release:
         return [("", release["value"])]
+    if "fired" in release:
+        fired = release["fired"]
+        return [(", ".join(fired) or "no alert at this tick", True if fired else None)]
     values: dict[str, Any] = release["values"]
-    if all(isinstance(value, bool) for value in values.values()):
-        alerting = [key for key, value in values.items() if value]
-        return [(", ".join(alerting) or "no alert at this tick", True if alerting else None)]
     ranked = sorted(values.items(), key=lambda item: -item[1])[:SHOWN_KEYS]
     left = len(values) - len(ranked)
     return [*ranked, *([(f"... {left} more", None)] if left else [])]

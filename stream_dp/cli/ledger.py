@@ -12,10 +12,11 @@ from rich.table import Table
 from stream_dp.accounting.amounts import text
 from stream_dp.app.budget_view import budget_json, state
 from stream_dp.app.ledger_check import derived_again, header_of, spans
-from stream_dp.app.tick_times import begin_text, tick_text
+from stream_dp.app.tick_times import tick_text
 from stream_dp.app.wiring import sealed_commits, sealer_for
 from stream_dp.cli.derivation_tree import wide_console
 from stream_dp.cli.run import KeyFile, PipelineFile
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.report import derivation_json
 from stream_dp.pipeline.yaml import load
@@ -53,9 +54,7 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         "accepted": header.accepted,
         **budget_json(built.spec, admission.subledgers),
         "derivation": derivation_json(total),
-        "charges": _charges(
-            summary, lambda tick: begin_text(header.origin, built.spec.clock.step, tick)
-        ),
+        "charges": _charges(summary, TickGrid(header.origin, built.spec.clock.step).start_text),
         "ticks": summary.ticks,
         "releases": summary.releases,
         "journal": "whole",

@@ -58,7 +58,7 @@ async def _replay(
             f"Warning: {spec.name} reads topic {source.topic}, not {topic}", markup=False
         )
     records = await asyncio.to_thread(load_records, file, fields_of(spec), clock.field)
-    ticks = ticked(records, clock.start, clock.step, clock.horizon)
+    ticks = ticked(records, clock.grid)
     if create:
         client = settings_for(source).client()
         await create_topic(source.bootstrap, topic, create, client=client)

@@ -21,6 +21,7 @@ from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived
 from stream_dp.pipeline.budget import frozen_charges, opened, target
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.derivations import analyst_ledger, fixed_block, whole
+from stream_dp.pipeline.layout import SCALAR
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
 from stream_dp.pipeline.statistics import Series as SeriesSpec
@@ -58,8 +59,8 @@ class Chosen:
             self.spec.name,
             self.mechanism,
             rows,
-            None if self.spec.shape is Shape.SCALAR else keys,
-            self.spec.shape is Shape.FLAGS,
+            SCALAR if self.spec.shape is Shape.SCALAR else keys,
+            self.spec.shape,
             lambda tick, state: bands(tick - start, state),
             confidence,
         )

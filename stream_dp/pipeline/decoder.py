@@ -8,7 +8,6 @@ message, which may carry content. Nothing a payload holds raises out of here.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -29,8 +28,6 @@ _TYPES: Mapping[str, Any] = {
     "boolean": bool,
 }
 _TIMES: Mapping[str, Any] = {"iso": str, "epoch_ms": Int64}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 # TypeError: a payload that is None (a Kafka tombstone); RecursionError: nested without end.
 _REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
 
@@ -109,16 +106,3 @@ def _member(attribute: str, field: Any) -> tuple[str, Any] | tuple[str, Any, Non
         return attribute, _TIMES[field.format]
     kind = _TYPES[field.type]
     return (attribute, kind | None, None) if field.nullable else (attribute, kind)
-
-
-def milliseconds(time: str) -> int | None:
-    """An RFC 3339 time with an offset as whole milliseconds since 1970 (floor), None where it is none.
-
-    >>> milliseconds("1970-01-01T00:00:01.5Z"), milliseconds("1970-01-01T00:00:01")
-    (1500, None)
-    """
-    try:
-        moment = msgspec.convert(time, datetime)
-    except msgspec.ValidationError:
-        return None
-    return None if moment.tzinfo is None else (moment - _EPOCH) // _MILLISECOND

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.scalars import Duration, Frozen, Moment, problem, refuse
 
 _LAST_MOMENT = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last that a release can print
@@ -105,9 +106,14 @@ class ReplayClock(Frozen):
     horizon: Horizon
     block: Horizon = 1
 
+    @property
+    def grid(self) -> TickGrid:
+        """The declared grid."""
+        return TickGrid(self.start, self.step, self.horizon)
+
     @model_validator(mode="after")
     def _printable(self) -> "ReplayClock":
-        if self.start + self.step * self.horizon > _LAST_MOMENT:
+        if self.grid.end(self.horizon - 1) > _LAST_MOMENT:
             refuse([problem(("horizon",), "the last tick would end after the year 9999")])
         return self
 

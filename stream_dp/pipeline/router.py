@@ -13,13 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stream_dp.core.messages import IntArray
+from stream_dp.core.moments import parse_moment
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.decoder import (
     TIME_OUT_OF_RANGE,
     WRONG_TYPE,
     Decoded,
     RecordDecoder,
     Refusal,
-    milliseconds,
 )
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.layout import Feature, RowLayout, Slot, Test
@@ -47,7 +48,7 @@ class Router:
         """`origin_ms` is the start of tick 0 in milliseconds since 1970; `layout` that of the file if None."""
         self.layout = layout or RowLayout.of(spec)
         self.width = self.layout.width
-        self._horizon = spec.clock.horizon
+        self._grid = TickGrid(origin_ms, spec.clock.step, spec.clock.horizon)
         self._time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
         names = _used(self.layout, self._time)
         self._decoder = RecordDecoder({name: spec.fields[name] for name in names})
@@ -59,7 +60,7 @@ class Router:
             self._time_of = attrgetter(self._decoder.attribute(spec.clock.field))
             iso = spec.fields[spec.clock.field] == TimeField()
             ticks = _Ticks if iso else _EpochTicks
-            self._tick_of = ticks(origin_ms, spec.clock.step, spec.clock.horizon)
+            self._tick_of = ticks(self._grid)
 
     def route(self, batch: Batch) -> Routed:
         """Decode and add up a batch; nothing that a payload holds raises.
@@ -82,7 +83,7 @@ class Router:
         return Routed(rows, _dead(batch, decoded.refused), _per_tick(ticks, len(decoded.records)))
 
     def _given_tick(self, decoded: Decoded, tick: int) -> Decoded:
-        if tick >= 0 and (self._horizon is None or tick < self._horizon):
+        if tick in self._grid:
             return decoded
         outside = [Refusal(at, TIME_OUT_OF_RANGE, self._time) for at in decoded.positions]
         return Decoded([], [], decoded.refused + outside)
@@ -157,31 +158,30 @@ class _Counted:
 class _Ticks(dict[str, int]):
     """From the text of a time to its tick; remembers short texts, and no more than it has room for."""
 
-    def __init__(self, origin: int, step: int, horizon: int) -> None:
+    def __init__(self, grid: TickGrid) -> None:
         super().__init__()
-        self._origin, self._step, self._horizon = origin, step, horizon
+        self._find = grid.find
 
     def __missing__(self, time: str) -> int:
-        if len(time) > _LONGEST_TIME:
-            return _NO_TIME
-        moment = milliseconds(time)
-        tick = _NO_TIME if moment is None else self.tick(moment)
-        if len(self) >= _CACHED_TIMES:
-            self.clear()
-        self[time] = tick
+        moment = parse_moment(time)
+        tick = _NO_TIME if moment is None else self._tick(moment)
+        if len(time) <= _LONGEST_TIME:
+            if len(self) >= _CACHED_TIMES:
+                self.clear()
+            self[time] = tick
         return tick
 
-    def tick(self, moment: int) -> int:
+    def _tick(self, moment: int) -> int:
         """The tick of a moment, or that it lies outside the grid."""
-        tick = (moment - self._origin) // self._step
-        return tick if 0 <= tick < self._horizon else _OUTSIDE
+        tick = self._find(moment)
+        return _OUTSIDE if tick is None else tick
 
 
 class _EpochTicks(_Ticks):
     """The same for integer milliseconds; nothing to remember."""
 
     def __missing__(self, time: Any) -> int:
-        return self.tick(time)
+        return self._tick(time)
 
 
 def _used(layout: RowLayout, time: str | None) -> list[str]:

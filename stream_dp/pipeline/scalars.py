@@ -5,7 +5,6 @@ accepted as text, because YAML hands over text only. This file knows no part of 
 """
 
 import re
-from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Annotated, TypeAlias
 
@@ -21,13 +20,15 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from stream_dp.core.moments import parse_moment
+
 OTHER = "other"
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**6), Fraction(100)
 LARGEST_DELTA = Fraction(1, 1000)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(
     r"[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?|[+-]?\d{1,30}/\d{1,30}", re.ASCII
 )
+_FINER = re.compile(r"\.\d{3}\d*[1-9]", re.ASCII)
 _DURATION = re.compile(r"(\d{1,15})(ms|s|m|h|d)", re.ASCII)
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -90,16 +91,12 @@ def moment(value: object) -> int:
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    try:
-        time = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
+    parsed = parse_moment(value) if isinstance(value, str) else None
+    if parsed is None:
         raise ValueError("must be a time with its offset, such as 2013-01-01T10:00:00Z")
-    whole, rest = divmod(time - _EPOCH, timedelta(milliseconds=1))
-    if rest:
+    if _FINER.search(str(value)):
         raise ValueError("must not be finer than a millisecond")
-    return whole
+    return parsed
 
 
 def _absurd(epsilon: Fraction) -> Fraction:

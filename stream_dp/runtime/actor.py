@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
-from stream_dp.runtime.series import Grid, Series
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.runtime.series import Series
 
 MAILBOX = 256
 
@@ -46,7 +47,7 @@ ActorCommand: TypeAlias = Tick | Snapshot | Halt
 class Actor:
     """Runs `series.mechanism` from `state`; start `run()` in a task group."""
 
-    def __init__(self, series: Series, grid: Grid, state: Any) -> None:
+    def __init__(self, series: Series, grid: TickGrid, state: Any) -> None:
         self._series = series
         self._grid = grid
         self._state = state
@@ -82,7 +83,13 @@ def _answer(reply: "asyncio.Future[bytes]", answer: bytes) -> None:
 
 
 def step(
-    series: Series, grid: Grid, state: Any, tick: int, sequence: int, row: IntArray, noise: Noise
+    series: Series,
+    grid: TickGrid,
+    state: Any,
+    tick: int,
+    sequence: int,
+    row: IntArray,
+    noise: Noise,
 ) -> tuple[Any, bytes]:
     """One tick of one series: update, query, release body. Recovery replays commits through it too."""
     mechanism = series.mechanism

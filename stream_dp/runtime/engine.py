@@ -16,6 +16,7 @@ import msgspec
 
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import Subledgers
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.core.verifier import Guard
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.states import STATES
@@ -30,8 +31,8 @@ from stream_dp.runtime.proposals import Proposal, SeriesPlanner
 from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.recovery import GENESIS, NoiseMaker, Recovered, initial_states, recover
 from stream_dp.runtime.registry import LiveSeries, Registry
+from stream_dp.runtime.release import release_of
 from stream_dp.runtime.run_config import RunConfig
-from stream_dp.runtime.series import Grid
 from stream_dp.runtime.tick_assembler import ClosedTick, Cut, Router
 
 GROUP = 100
@@ -51,7 +52,7 @@ class Engine:
         router: Router,
         ports: Ports,
         make_noise: NoiseMaker,
-        published: Published = lambda body: None,
+        published: Published = lambda release: None,
         *,
         planner: SeriesPlanner | None = None,
         subledgers: Subledgers | None = None,
@@ -146,13 +147,13 @@ class Engine:
                 "run the version of the code and of the file that wrote it"
             )
         async for body in ports.sink.read():
-            self._published(body)
+            self._published(release_of(body))
         await self._gate.publish(recovered.unpublished)
         await ports.source.seek(recovered.cut.positions)
         self.ready.set()
         return recovered
 
-    def _grid_of(self, header: Header) -> Grid:
+    def _grid_of(self, header: Header) -> TickGrid:
         """The journal's grid, once it is sure that its steps are those of this plan."""
         config, key_id = self._config, self._ports.sealer.key_id
         require_same(header, config.header(header.source, header.partitions, header.origin, key_id))

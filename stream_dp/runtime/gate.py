@@ -7,10 +7,10 @@ not before its hold is over. One commit is in flight at a time and is never canc
 
 from collections.abc import Sequence
 
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.commit import Commit, Release, digest, encode
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Clock, Journal, Published, Sink
-from stream_dp.runtime.series import Grid
 
 
 class Gate:
@@ -22,10 +22,10 @@ class Gate:
         sink: Sink,
         sealer: Sealer,
         clock: Clock,
-        grid: Grid,
+        grid: TickGrid,
         block: int = 1,
         hold: int | None = None,
-        published: Published = lambda body: None,
+        published: Published = lambda release: None,
     ) -> None:
         self._journal = journal
         self._sink = sink
@@ -67,7 +67,7 @@ class Gate:
             await self._sink.publish(block)
             self._waiting = self._waiting[len(block) :]
             for release in block:
-                self._published(release.body)
+                self._published(release)
 
     def _end_of_block(self, tick: int) -> int:
         end = (tick // self._block + 1) * self._block - 1

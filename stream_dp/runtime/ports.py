@@ -14,7 +14,7 @@ from stream_dp.runtime.commit import Commit, Release
 from stream_dp.runtime.keys import Sealer
 
 Positions: TypeAlias = Mapping[int, int]
-Published: TypeAlias = Callable[[bytes], None]
+Published: TypeAlias = Callable[[Release], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from stream_dp.core.mechanism import Noise
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import step
@@ -30,15 +31,11 @@ from stream_dp.runtime.commit import (
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Journal, Sink, closing
 from stream_dp.runtime.registry import LiveSeries
-from stream_dp.runtime.series import Grid
+from stream_dp.runtime.release import read_head
 from stream_dp.runtime.tick_assembler import Cut
 
 NoiseMaker: TypeAlias = Callable[[bytes, int], Noise]
 GENESIS = b""
-
-
-class _Head(msgspec.Struct):
-    sequence: int
 
 
 @dataclass(slots=True, repr=False)
@@ -117,10 +114,12 @@ async def _read_history(
     """Read and check the whole journal; None if it is empty.
 
     `head` is the last public release. Raises:
-        FailClosed: as `unsealed`; or the journal is empty or older than what is public.
+        FailClosed: as `unsealed`; or `head` is no release, or the journal is empty or older than what is public.
     """
     history: History | None = None
-    number = _head_sequence(head)
+    number = 0
+    if head is not None:
+        number = read_head(head, "what comes last in the release topic or file").sequence
     matched = head is None
     async for commit, link in unsealed(journal.read(), sealer, pipeline):
         if history is None:
@@ -156,24 +155,8 @@ def _header_of(history: History) -> Header:
     return history.first.header
 
 
-def _head_sequence(head: bytes | None) -> int:
-    """The sequence number of a release body; 0 where nothing is public yet.
-
-    Raises:
-        FailClosed: `head` is not a release.
-    """
-    if head is None:
-        return 0
-    try:
-        return msgspec.json.decode(head, type=_Head).sequence
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise FailClosed(
-            "what comes last in the release topic or file is no release; bring it back as it was"
-        ) from None
-
-
 def _rebuild(
-    history: History, admission: Admission, grid: Grid, make_noise: NoiseMaker
+    history: History, admission: Admission, grid: TickGrid, make_noise: NoiseMaker
 ) -> Recovered:
     """Replay the committed steps since the last snapshot and compare every release.
 
@@ -237,7 +220,11 @@ def _change(
 
 
 def _replay(
-    commit: Commit, admission: Admission, states: dict[int, Any], grid: Grid, make_noise: NoiseMaker
+    commit: Commit,
+    admission: Admission,
+    states: dict[int, Any],
+    grid: TickGrid,
+    make_noise: NoiseMaker,
 ) -> None:
     recorded = iter(commit.releases)
     for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=bool(commit.ticks)):
@@ -261,7 +248,7 @@ async def recover(
     sealer: Sealer,
     pipeline: str,
     admission: Admission,
-    grid: Callable[[Header], Grid],
+    grid: Callable[[Header], TickGrid],
     make_noise: NoiseMaker,
 ) -> Recovered | None:
     """Fence, read, check and rebuild; None where journal and sink are both empty (a first start)."""

@@ -1,11 +1,172 @@
-"""How the releases of a series look."""
+"""The body of a release: its one form, written and read here and nowhere else.
 
+Rules: a body is one line of JSON in UTF-8, made of an answer and of public values; it says no batch, offset or wall
+time. The form has a version, `v`: the meaning of its fields never changes, a later form has another number, and a form
+that is not known is refused. What was written is never written again in another form: the bytes are the release. This
+file knows no actor, journal, topic or page.
+"""
+
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from stream_dp.core.messages import IntArray
+from stream_dp.core.moments import parse_moment
+from stream_dp.errors import FailClosed
+from stream_dp.runtime.commit import Release
+
+VERSION = 1
+"""The form that is written, and the only one that is read."""
+
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_H = TypeVar("_H", bound="Head")
 
 
 class Shape(StrEnum):
-    """What a release holds: one value, a value for each key, or the keys that fired."""
+    """How a series' releases look: one `value`, `values` by key, or the keys that `fired`."""
 
     SCALAR = "scalar"
     HISTOGRAM = "histogram"
     FLAGS = "flags"
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What every release begins with; `end` is the end of its tick, ISO 8601 in UTC.
+
+    A release may be private until it is durable, so nothing of it shows in a repr.
+    """
+
+    v: int
+    sequence: _Number
+    series: str
+    tick: _Number
+    end: str
+
+    def __post_init__(self) -> None:
+        if parse_moment(self.end) is None:
+            raise ValueError("the end of a release's tick is no time with its offset")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+    @property
+    def end_ms(self) -> int:
+        """The end of the tick, ms since 1970."""
+        return parse_moment(self.end) or 0
+
+
+class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
+    """A whole release; of `value`, `values` and `fired` exactly one is set.
+
+    `band` is the half-width that holds with `confidence`; `not_private` marks noise of the test kit, which protects
+    nobody.
+    """
+
+    value: int | UnsetType = UNSET
+    values: dict[str, int] | UnsetType = UNSET
+    fired: tuple[str, ...] | UnsetType = UNSET
+    band: int
+    confidence: float
+    not_private: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if [self.value, self.values, self.fired].count(UNSET) != 2:
+            raise ValueError("a release has one of value, values and fired")
+
+    @property
+    def shape(self) -> Shape:
+        """Which of the three it has."""
+        if self.value is not UNSET:
+            return Shape.SCALAR
+        return Shape.FLAGS if self.values is UNSET else Shape.HISTOGRAM
+
+
+class _Form(msgspec.Struct):
+    """What any form says of itself."""
+
+    v: int
+
+
+def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, Any]:
+    """Return the field that holds an answer of shape (len(keys),), in the order of the keys.
+
+    >>> content(Shape.FLAGS, ("AA", "UA"), np.array([0, 1])), content(Shape.SCALAR, ("",), np.array([7]))
+    ({'fired': ('UA',)}, {'value': 7})
+
+    Raises:
+        ValueError: the answer has another number of entries.
+    """
+    if len(answer) != len(keys):
+        raise ValueError("an answer has one entry for each key")
+    match shape:
+        case Shape.SCALAR:
+            (value,) = answer.tolist()
+            return {"value": value}
+        case Shape.HISTOGRAM:
+            return {"values": dict(zip(keys, answer.tolist(), strict=True))}
+        case Shape.FLAGS:
+            return {"fired": tuple([keys[at] for at in np.flatnonzero(answer).tolist()])}
+
+
+def write(released: Released) -> bytes:
+    """Return the exact public bytes of a release."""
+    return msgspec.json.encode(released)
+
+
+def read(body: bytes, what: str = "what should be a release") -> Released:
+    """Return a release, from its bytes; `what` names them in errors.
+
+    Raises:
+        FailClosed: no release, or one of another form than this version reads.
+    """
+    return _decoded(body, Released, what)
+
+
+def read_head(body: bytes, what: str = "what should be a release") -> Head:
+    """Return what a release begins with; its values are not looked at. Errors as of `read`."""
+    return _decoded(body, Head, what)
+
+
+def release_of(body: bytes) -> Release:
+    """Return a published body with what it says of itself, as the gate hands on what it publishes.
+
+    Raises:
+        FailClosed: no release, one of another form, or more than one line.
+    """
+    if b"\n" in body or b"\r" in body:
+        raise FailClosed(
+            "a published release is more than one line; bring the releases back as they were"
+        )
+    head = read_head(body, "a published release")
+    return Release(head.sequence, head.series, head.tick, body)
+
+
+def _decoded(body: bytes, form: type[_H], what: str) -> _H:
+    try:
+        found = msgspec.json.decode(body, type=form)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        _refuse_other_forms(body, what)
+        raise FailClosed(f"{what} is no release; bring it back as it was") from None
+    if found.v != VERSION:
+        _refuse_other_forms(body, what)
+    return found
+
+
+def _refuse_other_forms(body: bytes, what: str) -> None:
+    try:
+        form = msgspec.json.decode(body, type=_Form).v
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return
+    if form != VERSION:
+        raise FailClosed(
+            f"{what} has form {form} of releases, this version of stream_dp reads form {VERSION}: run the version "
+            "that wrote it"
+        )

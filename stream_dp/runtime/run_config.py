@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.commit import Charge, Header
-from stream_dp.runtime.series import Grid, Series
+from stream_dp.runtime.series import Series
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,9 @@ class RunConfig:
             return self
         return replace(self, series=tuple(replace(series, private=False) for series in self.series))
 
-    def grid(self, origin: int) -> Grid:
+    def grid(self, origin: int) -> TickGrid:
         """The tick grid from this origin."""
-        return Grid(origin, self.step, self.horizon)
+        return TickGrid(origin, self.step, self.horizon)
 
     def header(self, source: str, partitions: tuple[int, ...], origin: int, key_id: str) -> Header:
         """The header a journal of this plan on that source begins with."""

@@ -1,74 +1,46 @@
 """A series: a mechanism, the part of the row it sees, and how its answers become releases.
 
-Rules: the body of a release is written here, once, from the answer and from public values. This file knows no
-actor, journal or file format of the pipeline.
+Rules: the form of a release is that of `release`. This file knows no actor, journal or file format of the pipeline.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
-
-import msgspec
 
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray
-
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - UTC without saying so, to write a plain Z
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The public tick grid: tick k is [origin + k*step, origin + (k+1)*step), in ms; `horizon` ticks or endless."""
-
-    origin: int
-    step: int
-    horizon: int | None
-
-    def end(self, tick: int) -> int:
-        """The end of a tick, ms since 1970."""
-        return self.origin + (tick + 1) * self.step
-
-    def end_text(self, tick: int) -> str:
-        """The end of a tick as an ISO 8601 time in UTC."""
-        moment = _EPOCH + timedelta(milliseconds=self.end(tick))
-        return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds") + "Z"
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.runtime.release import VERSION, Released, Shape, content, write
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`rows` is the slice of the tick row that the mechanism sees; `keys` names its answer's entries.
+    """`rows` is the slice of the tick row that the mechanism sees; `keys` names its answer's entries ("" a scalar's).
 
-    `keys` is None for a scalar. `band(tick, state)` is the half-width that holds with `confidence`; it may
-    look at the public part of the state only. `flags` says that entries are alerts (true/false). Where `private`
-    is False (the noise of the test kit), every body says so.
+    `shape` says how its releases look. `band(tick, state)` is the half-width that holds with `confidence`; it may
+    look at the public part of the state only. Where `private` is False (the noise of the test kit), every body says so.
     """
 
     name: str
     mechanism: Mechanism[Any]
     rows: slice
-    keys: tuple[str, ...] | None
-    flags: bool
+    keys: tuple[str, ...]
+    shape: Shape
     band: Callable[[int, Any], int]
     confidence: float
     private: bool = True
 
-    def body(self, grid: Grid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
+    def body(self, grid: TickGrid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
         """The exact public bytes of one release."""
-        values: list[Any] = [bool(v) for v in answer] if self.flags else answer.tolist()
-        content: dict[str, Any] = {
-            "v": 1,
-            "sequence": sequence,
-            "series": self.name,
-            "tick": tick,
-            "end": grid.end_text(tick),
-        }
-        if self.keys is None:
-            content["value"] = values[0]
-        else:
-            content["values"] = dict(zip(self.keys, values, strict=True))
-        content["band"] = self.band(tick, state)
-        content["confidence"] = self.confidence
-        if not self.private:
-            content["not_private"] = True
-        return msgspec.json.encode(content)
+        released = Released(
+            v=VERSION,
+            sequence=sequence,
+            series=self.name,
+            tick=tick,
+            end=grid.end_text(tick),
+            **content(self.shape, self.keys, answer),
+            band=self.band(tick, state),
+            confidence=self.confidence,
+            not_private=not self.private,
+        )
+        return write(released)

@@ -16,10 +16,11 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.sse import EventSourceResponse
 
 from stream_dp.pipeline.svg import PICTURE_POLICY, draw
+from stream_dp.runtime.commit import Release
 from stream_dp.serve.broadcast import Broadcast
 from stream_dp.serve.queries import add_queries
 from stream_dp.serve.shield import Shield
-from stream_dp.serve.view import PublicView, Published
+from stream_dp.serve.view import PublicView
 
 _LARGEST = 2**63 - 1
 _MEDIA_TYPES = {
@@ -138,12 +139,12 @@ async def _refuse(_request: Request, error: Exception) -> Response:
     )
 
 
-def _latest(name: str, latest: Mapping[str, Published]) -> bytes:
+def _latest(name: str, latest: Mapping[str, Release]) -> bytes:
     body = latest[name].body if name in latest else b"null"
     return b'{"name":%s,"latest":%s}' % (msgspec.json.encode(name), body)
 
 
-def _join(releases: Iterable[Published]) -> bytes:
+def _join(releases: Iterable[Release]) -> bytes:
     return b",".join(release.body for release in releases)
 
 

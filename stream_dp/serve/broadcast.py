@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from stream_dp.serve.view import PublicView, Published
+from stream_dp.runtime.commit import Release
+from stream_dp.serve.view import PublicView
 
 HEARTBEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 1000
@@ -61,5 +62,5 @@ class Broadcast:
         )
 
 
-def _event(release: Published) -> bytes:
+def _event(release: Release) -> bytes:
     return b"id: %d\ndata: %s\n\n" % (release.sequence, release.body)

@@ -1,10 +1,10 @@
 """All that the HTTP server may know: published releases, byte for byte, and public configuration.
 
 Rules: nothing enters a `ReleaseLog` that is not already published, and its bytes leave unchanged;
-a body is parsed only to be found again (sequence, series, tick). Sequences grow; the same release
-twice is one release, another body under a published sequence is a fail-closed stop. Readers own
-their position in the log, so a slow reader costs nothing and misses nothing. One event loop; not
-for threads. This file must not know HTTP, events, counts, rates or lag.
+a body is never parsed. Sequences grow; the same release twice is one release, another body under
+a published sequence is a fail-closed stop. Readers own their position in the log, so a slow reader
+costs nothing and misses nothing. One event loop; not for threads. This file must not know HTTP,
+events, counts, rates or lag.
 """
 
 import asyncio
@@ -14,31 +14,12 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-import msgspec
-
 from stream_dp.errors import FailClosed, UsageError
+from stream_dp.runtime.commit import Release
 from stream_dp.serve.live_series import LiveSeriesService
 
 NOTHING = -1
 """The position before the first release."""
-
-
-class _Head(msgspec.Struct):
-    """The fields of a release by which it is found again; the others stay bytes."""
-
-    sequence: int
-    series: str
-    tick: int
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """One release: where it belongs and the exact bytes that were published."""
-
-    sequence: int
-    series: str
-    tick: int
-    body: bytes
 
 
 _by_sequence = attrgetter("sequence")
@@ -49,8 +30,8 @@ class ReleaseLog:
     """Every published release in memory, or the newest `keep` of each series.
 
     >>> log = ReleaseLog()
-    >>> log.append(b'{"v":1,"sequence":0,"series":"total","tick":7,"value":12,"band":3}')
-    >>> log.append(b'{"v":1,"sequence":1,"series":"total","tick":8,"value":15,"band":3}')
+    >>> log.append(Release(0, "total", 7, b'{"v":1,"sequence":0,"series":"total","tick":7,"value":12}'))
+    >>> log.append(Release(1, "total", 8, b'{"v":1,"sequence":1,"series":"total","tick":8,"value":15}'))
     >>> [release.tick for release in log.series_between("total", 8, 100)]
     [8]
     >>> [release.sequence for release in log.since(0)]
@@ -62,7 +43,7 @@ class ReleaseLog:
         if keep is not None and keep < 1:
             raise UsageError(f"keep must be at least 1 release per series or None, got {keep}")
         self._keep = keep
-        self._series: dict[str, list[Published]] = {}
+        self._series: dict[str, list[Release]] = {}
         self._last = NOTHING
         self._forgotten = NOTHING
         self._changed = asyncio.Event()
@@ -77,9 +58,12 @@ class ReleaseLog:
         """The newest sequence that `keep` has dropped, -1 if none: earlier positions have a gap."""
         return self._forgotten
 
-    def append(self, body: bytes) -> None:
-        """Take one published release; once more the same one changes nothing."""
-        release = _parse(body)
+    def append(self, release: Release) -> None:
+        """Take one published release; once more the same one changes nothing.
+
+        Raises:
+            FailClosed: it is out of order, or was published before with other bytes.
+        """
         if release.sequence <= self._last:
             self._check_same(release)
             return
@@ -95,19 +79,19 @@ class ReleaseLog:
         """The series that have a release."""
         return tuple(self._series)
 
-    def latest(self) -> Mapping[str, Published]:
+    def latest(self) -> Mapping[str, Release]:
         """The newest release of each series."""
         return {name: releases[-1] for name, releases in self._series.items()}
 
-    def series_between(self, name: str, from_tick: int, to_tick: int) -> Sequence[Published]:
+    def series_between(self, name: str, from_tick: int, to_tick: int) -> Sequence[Release]:
         """The releases of one series with `from_tick <= tick <= to_tick`, in order."""
         releases = self._series.get(name, [])
         start = bisect_left(releases, from_tick, key=_by_tick)
         return releases[start : bisect_right(releases, to_tick, key=_by_tick)]
 
-    def since(self, sequence: int, limit: int | None = None) -> Sequence[Published]:
+    def since(self, sequence: int, limit: int | None = None) -> Sequence[Release]:
         """The first `limit` releases after `sequence`, over all series, in order of publication."""
-        found: list[Published] = []
+        found: list[Release] = []
         for releases in self._series.values():
             start = bisect_right(releases, sequence, key=_by_sequence)
             found += releases[start:] if limit is None else releases[start : start + limit]
@@ -134,7 +118,7 @@ class ReleaseLog:
         if self._keep is not None and len(releases) > self._keep:
             self._forgotten = max(self._forgotten, releases.pop(0).sequence)
 
-    def _check_same(self, release: Published) -> None:
+    def _check_same(self, release: Release) -> None:
         for known in self.since(release.sequence - 1, limit=1):
             if known.sequence == release.sequence and known.body == release.body:
                 return
@@ -144,20 +128,6 @@ class ReleaseLog:
                 " second time with other bytes: published releases are immutable; check who"
                 " writes to this sink"
             )
-
-
-def _parse(body: bytes) -> Published:
-    try:
-        head = msgspec.json.decode(body, type=_Head)
-    except msgspec.MsgspecError:
-        raise FailClosed(
-            "a published release is not a JSON object with sequence, series and tick"
-        ) from None
-    if head.sequence < 0 or b"\n" in body or b"\r" in body:
-        raise FailClosed(
-            "a published release must be one line of JSON with a sequence of 0 or more"
-        )
-    return Published(head.sequence, head.series, head.tick, body)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ opened. It looks only through the ports.
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import msgspec
-
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Commit, DeadLetter, Release
 from stream_dp.runtime.ports import Journal, Sink
+from stream_dp.runtime.release import VERSION, Released, write
 
 _Port = TypeVar("_Port", Journal, Sink)
 _ALL = 150  # more than an adapter reads at a time
@@ -28,9 +28,30 @@ def sample_commit(sequence: int) -> tuple[Commit, bytes]:
     return commit, b"\x00sealed\n" + sequence.to_bytes(8, "big") + bytes(200)
 
 
+def sample_release(
+    sequence: int, series: str = "clicks", tick: int | None = None, **content: Any
+) -> Release:
+    """A release with its body as it leaves the engine; its tick is its sequence unless given.
+
+    `content` is one of value, values and fired (default: the sequence's square), and what else differs of the band 7,
+    the confidence 0.95 and the end, `tick` + 1 seconds after 1970 began.
+    """
+    tick = sequence if tick is None else tick
+    shown = {"value", "values", "fired"} & content.keys()
+    content = {
+        "end": TickGrid(0, 1000).end_text(tick),
+        "band": 7,
+        "confidence": 0.95,
+        **({} if shown else {"value": sequence * sequence}),
+        **content,
+    }
+    released = Released(v=VERSION, sequence=sequence, series=series, tick=tick, **content)
+    return Release(sequence, series, tick, write(released))
+
+
 def sample_releases(first: int, stop: int) -> list[Release]:
     """Releases `first`..`stop`-1 with bodies as they leave the engine."""
-    return [_release(sequence, sequence * sequence) for sequence in range(first, stop)]
+    return [sample_release(sequence) for sequence in range(first, stop)]
 
 
 async def check_journal(make: Callable[[], Journal]) -> None:
@@ -83,7 +104,7 @@ async def check_sink_versions(make: Callable[[], Sink]) -> None:
     async with _opened(make) as sink:
         await sink.publish(sample_releases(0, 3))
         try:
-            await sink.publish([_release(2, -1), *sample_releases(3, 4)])
+            await sink.publish([sample_release(2, value=-1), *sample_releases(3, 4)])
         except FailClosed:
             await _check_visible(sink, 3)
         else:
@@ -133,11 +154,6 @@ async def _read(port: Journal | Sink) -> list[bytes]:
 
 def _sealed(stop: int) -> list[bytes]:
     return [sample_commit(sequence)[1] for sequence in range(stop)]
-
-
-def _release(sequence: int, value: int) -> Release:
-    body = {"v": 1, "sequence": sequence, "series": "clicks", "tick": sequence, "value": value}
-    return Release(sequence, "clicks", sequence, msgspec.json.encode(body))
 
 
 def _same(found: object, wanted: object, rule: str) -> None:

@@ -26,7 +26,7 @@ from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.commit import Commit
+from stream_dp.runtime.commit import Commit, Release
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Batch, Ports, Source
@@ -126,9 +126,9 @@ async def engine(
         if commit.ticks and commit.ticks[-1] >= last:
             this.stop()
 
-    def published(body: bytes) -> None:
+    def published(release: Release) -> None:
         nonlocal ended
-        if msgspec.json.decode(body)["tick"] >= last:
+        if release.tick >= last:
             ended = ended or time.perf_counter()
 
     ports.journal.append = noted  # type: ignore[method-assign]

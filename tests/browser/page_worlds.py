@@ -23,6 +23,7 @@ from playwright.async_api import Browser, ConsoleMessage, Page
 from pydantic import TypeAdapter
 
 from stream_dp.pipeline.statistics import Series
+from stream_dp.runtime.release import release_of
 from stream_dp.serve.server import PageServer
 from stream_dp.serve.view import PublicView, ReleaseLog
 
@@ -166,18 +167,16 @@ class Engine:
             key: round(count) + self._random.randint(-12, 12)
             for key, count in zip([*DESTINATIONS, "other"], self._counts, strict=True)
         }
-        fired = {
-            key: True
-            for rank, key in enumerate(AIRLINES)
-            if self._random.random() < 0.09 / (rank + 1)
-        }
+        fired = [
+            key for rank, key in enumerate(AIRLINES) if self._random.random() < 0.09 / (rank + 1)
+        ]
         self.publish("departures", {"value": total + self._random.randint(-30, 30), "band": 45})
         self.publish(
             "busiest_destination",
             {"value": max(values.values()) + self._random.randint(-9, 9), "band": 28},
         )
         self.publish("by_destination", {"values": values, "band": 24})
-        self.publish("late_departures", {"values": fired, "band": 17})
+        self.publish("late_departures", {"fired": fired, "band": 17})
         self.tick += 1
 
     def publish(self, series: str, content: dict[str, Any]) -> None:
@@ -193,7 +192,7 @@ class Engine:
             "confidence": 0.95,
         }
         self._sequence += 1
-        self.log.append(json.dumps(release, separators=(",", ":")).encode())
+        self.log.append(release_of(json.dumps(release, separators=(",", ":")).encode()))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

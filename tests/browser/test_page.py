@@ -22,6 +22,7 @@ from browser.page_worlds import (
 )
 from playwright.async_api import Browser, CDPSession
 
+from stream_dp.runtime.release import release_of
 from stream_dp.serve.server import PageServer
 from stream_dp.serve.view import ReleaseLog
 
@@ -100,7 +101,7 @@ async def test_alerts_count_and_explain_their_band(
 ) -> None:
     page = await opened(browser, server.url)
     releases = engine.log.series_between("late_departures", 0, HORIZON)
-    exact = sum("AA" in json.loads(release.body)["values"] for release in releases)
+    exact = sum("AA" in json.loads(release.body)["fired"] for release in releases)
 
     row = page.locator("[data-series=late_departures] tbody tr", has_text="AA")
     assert await row.locator(".number").first.inner_text() == str(exact)
@@ -229,5 +230,5 @@ def restored(log: ReleaseLog) -> ReleaseLog:
     """The log a restarted engine makes from its sink: the same bytes."""
     made = ReleaseLog()
     for release in log.since(-1):
-        made.append(release.body)
+        made.append(release_of(release.body))
     return made

@@ -243,9 +243,13 @@ def _totals(rows: Sequence[Row]) -> list[Row]:
 
 
 def _answers(keys: Sequence[str], body: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The values of a release in the order of `keys`; None where it has others."""
+    """The values of a release in the order of `keys`, 1 for each that fired; None where it has others."""
     if "value" in body:
         return (body["value"],)
+    if "fired" in body:
+        flags = tuple(int(key in body["fired"]) for key in keys)
+        in_order = [key for key, flag in zip(keys, flags, strict=True) if flag]
+        return flags if in_order == body["fired"] else None
     return tuple(body["values"].values()) if tuple(body["values"]) == tuple(keys) else None
 
 
@@ -284,7 +288,8 @@ def _alerts(
     counts = [0] * len(keys)
     for row, body in zip(rows, bodies, strict=False):
         counts = [a + b for a, b in zip(counts, row, strict=True)]
-        if _answers(keys, body) != tuple(count >= rule.threshold for count in counts):
+        due = tuple(count >= rule.threshold for count in counts)
+        if "fired" not in body or _answers(keys, body) != due:
             yield body["tick"]
         counts = [0 if count >= rule.threshold else count for count in counts]
 

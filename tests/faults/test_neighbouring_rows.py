@@ -15,6 +15,7 @@ from faults.cases import AIRLINES, DESTINATIONS, EPSILON
 from faults.evidence import opened
 from stream_dp.adapters.kafka_source import split
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.router import Router
@@ -112,7 +113,7 @@ def by_stamp(records: Sequence[Stamped], chance: random.Random) -> list[Batch]:
     batches: list[Batch] = []
     marked = -1
     for begin, end in pairwise(cuts):
-        more, marked = split(0, records[begin:end], 0, STEP, marked)
+        more, marked = split(0, records[begin:end], TickGrid(0, STEP), marked)
         batches += more
     return [*batches, Batch(0, (), (), len(records), mark=TICKS - 1)]
 

@@ -17,6 +17,7 @@ from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_feed import KafkaFeed
 from stream_dp.adapters.records import FieldType, load_records, ticked
 from stream_dp.broker.topics import create_topic
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.testing.kafka import fresh_topic_name
 
 TICKS, PARTITIONS = 100, 2
@@ -40,7 +41,7 @@ def over(kafka: str, folder: Path) -> Case:
 
 def ticks_of(case: Case) -> list[Any]:
     rows = load_records(case.folder / "slice.csv", FIELDS, "time")
-    return list(ticked(rows, case.expected.origin, case.expected.step, TICKS))
+    return list(ticked(rows, TickGrid(case.expected.origin, case.expected.step, TICKS)))
 
 
 async def mixed(kafka: str, case: Case, junk: Sequence[Junk]) -> list[Letter]:

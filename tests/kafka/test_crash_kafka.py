@@ -19,6 +19,7 @@ from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.records import FieldType, load_records, ticked
 from stream_dp.app.replay_feed import feed
 from stream_dp.broker.topics import create_topic
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.testing.kafka import fresh_topic_name
 
 PARTITIONS = 2
@@ -46,7 +47,7 @@ def topic_of(case: Case) -> str:
 
 def ticks_of(case: Case) -> list[Any]:
     rows = load_records(case.folder / "slice.csv", FIELDS, "time")
-    return list(ticked(rows, milliseconds(START), HOUR, case.expected.horizon))
+    return list(ticked(rows, TickGrid(milliseconds(START), HOUR, case.expected.horizon)))
 
 
 async def fed(kafka: str, case: Case) -> Case:

@@ -16,6 +16,7 @@ from stream_dp.adapters.kafka_client import KEPT, KafkaSettings
 from stream_dp.adapters.records import FieldType, load_records, ticked
 from stream_dp.app.replay_feed import feed
 from stream_dp.broker.topics import create_topic
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.testing.kafka import fresh_topic_name
 
 TICKS = 60
@@ -42,7 +43,7 @@ async def case(kafka: str, tmp_path: Path) -> Case:
     topic, expected = f"{made.expected.pipeline}.events", made.expected
     await create_topic(kafka, topic, 2)
     rows = load_records(tmp_path / "slice.csv", FIELDS, "time")
-    ticks = ticked(rows, expected.origin, expected.step, TICKS)
+    ticks = ticked(rows, TickGrid(expected.origin, expected.step, TICKS))
     await feed(KafkaSettings(kafka), topic, ticks)
     options = ("--until-end", "--dawdle", "1", "--crash", "after-publish:4")
     assert (await asyncio.to_thread(made.run, *options)).returncode == -9

@@ -28,6 +28,7 @@ from stream_dp.broker import LocalKafka, create_topic
 from stream_dp.cli.replay import replay
 from stream_dp.cli.run import run_pipeline
 from stream_dp.cli.topic import topic as make_topic
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.commit import Commit, DeadLetter, Release
@@ -39,6 +40,7 @@ from stream_dp.testing.port_checks import (
     check_journal_order,
     check_sink,
     check_sink_versions,
+    sample_release,
 )
 
 STEP = 400
@@ -151,8 +153,7 @@ def commit(sequence: int, positions: Mapping[int, int] | None = None, **more: An
 
 def release(sequence: int, tick: int = 0) -> Release:
     end = datetime.fromtimestamp(1_000 + tick, UTC).isoformat()
-    body = msgspec.json.encode({"sequence": sequence, "tick": tick, "end": end})
-    return Release(sequence, "by_day", tick, body)
+    return sample_release(sequence, "by_day", tick, end=end)
 
 
 async def half_a_transaction(shard: KafkaLease, topic: str, value: bytes = b"half") -> None:
@@ -480,10 +481,9 @@ async def test_a_release_of_two_megabytes_passes(
     sink = KafkaSink(KafkaLease(settings, name))
     closing.append(sink.close)
     await sink.open()
-    wide = {"sequence": 0, "end": "2020-01-01T00:00:00Z", "values": ["x" * 1000] * 2000}
-    body = msgspec.json.encode(wide)
-    await sink.publish([Release(0, "wide", 0, body)])
-    assert await sink.last() == body
+    wide = sample_release(0, "wide", fired=("x" * 1000,) * 2000)
+    await sink.publish([wide])
+    assert await sink.last() == wide.body
 
 
 async def test_a_release_that_the_topic_refuses_stops_and_none_of_its_tick_is_visible(
@@ -498,9 +498,9 @@ async def test_a_release_that_the_topic_refuses_stops_and_none_of_its_tick_is_vi
             while (await config(admin, sink._topic))["max.message.bytes"] != "900000":  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
     await asyncio.sleep(0.3)  # from what a broker says to what it does
-    wide = msgspec.json.encode({"sequence": 1, "values": ["x" * 1000] * 1000})
+    wide = sample_release(1, "wide", 0, fired=("x" * 1000,) * 1000)
     with pytest.raises(FailClosed, match=r"max\.message\.bytes"):
-        await sink.publish([release(0), Release(1, "wide", 0, wide)])
+        await sink.publish([release(0), wide])
     await sink.close()
     newest = KafkaSink(KafkaLease(settings, name))
     closing.append(newest.close)
@@ -704,7 +704,8 @@ async def test_an_open_transaction_in_the_source_holds_its_tick_open(
 ) -> None:
     topic = await stamped_topic(kafka, 1)
     source = live(settings, topic, closing)
-    await source.open(WallClock().now())
+    grid = TickGrid(WallClock().now(), STEP)
+    await source.open(grid.origin)
     identity = fresh_topic_name("writer")
     producer = AIOKafkaProducer(bootstrap_servers=kafka, transactional_id=identity)
     await producer.start()
@@ -712,13 +713,13 @@ async def test_an_open_transaction_in_the_source_holds_its_tick_open(
         await producer.begin_transaction()
         sent = await (await producer.send(topic, b"slow"))
         early = await during((2 * STEP + SETTLE) / 1000, source)
-        assert marks(early).get(0, -1) < (sent.timestamp - source._origin) // STEP
+        assert marks(early).get(0, -1) < grid.tick_of(sent.timestamp)
         assert not rows(early)
         await producer.commit_transaction()
         batches = await until(source, lambda seen: marks(seen).get(0, -1) >= 2)
     finally:
         await producer.stop()
-    tick = (sent.timestamp - source._origin) // STEP
+    tick = grid.tick_of(sent.timestamp)
     assert rows(batches) == {(0, tick): [b"slow"]}
 
 

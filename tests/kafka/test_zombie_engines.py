@@ -16,6 +16,7 @@ from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.records import FieldType, load_records, ticked
 from stream_dp.app.replay_feed import feed
 from stream_dp.broker.topics import create_topic
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.testing.kafka import fresh_topic_name
 
 TICKS = 120
@@ -36,7 +37,7 @@ async def case(kafka: str, tmp_path: Path) -> Case:
     await create_topic(kafka, f"{name}.events", 2)
     expected = expectation(name, TICKS)
     rows = load_records(tmp_path / "slice.csv", FIELDS, "time")
-    ticks = ticked(rows, expected.origin, expected.step, TICKS)
+    ticks = ticked(rows, TickGrid(expected.origin, expected.step, TICKS))
     await feed(KafkaSettings(kafka), f"{name}.events", ticks)
     return Case(tmp_path, expected, made.events).expecting(zero_noise=False)
 

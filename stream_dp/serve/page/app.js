@@ -200,9 +200,8 @@ async function refreshBudget() {
 function stateName() {
   if (state.connection !== "open") return state.connection;
   if (state.sequence < state.head) return "catching up";
-  const clock = state.pipeline.clock ?? {};
-  const end = seconds(clock.start) + Number(clock.horizon) * Number(clock.step);
-  return state.latest !== null && seconds(state.latest.end) >= end ? "ended" : "live";
+  const { horizon } = state.pipeline.clock ?? {};
+  return horizon && state.latest !== null && state.latest.tick + 1 >= horizon ? "ended" : "live";
 }
 
 function showWindows(step) {

@@ -219,13 +219,12 @@ class FlagsCard extends Card {
       this.unit = el("span", { class: "band" }, "alerts so far")),
     el("table", { class: "alert-table" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, words(series.by) || "Key"),
       this.span, el("th", { scope: "col", class: "number" }, "Alerts"), el("th", { scope: "col", class: "number" }, "Last"))), this.table));
-    for (const key of Array.isArray(series.domain) ? series.domain.slice(0, MOST_STRIPS) : []) this.#key(String(key));
+    for (const key of Array.isArray(series.domain) ? series.domain.slice(0, MOST_ROWS) : []) this.#key(String(key));
   }
 
   take(release) {
-    for (const [key, alarmed] of Object.entries(release.values)) {
+    for (const key of release.fired) {
       const state = this.#key(key);
-      if (alarmed !== true && !(alarmed > 0)) continue;
       state.ticks.push(release.tick);
       state.last = seconds(release.end);
     }

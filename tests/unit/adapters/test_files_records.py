@@ -4,7 +4,6 @@ import gzip
 import importlib
 import json
 import sys
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_dp.adapters.records import FieldType, Record, load_records, parse_time, ticked
+from stream_dp.adapters.records import FieldType, Record, load_records, ticked
+from stream_dp.core.moments import own_time
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import UsageError
 
 FIELDS = {
@@ -139,37 +140,6 @@ def test_jsonl_lines_pass_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "time_ms"),
-    [
-        ("2013-01-01T12:00:00Z", NOON),
-        ("2013-01-01T13:00:00.0019+01:00", NOON + 1),
-        ("1969-12-31T23:59:59.999Z", -1),
-        ("2013-01-01T12:00:00", None),
-        ("2013-01-01", None),
-        ("noon", None),
-        (NOON, NOON),
-        (float(NOON), None),
-        (True, None),
-        (None, None),
-        ([], None),
-    ],
-)
-def test_times(value: object, time_ms: int | None) -> None:
-    assert parse_time(value) == time_ms
-
-
-@given(
-    st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1)),  # noqa: DTZ001 - the zone comes next
-    st.integers(-23 * 60, 23 * 60),
-)
-def test_time_agrees_with_arithmetic(moment: datetime, minutes: int) -> None:
-    zoned = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)))
-    since = moment - datetime(1970, 1, 1) - timedelta(minutes=minutes)  # noqa: DTZ001 - in UTC
-    micros = since.days * 86_400_000_000 + since.seconds * 1_000_000 + since.microseconds
-    assert parse_time(zoned.isoformat()) == micros // 1000
-
-
-@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("data.txt", "time\n", r"data\.txt: the name must end in \.csv"),
@@ -213,7 +183,7 @@ def test_parquet(tmp_path: Path) -> None:
     assert (first.line, first.time_ms, second.line, second.time_ms) == (1, NOON + 1, 2, None)
     expected = {"time": "2013-01-01T12:00:00.001Z", "count": 1, "shop": "a"}
     found = json.loads(first.payload)
-    assert parse_time(found.pop("time")) == parse_time(expected.pop("time"))
+    assert own_time(found.pop("time")) == own_time(expected.pop("time"))
     assert found == expected
     parquet.write_table(table.drop(["time"]), tmp_path / "other.parquet")
     with pytest.raises(UsageError, match="no column 'time'"):
@@ -228,7 +198,7 @@ def _record(line: int, time_ms: int | None) -> Record:
 
 def test_ticks_keep_every_record_by_its_own_time() -> None:
     times = [25, None, 10, 19, 10, -7, 99, 30, 9]
-    ticks = ticked([_record(line, time) for line, time in enumerate(times)], 10, 10, 3)
+    ticks = ticked([_record(line, time) for line, time in enumerate(times)], TickGrid(10, 10, 3))
     assert [[record.line for record in tick] for tick in ticks] == [[1, 5, 8, 2, 4, 3], [0], [7, 6]]
 
 
@@ -236,8 +206,8 @@ def test_ticks_keep_every_record_by_its_own_time() -> None:
 def test_one_more_record_moves_no_other(times: list[int | None], more: int | None) -> None:
     records = [_record(line, time) for line, time in enumerate(times)]
     added = _record(len(times), more)
-    with_it = ticked([*records, added], 0, 10, 10)
+    with_it = ticked([*records, added], TickGrid(0, 10, 10))
     assert [[r for r in tick if r is not added] for tick in with_it] == [
-        list(tick) for tick in ticked(records, 0, 10, 10)
+        list(tick) for tick in ticked(records, TickGrid(0, 10, 10))
     ]
     assert sum(map(len, with_it)) == len(times) + 1

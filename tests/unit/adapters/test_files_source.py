@@ -8,6 +8,7 @@ from blockbuster import BlockBuster, blockbuster_ctx
 
 from stream_dp.adapters.files import FileSource
 from stream_dp.adapters.records import FieldType
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.runtime.ports import Batch, Source
 
@@ -30,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def _source(path: Path) -> FileSource:
-    return FileSource(path, FIELDS, "time", start_ms=0, step_ms=STEP, horizon=TICKS)
+    return FileSource(path, FIELDS, "time", TickGrid(0, STEP, TICKS))
 
 
 async def _rest(source: Source) -> list[Batch]:

@@ -12,12 +12,14 @@ from pydantic import ValidationError
 
 from stream_dp.adapters.kafka_source import StampTicks
 from stream_dp.adapters.kafka_ticks import TICK_HEADER, split, split_marked, stamped_on_arrival
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.pipeline.endpoints import WallClock
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import Routed, TickAssembler
 
 ORIGIN, STEP, SETTLE = 1_000, 10, 4
+GRID = TickGrid(ORIGIN, STEP)
 
 
 @dataclass
@@ -38,7 +40,7 @@ def shape(batches: list[Batch]) -> list[tuple[int | None, int | None, list[int],
 
 
 def test_one_tick_is_one_batch_with_a_mark_only_for_the_ticks_before() -> None:
-    batches, marked = split(3, stamped(1_000, 1_005, 1_009), ORIGIN, STEP, -1)
+    batches, marked = split(3, stamped(1_000, 1_005, 1_009), GRID, -1)
     assert shape(batches) == [(0, None, [0, 1, 2], 3)]
     assert batches[0].payloads == [b"0", b"1", b"2"]
     assert batches[0].partition == 3
@@ -46,7 +48,7 @@ def test_one_tick_is_one_batch_with_a_mark_only_for_the_ticks_before() -> None:
 
 
 def test_a_later_tick_marks_all_before_it_at_its_first_record() -> None:
-    batches, marked = split(0, stamped(1_009, 1_010, 1_055), ORIGIN, STEP, -1)
+    batches, marked = split(0, stamped(1_009, 1_010, 1_055), GRID, -1)
     assert shape(batches) == [
         (0, None, [0], 1),
         (None, 0, [], 1),
@@ -58,24 +60,24 @@ def test_a_later_tick_marks_all_before_it_at_its_first_record() -> None:
 
 
 def test_a_clock_that_stepped_back_keeps_the_records_own_tick_and_marks_nothing() -> None:
-    batches, marked = split(0, stamped(1_025, 1_019, 1_026), ORIGIN, STEP, 1)
+    batches, marked = split(0, stamped(1_025, 1_019, 1_026), GRID, 1)
     assert shape(batches) == [(2, None, [0], 1), (1, None, [1], 2), (2, None, [2], 3)]
     assert marked == 1
 
 
 def test_a_step_back_within_a_group_whose_ends_agree_is_seen() -> None:
-    batches, _ = split(0, stamped(1_005, 1_012, 1_006), ORIGIN, STEP, -1)
+    batches, _ = split(0, stamped(1_005, 1_012, 1_006), GRID, -1)
     assert [one.tick for one in batches if one.mark is None] == [0, 1, 0]
 
 
 def test_records_from_before_the_origin_are_skipped() -> None:
-    batches, marked = split(0, stamped(999, 1_000), ORIGIN, STEP, -1)
+    batches, marked = split(0, stamped(999, 1_000), GRID, -1)
     assert shape(batches) == [(0, None, [1], 2)]
     assert marked == -1
 
 
 def test_a_tick_is_marked_at_the_first_record_that_is_past_its_settling() -> None:
-    batches, marked = split(0, stamped(1_009, 1_010, 1_013, 1_014, 1_019), ORIGIN, STEP, -1, SETTLE)
+    batches, marked = split(0, stamped(1_009, 1_010, 1_013, 1_014, 1_019), GRID, -1, SETTLE)
     assert shape(batches) == [
         (0, None, [0], 1),
         (1, None, [1, 2], 3),
@@ -86,23 +88,23 @@ def test_a_tick_is_marked_at_the_first_record_that_is_past_its_settling() -> Non
 
 
 def test_a_group_of_one_tick_that_is_past_the_settling_of_another_is_one_batch() -> None:
-    batches, marked = split(0, stamped(1_024, 1_029), ORIGIN, STEP, 0, SETTLE)
+    batches, marked = split(0, stamped(1_024, 1_029), GRID, 0, SETTLE)
     assert shape(batches) == [(None, 1, [], 0), (2, None, [0, 1], 2)]
-    assert split(0, stamped(1_020, 1_029), ORIGIN, STEP, marked, SETTLE) == (
-        split(0, stamped(1_020, 1_029), ORIGIN, STEP, 1)[0],
+    assert split(0, stamped(1_020, 1_029), GRID, marked, SETTLE) == (
+        split(0, stamped(1_020, 1_029), GRID, 1)[0],
         1,
     )
 
 
 def test_a_settling_of_many_ticks_marks_that_many_ticks_later() -> None:
-    batches, marked = split(0, stamped(1_000, 1_030, 1_034, 1_035), ORIGIN, STEP, -1, 25)
+    batches, marked = split(0, stamped(1_000, 1_030, 1_034, 1_035), GRID, -1, 25)
     assert [(one.tick, one.mark) for one in batches] == [(0, None), (3, None), (None, 0), (3, None)]
     assert marked == 0
 
 
 def outcome(records: Sequence[Record], settle: int) -> tuple[dict[int, int], int]:
     """How many records each tick holds once all have closed, and how many are late."""
-    batches, marked = split(0, records, ORIGIN, STEP, -1, settle)
+    batches, marked = split(0, records, GRID, -1, settle)
     ticks = TickAssembler([0], 1)
     for one in [*batches, Batch(0, (), (), 99, mark=max(20, marked))]:
         count = len(one.payloads)
@@ -140,7 +142,7 @@ def test_one_record_makes_no_other_late_where_the_clock_steps_back() -> None:
 
 
 def test_a_clock_that_steps_back_further_makes_records_late_and_says_their_tick() -> None:
-    batches, _ = split(0, stamped(1_005, 1_019, 1_009), ORIGIN, STEP, -1, SETTLE)
+    batches, _ = split(0, stamped(1_005, 1_019, 1_009), GRID, -1, SETTLE)
     assert shape(batches)[1:] == [(None, 0, [], 1), (1, None, [1], 2), (0, None, [2], 3)]
     assert outcome(stamped(1_005, 1_019, 1_009), SETTLE) == ({0: 1, 1: 1}, 1)
 
@@ -161,13 +163,13 @@ def test_how_a_reader_groups_records_changes_nothing(
     stamps: list[int], sizes: list[int], settle: int
 ) -> None:
     records = stamped(*stamps)
-    whole, end = split(0, records, ORIGIN, STEP, -1, settle)
+    whole, end = split(0, records, GRID, -1, settle)
     pieces: list[Batch] = []
     marked = -1
     for size in sizes:
         if records:
             group, records = records[:size], records[size:]
-            batches, marked = split(0, group, ORIGIN, STEP, marked, settle)
+            batches, marked = split(0, group, GRID, marked, settle)
             pieces += batches
     assert marked == end
     assert [(one.mark, one.position) for one in pieces if one.mark is not None] == [

@@ -62,14 +62,11 @@ def test_a_year(say: Say, home: Path) -> None:
         == final["busiest_destination"].keys()
         == {"value", "band", "tick"}
     )
-    assert (
-        final["by_destination"].keys()
-        == final["late_departures"].keys()
-        == {"values", "band", "tick"}
-    )
+    assert final["by_destination"].keys() == {"values", "band", "tick"}
+    assert final["late_departures"].keys() == {"fired", "band", "tick"}
     assert {release["tick"] for release in final.values()} == {8759}
     assert len(final["by_destination"]["values"]) == 106
-    assert len(final["late_departures"]["values"]) == 17
+    assert len(final["late_departures"]["fired"]) <= 17
     assert abs(final["departures"]["value"] - 336_776) < 10 * final["departures"]["band"]
 
 

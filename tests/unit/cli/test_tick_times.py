@@ -8,6 +8,7 @@ from unit.pipeline.question_worlds import PIPELINE
 
 from stream_dp.app.tick_times import TickTimes
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.release import release_of
 from stream_dp.serve.view import ReleaseLog
 
 WALL: dict[str, Any] = PIPELINE | {
@@ -19,7 +20,7 @@ WALL: dict[str, Any] = PIPELINE | {
 def log_of(tick: int, end: str) -> ReleaseLog:
     log = ReleaseLog()
     release = {"v": 1, "sequence": 0, "series": "orders", "tick": tick, "end": end, "value": 1}
-    log.append(json.dumps(release).encode())
+    log.append(release_of(json.dumps(release).encode()))
     return log
 
 
@@ -51,5 +52,5 @@ def test_it_is_known_from_the_first_release_on() -> None:
     log = ReleaseLog()
     begins = TickTimes(PipelineSpec.model_validate(WALL), log)
     assert begins(0) is None
-    log.append(log_of(3, "2026-01-18T06:04:00Z").latest()["orders"].body)
+    log.append(log_of(3, "2026-01-18T06:04:00Z").latest()["orders"])
     assert begins(0) == "2026-01-18T06:03:58Z"

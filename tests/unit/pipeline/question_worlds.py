@@ -118,9 +118,14 @@ class World:
         )
 
     def releases(self, series: str) -> dict[int, Any]:
-        """Tick -> value or values of a series, of what is public."""
+        """Tick -> value, values or the keys that fired of a series, of what is public."""
         every = [json.loads(body) for body in self.bodies]
-        return {b["tick"]: b.get("value", b.get("values")) for b in every if b["series"] == series}
+        shown = ("value", "values", "fired")
+        return {
+            b["tick"]: next(b[name] for name in shown if name in b)
+            for b in every
+            if b["series"] == series
+        }
 
     def commits(self) -> list[Commit]:
         """What the journal holds."""

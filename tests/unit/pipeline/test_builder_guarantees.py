@@ -23,6 +23,7 @@ from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.choose_hss import COUNTER_SHARES
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.release import Shape
 
 Data = dict[str, Any]
 UNIT = 10**12
@@ -163,10 +164,10 @@ def test_the_plan_of_a_replay(data: Data) -> None:
     assert [(c.name, c.epsilon, c.delta) for c in plan.charges] == [
         ("flights: series of the first start", 3 * UNIT // 2, 0)
     ]
-    assert [(s.name, s.rows, s.keys, s.flags) for s in plan.series] == [
-        ("departures", slice(0, 1), None, False),
-        ("by_destination", slice(1, 4), ("ATL", "BOS", "other"), False),
-        ("late_departures", slice(4, 8), ("AA", "NO", "UA", "other"), True),
+    assert [(s.name, s.rows, s.keys, s.shape) for s in plan.series] == [
+        ("departures", slice(0, 1), ("",), Shape.SCALAR),
+        ("by_destination", slice(1, 4), ("ATL", "BOS", "other"), Shape.HISTOGRAM),
+        ("late_departures", slice(4, 8), ("AA", "NO", "UA", "other"), Shape.FLAGS),
     ]
     assert all(series.band(3, None) > 0 for series in plan.series)
     assert {series.confidence for series in plan.series} == {0.95}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stream_dp.pipeline.decoder import RecordDecoder, Refusal, milliseconds
+from stream_dp.pipeline.decoder import RecordDecoder, Refusal
 from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
@@ -85,21 +85,3 @@ def test_field_names_are_only_those_of_the_schema(data: Data) -> None:
     decoder = RecordDecoder({name: fields[name] for name in odd})
     refused = decoder.decode([b'{"b":"secret","class":"x"}', b'{"b":1,"secret":1}']).refused
     assert [r.field for r in refused] == ["b", "a` - at `$.b"]
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1970-01-01T00:00:00Z", 0),
-        ("1970-01-01T00:00:00.0019Z", 1),
-        ("1969-12-31T23:59:59.9999Z", -1),
-        ("1970-01-01T00:00:00+01:00", -3_600_000),
-        ("0001-01-01T00:00:00+23:59", -62_135_683_140_000),
-        ("1970-01-01T00:00:00", None),
-        ("1970-01-01", None),
-        ("2013-13-01T00:00:00Z", None),
-        ("", None),
-    ],
-)
-def test_times(text: str, value: int | None) -> None:
-    assert milliseconds(text) == value

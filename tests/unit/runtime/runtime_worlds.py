@@ -22,6 +22,7 @@ from stream_dp.runtime.journal_summary import JournalSummary, read_summary
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Batch, Ports, Source
 from stream_dp.runtime.recovery import NoiseMaker
+from stream_dp.runtime.release import Shape
 from stream_dp.runtime.run_config import RunConfig
 from stream_dp.runtime.series import Series
 from stream_dp.runtime.tick_assembler import Routed
@@ -52,21 +53,24 @@ class Router:
         return routed
 
 
-def series(name: str, mechanism: Any, keys: tuple[str, ...] | None, flags: bool) -> Series:
+def series(name: str, mechanism: Any, keys: tuple[str, ...], shape: Shape) -> Series:
     """A series whose band is 7."""
-    rows = slice(0, 1) if keys is None else slice(1, WIDTH)
-    return Series(name, mechanism, rows, keys, flags, lambda tick, state: 7, 0.95)
+    rows = slice(0, 1) if shape is Shape.SCALAR else slice(1, WIDTH)
+    return Series(name, mechanism, rows, keys, shape, lambda tick, state: 7, 0.95)
 
 
 def plan(horizon: int = HORIZON, block: int = 1) -> RunConfig:
     """Counter, HSS histogram, and alerts at an epsilon so small that each tick's are drawn by lot."""
     e = Fraction(1, 1000)
     every = (
-        series("total", Counter(1, e, RELATION, horizon), None, False),
+        series("total", Counter(1, e, RELATION, horizon), ("",), Shape.SCALAR),
         series(
-            "by_key", HSS(len(KEYS), Statistic.HISTOGRAM, e, e, e, RELATION, horizon), KEYS, False
+            "by_key",
+            HSS(len(KEYS), Statistic.HISTOGRAM, e, e, e, RELATION, horizon),
+            KEYS,
+            Shape.HISTOGRAM,
         ),
-        series("alerts", Alerts(len(KEYS), e, RELATION, 1), KEYS, True),
+        series("alerts", Alerts(len(KEYS), e, RELATION, 1), KEYS, Shape.FLAGS),
     )
     charge = Charge("all", 10**12, 0, "a rule")
     return RunConfig(NAME, "f" * 64, 0, 1000, horizon, block, None, True, every, (charge,))
@@ -141,7 +145,7 @@ class World:
     batches: list[Batch] = field(default_factory=batches)
     store: MemoryStore = field(default_factory=MemoryStore)
     bodies: list[bytes] = field(default_factory=list)
-    told: list[bytes] = field(default_factory=list)
+    told: list[Release] = field(default_factory=list)
     drawn: list[tuple[bytes, int]] = field(default_factory=list)
     seeds: Callable[[], bytes] = fresh_seed
     sealer: Sealer = SEALER

@@ -20,9 +20,10 @@ from unit.runtime.runtime_worlds import (
 
 from stream_dp.errors import WorldError
 from stream_dp.runtime import engine as module
-from stream_dp.runtime.commit import digest
+from stream_dp.runtime.commit import Release, digest
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.ports import Batch
+from stream_dp.runtime.release import release_of
 from stream_dp.runtime.tick_assembler import TickAssembler
 
 SERIES = 3
@@ -64,7 +65,7 @@ async def test_an_undisturbed_run() -> None:
     await world.run()
     await check_whole(world)
     assert len(set(world.drawn)) == len(world.drawn) == SERIES * (HORIZON + 1)
-    assert world.told == world.bodies
+    assert world.told == [release_of(body) for body in world.bodies]
     first = world.commits()[0]
     assert first.charges == world.plan.charges
     assert first.header is not None
@@ -76,7 +77,8 @@ async def test_a_run_that_is_over_changes_nothing() -> None:
     await world.run()
     bodies, commits = list(world.bodies), list(world.store.commits)
     await world.run()
-    assert (world.bodies, world.store.commits, world.told) == (bodies, commits, bodies)
+    assert (world.bodies, world.store.commits) == (bodies, commits)
+    assert world.told == [release_of(body) for body in bodies]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -104,11 +106,11 @@ async def test_crashes_anywhere(seed: int, snapshots: int, monkeypatch: pytest.M
     assert any(commit.snapshot for commit in world.commits()) == (snapshots == 5)
 
 
-def stop_after(engine: Engine, told: list[bytes], number: int) -> None:
+def stop_after(engine: Engine, told: list[Release], number: int) -> None:
     """Let the engine stop when so many releases have been seen."""
 
-    def published(body: bytes) -> None:
-        told.append(body)
+    def published(release: Release) -> None:
+        told.append(release)
         if len(told) >= number:
             engine.stop()
 
@@ -124,7 +126,7 @@ async def test_stops_anywhere(seed: int, monkeypatch: pytest.MonkeyPatch) -> Non
         engine = world.engine()
         stop_after(engine, world.told, len(world.bodies) + random.randint(0, 15))
         await engine.run()
-        assert world.told == world.bodies
+        assert world.told == [release_of(body) for body in world.bodies]
     await world.run()
     await check_whole(world)
 

@@ -11,6 +11,7 @@ import pytest
 from unit.runtime.runtime_worlds import HORIZON, HeldJournal, Router, Waiting, World, batches
 
 from stream_dp.adapters.memory import MemoryJournal, MemorySource
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.mechanisms.states import STATES
 from stream_dp.noise import NoiseStream
@@ -19,7 +20,6 @@ from stream_dp.runtime.actor import Actor, Halt, Snapshot
 from stream_dp.runtime.commit import DeadLetter
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.ports import Batch
-from stream_dp.runtime.series import Grid
 from stream_dp.runtime.tick_assembler import Routed
 
 
@@ -228,7 +228,7 @@ async def test_an_actor_answers_in_order_and_halts() -> None:
     plan = World().plan
     one = plan.series[0]
     state = one.mechanism.init(NoiseStream(bytes(32), 0))
-    actor = Actor(one, Grid(0, 1000, None), state)
+    actor = Actor(one, TickGrid(0, 1000, None), state)
     reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     await actor.send(Snapshot(STATES.encode, reply))
     await actor.send(Halt())

@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemoryStore
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import WorldError
 from stream_dp.runtime.commit import Commit, Release, decode, digest
 from stream_dp.runtime.gate import Gate
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.series import Grid
 from stream_dp.testing.manual_clock import ManualClock
+from stream_dp.testing.port_checks import sample_release
 
 STEP = 1000
 SEALER = Sealer(bytes(range(32)), "clicks")
@@ -55,20 +55,20 @@ class _World:
     store: MemoryStore
     clock: ManualClock
     answer: asyncio.Future[None]
-    told: list[bytes] = field(default_factory=list)
+    told: list[Release] = field(default_factory=list)
 
 
 async def world(
     block: int = 1, hold: int | None = None, horizon: int | None = None, *, held: bool = False
 ) -> _World:
     """A gate over memory; tick k ends at (k + 1) seconds."""
-    store, sink, clock, told = MemoryStore(), _Blocks(), ManualClock(), list[bytes]()
+    store, sink, clock, told = MemoryStore(), _Blocks(), ManualClock(), list[Release]()
     answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     if not held:
         answer.set_result(None)
     journal = _Held(store, answer)
     await journal.open()
-    grid = Grid(0, STEP, horizon)
+    grid = TickGrid(0, STEP, horizon)
     gate = Gate(journal, sink, SEALER, clock, grid, block, hold, told.append)
     return _World(gate, sink, store, clock, answer, told)
 
@@ -79,7 +79,7 @@ def releases(*ticks: int, series: Sequence[str] = ("a", "b")) -> tuple[Release, 
     for tick in ticks:
         for i, name in enumerate(series):
             number = tick * len(series) + i + 1
-            made.append(Release(number, name, tick, msgspec.json.encode({"sequence": number})))
+            made.append(sample_release(number, name, tick))
     return tuple(made)
 
 
@@ -106,7 +106,8 @@ async def test_nothing_is_visible_before_it_is_durable() -> None:
     assert (made.sink.bodies, made.told, made.store.commits) == ([], [], [])
     made.answer.set_result(None)
     await task
-    assert made.sink.bodies == made.told == [r.body for r in releases(0)]
+    assert made.sink.bodies == [r.body for r in releases(0)]
+    assert made.told == list(releases(0))
     assert len(made.store.commits) == 1
 
 
@@ -145,7 +146,7 @@ async def test_blocks_are_cut_by_tick_numbers_alone(
     if tick == horizon and tick % block:
         wanted.append(list(range(tick - tick % block, tick)))
     assert made.sink.blocks == [sorted(2 * each) for each in wanted]
-    assert made.told == made.sink.bodies
+    assert [release.body for release in made.told] == made.sink.bodies
 
 
 async def test_the_end_of_the_horizon_flushes_a_partial_block() -> None:

@@ -13,6 +13,7 @@ from stream_dp.errors import FailClosed
 from stream_dp.runtime import engine as module
 from stream_dp.runtime.commit import Commit, decode, encode
 from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.release import release_of
 
 
 @pytest.fixture
@@ -200,4 +201,4 @@ async def test_the_source_may_be_gone_when_all_is_done() -> None:
     world = World()
     await world.run()
     await world.run(source=MemorySource((), partitions=(0, 1)))
-    assert world.told == world.bodies
+    assert world.told == [release_of(body) for body in world.bodies]

@@ -7,13 +7,15 @@ from typing import Any
 import httpx
 import pytest
 
+from stream_dp.runtime.commit import Release
+from stream_dp.runtime.release import release_of
 from stream_dp.serve.api import create_app
 from stream_dp.serve.view import PublicView, ReleaseLog
 
-MakeRelease = Callable[..., bytes]
+MakeRelease = Callable[..., Release]
 
 
-def _release(sequence: int, series: str = "total", tick: int | None = None, **more: Any) -> bytes:
+def _release(sequence: int, series: str = "total", tick: int | None = None, **more: Any) -> Release:
     content = more or {"value": 10 * sequence, "band": 37}
     body = {
         "v": 1,
@@ -21,14 +23,13 @@ def _release(sequence: int, series: str = "total", tick: int | None = None, **mo
         "series": series,
         "tick": sequence if tick is None else tick,
     }
-    return json.dumps(
-        {**body, "end": "2013-01-18T06:00:00Z", **content, "confidence": 0.95}
-    ).encode()
+    whole = {**body, "end": "2013-01-18T06:00:00Z", **content, "confidence": 0.95}
+    return release_of(json.dumps(whole).encode())
 
 
 @pytest.fixture
 def release() -> MakeRelease:
-    """Make the bytes of a release; its tick is its sequence unless given."""
+    """Make a release, as its bytes are read; its tick is its sequence unless given."""
     return _release
 
 

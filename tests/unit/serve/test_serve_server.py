@@ -11,10 +11,11 @@ import pytest
 from free_ports import free_port
 
 from stream_dp.errors import UsageError, WorldError
+from stream_dp.runtime.commit import Release
 from stream_dp.serve.server import PageServer
 from stream_dp.serve.view import PublicView, ReleaseLog
 
-MakeRelease = Callable[..., bytes]
+MakeRelease = Callable[..., Release]
 
 
 def port_of(server: PageServer) -> int:

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from stream_dp.runtime.commit import Release
 from stream_dp.serve.broadcast import Broadcast
 from stream_dp.serve.view import PublicView, ReleaseLog
 
-MakeRelease = Callable[..., bytes]
+MakeRelease = Callable[..., Release]
 
 
 async def events(source: AsyncIterator[bytes], last: int) -> list[tuple[int, bytes]]:

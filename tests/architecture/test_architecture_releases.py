@@ -1,0 +1,95 @@
+"""A release has one writer and one reader, `runtime/release.py`: no other module makes sense of a release's bytes.
+
+A module that decodes JSON all the same is listed with what it reads; nothing in the list may read releases.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+Syntax = Mapping[Path, ast.Module]
+
+THE_READER = Path("stream_dp/runtime/release.py")
+OTHER_JSON = {
+    "adapters/highwater.py": "its own mark: how far a journal has been",
+    "adapters/records.py": "the records of a data file, for their own time",
+    "broker/free_ports.py": "its own list of ports that are taken",
+    "broker/identity.py": "its own file: who started the broker",
+    "client/live_series.py": "answers of the HTTP API about live series; none holds a release",
+    "pipeline/decoder.py": "the payloads of events",
+    "pipeline/yaml.py": "definitions of series, where they are JSON",
+}
+DECODERS = {
+    "json.load", "json.loads", "json.JSONDecoder", "orjson.loads",
+    "msgspec.json.decode", "msgspec.json.Decoder",
+}  # fmt: skip
+METHODS = {"model_validate_json", "validate_json", "parse_raw"}
+
+
+def decoders(tree: ast.Module) -> Iterator[str]:
+    """Find every use of something that decodes JSON, under whatever name it was imported."""
+    names = dict(imported(tree))
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Name | ast.Attribute):
+            continue
+        first, _, rest = ast.unparse(node).partition(".")
+        full = f"{names.get(first, first)}.{rest}" if rest else names.get(first, first)
+        if full in DECODERS or (isinstance(node, ast.Attribute) and node.attr in METHODS):
+            yield f"line {node.lineno}: {full}"
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield each imported name with what it stands for."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.asname, alias.name) for alias in node.names if alias.asname)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+def other_readers(syntax: Syntax) -> set[str]:
+    """Return the modules that decode JSON, but for the reader of releases."""
+    modules = {path for path, tree in syntax.items() if any(decoders(tree))} - {THE_READER}
+    return {path.relative_to("stream_dp").as_posix() for path in modules}
+
+
+def test_releases_have_one_reader(syntax: Syntax) -> None:
+    assert other_readers(syntax) == set(OTHER_JSON)
+    assert any(decoders(syntax[THE_READER]))
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [
+        "import json\ndef tick(release): return json.loads(release.body)['tick']",
+        "import json as plain\nfinal = lambda body: plain.loads(body)",
+        "from json import loads\nfinal = map(loads, bodies)",
+        "from json import loads as parsed\nparsed(body)",
+        "import msgspec\nHEAD = msgspec.json.Decoder(Head)",
+        "import msgspec\ndef head(body): return msgspec.json.decode(body, type=Head)",
+        "from msgspec import json\njson.decode(body)",
+        "from msgspec.json import decode\ndecode(body)",
+        "import msgspec.json as fast\nfast.Decoder(Head)",
+        "from pydantic import TypeAdapter\nTypeAdapter(dict).validate_json(body)",
+        "Answer.model_validate_json(body)",
+    ],
+)
+def test_a_second_reader_is_found(syntax: Syntax, twin: str) -> None:
+    with_twin = {**syntax, Path("stream_dp/app/twin.py"): ast.parse(twin)}
+    assert other_readers(with_twin) - set(OTHER_JSON) == {"app/twin.py"}
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        "import json\njson.dumps({})",
+        "import msgspec\nmsgspec.json.encode(1)\nmsgspec.msgpack.decode(sealed)",
+        "from stream_dp.runtime.commit import decode\ndecode(plain)",
+        "from stream_dp.runtime.release import read\nread(body)",
+    ],
+)
+def test_what_reads_no_json_is_left_alone(good: str) -> None:
+    assert list(decoders(ast.parse(good))) == []

@@ -1,0 +1,108 @@
+"""What a spelling means, against an oracle that shares nothing with it: own grammar, own calendar, exact fractions."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles.moments import SPELLINGS, oracle, texts
+
+from stream_dp.core import moments
+from stream_dp.core.moments import moment_text, own_time, parse_moment
+from stream_dp.core.tick_grid import TickGrid
+
+
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_every_spelling_means_what_the_oracle_says(text: str) -> None:
+    assert parse_moment(text) == oracle(text)
+
+
+@given(texts())
+def test_made_up_spellings_mean_what_the_oracle_says(text: str) -> None:
+    assert parse_moment(text) == oracle(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2024-05-01T00:59:59.9999996Z", 1_714_525_199_999),  # its decoder would say 01:00:00
+        ("2013-01-01T13:00:00.0019+01:00", 1_357_041_600_001),
+        ("1970-01-01T00:00:00.0019Z", 1),
+        ("1969-12-31T23:59:59.9999Z", -1),
+        ("1970-01-01T00:00:00+01:00", -3_600_000),
+        ("0001-01-01T00:00:00+23:59", -62_135_683_140_000),
+        ("9999-12-31T23:59:59.9999999Z", 253_402_300_799_999),
+        ("1970-01-01T00:00:00", None),
+        ("1970-01-01", None),
+        ("2013-13-01T00:00:00Z", None),
+    ],
+)
+def test_some_by_hand(text: str, moment: int | None) -> None:
+    """The oracle is tried as well."""
+    assert parse_moment(text) == oracle(text) == moment
+
+
+def test_the_table_is_wide_enough() -> None:
+    meant = [oracle(text) for text in SPELLINGS]
+    assert len(set(SPELLINGS)) == len(SPELLINGS) >= 40
+    assert 15 <= meant.count(None) <= len(meant) - 15
+
+
+def test_a_parser_that_rounds_up_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moments, "_to_microseconds", lambda text: text)
+    wrong = [text for text in SPELLINGS if parse_moment(text) != oracle(text)]
+    assert "2024-05-01T00:59:59.9999996Z" in wrong
+
+
+def test_a_fraction_may_be_as_long_as_one_likes() -> None:
+    assert parse_moment(f"1970-01-01T00:00:00.{'9' * 10**6}Z") == 999
+    assert parse_moment("2" * 10**6) is None
+
+
+@pytest.mark.parametrize("value", [1_357_041_600_000, -1, 0, 10**30])
+def test_an_integer_counts_milliseconds(value: int) -> None:
+    assert own_time(value) == value
+
+
+@pytest.mark.parametrize("value", [1.0, True, None, [], b"1970-01-01T00:00:00Z", "1357041600000"])
+def test_other_values_name_no_moment(value: Any) -> None:
+    assert own_time(value) is None
+
+
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
+def test_text_is_read_back(moment: int) -> None:
+    assert oracle(moment_text(moment)) == parse_moment(moment_text(moment)) == moment
+
+
+_MOMENTS, _STEPS = st.integers(-(10**20), 10**20), st.integers(1, 10**12)
+
+
+@given(_MOMENTS, _STEPS, _MOMENTS)
+def test_a_tick_holds_its_start_and_not_its_end(origin: int, step: int, moment: int) -> None:
+    grid = TickGrid(origin, step)
+    tick = grid.tick_of(moment)
+    assert tick == Fraction(moment - origin, step).__floor__()
+    assert grid.start(tick) <= moment < grid.end(tick) == grid.start(tick + 1)
+    assert grid.end(grid.passed(moment)) <= moment < grid.end(grid.passed(moment) + 1)
+    assert TickGrid.ending(tick, grid.end(tick), step) == grid
+
+
+@given(_MOMENTS, st.none() | st.integers(1, 50), st.integers(-60, 60))
+def test_inside_is_from_0_up_to_the_horizon(origin: int, horizon: int | None, tick: int) -> None:
+    declared = range(10**6 if horizon is None else horizon)
+    assert (tick in TickGrid(origin, 10, horizon)) == (tick in declared)
+
+
+def test_the_texts_of_a_tick() -> None:
+    grid = TickGrid(1_357_041_600_000, 500)
+    assert (grid.start_text(0), grid.end_text(0)) == (
+        "2013-01-01T12:00:00Z",
+        "2013-01-01T12:00:00.500Z",
+    )
+
+
+@pytest.mark.parametrize(("step", "horizon"), [(0, None), (-1, 5), (10, 0)])
+def test_no_grid_without_a_step_and_a_tick(step: int, horizon: int | None) -> None:
+    with pytest.raises(ValueError, match="a step of 1 ms"):
+        TickGrid(0, step, horizon)
