@@ -45,7 +45,7 @@ class Keyed(Live[V, Mapping[str, int]]):
         FailClosed
             In a forked process.
         """
-        self._add(self._changes({key: events}))
+        self._add({self._place(key): events_of(events)})
 
     def _changes(self, events: Mapping[str, int]) -> dict[int, int]:
         if not isinstance(events, Mapping):

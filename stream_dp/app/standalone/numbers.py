@@ -86,12 +86,15 @@ def events_of(value: Any) -> int:
     RejectedMessage
         It is negative, too large, or no whole number (True and 3.0 are none).
     """
-    whole = hasattr(value, "__index__") and not isinstance(value, bool)
-    if not whole or not 0 <= index(value) <= MOST_EVENTS:
+    try:
+        count = None if isinstance(value, bool) else index(value)
+    except TypeError:
+        count = None
+    if count is None or not 0 <= count <= MOST_EVENTS:
         raise RejectedMessage(
             "a number of events is a whole number from 0 to 2^40; nothing was added"
         )
-    return index(value)
+    return count
 
 
 def words(error: ValidationError, outer: str = "") -> str:
