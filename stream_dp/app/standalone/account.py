@@ -5,6 +5,7 @@ neither ledger nor randomness. Nothing is ever given back. This file draws no no
 """
 
 from fractions import Fraction
+from itertools import count
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
@@ -56,7 +57,7 @@ class Account(Single):
             raise UsageError(words(error, "budget")) from None
         self._lock = Lock()
         self._ledger = Ledger.under(filter_of(self._privacy))
-        self._parts: tuple[Derivation, ...] = ()
+        self._parts: dict[str, Derivation] = {}
 
     @property
     def ledger(self) -> Ledger:
@@ -99,7 +100,8 @@ class Account(Single):
         NotDerivable
             Nothing has been created yet, so there is nothing to derive from.
         """
-        return blocks.promise_of(self._ledger.filter, self._parts, target(self._privacy))
+        parts = tuple(self._parts.values())
+        return blocks.promise_of(self._ledger.filter, parts, target(self._privacy))
 
     def _setting(
         self, width: int, horizon: int | None, confidence: Amount | float
@@ -120,15 +122,20 @@ class Account(Single):
         self._require_own_process()
         band = blocks.band_of(mechanism, setting.confidence)
         with self._lock:
-            named = f"{kind} {len(self._parts) + 1}" if name is None else name
-            if not named or any(part.subject == named for part in self._parts):
+            named = self._free(kind) if name is None else name
+            if not isinstance(named, str) or not named or named in self._parts:
                 raise UsageError("name: must be a text, and no mechanism may have it already")
             derivation = blocks.derivation_of(mechanism, named)
             self._ledger = self._after(derivation)
-            self._parts += (derivation,)
+            self._parts[named] = derivation
         return Charged(
             named, mechanism, derivation, band, setting.confidence, setting.horizon, keys
         )
+
+    def _free(self, kind: str) -> str:
+        """A name by kind and number that no mechanism has."""
+        numbers = count(len(self._parts) + 1)
+        return next(name for n in numbers if (name := f"{kind} {n}") not in self._parts)
 
     def _after(self, derivation: Derivation) -> Ledger:
         """The ledger after this charge; it is not yet the budget's."""

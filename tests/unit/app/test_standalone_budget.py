@@ -44,7 +44,7 @@ CREATE: dict[str, Callable[..., Any]] = {
 
 def everything(budget: Budget) -> tuple[Any, ...]:
     """All that a refusal must leave as it was."""
-    return budget.ledger, budget.ledger.entries, budget.spent, budget.left, budget._parts
+    return budget.ledger, budget.ledger.entries, budget.spent, budget.left, dict(budget._parts)
 
 
 @pytest.mark.parametrize("create", CREATE.values(), ids=CREATE)
@@ -61,6 +61,13 @@ def test_each_statistic_is_charged_what_it_costs(
     assert (entry.name, entry.epsilon, entry.delta) == (made.name, units, 0)
     assert made.guarantee == Guarantee(PureDP(Fraction(amount)), Neighbors.ADD_REMOVE)
     assert len(opened) == 1
+
+
+def test_a_name_is_used_once_and_numbers_give_way() -> None:
+    budget = Budget(epsilon=1)
+    budget.counter(epsilon="0.1", name="counter 2")
+    names = [budget.counter(epsilon="0.1").name for _ in range(2)]
+    assert names == ["counter 3", "counter 4"]
 
 
 def test_charges_add_up_and_are_never_given_back() -> None:
@@ -98,6 +105,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"confidence": 1}, "confidence: must lie strictly between 0 and 1"),
     ({"confidence": 1 - 1e-12}, "confidence: must be at most"),
     ({"name": ""}, "name: must be a text"),
+    ({"name": 3}, "name: must be a text"),
     ({"name": "first"}, "name: .* no mechanism may have it already"),
 ]
 
