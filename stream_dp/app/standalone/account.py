@@ -21,7 +21,6 @@ from stream_dp.app.standalone.numbers import Amount, confidence_of, exact, posit
 from stream_dp.app.standalone.single import Single
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, Measure, PureDP
-from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, UsageError
 from stream_dp.pipeline.budget import filter_of, target
@@ -114,7 +113,7 @@ class Account(Single):
         self,
         name: str | None,
         kind: str,
-        mechanism: Mechanism[Any],
+        mechanism: blocks.Mechanism,
         setting: blocks.Setting,
         keys: tuple[str, ...] = (),
     ) -> Charged:

@@ -1,13 +1,11 @@
-"""What mechanisms that run alone take from the pipeline: choices, derivations, error bands, noise.
+"""What mechanisms that run alone take from below: choices of the pipeline's statistics, derivations, bands, noise.
 
 Rules: one small function for each, so that nothing else in this folder knows where they live. Everything but
 `fresh_noise` is a function of public parameters.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 from stream_dp.accounting.derive import derive as tightest
 from stream_dp.accounting.filters.filter import Filter
@@ -15,28 +13,33 @@ from stream_dp.accounting.filters.pure import PURE
 from stream_dp.accounting.situations import Alive, Filtered
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP
-from stream_dp.core.mechanism import Mechanism, Noise
-from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.alerts import Alerts
-from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hss import Statistic
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.core.mechanism import Noise
+from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived
 from stream_dp.noise import NoiseStream, fresh_seed
-from stream_dp.pipeline.bands import Bands
-from stream_dp.pipeline.choose_hss import ENDLESS, Demand, best_hss, predicted_hss_error
-from stream_dp.pipeline.derivations import derive, whole
+from stream_dp.pipeline.choice import Setting
+from stream_dp.pipeline.derivations import whole
+from stream_dp.pipeline.statistics.alerts import AlertsSeries
+from stream_dp.pipeline.statistics.count import CountSeries
+from stream_dp.pipeline.statistics.histogram import HistogramSeries
+from stream_dp.pipeline.statistics.maximum import MaximumSeries
+from stream_dp.pipeline.statistics.series_spec import SeriesSpec
 
 SUBJECT = "all that this budget ever pays for"
 
+Mechanism: TypeAlias = ServingMechanism[Any]
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What a mechanism is chosen for: rows of `width` entries, at most `horizon` ticks (None: endless)."""
-
-    width: int
-    neighbors: Neighbors
-    horizon: int | None
-    confidence: float
+__all__ = [
+    "Mechanism",
+    "Setting",
+    "alerts",
+    "band_of",
+    "counter",
+    "derivation_of",
+    "fresh_noise",
+    "histogram",
+    "maximum",
+    "promise_of",
+]
 
 
 def fresh_noise() -> Noise:
@@ -44,7 +47,7 @@ def fresh_noise() -> Noise:
     return NoiseStream(fresh_seed(), 0)
 
 
-def derivation_of(mechanism: Mechanism[Any], name: str) -> Derivation:
+def derivation_of(mechanism: Mechanism, name: str) -> Derivation:
     """Return why `mechanism` guarantees what it claims.
 
     Raises
@@ -52,10 +55,10 @@ def derivation_of(mechanism: Mechanism[Any], name: str) -> Derivation:
     NotDerivable
         No rule gives what it claims.
     """
-    return derive(mechanism, name)
+    return derived(mechanism, name)
 
 
-def band_of(mechanism: Mechanism[Any], confidence: float) -> Callable[[int, Any], int]:
+def band_of(mechanism: Mechanism, confidence: float) -> Bands:
     """Return `band(tick, state)`: the half-width after that tick, a function of public values only."""
     return Bands(mechanism, confidence)
 
@@ -73,35 +76,31 @@ def promise_of(filter_: Filter, parts: tuple[Derivation, ...], target: ApproxDP)
     return whole("budget", filter_, [(part, Alive(0, None)) for part in parts], target)
 
 
-def trees(setting: Setting, epsilon: Fraction) -> Counter | HybridCounter:
-    """Return a tree counter for each entry, hybrid ones without a horizon."""
-    if setting.horizon is None:
-        return HybridCounter(setting.width, epsilon, setting.neighbors)
-    return Counter(setting.width, epsilon, setting.neighbors, setting.horizon)
+def counter(setting: Setting, epsilon: Fraction) -> Mechanism:
+    """Return a tree counter, a hybrid one without a horizon."""
+    return _chosen(CountSeries, setting, epsilon)
 
 
-def histogram(setting: Setting, epsilon: Fraction, method: str, expected: int) -> Mechanism[Any]:
-    """Return the HSS for this many events (`hss`), or what has the smaller error at the end (`auto`)."""
-    demand = _demand(setting, Statistic.HISTOGRAM, epsilon, expected)
-    sparse, last = best_hss(demand), (setting.horizon or ENDLESS) - 1
-    if method == "hss":
-        return sparse
-    plain = trees(setting, epsilon)
-    by_trees = band_of(plain, setting.confidence)(last, None)
-    return plain if by_trees <= predicted_hss_error(sparse, demand, last) else sparse
+def histogram(setting: Setting, epsilon: Fraction, method: str, expected: int | None) -> Mechanism:
+    """Return trees, an HSS for so many events, or what has the smaller error at the end (`auto`)."""
+    return _chosen(
+        HistogramSeries, setting, epsilon, by="key", method=method, expected_events=expected
+    )
 
 
-def maximum(setting: Setting, epsilon: Fraction, expected: int) -> Mechanism[Any]:
+def maximum(setting: Setting, epsilon: Fraction, expected: int) -> Mechanism:
     """Return the HSS on the largest column with the smallest error for this many events."""
-    return best_hss(_demand(setting, Statistic.MAXIMUM, epsilon, expected))
+    return _chosen(MaximumSeries, setting, epsilon, by="key", expected_events=expected)
 
 
-def alerts(setting: Setting, epsilon: Fraction, threshold: int) -> Mechanism[Any]:
+def alerts(setting: Setting, epsilon: Fraction, threshold: int) -> Mechanism:
     """Return the re-armed sparse vectors of all keys."""
-    return Alerts(setting.width, epsilon, setting.neighbors, threshold)
+    return _chosen(AlertsSeries, setting, epsilon, by="key", threshold=threshold)
 
 
-def _demand(setting: Setting, statistic: Statistic, epsilon: Fraction, expected: int) -> Demand:
-    return Demand(
-        setting.width, statistic, epsilon, setting.neighbors, setting.horizon, expected, setting.confidence
-    )  # fmt: skip
+def _chosen(
+    statistic: type[SeriesSpec], setting: Setting, epsilon: Fraction, **more: Any
+) -> Mechanism:
+    """What the pipeline would choose for such a series; the caller has checked the arguments."""
+    series = statistic.model_validate({"name": "alone", "epsilon": epsilon, **more})
+    return series.choose(setting).mechanism

@@ -6,7 +6,7 @@ mechanisms that run alone share no clock, so that one has ended tells nothing ab
 """
 
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from stream_dp.app.standalone import blocks
 from stream_dp.app.standalone.account import Account
@@ -16,7 +16,6 @@ from stream_dp.app.standalone.histogram import Histogram
 from stream_dp.app.standalone.keyed import declared
 from stream_dp.app.standalone.maximum import Maximum
 from stream_dp.app.standalone.numbers import Amount, epsilon_of, positive
-from stream_dp.core.mechanism import Mechanism
 from stream_dp.errors import UsageError
 
 Method: TypeAlias = Literal["tree", "hss", "auto"]
@@ -99,7 +98,7 @@ class Budget(Account):
             It does not fit; nothing was created, charged or drawn.
         """
         setting = self._setting(1, horizon, confidence)
-        mechanism = blocks.trees(setting, epsilon_of(epsilon))
+        mechanism = blocks.counter(setting, epsilon_of(epsilon))
         return Counter(self._charged(name, "counter", mechanism, setting))
 
     def histogram(
@@ -149,11 +148,10 @@ class Budget(Account):
             raise UsageError("method: must be tree, hss or auto")
         found, price = declared(keys), epsilon_of(epsilon)
         setting = self._setting(len(found), horizon, confidence)
-        mechanism: Mechanism[Any]
-        if method == "tree" or (method == "auto" and expected_events is None):
-            mechanism = blocks.trees(setting, price)
-        else:
-            mechanism = blocks.histogram(setting, price, method, _guess(expected_events))
+        needed = method == "hss" or expected_events is not None
+        guess = _guess(expected_events) if needed else None
+        chosen = method if needed else "tree"  # without a guess there is nothing to compare
+        mechanism = blocks.histogram(setting, price, chosen, guess)
         return Histogram(self._charged(name, "histogram", mechanism, setting, found))
 
     def maximum(

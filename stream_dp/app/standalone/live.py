@@ -17,7 +17,6 @@ from stream_dp.app.standalone.release import Release
 from stream_dp.app.standalone.single import Single
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee
-from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.row_relations import MOST_EVENTS
 from stream_dp.errors import RejectedMessage
@@ -35,7 +34,7 @@ class Charged:
     """
 
     name: str
-    mechanism: Mechanism[Any]
+    mechanism: blocks.Mechanism
     derivation: Derivation
     band: Callable[[int, Any], int]
     confidence: float

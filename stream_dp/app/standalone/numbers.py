@@ -66,15 +66,15 @@ def confidence_of(value: Amount | float) -> float:
 
 
 def positive(what: str, value: int) -> int:
-    """Return `value`, if it is a whole number from 1 on.
+    """Return `value`, if it is a whole number from 1 to 10^15.
 
     Raises
     ------
     UsageError
         It is not.
     """
-    if type(value) is not int or value < 1:
-        raise UsageError(f"{what}: must be a whole number, 1 or more; got {value!r}")
+    if type(value) is not int or not 1 <= value <= 10**15:
+        raise UsageError(f"{what}: must be a whole number from 1 to 10^15; got {value!r}")
     return value
 
 

@@ -143,6 +143,7 @@ def test_what_is_no_argument_changes_nothing(
             "expected_events: must",
         ),
         (lambda b: b.alerts(epsilon="0.1", keys=["a"], threshold=0), "threshold: must be a whole"),
+        (lambda b: b.alerts(epsilon="0.1", keys=["a"], threshold=10**16), "threshold: must be"),
     ],
 )
 def test_arguments_of_one_statistic_are_checked_before_the_charge(
@@ -242,7 +243,7 @@ class Late(Budget):
     def counter(self, **given: Any) -> Counter:
         """Create, then charge."""
         setting = self._setting(1, None, "0.95")
-        mechanism = blocks.trees(setting, Fraction(given["epsilon"]))
+        mechanism = blocks.counter(setting, Fraction(given["epsilon"]))
         derivation = blocks.derivation_of(mechanism, "late")
         band = blocks.band_of(mechanism, 0.95)
         made = Counter(Charged("late", mechanism, derivation, band, 0.95, None, ()))
@@ -261,6 +262,24 @@ def spent_at_first_draw(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> Frac
     monkeypatch.setattr(blocks, "fresh_noise", watching)
     budget.counter(epsilon="0.5")
     return seen[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({}, "Counter"),
+        ({"horizon": None}, "HybridCounter"),
+        ({"method": "tree", "expected_events": 9}, "Counter"),
+        ({"method": "hss", "expected_events": 9}, "HSS"),
+        ({"expected_events": 10}, "HSS"),
+        ({"expected_events": 10**12}, "Counter"),
+    ],
+)
+def test_a_histogram_is_made_by_the_method_or_the_smaller_error(
+    given: dict[str, Any], kind: str
+) -> None:
+    histogram = Budget(epsilon=1).histogram(epsilon=1, keys=KEYS, **{"horizon": 10**4, **given})
+    assert type(histogram._charged.mechanism).__name__ == kind
 
 
 def test_the_charge_comes_before_the_first_noise(monkeypatch: pytest.MonkeyPatch) -> None:
