@@ -56,12 +56,12 @@ if _typing.TYPE_CHECKING:
         Plan,
         PublicRelease,
     )
-    from stream_dp.app.standalone.alerts import Alerts
-    from stream_dp.app.standalone.budget import Budget
-    from stream_dp.app.standalone.counter import Counter
-    from stream_dp.app.standalone.histogram import Histogram
-    from stream_dp.app.standalone.maximum import Maximum
-    from stream_dp.app.standalone.release import Counts, Release
+    from stream_dp.app.standalone.continual_alerts import ContinualAlerts
+    from stream_dp.app.standalone.continual_counter import ContinualCounter
+    from stream_dp.app.standalone.continual_histogram import ContinualHistogram
+    from stream_dp.app.standalone.continual_maximum import ContinualMaximum
+    from stream_dp.app.standalone.privacy_budget import Budget
+    from stream_dp.app.standalone.tick_release import Counts, TickRelease
     from stream_dp.audit.odometers.filter_boundary import FilterBoundary
     from stream_dp.audit.odometers.mixture_boundary import (
         MixtureBoundary,
@@ -102,13 +102,13 @@ if _typing.TYPE_CHECKING:
 
 # name -> module below stream_dp, and its name there where it has another
 _PLACES = {
-    "Budget": "app.standalone.budget",
-    "Counter": "app.standalone.counter",
-    "Histogram": "app.standalone.histogram",
-    "Maximum": "app.standalone.maximum",
-    "Alerts": "app.standalone.alerts",
-    "Release": "app.standalone.release",
-    "Counts": "app.standalone.release",
+    "Budget": "app.standalone.privacy_budget",
+    "ContinualCounter": "app.standalone.continual_counter",
+    "ContinualHistogram": "app.standalone.continual_histogram",
+    "ContinualMaximum": "app.standalone.continual_maximum",
+    "ContinualAlerts": "app.standalone.continual_alerts",
+    "TickRelease": "app.standalone.tick_release",
+    "Counts": "app.standalone.tick_release",
     "Pipeline": "app.embedded",
     "Plan": "app.embedded",
     "PublicRelease": "app.embedded",
@@ -170,7 +170,6 @@ _PLACES = {
 
 __all__ = [
     "ZCDP",
-    "Alerts",
     "Alive",
     "Alternative",
     "ApproxDP",
@@ -181,7 +180,10 @@ __all__ = [
     "BudgetRefused",
     "Composite",
     "Condition",
-    "Counter",
+    "ContinualAlerts",
+    "ContinualCounter",
+    "ContinualHistogram",
+    "ContinualMaximum",
     "Counts",
     "Derivation",
     "Entry",
@@ -194,11 +196,9 @@ __all__ = [
     "GaussianFilter",
     "Group",
     "Guarantee",
-    "Histogram",
     "InvalidCost",
     "Ledger",
     "Local",
-    "Maximum",
     "Measure",
     "MixtureBoundary",
     "Neighbors",
@@ -213,7 +213,6 @@ __all__ = [
     "PureDP",
     "PureFilter",
     "RejectedMessage",
-    "Release",
     "RenyiCurve",
     "RenyiDP",
     "RenyiFilter",
@@ -222,6 +221,7 @@ __all__ = [
     "StitchedBoundary",
     "StreamDPError",
     "TaintError",
+    "TickRelease",
     "Ticks",
     "TightApproximateFilter",
     "Touched",

@@ -118,7 +118,12 @@ def test_the_import_loads_nothing_heavy() -> None:
 def test_every_public_method_describes_its_parameters() -> None:
     """But `run_async`, whose docstring refers to that of `run`."""
     functions: list[Callable[..., object]] = [stream_dp.Budget]
-    for kind in (stream_dp.Budget, stream_dp.Counter, stream_dp.Histogram, stream_dp.Pipeline):
+    for kind in (
+        stream_dp.Budget,
+        stream_dp.ContinualCounter,
+        stream_dp.ContinualHistogram,
+        stream_dp.Pipeline,
+    ):
         members = inspect.getmembers(kind, callable)
         functions += [f for name, f in members if name[0] != "_" and name != "run_async"]
     assert [(f.__qualname__, undescribed(f)) for f in functions if undescribed(f)] == []

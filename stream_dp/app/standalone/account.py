@@ -16,8 +16,8 @@ from stream_dp.accounting.amounts import exact as amount_of
 from stream_dp.accounting.filters.filter import largest_pure
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.app.standalone import blocks
-from stream_dp.app.standalone.live import Charged
-from stream_dp.app.standalone.numbers import Amount, confidence_of, exact, positive, words
+from stream_dp.app.standalone.continual import Charged
+from stream_dp.app.standalone.numbers import Amount, confidence_from, exactly, positive, words
 from stream_dp.app.standalone.single import Single
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, Measure, PureDP
@@ -49,7 +49,7 @@ class Account(Single):
         given: dict[str, Any] = {"filter": filter, "neighbors": neighbors, "unit": unit}
         for name, amount in (("epsilon", epsilon), ("delta", delta), ("order", order)):
             if amount is not None:
-                given[name] = exact(name, amount)
+                given[name] = exactly(name, amount)
         try:
             self._privacy = Privacy.model_validate(given)
         except ValidationError as error:
@@ -107,7 +107,7 @@ class Account(Single):
     ) -> blocks.Setting:
         """What a mechanism is chosen for (UsageError)."""
         ticks = None if horizon is None else positive("horizon", horizon)
-        return blocks.Setting(width, self._privacy.neighbors, ticks, confidence_of(confidence))
+        return blocks.Setting(width, self._privacy.neighbors, ticks, confidence_from(confidence))
 
     def _charged(
         self,

@@ -1,7 +1,7 @@
 """What mechanisms that run alone take from below: choices of the pipeline's statistics, derivations, bands, noise.
 
 Rules: one small function for each, so that nothing else in this folder knows where they live. Everything but
-`fresh_noise` is a function of public parameters.
+`new_noise` is a function of public parameters.
 """
 
 from fractions import Fraction
@@ -31,18 +31,18 @@ Mechanism: TypeAlias = ServingMechanism[Any]
 __all__ = [
     "Mechanism",
     "Setting",
-    "alerts",
     "band_of",
-    "counter",
+    "choose_alerts",
+    "choose_counter",
+    "choose_histogram",
+    "choose_maximum",
     "derivation_of",
-    "fresh_noise",
-    "histogram",
-    "maximum",
+    "new_noise",
     "promise_of",
 ]
 
 
-def fresh_noise() -> Noise:
+def new_noise() -> Noise:
     """Return a noise stream under a seed of its own, from the operating system."""
     return NoiseStream(fresh_seed(), 0)
 
@@ -76,24 +76,26 @@ def promise_of(filter_: Filter, parts: tuple[Derivation, ...], target: ApproxDP)
     return whole("budget", filter_, [(part, Alive(0, None)) for part in parts], target)
 
 
-def counter(setting: Setting, epsilon: Fraction) -> Mechanism:
+def choose_counter(setting: Setting, epsilon: Fraction) -> Mechanism:
     """Return a tree counter, a hybrid one without a horizon."""
     return _chosen(CountSeries, setting, epsilon)
 
 
-def histogram(setting: Setting, epsilon: Fraction, method: str, expected: int | None) -> Mechanism:
+def choose_histogram(
+    setting: Setting, epsilon: Fraction, method: str, expected: int | None
+) -> Mechanism:
     """Return trees, an HSS for so many events, or what has the smaller error at the end (`auto`)."""
     return _chosen(
         HistogramSeries, setting, epsilon, by="key", method=method, expected_events=expected
     )
 
 
-def maximum(setting: Setting, epsilon: Fraction, expected: int) -> Mechanism:
+def choose_maximum(setting: Setting, epsilon: Fraction, expected: int) -> Mechanism:
     """Return the HSS on the largest column with the smallest error for this many events."""
     return _chosen(MaximumSeries, setting, epsilon, by="key", expected_events=expected)
 
 
-def alerts(setting: Setting, epsilon: Fraction, threshold: int) -> Mechanism:
+def choose_alerts(setting: Setting, epsilon: Fraction, threshold: int) -> Mechanism:
     """Return the re-armed sparse vectors of all keys."""
     return _chosen(AlertsSeries, setting, epsilon, by="key", threshold=threshold)
 

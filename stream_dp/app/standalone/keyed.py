@@ -6,15 +6,15 @@ Rules: the keys are declared when it is created and public; what is none of them
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from stream_dp.app.standalone.live import Charged, Live
-from stream_dp.app.standalone.numbers import events_of
+from stream_dp.app.standalone.continual import Charged, Continual
+from stream_dp.app.standalone.numbers import events_from
 from stream_dp.errors import RejectedMessage, UsageError
 
 V = TypeVar("V")
 MOST_KEYS = 10**6
 
 
-class Keyed(Live[V, Mapping[str, int]]):
+class Keyed(Continual[V, Mapping[str, int]]):
     """A mechanism over declared keys."""
 
     __slots__ = ("_places",)
@@ -45,12 +45,12 @@ class Keyed(Live[V, Mapping[str, int]]):
         FailClosed
             In a forked process.
         """
-        self._add({self._place(key): events_of(events)})
+        self._add({self._place(key): events_from(events)})
 
     def _changes(self, events: Mapping[str, int]) -> dict[int, int]:
         if not isinstance(events, Mapping):
             raise RejectedMessage("the events of a tick are a mapping from keys to counts")
-        return {self._place(key): events_of(count) for key, count in events.items()}
+        return {self._place(key): events_from(count) for key, count in events.items()}
 
     def _place(self, key: Any) -> int:
         place = self._places.get(key) if isinstance(key, str) else None

@@ -24,7 +24,7 @@ SUREST = 1 - 1e-9
 _OURS = "Value error, "  # what pydantic puts before our own words
 
 
-def exact(what: str, value: object) -> object:
+def exactly(what: str, value: object) -> object:
     """Return `value`, or the fraction that it is exactly.
 
     Raises
@@ -39,7 +39,7 @@ def exact(what: str, value: object) -> object:
     return value
 
 
-def epsilon_of(value: Amount) -> Fraction:
+def epsilon_from(value: Amount) -> Fraction:
     """Return the epsilon of a mechanism as an exact fraction.
 
     Raises
@@ -47,10 +47,10 @@ def epsilon_of(value: Amount) -> Fraction:
     UsageError
         It is no exact number between 10^-6 and 100.
     """
-    return _valid(_EPSILON, "epsilon", exact("epsilon", value))
+    return _valid(_EPSILON, "epsilon", exactly("epsilon", value))
 
 
-def confidence_of(value: Amount | float) -> float:
+def confidence_from(value: Amount | float) -> float:
     """Return a confidence; it is no part of the guarantee, so it may be a float.
 
     Raises
@@ -58,7 +58,7 @@ def confidence_of(value: Amount | float) -> float:
     UsageError
         It does not lie strictly between 0 and 1, or is too close to 1 for a band in doubles.
     """
-    plain = repr(value) if isinstance(value, float) else exact("confidence", value)
+    plain = repr(value) if isinstance(value, float) else exactly("confidence", value)
     found = float(_valid(_CONFIDENCE, "confidence", plain))
     if found > SUREST:
         raise UsageError(f"confidence: must be at most {SUREST}; bands are reckoned in doubles")
@@ -78,7 +78,7 @@ def positive(what: str, value: int) -> int:
     return value
 
 
-def events_of(value: Any) -> int:
+def events_from(value: Any) -> int:
     """Return a number of events as an int.
 
     Raises

@@ -54,8 +54,8 @@ def test_the_band_covers(horizon: int | None) -> None:
 def test_more_noise_than_the_band_knows_is_found(
     horizon: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    product: Callable[[], Noise] = blocks.fresh_noise
-    monkeypatch.setattr(blocks, "fresh_noise", lambda: Louder(product()))
+    product: Callable[[], Noise] = blocks.new_noise
+    monkeypatch.setattr(blocks, "new_noise", lambda: Louder(product()))
     assert covered(horizon) < LEAST
 
 
@@ -64,7 +64,7 @@ def test_the_band_looks_at_nothing_private(monkeypatch: pytest.MonkeyPatch) -> N
     bands = []
     for events in ([0, 0, 0], [9, 1, 4]):
         streams = iter(range(10))
-        monkeypatch.setattr(blocks, "fresh_noise", lambda s=streams: SeededNoise(next(s)))
+        monkeypatch.setattr(blocks, "new_noise", lambda s=streams: SeededNoise(next(s)))
         counter = Budget(epsilon=1).counter(epsilon=1, horizon=3)
         bands.append([release.band for release in counter.over(events)])
     assert bands[0] == bands[1]

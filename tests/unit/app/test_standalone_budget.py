@@ -15,7 +15,7 @@ from stream_dp import (
     ApproxDP,
     Budget,
     BudgetRefused,
-    Counter,
+    ContinualCounter,
     Derivation,
     FailClosed,
     Guarantee,
@@ -25,7 +25,7 @@ from stream_dp import (
     UsageError,
 )
 from stream_dp.app.standalone import blocks
-from stream_dp.app.standalone.live import Charged
+from stream_dp.app.standalone.continual import Charged
 from stream_dp.core.mechanism import Noise
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
@@ -240,13 +240,13 @@ def test_no_tick_is_free_of_what_was_released_before() -> None:
 class Late(Budget):
     """A broken twin: it charges once the mechanism is there, which then has drawn."""
 
-    def counter(self, **given: Any) -> Counter:
+    def counter(self, **given: Any) -> ContinualCounter:
         """Create, then charge."""
         setting = self._setting(1, None, "0.95")
-        mechanism = blocks.counter(setting, Fraction(given["epsilon"]))
+        mechanism = blocks.choose_counter(setting, Fraction(given["epsilon"]))
         derivation = blocks.derivation_of(mechanism, "late")
         band = blocks.band_of(mechanism, 0.95)
-        made = Counter(Charged("late", mechanism, derivation, band, 0.95, None, ()))
+        made = ContinualCounter(Charged("late", mechanism, derivation, band, 0.95, None, ()))
         self._charged("late", "counter", mechanism, setting)
         return made
 
@@ -259,7 +259,7 @@ def spent_at_first_draw(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> Frac
         seen.append(budget.spent)
         return ZeroNoise()
 
-    monkeypatch.setattr(blocks, "fresh_noise", watching)
+    monkeypatch.setattr(blocks, "new_noise", watching)
     budget.counter(epsilon="0.5")
     return seen[0]
 
@@ -291,7 +291,7 @@ def test_noise_that_fails_leaves_the_charge(monkeypatch: pytest.MonkeyPatch) -> 
     def no_randomness() -> Noise:
         raise OSError("no randomness")
 
-    monkeypatch.setattr(blocks, "fresh_noise", no_randomness)
+    monkeypatch.setattr(blocks, "new_noise", no_randomness)
     budget = Budget(epsilon=1)
     with pytest.raises(OSError, match="no randomness"):
         budget.counter(epsilon="0.5")

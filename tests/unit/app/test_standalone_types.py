@@ -29,19 +29,19 @@ def test_a_name_has_the_type_of_what_it_loads() -> None:
 
 def test_a_release_has_the_type_of_its_statistic() -> None:
     budget = sdp.Budget(epsilon=1)
-    counter = assert_type(budget.counter(epsilon="0.1"), sdp.Counter)
-    assert_type(counter.release(), sdp.Release[int])
-    assert_type(counter.last, sdp.Release[int] | None)
-    by_key = assert_type(budget.histogram(epsilon="0.1", keys=["a"]), sdp.Histogram)
+    counter = assert_type(budget.counter(epsilon="0.1"), sdp.ContinualCounter)
+    assert_type(counter.release(), sdp.TickRelease[int])
+    assert_type(counter.last, sdp.TickRelease[int] | None)
+    by_key = assert_type(budget.histogram(epsilon="0.1", keys=["a"]), sdp.ContinualHistogram)
     assert_type(by_key.release().value, sdp.Counts)
-    alerts = assert_type(budget.alerts(epsilon="0.1", keys=["a"], threshold=3), sdp.Alerts)
+    alerts = assert_type(budget.alerts(epsilon="0.1", keys=["a"], threshold=3), sdp.ContinualAlerts)
     assert_type(alerts.release().value, tuple[str, ...])
 
 
 def test_over_is_plain_or_asynchronous_as_its_argument() -> None:
     counter = sdp.Budget(epsilon=1).counter(epsilon=1)
-    assert_type(counter.over([1, 2]), Iterator[sdp.Release[int]])
-    assert_type(counter.over(none()), AsyncIterator[sdp.Release[int]])
+    assert_type(counter.over([1, 2]), Iterator[sdp.TickRelease[int]])
+    assert_type(counter.over(none()), AsyncIterator[sdp.TickRelease[int]])
 
 
 def test_mistakes_are_type_errors() -> None:

@@ -1,11 +1,11 @@
 """A continual count that runs alone: how many events so far."""
 
-from stream_dp.app.standalone.live import Live
-from stream_dp.app.standalone.numbers import events_of
+from stream_dp.app.standalone.continual import Continual
+from stream_dp.app.standalone.numbers import events_from
 from stream_dp.core.messages import IntArray
 
 
-class Counter(Live[int, int]):
+class ContinualCounter(Continual[int, int]):
     """How many events so far, released once each tick; made by `Budget.counter`.
 
     Privacy claim: epsilon-DP for all releases together, for ever, against readers who choose what to do next by what
@@ -45,7 +45,7 @@ class Counter(Live[int, int]):
         self._add(self._changes(events))
 
     def _changes(self, events: int) -> dict[int, int]:
-        return {0: events_of(events)}
+        return {0: events_from(events)}
 
     def _value(self, answer: IntArray) -> int:
         return int(answer[0])

@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 
 from stream_dp.app.standalone import blocks
-from stream_dp.app.standalone.release import Release
 from stream_dp.app.standalone.single import Single
+from stream_dp.app.standalone.tick_release import TickRelease
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.messages import IntArray, Query, Update
@@ -49,10 +49,10 @@ class _Now(Generic[V]):
     state: Any
     row: IntArray
     tick: int
-    last: Release[V] | None
+    last: TickRelease[V] | None
 
 
-class Live(Single, Generic[V, T]):
+class Continual(Single, Generic[V, T]):
     """What all mechanisms that run alone have in common; created by a `Budget`, which has been charged.
 
     Its first noise is drawn here, after the charge.
@@ -64,7 +64,7 @@ class Live(Single, Generic[V, T]):
         super().__init__()
         self._charged = charged
         self._lock = Lock()
-        state = charged.mechanism.init(blocks.fresh_noise())
+        state = charged.mechanism.init(blocks.new_noise())
         self._now: _Now[V] = _Now(state, self._nothing(), 0, None)
 
     @property
@@ -93,18 +93,18 @@ class Live(Single, Generic[V, T]):
         return self._now.tick
 
     @property
-    def last(self) -> Release[V] | None:
+    def last(self) -> TickRelease[V] | None:
         """The release of the tick closed last, the same object however often it is asked for; None before."""
         return self._now.last
 
-    def release(self) -> Release[V]:
+    def release(self) -> TickRelease[V]:
         """Close the open tick, also one without events, and release it.
 
         Each call closes a tick. When it is called must not depend on the events: call it by a clock.
 
         Returns
         -------
-        Release
+        TickRelease
             Value, band, confidence and tick. It never changes, and is kept in `last` until the next.
 
         Raises
@@ -119,24 +119,24 @@ class Live(Single, Generic[V, T]):
             return self._close()
 
     @overload
-    def over(self, ticks: Iterable[T]) -> Iterator[Release[V]]: ...
+    def over(self, ticks: Iterable[T]) -> Iterator[TickRelease[V]]: ...
     @overload
-    def over(self, ticks: AsyncIterable[T]) -> AsyncIterator[Release[V]]: ...
+    def over(self, ticks: AsyncIterable[T]) -> AsyncIterator[TickRelease[V]]: ...
     def over(
         self, ticks: Iterable[T] | AsyncIterable[T]
-    ) -> Iterator[Release[V]] | AsyncIterator[Release[V]]:
-        """Release once for each item of an iterator, plain or asynchronous; each item is what one tick adds.
+    ) -> Iterator[TickRelease[V]] | AsyncIterator[TickRelease[V]]:
+        """TickRelease once for each item of an iterator, plain or asynchronous; each item is what one tick adds.
 
         The number of items is public, as it is the number of releases.
 
         Parameters
         ----------
         ticks : iterable or asynchronous iterable
-            Counts (`Counter`) or mappings from keys to counts (the others), one for each tick.
+            Counts (`ContinualCounter`) or mappings from keys to counts (the others), one for each tick.
 
         Returns
         -------
-        iterator or asynchronous iterator of Release
+        iterator or asynchronous iterator of TickRelease
             Lazy: an item is taken when its release is asked for.
 
         Raises
@@ -146,15 +146,15 @@ class Live(Single, Generic[V, T]):
         """
         return self._over_later(ticks) if isinstance(ticks, AsyncIterable) else self._over(ticks)
 
-    def _over(self, ticks: Iterable[T]) -> Iterator[Release[V]]:
+    def _over(self, ticks: Iterable[T]) -> Iterator[TickRelease[V]]:
         for events in ticks:
             yield self._tick(events)
 
-    async def _over_later(self, ticks: AsyncIterable[T]) -> AsyncIterator[Release[V]]:
+    async def _over_later(self, ticks: AsyncIterable[T]) -> AsyncIterator[TickRelease[V]]:
         async for events in ticks:
             yield self._tick(events)
 
-    def _tick(self, events: T) -> Release[V]:
+    def _tick(self, events: T) -> TickRelease[V]:
         self._require_own_process()
         changes = self._changes(events)
         with self._lock:
@@ -175,15 +175,15 @@ class Live(Single, Generic[V, T]):
         for place, events in changes.items():
             row[place] += events
 
-    def _close(self) -> Release[V]:
+    def _close(self) -> TickRelease[V]:
         self._require_open()
-        charged, now, noise = self._charged, self._now, blocks.fresh_noise()
+        charged, now, noise = self._charged, self._now, blocks.new_noise()
         state, _ = charged.mechanism.step(now.state, Update(now.row), noise)
         state, answer = charged.mechanism.step(state, Query(), noise)
         if answer is None:
             raise TypeError(f"the mechanism of {charged.name} did not answer a query")
         band = charged.band(now.tick, state)
-        release = Release(now.tick, self._value(answer), band, charged.confidence)
+        release = TickRelease(now.tick, self._value(answer), band, charged.confidence)
         self._now = _Now(state, self._nothing(), now.tick + 1, release)
         return release
 

@@ -39,7 +39,7 @@ class Counts(Mapping[str, int]):
 
 
 @dataclass(frozen=True, slots=True)
-class Release(Generic[V_co]):
+class TickRelease(Generic[V_co]):
     """The release of one tick.
 
     Parameters

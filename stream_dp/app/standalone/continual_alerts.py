@@ -4,7 +4,7 @@ from stream_dp.app.standalone.keyed import Keyed
 from stream_dp.core.messages import IntArray
 
 
-class Alerts(Keyed[tuple[str, ...]]):
+class ContinualAlerts(Keyed[tuple[str, ...]]):
     """Which keys have had about `threshold` events since they fired last; made by `Budget.alerts`.
 
     Privacy claim: epsilon-DP for all releases together, for ever and however often it fires, adaptively. Neighbouring

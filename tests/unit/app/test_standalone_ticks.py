@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dp import Alerts, Budget, Counts, FailClosed, RejectedMessage, Release
+from stream_dp import Budget, ContinualAlerts, Counts, FailClosed, RejectedMessage, TickRelease
 from stream_dp.app.standalone import blocks
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
@@ -85,7 +85,7 @@ def test_a_counter_is_the_mechanism_and_its_band(opened: list[SeededNoise]) -> N
         state, answer = mechanism.step(state, Query(), noise)
         assert answer is not None
         band = blocks.band_of(mechanism, 0.95)(tick, state)
-        assert released[tick] == Release(tick, int(answer[0]), band, 0.95)
+        assert released[tick] == TickRelease(tick, int(answer[0]), band, 0.95)
     assert len(opened) == 4
 
 
@@ -135,27 +135,27 @@ def test_a_release_stays_as_it_is(make: Callable[[], Any]) -> None:
     assert copy.deepcopy(release) == release
 
 
-class Forgetful(Alerts):
+class Forgetful(ContinualAlerts):
     """A broken twin: it asks its mechanism again, with fresh noise, whenever somebody looks."""
 
     __slots__ = ()
 
     @property
-    def last(self) -> Release[tuple[str, ...]]:
+    def last(self) -> TickRelease[tuple[str, ...]]:
         """Another release of the same tick."""
         now, mechanism = self._now, self._charged.mechanism
-        _, answer = mechanism.step(now.state, Query(), blocks.fresh_noise())
+        _, answer = mechanism.step(now.state, Query(), blocks.new_noise())
         assert answer is not None
-        return Release(now.tick - 1, self._value(answer), 0, 0.95)
+        return TickRelease(now.tick - 1, self._value(answer), 0, 0.95)
 
 
-def drawn_by_looking(alerts: Alerts, opened: list[SeededNoise]) -> tuple[int, bool]:
+def drawn_by_looking(alerts: ContinualAlerts, opened: list[SeededNoise]) -> tuple[int, bool]:
     """How many noise streams it takes to look at a release twice, and whether it is the same object."""
     release, before = alerts.release(), len(opened)
     return len(opened) - before, alerts.last is release is alerts.last
 
 
-def drawn_in_all(alerts: Alerts, opened: list[SeededNoise]) -> int:
+def drawn_in_all(alerts: ContinualAlerts, opened: list[SeededNoise]) -> int:
     """How many noise streams a tick takes that is looked at twice."""
     before = len(opened)
     alerts.release()
@@ -307,4 +307,4 @@ def test_noise_is_fresh_from_the_operating_system(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_test_kit_has_other_noise() -> None:
-    assert not isinstance(blocks.fresh_noise(), ZeroNoise)
+    assert not isinstance(blocks.new_noise(), ZeroNoise)

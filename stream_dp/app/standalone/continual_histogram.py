@@ -1,11 +1,11 @@
 """A continual histogram that runs alone: how many events so far, for each key."""
 
 from stream_dp.app.standalone.keyed import Keyed
-from stream_dp.app.standalone.release import Counts
+from stream_dp.app.standalone.tick_release import Counts
 from stream_dp.core.messages import IntArray
 
 
-class Histogram(Keyed[Counts]):
+class ContinualHistogram(Keyed[Counts]):
     """How many events so far with each of the declared keys; made by `Budget.histogram`.
 
     Privacy claim: epsilon-DP for all releases together, for ever, adaptively. Neighbouring streams differ in one event:

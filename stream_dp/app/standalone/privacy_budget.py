@@ -10,12 +10,12 @@ from typing import Literal, TypeAlias
 
 from stream_dp.app.standalone import blocks
 from stream_dp.app.standalone.account import Account
-from stream_dp.app.standalone.alerts import Alerts
-from stream_dp.app.standalone.counter import Counter
-from stream_dp.app.standalone.histogram import Histogram
+from stream_dp.app.standalone.continual_alerts import ContinualAlerts
+from stream_dp.app.standalone.continual_counter import ContinualCounter
+from stream_dp.app.standalone.continual_histogram import ContinualHistogram
+from stream_dp.app.standalone.continual_maximum import ContinualMaximum
 from stream_dp.app.standalone.keyed import declared
-from stream_dp.app.standalone.maximum import Maximum
-from stream_dp.app.standalone.numbers import Amount, epsilon_of, positive
+from stream_dp.app.standalone.numbers import Amount, epsilon_from, positive
 from stream_dp.errors import UsageError
 
 Method: TypeAlias = Literal["tree", "hss", "auto"]
@@ -71,7 +71,7 @@ class Budget(Account):
         horizon: int | None = None,
         confidence: Amount | float = "0.95",
         name: str | None = None,
-    ) -> Counter:
+    ) -> ContinualCounter:
         """Charge for a continual count and create it.
 
         Parameters
@@ -87,7 +87,7 @@ class Budget(Account):
 
         Returns
         -------
-        Counter
+        ContinualCounter
             It has been paid for.
 
         Raises
@@ -98,8 +98,8 @@ class Budget(Account):
             It does not fit; nothing was created, charged or drawn.
         """
         setting = self._setting(1, horizon, confidence)
-        mechanism = blocks.counter(setting, epsilon_of(epsilon))
-        return Counter(self._charged(name, "counter", mechanism, setting))
+        mechanism = blocks.choose_counter(setting, epsilon_from(epsilon))
+        return ContinualCounter(self._charged(name, "counter", mechanism, setting))
 
     def histogram(
         self,
@@ -111,7 +111,7 @@ class Budget(Account):
         expected_events: int | None = None,
         confidence: Amount | float = "0.95",
         name: str | None = None,
-    ) -> Histogram:
+    ) -> ContinualHistogram:
         """Charge for a continual histogram and create it; HSS takes a second to be chosen.
 
         Parameters
@@ -134,7 +134,7 @@ class Budget(Account):
 
         Returns
         -------
-        Histogram
+        ContinualHistogram
             It has been paid for.
 
         Raises
@@ -146,13 +146,13 @@ class Budget(Account):
         """
         if method not in ("tree", "hss", "auto"):
             raise UsageError("method: must be tree, hss or auto")
-        found, price = declared(keys), epsilon_of(epsilon)
+        found, price = declared(keys), epsilon_from(epsilon)
         setting = self._setting(len(found), horizon, confidence)
         needed = method == "hss" or expected_events is not None
         guess = _guess(expected_events) if needed else None
         chosen = method if needed else "tree"  # without a guess there is nothing to compare
-        mechanism = blocks.histogram(setting, price, chosen, guess)
-        return Histogram(self._charged(name, "histogram", mechanism, setting, found))
+        mechanism = blocks.choose_histogram(setting, price, chosen, guess)
+        return ContinualHistogram(self._charged(name, "histogram", mechanism, setting, found))
 
     def maximum(
         self,
@@ -163,7 +163,7 @@ class Budget(Account):
         horizon: int | None = None,
         confidence: Amount | float = "0.95",
         name: str | None = None,
-    ) -> Maximum:
+    ) -> ContinualMaximum:
         """Charge for a continual maximum (how many events at the key that has most) and create it; takes a second.
 
         Parameters
@@ -183,7 +183,7 @@ class Budget(Account):
 
         Returns
         -------
-        Maximum
+        ContinualMaximum
             It has been paid for.
 
         Raises
@@ -193,10 +193,10 @@ class Budget(Account):
         BudgetRefused
             It does not fit; nothing was created, charged or drawn.
         """
-        found, price = declared(keys), epsilon_of(epsilon)
+        found, price = declared(keys), epsilon_from(epsilon)
         setting = self._setting(len(found), horizon, confidence)
-        mechanism = blocks.maximum(setting, price, _guess(expected_events))
-        return Maximum(self._charged(name, "maximum", mechanism, setting, found))
+        mechanism = blocks.choose_maximum(setting, price, _guess(expected_events))
+        return ContinualMaximum(self._charged(name, "maximum", mechanism, setting, found))
 
     def alerts(
         self,
@@ -206,7 +206,7 @@ class Budget(Account):
         threshold: int,
         confidence: Amount | float = "0.95",
         name: str | None = None,
-    ) -> Alerts:
+    ) -> ContinualAlerts:
         """Charge for alerts per key, re-armed for ever, and create them.
 
         Parameters
@@ -224,7 +224,7 @@ class Budget(Account):
 
         Returns
         -------
-        Alerts
+        ContinualAlerts
             They have been paid for.
 
         Raises
@@ -236,8 +236,8 @@ class Budget(Account):
         """
         found, least = declared(keys), positive("threshold", threshold)
         setting = self._setting(len(found), None, confidence)
-        mechanism = blocks.alerts(setting, epsilon_of(epsilon), least)
-        return Alerts(self._charged(name, "alerts", mechanism, setting, found))
+        mechanism = blocks.choose_alerts(setting, epsilon_from(epsilon), least)
+        return ContinualAlerts(self._charged(name, "alerts", mechanism, setting, found))
 
 
 def _guess(expected_events: int | None) -> int:

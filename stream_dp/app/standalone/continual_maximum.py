@@ -4,7 +4,7 @@ from stream_dp.app.standalone.keyed import Keyed
 from stream_dp.core.messages import IntArray
 
 
-class Maximum(Keyed[int]):
+class ContinualMaximum(Keyed[int]):
     """How many events so far at the key that has most, without saying which; made by `Budget.maximum`.
 
     Privacy claim: epsilon-DP for all releases together, for ever, adaptively. Neighbouring streams differ in one event:
