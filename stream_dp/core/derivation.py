@@ -3,9 +3,13 @@
 Rules: a node is a value; a node whose conditions do not all hold cannot be made. This file knows no theorem.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil
 
-from stream_dp.core.guarantee import Guarantee
+from stream_dp.core.guarantee import NAMES, Guarantee, parameters
 from stream_dp.errors import BrokenCondition
 
 
@@ -49,6 +53,10 @@ class Derivation:
         """Refuse a derivation with a broken side condition."""
         require(self.subject, self.rule, self.source, self.conditions)
 
+    def __str__(self) -> str:
+        """Return the tree as text: a line for each node and each condition, premises indented, amounts rounded up."""
+        return "\n".join(_lines(self))
+
 
 def require(subject: str, rule: str, source: str, conditions: tuple[Condition, ...]) -> None:
     """Refuse a rule with a broken side condition.
@@ -59,3 +67,24 @@ def require(subject: str, rule: str, source: str, conditions: tuple[Condition, .
     broken = [f"{c.name}: {c.why}" for c in conditions if not c.holds]
     if broken:
         raise BrokenCondition(f"{subject}: {rule} ({source})", "; ".join(broken))
+
+
+def _lines(node: Derivation, indent: str = "") -> Iterator[str]:
+    yield f"{indent}{node.subject}: {_said(node.guarantee)}, by {node.rule} ({node.source})"
+    for condition in node.conditions:
+        yield f"{indent}  holds: {condition.name}: {condition.why}"
+    for premise in node.premises:
+        yield from _lines(premise, indent + "  ")
+
+
+def _said(guarantee: Guarantee) -> str:
+    amounts = ", ".join(
+        f"{name} {_up(amount)}" for name, amount in parameters(guarantee.measure).items()
+    )
+    group = "" if guarantee.group == 1 else f", groups of {guarantee.group}"
+    return f"{NAMES[type(guarantee.measure)]} {amounts}, {guarantee.neighbors}{group}"
+
+
+def _up(amount: Fraction) -> str:
+    """A decimal of at most 12 digits after the point, rounded up."""
+    return f"{Decimal(ceil(amount * 10**12)).scaleb(-12).normalize():f}"

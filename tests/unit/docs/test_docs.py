@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import re
+import traceback
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ from stream_dp.serve.api import create_app
 from stream_dp.serve.view import PublicView, ReleaseLog
 
 ROOT = Path(__file__).resolve().parents[3]
+README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
 NAMES = ROOT / "docs" / "notation.md"
@@ -28,16 +30,40 @@ def blocks(text: str) -> str:
 
 
 def failures(text: str, name: str) -> list[str]:
-    """What goes wrong when the page's blocks are run in order, in one namespace."""
-    test = doctest.DocTestParser().get_doctest(blocks(text), {}, name, name, 0)
+    """What goes wrong when the page's blocks are run in order, in one namespace: sessions, and plain code."""
     said: list[str] = []
-    doctest.DocTestRunner(verbose=False).run(test, out=said.append)
+    namespace: dict[str, Any] = {"__name__": name}
+    runner = doctest.DocTestRunner(verbose=False)
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        if ">>>" in block:
+            session = doctest.DocTestParser().get_doctest(block, namespace, name, name, 0)
+            runner.run(session, out=said.append, clear_globs=False)
+            namespace = session.globs
+        else:
+            try:
+                exec(compile(block, name, "exec"), namespace)  # noqa: S102 - our own pages
+            except Exception:  # noqa: BLE001 - whatever a page raises is wrong
+                said.append(traceback.format_exc())
     return said
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of its own for what a page writes."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path / "home"))
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.parent.name + page.name)
 def test_the_code_of_the_pages_runs(page: Path) -> None:
     assert failures(page.read_text(), page.name) == []
+
+
+def test_the_page_on_python_has_code_to_run() -> None:
+    page = (ROOT / "docs" / "python.md").read_text()
+    assert page.count("```python\n") > 12
+    assert "```python\nimport stream_dp as sdp\n" in README.read_text()
 
 
 def test_the_page_on_updates_has_code_to_run() -> None:
@@ -47,6 +73,11 @@ def test_the_page_on_updates_has_code_to_run() -> None:
 def test_a_wrong_result_is_found() -> None:
     assert failures("```python\n>>> 1 + 1\n3\n\n```\n", "wrong")
     assert failures("```python\n>>> 1 + 1\n2\n\n```\n", "right") == []
+    assert failures("```python\nassert 1 + 1 == 3\n```\n", "wrong")
+    assert (
+        failures("```python\nx = 1\n```\n\n```python\n>>> y = x\n\n```\n```python\ny\n```", "one")
+        == []
+    )
 
 
 def resolved(dotted: str) -> Any:

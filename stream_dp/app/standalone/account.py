@@ -1,0 +1,155 @@
+"""What pays: a ledger under one filter, which is charged before a mechanism exists.
+
+Rules: one filter, named when the budget is made, as in `privacy:` of a pipeline file. A refusal changes nothing,
+neither ledger nor randomness. Nothing is ever given back. This file draws no noise and knows no statistic.
+"""
+
+from fractions import Fraction
+from itertools import count
+from threading import Lock
+from typing import Any, Literal, TypeAlias
+
+from pydantic import ValidationError
+
+from stream_dp.accounting.amounts import budget_units, text
+from stream_dp.accounting.amounts import exact as amount_of
+from stream_dp.accounting.filters.filter import largest_pure
+from stream_dp.accounting.ledger import Ledger
+from stream_dp.app.standalone import blocks
+from stream_dp.app.standalone.continual import Charged
+from stream_dp.app.standalone.numbers import Amount, confidence_from, exactly, positive, words
+from stream_dp.app.standalone.single import Single
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import Guarantee, Measure, PureDP
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import BudgetRefused, UsageError
+from stream_dp.pipeline.budget import filter_of, target
+from stream_dp.pipeline.spec import Privacy
+
+FilterName: TypeAlias = Literal["pure", "approximate", "tight_approximate", "zcdp", "renyi"]
+NeighborsName: TypeAlias = Neighbors | Literal["add_remove", "replace"]
+
+
+class Account(Single):
+    """A filter and its ledger; `Budget` says what it is for."""
+
+    __slots__ = ("_ledger", "_lock", "_parts", "_privacy")
+
+    def __init__(
+        self,
+        epsilon: Amount,
+        *,
+        delta: Amount = 0,
+        filter: FilterName = "pure",  # noqa: A002 - the name it has in pipeline files
+        order: Amount | None = None,
+        neighbors: NeighborsName = "add_remove",
+        unit: Literal["event"] = "event",
+    ) -> None:
+        super().__init__()
+        given: dict[str, Any] = {"filter": filter, "neighbors": neighbors, "unit": unit}
+        for name, amount in (("epsilon", epsilon), ("delta", delta), ("order", order)):
+            if amount is not None:
+                given[name] = exactly(name, amount)
+        try:
+            self._privacy = Privacy.model_validate(given)
+        except ValidationError as error:
+            raise UsageError(words(error, "budget")) from None
+        self._lock = Lock()
+        self._ledger = Ledger.under(filter_of(self._privacy))
+        self._parts: dict[str, Derivation] = {}
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger as it is now, a value; `ledger.entries` are all charges, first to last."""
+        return self._ledger
+
+    @property
+    def unit(self) -> str:
+        """What `spent` and `left` count: epsilon, or what the filter adds up in its place."""
+        return self._ledger.filter.unit
+
+    @property
+    def spent(self) -> Fraction:
+        """What is spent, exactly, in `unit`; costs are rounded up."""
+        return Fraction(self._ledger.spent, self._ledger.filter.scale)
+
+    @property
+    def left(self) -> Fraction:
+        """What is left, exactly, in `unit`."""
+        return Fraction(self._ledger.left, self._ledger.filter.scale)
+
+    @property
+    def largest_epsilon(self) -> Fraction:
+        """The largest epsilon that one more mechanism may have; 0 where none fits."""
+        return amount_of(largest_pure(self._ledger.filter, self._ledger.remaining))
+
+    @property
+    def promise(self) -> Guarantee:
+        """What holds for everything that this budget ever pays for."""
+        whole = target(self._privacy)
+        measure: Measure = whole if whole.delta else PureDP(whole.epsilon)
+        return Guarantee(measure, self._privacy.neighbors)
+
+    @property
+    def derivation(self) -> Derivation:
+        """Why the promise holds for what was created so far: a tree of theorems; `print` shows it.
+
+        Raises
+        ------
+        NotDerivable
+            Nothing has been created yet, so there is nothing to derive from.
+        """
+        parts = tuple(self._parts.values())
+        return blocks.promise_of(self._ledger.filter, parts, target(self._privacy))
+
+    def _setting(
+        self, width: int, horizon: int | None, confidence: Amount | float
+    ) -> blocks.Setting:
+        """What a mechanism is chosen for (UsageError)."""
+        ticks = None if horizon is None else positive("horizon", horizon)
+        return blocks.Setting(width, self._privacy.neighbors, ticks, confidence_from(confidence))
+
+    def _charged(
+        self,
+        name: str | None,
+        kind: str,
+        mechanism: blocks.Mechanism,
+        setting: blocks.Setting,
+        keys: tuple[str, ...] = (),
+    ) -> Charged:
+        """Charge the ledger; whoever gets the answer may make the mechanism, which has drawn no noise yet."""
+        self._require_own_process()
+        band = blocks.band_of(mechanism, setting.confidence)
+        with self._lock:
+            named = self._free(kind) if name is None else name
+            if not isinstance(named, str) or not named or named in self._parts:
+                raise UsageError("name: must be a text, and no mechanism may have it already")
+            derivation = blocks.derivation_of(mechanism, named)
+            self._ledger = self._after(derivation)
+            self._parts[named] = derivation
+        return Charged(
+            named, mechanism, derivation, band, setting.confidence, setting.horizon, keys
+        )
+
+    def _free(self, kind: str) -> str:
+        """A name by kind and number that no mechanism has."""
+        numbers = count(len(self._parts) + 1)
+        return next(name for n in numbers if (name := f"{kind} {n}") not in self._parts)
+
+    def _after(self, derivation: Derivation) -> Ledger:
+        """The ledger after this charge; it is not yet the budget's."""
+        entry = self._ledger.price(derivation)
+        if not self._ledger.preview(entry).fits:
+            raise BudgetRefused(
+                f"{derivation.subject} does not fit: {self._state()}; epsilon {text(self.largest_epsilon)} is the "
+                "most that one more mechanism may have. Nothing was created or charged: lower its epsilon"
+            )
+        return self._ledger.charge(entry)
+
+    def _state(self) -> str:
+        """What is spent, rounded up, of how much, rounded down."""
+        total = text(budget_units(self.spent + self.left))
+        return f"{text(self.spent)} of {total} {self.unit} spent"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} ({self._privacy.filter}): {self._state()}>"

@@ -1,0 +1,108 @@
+"""What mechanisms that run alone take from below: choices of the pipeline's statistics, derivations, bands, noise.
+
+Rules: one small function for each, so that nothing else in this folder knows where they live. Everything but
+`new_noise` is a function of public parameters.
+"""
+
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from stream_dp.accounting.derive import derive as tightest
+from stream_dp.accounting.filters.filter import Filter
+from stream_dp.accounting.filters.pure import PURE
+from stream_dp.accounting.situations import Alive, Filtered
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import ApproxDP
+from stream_dp.core.mechanism import Noise
+from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived
+from stream_dp.noise import NoiseStream, fresh_seed
+from stream_dp.pipeline.choice import Setting
+from stream_dp.pipeline.derivations import whole
+from stream_dp.pipeline.statistics.alerts import AlertsSeries
+from stream_dp.pipeline.statistics.count import CountSeries
+from stream_dp.pipeline.statistics.histogram import HistogramSeries
+from stream_dp.pipeline.statistics.maximum import MaximumSeries
+from stream_dp.pipeline.statistics.series_spec import SeriesSpec
+
+SUBJECT = "all that this budget ever pays for"
+
+Mechanism: TypeAlias = ServingMechanism[Any]
+
+__all__ = [
+    "Mechanism",
+    "Setting",
+    "band_of",
+    "choose_alerts",
+    "choose_counter",
+    "choose_histogram",
+    "choose_maximum",
+    "derivation_of",
+    "new_noise",
+    "promise_of",
+]
+
+
+def new_noise() -> Noise:
+    """Return a noise stream under a seed of its own, from the operating system."""
+    return NoiseStream(fresh_seed(), 0)
+
+
+def derivation_of(mechanism: Mechanism, name: str) -> Derivation:
+    """Return why `mechanism` guarantees what it claims.
+
+    Raises
+    ------
+    NotDerivable
+        No rule gives what it claims.
+    """
+    return derived(mechanism, name)
+
+
+def band_of(mechanism: Mechanism, confidence: float) -> Bands:
+    """Return `band(tick, state)`: the half-width after that tick, a function of public values only."""
+    return Bands(mechanism, confidence)
+
+
+def promise_of(filter_: Filter, parts: tuple[Derivation, ...], target: ApproxDP) -> Derivation:
+    """Return what the filter promises for these parts, whatever their ticks, stated as (epsilon, delta).
+
+    Raises
+    ------
+    NotDerivable
+        There is no part, or one that the filter did not admit.
+    """
+    if filter_.name == PURE:  # no clock is shared, so nothing is derived from when a part was alive
+        return tightest(parts, Filtered(SUBJECT, filter_))
+    return whole("budget", filter_, [(part, Alive(0, None)) for part in parts], target)
+
+
+def choose_counter(setting: Setting, epsilon: Fraction) -> Mechanism:
+    """Return a tree counter, a hybrid one without a horizon."""
+    return _chosen(CountSeries, setting, epsilon)
+
+
+def choose_histogram(
+    setting: Setting, epsilon: Fraction, method: str, expected: int | None
+) -> Mechanism:
+    """Return trees, an HSS for so many events, or what has the smaller error at the end (`auto`)."""
+    return _chosen(
+        HistogramSeries, setting, epsilon, by="key", method=method, expected_events=expected
+    )
+
+
+def choose_maximum(setting: Setting, epsilon: Fraction, expected: int) -> Mechanism:
+    """Return the HSS on the largest column with the smallest error for this many events."""
+    return _chosen(MaximumSeries, setting, epsilon, by="key", expected_events=expected)
+
+
+def choose_alerts(setting: Setting, epsilon: Fraction, threshold: int) -> Mechanism:
+    """Return the re-armed sparse vectors of all keys."""
+    return _chosen(AlertsSeries, setting, epsilon, by="key", threshold=threshold)
+
+
+def _chosen(
+    statistic: type[SeriesSpec], setting: Setting, epsilon: Fraction, **more: Any
+) -> Mechanism:
+    """What the pipeline would choose for such a series; the caller has checked the arguments."""
+    series = statistic.model_validate({"name": "alone", "epsilon": epsilon, **more})
+    return series.choose(setting).mechanism

@@ -1,0 +1,210 @@
+"""A mechanism that runs alone: ticks that are open, closed once, and released once.
+
+Rules: `add` puts events into the open tick, `release` closes it: an update with the whole tick, then one query. The
+release of a closed tick is an object that stays as it is. The state, the open tick and the last release change together
+in one assignment, or not at all. Threads wait for one another; a forked process refuses.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+
+from stream_dp.app.standalone import blocks
+from stream_dp.app.standalone.single import Single
+from stream_dp.app.standalone.tick_release import TickRelease
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import Guarantee
+from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.row_relations import MOST_EVENTS
+from stream_dp.errors import RejectedMessage
+
+V = TypeVar("V")  # what a release holds
+T = TypeVar("T")  # the events of one tick, as `over` takes them
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """A mechanism that a budget has paid for; only a budget makes one.
+
+    `horizon` is the number of ticks (None: no limit), `keys` name the entries of its rows, `band(tick, state)` is the
+    half-width that holds with `confidence`.
+    """
+
+    name: str
+    mechanism: blocks.Mechanism
+    derivation: Derivation
+    band: Callable[[int, Any], int]
+    confidence: float
+    horizon: int | None
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Now(Generic[V]):
+    """Everything that changes: the mechanism's state and the open tick's row, both private, and what is public."""
+
+    state: Any
+    row: IntArray
+    tick: int
+    last: TickRelease[V] | None
+
+
+class Continual(Single, Generic[V, T]):
+    """What all mechanisms that run alone have in common; created by a `Budget`, which has been charged.
+
+    Its first noise is drawn here, after the charge.
+    """
+
+    __slots__ = ("_charged", "_lock", "_now")
+
+    def __init__(self, charged: Charged) -> None:
+        super().__init__()
+        self._charged = charged
+        self._lock = Lock()
+        state = charged.mechanism.init(blocks.new_noise())
+        self._now: _Now[V] = _Now(state, self._nothing(), 0, None)
+
+    @property
+    def name(self) -> str:
+        """The name of its entry in the ledger."""
+        return self._charged.name
+
+    @property
+    def derivation(self) -> Derivation:
+        """Why it guarantees what it does: a tree of theorems; `print` shows it."""
+        return self._charged.derivation
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What it guarantees alone, for all its releases together."""
+        return self._charged.derivation.guarantee
+
+    @property
+    def horizon(self) -> int | None:
+        """The number of ticks it was made for; None where there is no limit."""
+        return self._charged.horizon
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks have been closed, each with one release; public."""
+        return self._now.tick
+
+    @property
+    def last(self) -> TickRelease[V] | None:
+        """The release of the tick closed last, the same object however often it is asked for; None before."""
+        return self._now.last
+
+    def release(self) -> TickRelease[V]:
+        """Close the open tick, also one without events, and release it.
+
+        Each call closes a tick. When it is called must not depend on the events: call it by a clock.
+
+        Returns
+        -------
+        TickRelease
+            Value, band, confidence and tick. It never changes, and is kept in `last` until the next.
+
+        Raises
+        ------
+        RejectedMessage
+            The horizon is reached; nothing has changed.
+        FailClosed
+            In a forked process.
+        """
+        self._require_own_process()
+        with self._lock:
+            return self._close()
+
+    @overload
+    def over(self, ticks: Iterable[T]) -> Iterator[TickRelease[V]]: ...
+    @overload
+    def over(self, ticks: AsyncIterable[T]) -> AsyncIterator[TickRelease[V]]: ...
+    def over(
+        self, ticks: Iterable[T] | AsyncIterable[T]
+    ) -> Iterator[TickRelease[V]] | AsyncIterator[TickRelease[V]]:
+        """TickRelease once for each item of an iterator, plain or asynchronous; each item is what one tick adds.
+
+        The number of items is public, as it is the number of releases.
+
+        Parameters
+        ----------
+        ticks : iterable or asynchronous iterable
+            Counts (`ContinualCounter`) or mappings from keys to counts (the others), one for each tick.
+
+        Returns
+        -------
+        iterator or asynchronous iterator of TickRelease
+            Lazy: an item is taken when its release is asked for.
+
+        Raises
+        ------
+        RejectedMessage
+            An item is refused, or lies beyond the horizon: it changed nothing, and its tick is still open.
+        """
+        return self._over_later(ticks) if isinstance(ticks, AsyncIterable) else self._over(ticks)
+
+    def _over(self, ticks: Iterable[T]) -> Iterator[TickRelease[V]]:
+        for events in ticks:
+            yield self._tick(events)
+
+    async def _over_later(self, ticks: AsyncIterable[T]) -> AsyncIterator[TickRelease[V]]:
+        async for events in ticks:
+            yield self._tick(events)
+
+    def _tick(self, events: T) -> TickRelease[V]:
+        self._require_own_process()
+        changes = self._changes(events)
+        with self._lock:
+            self._put(changes)
+            return self._close()
+
+    def _add(self, changes: dict[int, int]) -> None:
+        """Add so many events to these entries of the open tick, all of them or, where one is refused, none."""
+        self._require_own_process()
+        with self._lock:
+            self._put(changes)
+
+    def _put(self, changes: dict[int, int]) -> None:
+        self._require_open()
+        row = self._now.row
+        if any(int(row[place]) + events > MOST_EVENTS for place, events in changes.items()):
+            raise RejectedMessage("a tick holds at most 2^40 events of a kind; nothing was added")
+        for place, events in changes.items():
+            row[place] += events
+
+    def _close(self) -> TickRelease[V]:
+        self._require_open()
+        charged, now, noise = self._charged, self._now, blocks.new_noise()
+        state, _ = charged.mechanism.step(now.state, Update(now.row), noise)
+        state, answer = charged.mechanism.step(state, Query(), noise)
+        if answer is None:
+            raise TypeError(f"the mechanism of {charged.name} did not answer a query")
+        band = charged.band(now.tick, state)
+        release = TickRelease(now.tick, self._value(answer), band, charged.confidence)
+        self._now = _Now(state, self._nothing(), now.tick + 1, release)
+        return release
+
+    def _require_open(self) -> None:
+        horizon = self._charged.horizon
+        if horizon is not None and self._now.tick >= horizon:
+            raise RejectedMessage(
+                f"{self._charged.name} was made for {horizon} ticks and has released them all; create another one with "
+                "a longer horizon, or without one"
+            )
+
+    def _nothing(self) -> IntArray:
+        return np.zeros(self._charged.mechanism.width, dtype=np.int64)
+
+    def _changes(self, events: T) -> dict[int, int]:
+        """The entries of the row that a tick's events change, and by how much (RejectedMessage)."""
+        raise NotImplementedError
+
+    def _value(self, answer: IntArray) -> V:
+        """The public value of an answer."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}: {self.ticks} ticks released>"

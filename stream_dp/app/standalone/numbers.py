@@ -1,0 +1,125 @@
+"""The numbers that a caller hands in: exact amounts of budget, and counts of events.
+
+Rules: an amount is exact, so a float is refused, with what to write in its place. A count is a whole number; what was
+given is never repeated in an error, for it is data.
+"""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from operator import index
+from typing import Any, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
+
+from stream_dp.core.row_relations import MOST_EVENTS
+from stream_dp.errors import RejectedMessage, UsageError
+from stream_dp.pipeline.scalars import Confidence, Epsilon
+
+Amount: TypeAlias = int | str | Fraction | Decimal
+
+_EPSILON: TypeAdapter[Fraction] = TypeAdapter(Epsilon)
+_CONFIDENCE: TypeAdapter[Fraction] = TypeAdapter(Confidence)
+SUREST = 1 - 1e-9
+_OURS = "Value error, "  # what pydantic puts before our own words
+
+
+def exactly(what: str, value: object) -> object:
+    """Return `value`, or the fraction that it is exactly.
+
+    Raises
+    ------
+    UsageError
+        It is a float, which is not the decimal that was written.
+    """
+    if isinstance(value, float):
+        raise UsageError(f"{what}: {value!r} is a float; {_instead(what, value)}")
+    if isinstance(value, Decimal) and value.is_finite():
+        return Fraction(value)
+    return value
+
+
+def epsilon_from(value: Amount) -> Fraction:
+    """Return the epsilon of a mechanism as an exact fraction.
+
+    Raises
+    ------
+    UsageError
+        It is no exact number between 10^-6 and 100.
+    """
+    return _valid(_EPSILON, "epsilon", exactly("epsilon", value))
+
+
+def confidence_from(value: Amount | float) -> float:
+    """Return a confidence; it is no part of the guarantee, so it may be a float.
+
+    Raises
+    ------
+    UsageError
+        It does not lie strictly between 0 and 1, or is too close to 1 for a band in doubles.
+    """
+    plain = repr(value) if isinstance(value, float) else exactly("confidence", value)
+    found = float(_valid(_CONFIDENCE, "confidence", plain))
+    if found > SUREST:
+        raise UsageError(f"confidence: must be at most {SUREST}; bands are reckoned in doubles")
+    return found
+
+
+def positive(what: str, value: int) -> int:
+    """Return `value`, if it is a whole number from 1 to 10^15.
+
+    Raises
+    ------
+    UsageError
+        It is not.
+    """
+    if type(value) is not int or not 1 <= value <= 10**15:
+        raise UsageError(f"{what}: must be a whole number from 1 to 10^15; got {value!r}")
+    return value
+
+
+def events_from(value: Any) -> int:
+    """Return a number of events as an int.
+
+    Raises
+    ------
+    RejectedMessage
+        It is negative, too large, or no whole number (True and 3.0 are none).
+    """
+    try:
+        count = None if isinstance(value, bool) else index(value)
+    except TypeError:
+        count = None
+    if count is None or not 0 <= count <= MOST_EVENTS:
+        raise RejectedMessage(
+            "a number of events is a whole number from 0 to 2^40; nothing was added"
+        )
+    return count
+
+
+def words(error: ValidationError, outer: str = "") -> str:
+    """Return what is wrong with the caller's arguments, one after the other, without repeating a value."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    said = [
+        f"{'.'.join(map(str, problem['loc'])) or outer}: {_said(problem['msg'])}"
+        for problem in found
+    ]
+    return "; ".join(said)
+
+
+def _said(message: str) -> str:
+    return message.removeprefix(_OURS).replace("Input should be", "must be")
+
+
+def _instead(what: str, value: float) -> str:
+    if not math.isfinite(value):
+        return f"write an exact number, such as {what}=1"
+    top, bottom = Fraction(repr(value)).as_integer_ratio()
+    return f'budgets are exact: write {what}="{value!r}" or {what}=Fraction({top}, {bottom})'
+
+
+def _valid(kind: TypeAdapter[Fraction], what: str, value: object) -> Fraction:
+    try:
+        return kind.validate_python(value)
+    except ValidationError as error:
+        raise UsageError(words(error, what)) from None

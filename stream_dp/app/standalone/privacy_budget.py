@@ -1,0 +1,246 @@
+"""A privacy budget in a program: it pays for mechanisms before they exist, and refuses what it does not cover.
+
+Rules: a method for each statistic; all arguments are checked before anything is charged. Nothing is ever given back:
+mechanisms that run alone share no clock, so that one has ended tells nothing about when another's events happened
+(docs/time.md needs a common one). This file draws no noise.
+"""
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+from stream_dp.app.standalone import blocks
+from stream_dp.app.standalone.account import Account
+from stream_dp.app.standalone.continual_alerts import ContinualAlerts
+from stream_dp.app.standalone.continual_counter import ContinualCounter
+from stream_dp.app.standalone.continual_histogram import ContinualHistogram
+from stream_dp.app.standalone.continual_maximum import ContinualMaximum
+from stream_dp.app.standalone.keyed import declared
+from stream_dp.app.standalone.numbers import Amount, epsilon_from, positive
+from stream_dp.errors import UsageError
+
+Method: TypeAlias = Literal["tree", "hss", "auto"]
+
+
+class Budget(Account):
+    """A privacy budget and its ledger.
+
+    Privacy claim: whoever sees everything that is released by mechanisms created from this budget, in any order, and
+    chooses by it what to create and what to ask next, learns about a single event at most (epsilon, delta): [HSV]
+    Thm 12.4 for the filter. One event is +1 in one tick of each mechanism it is added to. The number of ticks, and when
+    mechanisms are created and released, must not depend on events. Two budgets over the same events add up. Noise
+    comes from ChaCha20 under fresh seeds of the operating system: adversaries are computationally bounded.
+
+    Nothing is given back, whatever ends. It belongs to the process that made it, may be used by several threads, and
+    lives as long as the process: it is written down nowhere. Pipelines have a journal for that.
+
+    Parameters
+    ----------
+    epsilon : int, str, Fraction or Decimal
+        The budget, exactly: ``1``, ``"0.5"``, ``"1/3"``. Floats are refused.
+    delta : int, str, Fraction or Decimal
+        Greater than 0 with every filter but ``pure``, such as ``"1e-9"``.
+    filter : {"pure", "approximate", "tight_approximate", "zcdp", "renyi"}
+        What admits every charge. ``pure`` adds epsilons up; the others are for many small mechanisms.
+    order : int, str, Fraction or Decimal, optional
+        The order of a ``renyi`` filter; 8 if not given.
+    neighbors : Neighbors or {"add_remove", "replace"}
+        Which streams are neighbours: one event more, or one event with other content in the same tick.
+    unit : {"event"}
+        Who is protected: each single event.
+
+    Raises
+    ------
+    UsageError
+        A float, an amount out of range, a delta without a filter that has one, or the other way round.
+
+    Examples
+    --------
+    >>> from stream_dp import Budget
+    >>> budget = Budget(epsilon=1)
+    >>> counter = budget.counter(epsilon="0.1", horizon=8760)
+    >>> budget.spent, budget.left
+    (Fraction(1, 10), Fraction(9, 10))
+    """
+
+    __slots__ = ()
+
+    def counter(
+        self,
+        *,
+        epsilon: Amount,
+        horizon: int | None = None,
+        confidence: Amount | float = "0.95",
+        name: str | None = None,
+    ) -> ContinualCounter:
+        """Charge for a continual count and create it.
+
+        Parameters
+        ----------
+        epsilon : int, str, Fraction or Decimal
+            What it costs, for all its releases together.
+        horizon : int, optional
+            How many ticks there will be at most; without it there is no limit, and the error is larger.
+        confidence : float, int, str, Fraction or Decimal
+            With which the band of each release holds.
+        name : str, optional
+            Its name in the ledger; a name is used once.
+
+        Returns
+        -------
+        ContinualCounter
+            It has been paid for.
+
+        Raises
+        ------
+        UsageError
+            A float as epsilon, or another argument out of range.
+        BudgetRefused
+            It does not fit; nothing was created, charged or drawn.
+        """
+        setting = self._setting(1, horizon, confidence)
+        mechanism = blocks.choose_counter(setting, epsilon_from(epsilon))
+        return ContinualCounter(self._charged(name, "counter", mechanism, setting))
+
+    def histogram(
+        self,
+        *,
+        epsilon: Amount,
+        keys: Iterable[str],
+        horizon: int | None = None,
+        method: Method = "auto",
+        expected_events: int | None = None,
+        confidence: Amount | float = "0.95",
+        name: str | None = None,
+    ) -> ContinualHistogram:
+        """Charge for a continual histogram and create it; HSS takes a second to be chosen.
+
+        Parameters
+        ----------
+        epsilon : int, str, Fraction or Decimal
+            What it costs, for all keys and all its releases together.
+        keys : iterable of str
+            The keys, public; they are not to be taken from the events.
+        horizon : int, optional
+            How many ticks there will be at most.
+        method : {"auto", "tree", "hss"}
+            A tree counter for each key, or sparse vector intervals; ``auto`` compares the errors predicted for
+            `expected_events`, and is ``tree`` without them.
+        expected_events : int, optional
+            A public guess at the number of events over the horizon; it moves errors, never the guarantee.
+        confidence : float, int, str, Fraction or Decimal
+            With which the band of each release holds for one of its values.
+        name : str, optional
+            Its name in the ledger; a name is used once.
+
+        Returns
+        -------
+        ContinualHistogram
+            It has been paid for.
+
+        Raises
+        ------
+        UsageError
+            A float as epsilon, keys that are none, ``hss`` without `expected_events`, or another bad argument.
+        BudgetRefused
+            It does not fit; nothing was created, charged or drawn.
+        """
+        if method not in ("tree", "hss", "auto"):
+            raise UsageError("method: must be tree, hss or auto")
+        found, price = declared(keys), epsilon_from(epsilon)
+        setting = self._setting(len(found), horizon, confidence)
+        needed = method == "hss" or expected_events is not None
+        guess = _guess(expected_events) if needed else None
+        chosen = method if needed else "tree"  # without a guess there is nothing to compare
+        mechanism = blocks.choose_histogram(setting, price, chosen, guess)
+        return ContinualHistogram(self._charged(name, "histogram", mechanism, setting, found))
+
+    def maximum(
+        self,
+        *,
+        epsilon: Amount,
+        keys: Iterable[str],
+        expected_events: int,
+        horizon: int | None = None,
+        confidence: Amount | float = "0.95",
+        name: str | None = None,
+    ) -> ContinualMaximum:
+        """Charge for a continual maximum (how many events at the key that has most) and create it; takes a second.
+
+        Parameters
+        ----------
+        epsilon : int, str, Fraction or Decimal
+            What it costs, for all its releases together.
+        keys : iterable of str
+            The keys, public.
+        expected_events : int
+            A public guess at the number of events over the horizon; it moves errors, never the guarantee.
+        horizon : int, optional
+            How many ticks there will be at most.
+        confidence : float, int, str, Fraction or Decimal
+            With which the band of each release holds.
+        name : str, optional
+            Its name in the ledger; a name is used once.
+
+        Returns
+        -------
+        ContinualMaximum
+            It has been paid for.
+
+        Raises
+        ------
+        UsageError
+            A float as epsilon, or another argument out of range.
+        BudgetRefused
+            It does not fit; nothing was created, charged or drawn.
+        """
+        found, price = declared(keys), epsilon_from(epsilon)
+        setting = self._setting(len(found), horizon, confidence)
+        mechanism = blocks.choose_maximum(setting, price, _guess(expected_events))
+        return ContinualMaximum(self._charged(name, "maximum", mechanism, setting, found))
+
+    def alerts(
+        self,
+        *,
+        epsilon: Amount,
+        keys: Iterable[str],
+        threshold: int,
+        confidence: Amount | float = "0.95",
+        name: str | None = None,
+    ) -> ContinualAlerts:
+        """Charge for alerts per key, re-armed for ever, and create them.
+
+        Parameters
+        ----------
+        epsilon : int, str, Fraction or Decimal
+            What they cost, for all keys and all alerts together.
+        keys : iterable of str
+            The keys, public.
+        threshold : int
+            A key fires when it has had about so many events since it fired last.
+        confidence : float, int, str, Fraction or Decimal
+            With which an alert comes within the band of the threshold.
+        name : str, optional
+            Their name in the ledger; a name is used once.
+
+        Returns
+        -------
+        ContinualAlerts
+            They have been paid for.
+
+        Raises
+        ------
+        UsageError
+            A float as epsilon, or another argument out of range.
+        BudgetRefused
+            They do not fit; nothing was created, charged or drawn.
+        """
+        found, least = declared(keys), positive("threshold", threshold)
+        setting = self._setting(len(found), None, confidence)
+        mechanism = blocks.choose_alerts(setting, epsilon_from(epsilon), least)
+        return ContinualAlerts(self._charged(name, "alerts", mechanism, setting, found))
+
+
+def _guess(expected_events: int | None) -> int:
+    if expected_events is None:
+        raise UsageError("expected_events: method hss needs it, a public guess")
+    return positive("expected_events", expected_events)

@@ -1,0 +1,153 @@
+"""The public face: what is public is listed, loads when it is used, and is documented.
+
+Each check is a function from a module (or its source) to what is wrong with it, tried on one that breaks it.
+"""
+
+import ast
+import importlib
+import inspect
+import json
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import stream_dp
+
+LOADED = """
+import json, sys
+before = set(sys.modules)
+import stream_dp
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def missing(module: ModuleType) -> list[str]:
+    """Names of `__all__` that are not there."""
+    return [name for name in module.__all__ if not hasattr(module, name)]
+
+
+def unlisted(module: ModuleType) -> list[str]:
+    """Public names of a package that `__all__` does not list; its modules are no names of its own."""
+    found = vars(module).items()
+    public = [name for name, value in found if name[0] != "_" and not inspect.ismodule(value)]
+    return [name for name in public if name not in module.__all__]
+
+
+def disagreeing(source: str) -> set[str]:
+    """Names that are not in all three: the imports for type checkers, the table of places, `__all__`."""
+    tree = ast.parse(source)
+    checked: dict[str, str] = {}
+    lists: dict[str, ast.expr] = {}
+    for node in tree.body:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            imports = [inner for inner in node.body if isinstance(inner, ast.ImportFrom)]
+            for each in imports:
+                checked |= {a.asname or a.name: f"{each.module}:{a.name}" for a in each.names}
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            lists[node.targets[0].id] = node.value
+    places: dict[str, str] = ast.literal_eval(lists["_PLACES"])
+    full = {
+        name: f"stream_dp.{place}" if ":" in place else f"stream_dp.{place}:{name}"
+        for name, place in places.items()
+    }
+    listed = set(ast.literal_eval(lists["__all__"]))
+    wrong = {name for name in checked.keys() | full.keys() if checked.get(name) != full.get(name)}
+    return wrong | (listed ^ checked.keys())
+
+
+def packages() -> Iterator[ModuleType]:
+    """The package and its packages, those with an `__all__`."""
+    found = pkgutil.walk_packages(stream_dp.__path__, "stream_dp.")
+    names = ["stream_dp", *(each.name for each in found if each.ispkg)]
+    modules = [importlib.import_module(name) for name in names]
+    return (module for module in modules if hasattr(module, "__all__"))
+
+
+def undescribed(function: Callable[..., object]) -> list[str]:
+    """Parameters that a docstring in numpy style does not name."""
+    names = [name for name in inspect.signature(function).parameters if name != "self"]
+    text = inspect.getdoc(function) or ""
+    section = text.partition("Parameters\n----------\n")[2].partition("\n\n")[0]
+    described = {line.partition(" : ")[0] for line in section.splitlines() if line[:1] != " "}
+    return [name for name in names if name not in described]
+
+
+def test_the_three_lists_agree(root: Path) -> None:
+    assert disagreeing((root / "stream_dp" / "__init__.py").read_text()) == set()
+
+
+def test_every_name_of_every_package_is_there_and_no_other() -> None:
+    found = list(packages())
+    assert {"stream_dp", "stream_dp.noise"} <= {module.__name__ for module in found}
+    for module in found:
+        assert (missing(module), unlisted(module)) == ([], [])
+
+
+def test_names_of_modules_that_list_theirs_are_there(root: Path) -> None:
+    paths = sorted((root / "stream_dp").rglob("*.py"))
+    listing = [path for path in paths if "\n__all__ = " in path.read_text()]
+    parts = (path.relative_to(root).with_suffix("").parts for path in listing)
+    for name in (".".join(p).removesuffix(".__init__") for p in parts):
+        assert missing(importlib.import_module(name)) == []
+
+
+def test_the_package_shows_its_names_and_no_other() -> None:
+    assert dir(stream_dp) == sorted([*stream_dp.__all__, "__version__"])
+    namespace: dict[str, object] = {}
+    exec("from stream_dp import *", namespace)  # noqa: S102 - it is what is tested
+    assert namespace.keys() - {"__builtins__"} == set(stream_dp.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'Bugdet'"):
+        _ = stream_dp.Bugdet  # type: ignore[attr-defined]
+
+
+def test_the_import_loads_nothing_heavy() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True
+    )
+    loaded = json.loads(result.stdout)
+    assert [name for name in loaded if name.startswith("stream_dp.")] == []
+    heavy = {"numpy", "pydantic", "asyncio", "msgspec", "yaml", "rich", "typer", "cryptography"}
+    assert not heavy & {name.partition(".")[0] for name in loaded}
+
+
+def test_every_public_method_describes_its_parameters() -> None:
+    """But `run_async`, whose docstring refers to that of `run`."""
+    functions: list[Callable[..., object]] = [stream_dp.Budget]
+    for kind in (
+        stream_dp.Budget,
+        stream_dp.ContinualCounter,
+        stream_dp.ContinualHistogram,
+        stream_dp.Pipeline,
+    ):
+        members = inspect.getmembers(kind, callable)
+        functions += [f for name, f in members if name[0] != "_" and name != "run_async"]
+    assert [(f.__qualname__, undescribed(f)) for f in functions if undescribed(f)] == []
+
+
+def test_broken_faces_are_found() -> None:
+    module = ModuleType("broken")
+    vars(module).update({"__all__": ["here", "gone"], "here": 1, "extra": 2, "sub": ast})
+    assert (missing(module), unlisted(module)) == (["gone"], ["extra"])
+    source = (
+        "if TYPE_CHECKING:\n    from stream_dp.a import A, B, C\n"
+        '_PLACES = {"A": "a", "B": "b", "D": "a"}\n__all__ = ["A", "B", "C"]\n'
+    )
+    assert disagreeing(source) == {"B", "C", "D"}
+    renamed = 'if TYPE_CHECKING:\n    from stream_dp.a import A as B\n_PLACES = {"B": "a:A"}\n__all__ = ["B"]\n'
+    assert disagreeing(renamed) == set()
+
+    def told(one: int, other: int) -> None:
+        """Do.
+
+        Parameters
+        ----------
+        one : int
+            The one.
+        """
+
+    assert undescribed(told) == ["other"]

@@ -1,0 +1,56 @@
+"""What a type checker sees of the public face: real types behind lazy names, and floats refused before anything runs.
+
+mypy checks this file with all tests; an ignore that is not needed is an error there. It runs as well.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from fractions import Fraction
+from typing import assert_type
+
+import pytest
+
+import stream_dp as sdp
+
+
+async def none() -> AsyncIterator[int]:
+    """No ticks, asynchronously."""
+    for tick in range(0):
+        yield tick
+
+
+def test_a_name_has_the_type_of_what_it_loads() -> None:
+    budget = sdp.Budget(epsilon=1)
+    assert_type(budget, sdp.Budget)
+    assert_type(budget.left, Fraction)
+    assert_type(budget.derivation if budget.spent else None, sdp.Derivation | None)
+    assert_type(sdp.Neighbors.REPLACE.l0(3), int)
+    assert_type(sdp.PureFilter.of(Fraction(1)), sdp.PureFilter)
+
+
+def test_a_release_has_the_type_of_its_statistic() -> None:
+    budget = sdp.Budget(epsilon=1)
+    counter = assert_type(budget.counter(epsilon="0.1"), sdp.ContinualCounter)
+    assert_type(counter.release(), sdp.TickRelease[int])
+    assert_type(counter.last, sdp.TickRelease[int] | None)
+    by_key = assert_type(budget.histogram(epsilon="0.1", keys=["a"]), sdp.ContinualHistogram)
+    assert_type(by_key.release().value, sdp.Counts)
+    alerts = assert_type(budget.alerts(epsilon="0.1", keys=["a"], threshold=3), sdp.ContinualAlerts)
+    assert_type(alerts.release().value, tuple[str, ...])
+
+
+def test_over_is_plain_or_asynchronous_as_its_argument() -> None:
+    counter = sdp.Budget(epsilon=1).counter(epsilon=1)
+    assert_type(counter.over([1, 2]), Iterator[sdp.TickRelease[int]])
+    assert_type(counter.over(none()), AsyncIterator[sdp.TickRelease[int]])
+
+
+def test_mistakes_are_type_errors() -> None:
+    with pytest.raises(sdp.UsageError):
+        sdp.Budget(epsilon=0.5)  # type: ignore[arg-type]
+    budget = sdp.Budget(epsilon=1)
+    with pytest.raises(sdp.UsageError):
+        budget.histogram(epsilon="0.1", keys=["a"], method="best")  # type: ignore[arg-type]
+    with pytest.raises(AttributeError):
+        sdp.Bugdet  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(sdp.RejectedMessage):
+        budget.counter(epsilon="0.1").add(1.5)  # type: ignore[arg-type]
