@@ -77,6 +77,7 @@ class ChangingEngine:
             {
                 "name": entry["name"],
                 "mechanism": "Counter",
+                "why": "",
                 "epsilon": 0.1,
                 "delta": 0,
                 "predicted_error": [{"tick": HORIZON - 1, "error": 1204, "confidence": 0.95}],

@@ -1,0 +1,105 @@
+"""Refusals: how an error becomes an answer, and how the OpenAPI document says so.
+
+Rules: every refusal by a route is {detail, exit_code}, with the exit code of the command line. It names our own
+parameters and never repeats what was sent; of a bug it says only that it is one.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+
+from stream_dp.errors import (
+    BudgetRefused,
+    FailClosed,
+    StreamDPError,
+    UnknownMechanism,
+    UsageError,
+    WorldError,
+)
+from stream_dp.serve.models.answer import Refusal
+
+BUG = "a bug of ours; nothing uncommitted was released"
+
+_STATUS: Mapping[type[StreamDPError], int] = {
+    UnknownMechanism: 404,
+    BudgetRefused: 409,
+    UsageError: 422,
+    FailClosed: 503,
+    WorldError: 503,
+}
+_EXPECTED = {"analyst": "must be lower-case letters, digits, dots, _ or -, at most 63 of them"}
+_MEANING: Mapping[int, str] = {
+    401: "No token, or not this pipeline's.",
+    403: "Sent by a web page of another origin.",
+    404: "Nothing of this name is known or runs.",
+    409: "The budget: what was asked, spent and left, and what would fit.",
+    413: "The body is larger than 64 KiB.",
+    415: "The body is not `application/json`.",
+    421: "The Host header does not name this server.",
+    422: "A parameter or the definition is wrong; every problem with its key, never with its value.",
+    500: "A bug of ours; nothing uncommitted was released.",
+    503: "The engine stopped, or its world (broker, disk) failed.",
+}
+
+
+class Refused(Exception):
+    """A request that a route refuses by itself, without an error of the engine."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the entries of these statuses for `responses=` of a route."""
+    found: dict[int | str, dict[str, Any]] = {
+        status: {"model": Refusal, "description": _MEANING[status]} for status in statuses
+    }
+    if 401 in found:
+        header = {"schema": {"type": "string", "const": "Bearer"}, "description": "The scheme."}
+        found[401]["headers"] = {"WWW-Authenticate": header}
+    return found
+
+
+def add_refusals(app: FastAPI) -> None:
+    """Answer every error of a route as a refusal."""
+    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(StreamDPError, _error)
+    app.add_exception_handler(Exception, _bug)
+
+
+def refusal(status: int, detail: str, exit_code: int) -> Response:
+    """Return a refusal."""
+    headers = {"www-authenticate": "Bearer"} if status == 401 else None
+    content = Refusal(detail=detail, exit_code=exit_code).model_dump()
+    return JSONResponse(content, status, headers=headers)
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    status = error.status if isinstance(error, Refused) else 500
+    return refusal(status, str(error), UsageError.exit_code)
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    problems = error.errors() if isinstance(error, RequestValidationError) else ()
+    names = sorted({str(problem["loc"][-1]) for problem in problems})
+    numbers = [name for name in names if name not in _EXPECTED]
+    texts = [f"{name}: {_EXPECTED[name]}" for name in names if name in _EXPECTED]
+    if numbers:
+        texts.append(f"must be whole numbers in range: {', '.join(numbers)}")
+    return refusal(422, "; ".join(texts), UsageError.exit_code)
+
+
+async def _error(_request: Request, error: Exception) -> Response:
+    exit_code = error.exit_code if isinstance(error, StreamDPError) else StreamDPError.exit_code
+    found = (status for kind, status in _STATUS.items() if isinstance(error, kind))
+    status = next(found, 500)
+    return refusal(status, BUG if status == 500 else str(error), exit_code)
+
+
+async def _bug(_request: Request, _error: Exception) -> Response:
+    return refusal(500, BUG, StreamDPError.exit_code)
