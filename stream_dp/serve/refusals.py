@@ -31,18 +31,39 @@ _STATUS: Mapping[type[StreamDPError], int] = {
     WorldError: 503,
 }
 _EXPECTED = {"analyst": "must be lower-case letters, digits, dots, _ or -, at most 63 of them"}
-_MEANING: Mapping[int, str] = {
-    401: "No token, or not this pipeline's.",
-    403: "Sent by a web page of another origin.",
-    404: "Nothing of this name is known or runs.",
-    409: "The budget: what was asked, spent and left, and what would fit.",
-    413: "The body is larger than 64 KiB.",
-    415: "The body is not `application/json`.",
-    421: "The Host header does not name this server.",
-    422: "A parameter or the definition is wrong; every problem with its key, never with its value.",
-    500: "A bug of ours; nothing uncommitted was released.",
-    503: "The engine stopped, or its world (broker, disk) failed.",
+_MEANING: Mapping[int, tuple[str, str, int]] = {
+    401: ("No token, or not this pipeline's.", "needs `Authorization: Bearer TOKEN`; ...", 2),
+    403: ("Sent by a web page of another origin.", "pages of another origin may not write here", 2),
+    404: ("Nothing of this name is known or runs.", "no such series; /api/series lists them", 2),
+    409: (
+        "The budget does not cover it.",
+        "large: asked epsilon 0.7, spent 0.5, left 0.5; the largest that fits is 0.5",
+        3,
+    ),
+    413: ("The body is too large.", "the body must not be larger than 65536 bytes", 2),
+    415: (
+        "The body is not called JSON.",
+        "the body must be a JSON object, with Content-Type: application/json",
+        2,
+    ),
+    421: (
+        "The Host header does not name this server.",
+        "this server does not answer for that host",
+        2,
+    ),
+    422: (
+        "A parameter or the definition is wrong: every problem with its key, never with its value.",
+        "must be whole numbers in range: from",
+        2,
+    ),
+    500: ("A bug of ours.", BUG, 1),
+    503: (
+        "The engine stopped (exit code 4), or its world failed: broker, network, disk (5).",
+        "the journal cannot be written: the disk is full",
+        5,
+    ),
 }
+"""What a status means, with an example: its text and its exit code."""
 
 
 class Refused(Exception):
@@ -55,13 +76,17 @@ class Refused(Exception):
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the entries of these statuses for `responses=` of a route."""
-    found: dict[int | str, dict[str, Any]] = {
-        status: {"model": Refusal, "description": _MEANING[status]} for status in statuses
-    }
+    found = {status: _described(*_MEANING[status]) for status in statuses}
     if 401 in found:
         header = {"schema": {"type": "string", "const": "Bearer"}, "description": "The scheme."}
         found[401]["headers"] = {"WWW-Authenticate": header}
-    return found
+    return {**found}
+
+
+def _described(meaning: str, detail: str, exit_code: int) -> dict[str, Any]:
+    example = Refusal(detail=detail, exit_code=exit_code).model_dump()
+    content = {"application/json": {"example": example}}
+    return {"model": Refusal, "description": meaning, "content": content}
 
 
 def add_refusals(app: FastAPI) -> None:

@@ -1,9 +1,10 @@
 """What is public of a pipeline: its configuration, the plan with its derivation, the budget."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
+from stream_dp.runtime.release import Shape
 from stream_dp.serve.models.answer import (
     Absent,
     Amount,
@@ -37,13 +38,17 @@ class SeriesEntry(Answer):
 
     name: str
     statistic: Annotated[str, Field(examples=["count", "histogram", "maximum", "alerts"])]
-    """What it says of its events."""
-    shape: Literal["scalar", "histogram", "flags"] | Absent = None
-    """Which of the three forms its releases have: `value`, `values` or `fired`."""
+    """Its kind, as in the pipeline file."""
     by: str | None
-    """The field whose values are its keys; null for a scalar."""
+    """The field whose values have an entry each in its rows; null: one entry for all."""
+    shape: Shape
+    """Which of the three forms its releases have: `value` (scalar), `values` (histogram) or `fired` (flags)."""
+    about: Annotated[str, Field(examples=["maximum by destination so far"])]
+    """What is released, in a few words."""
+    meaning: Annotated[str, Field(examples=["about 100 {band} events since the one before"])] | None
+    """What a flag means, `{band}` standing for the release's band; null without flags."""
     domain: tuple[str, ...] | Absent = None
-    """Its keys, where it has some, in order."""
+    """The values of `by`, in order; missing where `by` is null."""
     threshold: Annotated[int, Field(ge=1)] | Absent = None
     """About how many events since its last alert make a key fire; alerts only."""
 

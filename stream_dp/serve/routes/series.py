@@ -94,12 +94,16 @@ def add_series(app: FastAPI, view: PublicView) -> None:
             _Tick, Query(alias="from", description="The first tick (a number on the grid).")
         ] = 0,
         last: Annotated[
-            _Tick, Query(alias="to", description="The last tick (a number on the grid), included.")
-        ] = _LARGEST,
+            _Tick | None,
+            Query(
+                alias="to",
+                description="The last tick (a number on the grid), included; without it, the newest.",
+            ),
+        ] = None,
     ) -> Response:
         if name not in view.log.names() and name not in known():
             raise Refused(404, "no such series; /api/series lists them")
-        found = view.log.series_between(name, first, last)
+        found = view.log.series_between(name, first, _LARGEST if last is None else last)
         return _encoded({"series": name, "releases": [_bytes(release) for release in found]})
 
 

@@ -13,7 +13,8 @@ def clock() -> dict[str, Any]:
 
 def series(name: str, **more: Any) -> dict[str, Any]:
     """A series as `/api/pipeline` shows it, a count unless told otherwise."""
-    return {"name": name, "statistic": "count", "by": None, **more}
+    words = {"shape": "scalar", "about": "count so far", "meaning": None}
+    return {"name": name, "statistic": "count", "by": None, **words, **more}
 
 
 def pipeline(name: str = "flights", *entries: dict[str, Any]) -> dict[str, Any]:
