@@ -47,7 +47,7 @@ FLIGHTS = {
 DELTA = {"delta": "1e-9"}
 FILTERS: list[dict[str, Any]] = [
     {},
-    {"analysts": [{"name": "ann", "epsilon": 0.5}]},
+    {"analysts": [{"name": "ann", "epsilon": "0.5"}]},
     {**DELTA, "filter": "approximate"},
     {**DELTA, "filter": "tight_approximate"},
     {**DELTA, "filter": "zcdp"},
