@@ -1,24 +1,14 @@
 """The live series of a running engine, as the HTTP API sees them: preview, create, halt, list.
 
 Rules: a definition is handed over as it was sent, byte for byte; the engine's side decides what it means. What an
-answer may hold is listed here and nothing else leaves (`chosen`), so an engine that says more cannot leak it. Amounts
-are decimal strings. This file knows neither HTTP nor the engine.
+answer may hold is written in `serve.models.asked` and nothing else leaves, so an engine that says more cannot leak
+it. Amounts are decimal strings. This file knows neither HTTP nor the engine.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 LARGEST_DEFINITION = 64 * 1024  # bytes
-
-_ERROR = ("error", "error_tick", "confidence")
-CREATED = ("name", "start", "start_time", "epsilon", "rule", "left", *_ERROR)
-HALTED = ("name", "end", "end_time", "left")
-PREVIEWED = (
-    "fits", "asked", "spent", "unit", "left", "largest", *_ERROR, "derivation",
-)  # fmt: skip
-QUERY = (
-    "name", "statistic", "analyst", "epsilon", "start", "start_time", "end", "end_time", "created",
-)  # fmt: skip
 
 
 class LiveSeriesService(Protocol):
@@ -37,26 +27,17 @@ class LiveSeriesService(Protocol):
     """
 
     async def create(self, definition: bytes, analyst: str) -> Mapping[str, Any]:
-        """Charge, then create; the answer is `CREATED`. An error changed nothing."""
+        """Charge, then create; the answer is `Created`. An error changed nothing."""
         ...
 
     async def halt(self, name: str) -> Mapping[str, Any]:
-        """End it; under the pure filter this frees later ticks. The answer is `HALTED`."""
+        """End it; under the pure filter this frees later ticks. The answer is `Halted`."""
         ...
 
     async def preview(self, definition: bytes, analyst: str) -> Mapping[str, Any]:
-        """What `create` would do now, changing nothing: `PREVIEWED`; `spent` is in the filter's `unit`."""
+        """What `create` would do now, changing nothing: `Preview`; `spent` is in the filter's `unit`."""
         ...
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
-        """Every series, the file's too, each a `QUERY`."""
+        """Every series, the file's too, each a `Query`."""
         ...
-
-
-def chosen(answer: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """The documented part of an answer.
-
-    >>> chosen({"name": "late", "events": 4711, "left": "0.4"}, HALTED)
-    {'name': 'late', 'left': '0.4'}
-    """
-    return {key: answer[key] for key in keys if key in answer}

@@ -11,11 +11,14 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+POLICY = (
+    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""The Content-Security-Policy of every answer that does not bring its own: files of this server only."""
+
 _HEADERS = {
-    "content-security-policy": (
-        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'"
-    ),
+    "content-security-policy": POLICY,
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
@@ -58,7 +61,9 @@ _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _FOREIGN = JSONResponse(
     {"detail": "pages of another origin may not write here", "exit_code": 2}, status_code=403
 )
-_MISDIRECTED = JSONResponse({"error": "this server does not answer for that host"}, status_code=421)
+_MISDIRECTED = JSONResponse(
+    {"detail": "this server does not answer for that host", "exit_code": 2}, status_code=421
+)
 
 
 def _values(scope: Scope, wanted: bytes) -> list[str]:

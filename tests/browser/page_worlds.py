@@ -10,7 +10,7 @@ import json
 import os
 import random
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -60,7 +60,12 @@ def pipeline(fingerprint: str = "f1") -> dict[str, Any]:
         "public_data": True,
         "unit": "event",
         "neighbors": "add_remove",
-        "clock": {"start": "2013-01-01T10:00:00Z", "step": 3600, "horizon": HORIZON},
+        "clock": {
+            "kind": "replay",
+            "start": "2013-01-01T10:00:00Z",
+            "step": 3600,
+            "horizon": HORIZON,
+        },
         "fingerprint": fingerprint,
         "series": [
             described("count", "departures"),
@@ -93,22 +98,26 @@ def plan() -> dict[str, Any]:
         "by_destination": "HSS",
         "late_departures": "multi-SVT, re-armed",
     }
-    epsilon = {"departures": "0.1", "busiest_destination": "0.2"}
+    epsilon = {"departures": 0.1, "busiest_destination": 0.2}
     leaves = [
-        {
-            "rule": f"{mechanism} is ε-DP for continual input",
-            "source": "[HSV] Section 7",
-            "conditions": [
-                {"name": "sensitivity 1", "holds": True, "why": "one event changes one row by 1"}
-            ],
-            "guarantee": f"ε = {epsilon.get(name, '0.3')}, δ = 0",
-            "premises": [],
-        }
+        node(
+            name,
+            f"{mechanism} is ε-DP for continual input",
+            "[HSV] Section 7",
+            [{"name": "sensitivity 1", "holds": True, "why": "one event changes one row by 1"}],
+            epsilon.get(name, 0.3),
+        )
         for name, mechanism in mechanisms.items()
     ]
+    conditions = [
+        {"name": "same neighbour relation", "holds": True, "why": "add_remove everywhere"},
+        {"name": "parameters fixed before the first tick", "holds": True, "why": ""},
+    ]
+    rule = "concurrent composition of fixed mechanisms"
+    tree = node("flights", rule, "[HSV] Thm 4.10", conditions, 0.9, leaves)
     return {
-        "epsilon": "1",
-        "delta": "0",
+        "epsilon": 1,
+        "delta": 0,
         "unit": "event",
         "neighbors": "add_remove",
         "horizon": HORIZON,
@@ -116,31 +125,49 @@ def plan() -> dict[str, Any]:
             {
                 "name": name,
                 "mechanism": mechanism,
-                "epsilon": epsilon.get(name, "0.3"),
-                "delta": "0",
+                "why": "",
+                "epsilon": epsilon.get(name, 0.3),
+                "delta": 0,
                 "predicted_error": [{"tick": HORIZON, "error": 160, "confidence": 0.95}],
             }
             for name, mechanism in mechanisms.items()
         ],
-        "derivation": {
-            "rule": "concurrent composition of fixed mechanisms",
-            "source": "[HSV] Thm 4.10",
-            "conditions": [
-                {"name": "same neighbour relation", "holds": True, "why": "add_remove everywhere"},
-                {"name": "parameters fixed before the first tick", "holds": True, "why": ""},
-            ],
-            "guarantee": "ε = 0.9, δ = 0",
-            "premises": leaves,
-        },
+        "derivation": tree,
+        "promise": {"epsilon": 1, "delta": 0, "filter": "pure", "derivation": tree},
+    }
+
+
+def node(
+    subject: str,
+    rule: str,
+    source: str,
+    conditions: list[dict[str, Any]],
+    epsilon: float,
+    premises: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
+    """A node of a derivation."""
+    return {
+        "subject": subject,
+        "rule": rule,
+        "source": source,
+        "guarantee": {"epsilon": epsilon, "delta": 0, "neighbors": "add_remove"},
+        "conditions": conditions,
+        "alternatives": [],
+        "premises": list(premises),
     }
 
 
 def budget() -> dict[str, Any]:
     """A budget with something left."""
-    series = [(entry["name"], entry["epsilon"]) for entry in plan()["series"]]
+    series = [(entry["name"], str(entry["epsilon"])) for entry in plan()["series"]]
     return {
         "epsilon": {"total": "1", "spent": "0.9", "left": "0.1"},
-        "delta": {"total": "0", "spent": "0", "left": "0"},
+        "delta": {"total": "0"},
+        "filter": "pure",
+        "unit": "epsilon",
+        "capacity": "1",
+        "peak": "0.9",
+        "analysts": [],
         "series": [{"name": name, "epsilon": epsilon} for name, epsilon in series],
     }
 

@@ -12,6 +12,7 @@ from browser.page_worlds import (
     Engine,
     blank,
     budget,
+    described,
     opened,
     picture,
     pipeline,
@@ -25,9 +26,7 @@ from playwright.async_api import Browser, Page
 pytestmark = pytest.mark.browser
 
 LATE = {
-    "name": "late_by_airline",
-    "statistic": "histogram",
-    "by": "airline",
+    **described("histogram", "late_by_airline", by="airline"),
     "domain": ["AA", "UA"],
 }
 LOOK = "() => document.dispatchEvent(new Event('visibilitychange'))"
@@ -77,6 +76,7 @@ class ChangingEngine:
             {
                 "name": entry["name"],
                 "mechanism": "Counter",
+                "why": "",
                 "epsilon": 0.1,
                 "delta": 0,
                 "predicted_error": [{"tick": HORIZON - 1, "error": 1204, "confidence": 0.95}],
@@ -313,8 +313,10 @@ async def test_another_filter_shows_what_it_adds_up(
 async def test_a_budget_that_says_little_breaks_nothing(
     browser: Browser, engine: Engine, said: dict[str, Any]
 ) -> None:
-    async with serving(engine.log, budget=lambda: said) as server:
+    """Our server always says more; the page does not count on it."""
+    async with serving(engine.log) as server:
         page = await blank(browser)
+        await page.route("**/api/budget", lambda route: route.fulfill(json=said))
         console = Console(page)
         await page.goto(server.url)
         await page.wait_for_selector(".card.scalar[data-tick]")

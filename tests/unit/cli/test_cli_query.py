@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from unit.serve import public_world as world
 from unit.serve.fake_live_series import TIME, FakeLiveSeries
 
 from stream_dp import errors
@@ -55,7 +56,7 @@ def view_of(
 ) -> PublicView:
     """What an engine of this pipeline with this key would serve."""
     token = Sealer(key, "clicks").query_token()
-    return PublicView(lambda: {"name": name}, dict, dict, ReleaseLog(), live_series, token)
+    return PublicView(lambda: world.pipeline(name), dict, dict, ReleaseLog(), live_series, token)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from unit.serve import public_world as world
 
 from stream_dp.runtime.commit import Release
 from stream_dp.runtime.release import release_of
@@ -46,15 +47,8 @@ def log() -> ReleaseLog:
 @pytest.fixture
 def view(log: ReleaseLog) -> PublicView:
     """A view of that log."""
-    pipeline = {
-        "name": "flights",
-        "public_data": False,
-        "fingerprint": "f1",
-        "series": [{"name": "total"}, {"name": "by_key"}, {"name": "silent"}],
-    }
-    budget = {"epsilon": {"total": "1", "spent": "0.5", "left": "0.5"}, "series": []}
-    plan = {"epsilon": "1", "delta": "0"}
-    return PublicView(lambda: pipeline, lambda: plan, lambda: budget, log)
+    entries = [world.series(name) for name in ("total", "by_key", "silent")]
+    return PublicView(lambda: world.pipeline("flights", *entries), world.plan, world.budget, log)
 
 
 @pytest.fixture

@@ -63,6 +63,7 @@ class FakeLiveSeries:
             "source": "[HSV] Lemma 7.4",
             "guarantee": {"epsilon": cost / 100, "delta": 0, "neighbors": "add_remove"},
             "conditions": [{"name": "pure", "holds": True, "why": "no delta"}],
+            "alternatives": [],
             "premises": [],
         }
         amounts = {"asked": str(cost / 100), "spent": str(1 - self.left / 100), "left": self._left}

@@ -7,11 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
+from unit.serve import public_world as world
 from unit.serve.fake_live_series import SECRET_COUNT, TIME, FakeLiveSeries, mapping_errors
 
 from stream_dp.errors import RejectedMessage, StreamDPError, TaintError
 from stream_dp.serve.api import create_app
-from stream_dp.serve.live_series import CREATED, HALTED, LARGEST_DEFINITION, PREVIEWED, QUERY
+from stream_dp.serve.live_series import LARGEST_DEFINITION
 from stream_dp.serve.view import PublicView
 
 TOKEN = "a1" * 32
@@ -21,6 +22,18 @@ LATE = {"name": "late", "statistic": "count", "epsilon": "0.1"}
 SECRET = "s3cr3t-" + "value"
 
 Client = httpx.AsyncClient
+
+CREATED = (
+    "name", "start", "start_time", "epsilon", "rule", "left", "error", "error_tick", "confidence",
+)  # fmt: skip
+HALTED = ("name", "end", "end_time", "left")
+PREVIEWED = (
+    "fits", "asked", "spent", "unit", "left", "largest", "error", "error_tick", "confidence",
+    "derivation",
+)  # fmt: skip
+QUERY = (
+    "name", "statistic", "analyst", "epsilon", "start", "start_time", "end", "end_time", "created",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -327,15 +340,15 @@ async def test_our_own_pages_and_tools_may_write(
 async def test_a_new_series_is_known_at_once(
     view: PublicView, live_series: FakeLiveSeries, release: Callable[..., bytes]
 ) -> None:
-    series = [{"name": "total"}]
-    shown = replace(view, pipeline=lambda: {"name": "flights", "series": list(series)})
+    series = [world.series("total")]
+    shown = replace(view, pipeline=lambda: world.pipeline("flights", *series))
     async with connected(replace(shown, live_series=live_series, token=TOKEN)) as client:
         assert (await client.get("/api/series/late")).status_code == 404
-        series.append({"name": "late"})
+        series.append(world.series("late"))
         assert (await client.get("/api/series/late")).json() == {"series": "late", "releases": []}
         listed = (await client.get("/api/series")).json()["series"]
         assert {"name": "late", "latest": None} in listed
-        assert {"name": "late"} in (await client.get("/api/pipeline")).json()["series"]
+        assert world.series("late") in (await client.get("/api/pipeline")).json()["series"]
 
 
 async def test_the_plan_as_a_picture(view: PublicView) -> None:

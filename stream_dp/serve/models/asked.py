@@ -1,0 +1,119 @@
+"""Series that come and go while the engine runs: what is sent to create one, and what is answered.
+
+Rules: `Definition` describes a body for readers of the OpenAPI document; the engine, not this file, decides what a
+body means. In answers `start` is the first tick that a series sees and `end` the first that it does not see; their
+times are null where they are not known yet.
+"""
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from stream_dp.serve.models.answer import (
+    Answer,
+    Confidence,
+    Decimal,
+    Documented,
+    HalfWidth,
+    Tick,
+    Time,
+)
+from stream_dp.serve.models.configured import DerivationEntry
+
+
+class Definition(Documented):
+    """A series, as an entry of `series:` in the pipeline file; further keys (`by`, `where`, ...) as there."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    """A name that no series of this pipeline ever had."""
+    statistic: str
+    epsilon: Annotated[float | str, Field(examples=[0.1, "0.1"])]
+    """What it may cost; a number or an exact decimal string."""
+
+
+EXAMPLE = {
+    "name": "large",
+    "statistic": "count",
+    "where": [{"field": "amount", "at_least": 500}],
+    "epsilon": 0.1,
+}
+"""A definition."""
+
+
+class Created(Answer):
+    """A series that was charged, is durable and runs."""
+
+    name: str
+    start: Tick
+    start_time: Time | None
+    epsilon: Decimal
+    """What it costs."""
+    rule: str
+    """The rule by which it was booked."""
+    left: Decimal
+    """The largest epsilon that one more series may cost the same ledger."""
+    error: HalfWidth
+    """The half-width to expect at tick `error_tick`."""
+    error_tick: Tick
+    """The last tick, or the farthest that is predicted."""
+    confidence: Confidence
+    """The probability with which `error` holds."""
+
+
+class Halted(Answer):
+    """A series that was ended."""
+
+    name: str
+    end: Tick
+    end_time: Time | None
+    left: Decimal
+    """The largest epsilon that one more series may cost the same ledger, from `end` on."""
+
+
+class Preview(Answer):
+    """What creating a series would do now; nothing was changed."""
+
+    fits: bool
+    """Whether the budget covers it."""
+    asked: Decimal
+    """The epsilon it would cost."""
+    spent: Decimal
+    """What the ledger has spent, in `unit`."""
+    unit: Annotated[str, Field(examples=["epsilon", "rho"])]
+    """What the filter adds up."""
+    left: Decimal
+    """The largest epsilon that one more series may cost."""
+    largest: Decimal
+    """The largest epsilon at which this one would fit."""
+    error: HalfWidth
+    """The half-width to expect at tick `error_tick`."""
+    error_tick: Tick
+    """The last tick, or the farthest that is predicted."""
+    confidence: Confidence
+    """The probability with which `error` holds."""
+    derivation: DerivationEntry
+    """Why it costs that."""
+
+
+class Query(Answer):
+    """A series of the file, or one that was created, halted ones too."""
+
+    name: str
+    statistic: str
+    analyst: str
+    """Whose ledger pays; empty: the pipeline's own."""
+    epsilon: Decimal
+    start: Tick
+    start_time: Time | None
+    end: Tick | None
+    """Null while it runs."""
+    end_time: Time | None
+    created: bool
+    """Whether it was created while the engine ran; the file's own cannot be halted."""
+
+
+class QueryList(Answer):
+    """Every series, the file's first, the halted ones last."""
+
+    queries: tuple[Query, ...]

@@ -1,0 +1,221 @@
+"""What is public of a pipeline: its configuration, the plan with its derivation, the budget."""
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from stream_dp.runtime.release import Shape
+from stream_dp.serve.models.answer import (
+    Absent,
+    Amount,
+    Answer,
+    Confidence,
+    Decimal,
+    HalfWidth,
+    Tick,
+    Time,
+)
+
+_Unit = Annotated[str, Field(examples=["event"])]
+_Neighbors = Annotated[str, Field(examples=["add_remove"])]
+
+
+class ClockEntry(Answer):
+    """The tick grid: tick k begins k steps after `start`."""
+
+    kind: Annotated[str, Field(examples=["wall", "replay"])]
+    """Whether ticks end by the wall clock or by the marks of a replay."""
+    start: Time | None
+    """When tick 0 begins, UTC; null where a wall clock declares no start."""
+    step: Annotated[float, Field(gt=0, examples=[3600.0])]
+    """The length of a tick in seconds."""
+    horizon: Annotated[int, Field(ge=1)] | None
+    """The number of ticks after which the pipeline ends; null: it does not."""
+
+
+class SeriesEntry(Answer):
+    """A series that runs, of the file or created since."""
+
+    name: str
+    statistic: Annotated[str, Field(examples=["count", "histogram", "maximum", "alerts"])]
+    """Its kind, as in the pipeline file."""
+    by: str | None
+    """The field whose values have an entry each in its rows; null: one entry for all."""
+    shape: Shape
+    """Which of the three forms its releases have: `value` (scalar), `values` (histogram) or `fired` (flags)."""
+    about: Annotated[str, Field(examples=["maximum by destination so far"])]
+    """What is released, in a few words."""
+    meaning: Annotated[str, Field(examples=["about 100 {band} events since the one before"])] | None
+    """What a flag means, `{band}` standing for the release's band; null without flags."""
+    domain: tuple[str, ...] | Absent = None
+    """The values of `by`, in order; missing where `by` is null."""
+    threshold: Annotated[int, Field(ge=1)] | Absent = None
+    """About how many events since its last alert make a key fire; alerts only."""
+
+
+class Pipeline(Answer):
+    """The public configuration and the series that run."""
+
+    name: str
+    public_data: bool
+    """Whether the source is declared public: only then are exact figures shown anywhere."""
+    unit: _Unit
+    """What is protected: one of these."""
+    neighbors: _Neighbors
+    """Which streams are neighbours: those that differ by one unit added or removed, or replaced."""
+    fingerprint: str
+    """A digest of all that touches data or guarantee; another one means another pipeline."""
+    clock: ClockEntry
+    series: tuple[SeriesEntry, ...]
+    """Those of the file first."""
+
+
+class ConditionEntry(Answer):
+    """A side condition of a rule, checked."""
+
+    name: str
+    holds: bool
+    why: str
+
+
+class GuaranteeEntry(Answer):
+    """A guarantee: the parameters of its measure by their names, and the neighbours it holds for."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Amount]
+    measure: Annotated[str, Field(examples=["pDP", "zCDP", "RDP", "GDP"])] | Absent = None
+    """Missing for (epsilon, delta)-DP."""
+    epsilon: Amount | Absent = None
+    delta: Amount | Absent = None
+    rho: Amount | Absent = None
+    alpha: Amount | Absent = None
+    mu: Amount | Absent = None
+    neighbors: _Neighbors
+    group: Annotated[int, Field(ge=2)] | Absent = None
+    """It holds for so many units together; missing for one."""
+
+
+class AlternativeEntry(Answer):
+    """A rule that was tried and not taken: what it would give, or why it does not apply."""
+
+    rule: str
+    source: str
+    guarantee: GuaranteeEntry | Absent = None
+    refused: str | Absent = None
+
+
+class DerivationEntry(Answer):
+    """A node of a derivation: a guarantee that follows by a rule from those of the premises."""
+
+    subject: str
+    """What the guarantee is of."""
+    rule: Annotated[str, Field(examples=["concurrent composition of fixed mechanisms"])]
+    source: Annotated[str, Field(examples=["[HSV] Thm 4.10"])]
+    """Where the rule is proved."""
+    guarantee: GuaranteeEntry
+    conditions: tuple[ConditionEntry, ...]
+    alternatives: tuple[AlternativeEntry, ...]
+    premises: tuple["DerivationEntry", ...]
+    """Empty for a proven mechanism."""
+
+
+class PredictedError(Answer):
+    """The error to expect at a tick, from the plan alone: no data was read for it."""
+
+    tick: Tick
+    error: HalfWidth
+    confidence: Confidence
+
+
+class PlannedSeries(Answer):
+    """A series with its mechanism, its price (the parameters of its measure by name) and its error."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Amount]
+    name: str
+    mechanism: str
+    why: str
+    """Why this mechanism; empty where there is no choice."""
+    epsilon: Amount | Absent = None
+    delta: Amount | Absent = None
+    predicted_error: tuple[PredictedError, ...]
+
+
+class Promise(Answer):
+    """What holds for everything, what is asked later too: the budget of the one filter."""
+
+    epsilon: Amount
+    delta: Amount
+    filter: str
+    derivation: DerivationEntry
+
+
+class Plan(Answer):
+    """The guarantee with its reasons; `epsilon`, `delta` and `derivation` are of the file's series alone."""
+
+    epsilon: Amount
+    delta: Amount
+    unit: _Unit
+    neighbors: _Neighbors
+    horizon: Annotated[int, Field(ge=1)] | None
+    """The number of ticks; null: endless."""
+    series: tuple[PlannedSeries, ...]
+    derivation: DerivationEntry
+    promise: Promise
+
+
+class Account(Answer):
+    """Epsilons of the budget, or of an analyst's ledger."""
+
+    total: Decimal
+    spent: Decimal
+    """In the budget: what the filter adds up, in its `unit`, of its `capacity`."""
+    left: Decimal
+    """The largest epsilon (delta 0) that one more series may cost."""
+
+
+class Granted(Answer):
+    """The delta of the budget."""
+
+    total: Decimal
+
+
+class AnalystEntry(Answer):
+    """An analyst's ledger, paid for in full at the start."""
+
+    name: str
+    epsilon: Account
+
+
+class PriceEntry(Answer):
+    """What a series that runs costs."""
+
+    name: str
+    epsilon: Decimal
+
+
+class OdometerEntry(Answer):
+    """What is lost so far; `claim` says in which sense."""
+
+    bound: Decimal | None
+    """An epsilon; null: no finite one holds."""
+    delta: Decimal
+    claim: str
+
+
+class Budget(Answer):
+    """What was spent and what is left."""
+
+    epsilon: Account
+    delta: Granted
+    filter: str
+    """The one filter that books everything."""
+    unit: Annotated[str, Field(examples=["epsilon", "rho"])]
+    """What the filter adds up: the unit of `epsilon.spent`, `capacity` and `peak`."""
+    capacity: Decimal
+    """What the filter may add up, in `unit`."""
+    peak: Decimal
+    """The most that was ever spent at one time, in `unit`."""
+    odometer: OdometerEntry | Absent = None
+    analysts: tuple[AnalystEntry, ...]
+    series: tuple[PriceEntry, ...]

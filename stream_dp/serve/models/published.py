@@ -1,0 +1,129 @@
+"""Published releases in their three shapes, and the answers that hold them.
+
+Rules: a release was written once, before it was published; the API hands on those bytes. These models say what is
+in them and never write one: the answers around them are encoded by `serve.routes.series` with the bytes as they are.
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, StrictInt
+
+from stream_dp.serve.models.answer import Absent, Answer, Confidence, HalfWidth, Tick, Time
+
+
+class _Release(Answer):
+    v: Literal[1]
+    """The version of the form of a release."""
+    sequence: Annotated[int, Field(ge=0)]
+    """Its number among all releases of the pipeline, over all series; grows."""
+    series: str
+    """The name of its series."""
+    tick: Tick
+    """The tick at whose end the value holds."""
+    end: Time
+    """When that tick ended, UTC."""
+
+
+class _Banded(_Release):
+    band: HalfWidth
+    """The half-width around each value that holds with `confidence`."""
+    confidence: Confidence
+    """The probability with which the band holds for one value at one tick."""
+    not_private: Literal[True] | Absent = None
+    """There, and true, only where the test kit made the noise: no guarantee holds."""
+
+
+class ScalarRelease(_Banded):
+    """One number: a count, a maximum."""
+
+    value: StrictInt
+    """The noisy value; may be negative."""
+
+
+class HistogramRelease(_Banded):
+    """One number for each key of the series' domain."""
+
+    values: dict[str, StrictInt]
+    """The noisy value by key; may be negative."""
+
+
+class FlagsRelease(_Banded):
+    """The keys whose alert fired at this tick."""
+
+    fired: tuple[str, ...]
+    """Keys of the series' domain, in its order; empty at most ticks."""
+
+
+Release: TypeAlias = ScalarRelease | HistogramRelease | FlagsRelease
+
+
+def _example(sequence: int, series: str, content: dict[str, object]) -> dict[str, object]:
+    head = {
+        "v": 1,
+        "sequence": sequence,
+        "series": series,
+        "tick": 412,
+        "end": "2013-01-18T06:00:00Z",
+    }
+    return {**head, **content, "band": 37, "confidence": 0.95}
+
+
+EXAMPLES = {
+    "scalar": _example(1236, "departures", {"value": 1203}),
+    "histogram": _example(1237, "by_destination", {"values": {"ATL": 641, "other": -4}}),
+    "flags": _example(1238, "late_departures", {"fired": ["UA"]}),
+}
+"""A release of each shape."""
+
+
+class NewestRelease(Answer):
+    """A series and its newest release."""
+
+    name: str
+    """The name of the series."""
+    latest: Release | None
+    """Its newest release as published; null before the first one."""
+
+
+class SeriesList(Answer):
+    """The newest release of every series."""
+
+    sequence: Annotated[int, Field(ge=-1)]
+    """The newest sequence of all; -1 before the first release. `/api/stream?after=` goes on from here."""
+    series: tuple[NewestRelease, ...]
+    """By name."""
+
+
+class SeriesReleases(Answer):
+    """The releases of one series in a range of ticks."""
+
+    series: str
+    """The name of the series."""
+    releases: tuple[Release, ...]
+    """As published, by tick."""
+
+
+class StreamHead(Answer):
+    """The data of a stream's first event."""
+
+    sequence: Annotated[int, Field(ge=-1)]
+    """The newest sequence when the stream was opened; -1 before the first release."""
+    fingerprint: str | None
+    """That of `/api/pipeline`: after a change everything should be loaded anew."""
+
+
+class StreamGap(Answer):
+    """The data of an event that says: releases after the asked position are no longer kept."""
+
+
+class StreamEvent(Answer):
+    """One server-sent event, its data parsed. `: still here` comments lie between events where nothing happens."""
+
+    event: Literal["head", "gap", "message"]
+    """`head` opens each stream, `gap` may follow it, `message` (not written on the wire) is a release."""
+    id: Annotated[int, Field(ge=0)] | Absent = None
+    """The release's sequence, to resume from by `Last-Event-ID`; releases only."""
+    retry: Annotated[int, Field(ge=0)] | Absent = None
+    """Milliseconds after which to connect again; with `head` only."""
+    data: StreamHead | StreamGap | Release
+    """One line of JSON: of a release the exact published bytes."""
