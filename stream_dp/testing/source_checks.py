@@ -1,0 +1,324 @@
+"""What every source must do: checks for adapters, ours and other people's.
+
+A source is one `SourceCase`; each of `SOURCE_CHECKS` raises AssertionError that names the broken rule, and closes
+what it opened. Rules: a check looks only through the port. How a source groups its records, how often it repeats a
+mark after a seek and how far a mark skips ahead are its own affair: two readings are the same when each partition
+gives the same records in the same order and each tick ends behind the same one of them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from stream_dp.runtime.ports import Batch, Positions, Source
+
+_Record: TypeAlias = tuple[bytes, int, int | None]
+_END_READS = 3
+_TELLING = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCase:
+    """A source under test, over storage that is filled before and does not change.
+
+    The storage holds records in several ticks, with payloads of eight bytes and more. `make` returns a new,
+    unopened source over it each time; `regrouped` one that groups records otherwise. `origin` is the start of
+    tick 0 in milliseconds since 1970. `last` is the last tick that passes in every partition, by the storage or
+    by the time; None for a source that ends by itself. A reading that takes longer than `patience_s` hangs.
+    """
+
+    make: Callable[[], Source]
+    origin: int = 0
+    last: int | None = None
+    regrouped: Callable[[], Source] | None = None
+    patience_s: float = 60.0
+
+
+@dataclass(slots=True, repr=False)
+class _Reading:
+    """What one partition gave: records, and how many lie before the end of each tick that has passed."""
+
+    records: list[_Record] = field(default_factory=list)
+    cuts: dict[int, int] = field(default_factory=dict)
+    marked: int = -1
+
+    def add(self, batch: Batch) -> None:
+        labels = list(batch.labels)
+        _require(len(labels) == len(batch.payloads), "each payload has its label")
+        pairs = zip(batch.payloads, labels, strict=True)
+        self.records += [(bytes(payload), label, batch.tick) for payload, label in pairs]
+        if batch.mark is not None and batch.mark > self.marked:
+            self.cuts |= dict.fromkeys(range(self.marked + 1, batch.mark + 1), len(self.records))
+            self.marked = batch.mark
+
+    def until(self, last: int | None) -> tuple[list[_Record], dict[int, int]]:
+        """The records and cuts up to the end of tick `last`."""
+        if last is None:
+            return self.records, self.cuts
+        cuts = {tick: cut for tick, cut in self.cuts.items() if tick <= last}
+        return self.records[: cuts.get(last)], cuts
+
+    def behind(self, before: "_Reading", last: int | None) -> tuple[list[_Record], dict[int, int]]:
+        """The same without what `before` gave; a tick that had passed then may pass again, at once."""
+        records, cuts = self.until(last)
+        known = len(before.records)
+        cuts = {tick: max(0, cut - known) for tick, cut in cuts.items() if tick > before.marked}
+        return records[known:], cuts
+
+
+_Readings: TypeAlias = dict[int, _Reading]
+
+
+async def check_reading(case: SourceCase) -> None:
+    """Partitions, payloads, labels, positions, ticks and marks are what the port says."""
+    async with _opened(case.make, case) as (source, partitions):
+        name = source.name
+        _require(bool(name), "a source has a name")
+        _require(
+            len(set(partitions)) == len(partitions) > 0, "`open` returns the partitions, each once"
+        )
+        batches = await _batches(source, case, partitions)
+    _require({one.partition for one in batches} <= set(partitions), "batches are of its partitions")
+    for partition in partitions:
+        _check_order([one for one in batches if one.partition == partition])
+    readings = _readings(batches)
+    ends = [cut for one in readings.values() for cut in one.cuts.values() if cut < len(one.records)]
+    _require(any(ends), "the storage of a case has records before a mark and behind it")
+    async with _opened(case.make, case) as (source, again):
+        _require((source.name, again) == (name, partitions), "name and partitions stay the same")
+
+
+async def check_end(case: SourceCase) -> None:
+    """The end of a finite source is an empty read, and stays so."""
+    if case.last is not None:
+        return
+    async with _opened(case.make, case) as (source, partitions):
+        await _batches(source, case, partitions)
+        for _ in range(_END_READS):
+            _require(not await source.read(), "the end of a finite source stays the end")
+        await source.seek({})
+        _require(bool(await source.read()), "a seek leads back from the end")
+
+
+async def check_repeat(case: SourceCase) -> None:
+    """A second reading gives every tick the same content, however records are grouped."""
+    first = await _read(case.make, case)
+    for make in (case.make, case.regrouped or case.make):
+        _same(await _read(make, case), first, case, "a tick's content is the same on every reading")
+
+
+async def check_positions(case: SourceCase) -> None:
+    """Every position that was handed out gives the same rest again, in this process and in the next.
+
+    Positions are taken as a commit takes them: of all partitions read so far. The others start at the origin.
+    """
+    async with _opened(case.make, case) as (source, partitions):
+        batches = await _batches(source, case, partitions)
+        whole = _readings(batches, partitions)
+        tried: list[Positions] = []
+        for stop in range(len(batches) + 1):
+            positions = {one.partition: one.position for one in batches[:stop]}
+            if positions in tried or _over(batches[:stop], partitions, case):
+                continue
+            tried.append(positions)
+            await source.seek(positions)
+            found = await _batches(source, case, partitions)
+            _check_rest(found, whole, _readings(batches[:stop], partitions), case)
+            await source.seek({})
+            await source.read()
+    middle = tried[len(tried) // 2]
+    stop = next(n for n in range(len(batches) + 1) if _positions(batches[:n]) == middle)
+    async with _opened(case.make, case) as (source, partitions):
+        await source.seek(middle)
+        found = await _batches(source, case, partitions)
+        _check_rest(found, whole, _readings(batches[:stop], partitions), case)
+
+
+async def check_origin(case: SourceCase) -> None:
+    """`open` stands at the origin, and a seek takes a partition there that it does not name, wherever it was."""
+    rule = "a partition that is not named starts at the origin"
+    async with _opened(case.make, case) as (source, partitions):
+        batches = await _batches(source, case, partitions)
+        whole = _readings(batches, partitions)
+        await source.seek({})
+        _same(_readings(await _batches(source, case, partitions), partitions), whole, case, rule)
+        for named in partitions:
+            first = next((one for one in batches if one.partition == named and one.payloads), None)
+            if first is None or _over([first], partitions, case):
+                continue
+            await source.seek({named: first.position})
+            found = _readings(await _batches(source, case, partitions), partitions)
+            others = set(partitions) - {named}
+            _same(_only(found, others), _only(whole, others), case, rule)
+
+
+async def check_two_readers(case: SourceCase) -> None:
+    """Two sources over the same storage, read in turn, do not disturb each other."""
+    alone = await _read(case.make, case)
+    async with (
+        _opened(case.make, case) as (one, partitions),
+        _opened(case.make, case) as (other, _),
+    ):
+        first: list[Batch] = list(await one.read())
+        second: list[Batch] = list(await other.read())
+        first += await _batches(one, case, partitions, first)
+        await one.close()
+        second += await _batches(other, case, partitions, second)
+    rule = "two readers of the same storage do not disturb each other"
+    _same(_readings(first, partitions), alone, case, rule)
+    _same(_readings(second, partitions), alone, case, rule)
+
+
+async def check_close(case: SourceCase) -> None:
+    """`close` may come twice, and before `open`; another source opens afterwards."""
+    never = case.make()
+    await _harmless(never.close, "`close` before `open` is harmless")
+    source = case.make()
+    await source.open(case.origin)
+    await source.read()
+    await source.close()
+    await _harmless(source.close, "`close` twice is harmless")
+    await _read(case.make, case)
+
+
+async def check_repr(case: SourceCase) -> None:
+    """`repr` of a source and of its batches shows nothing of what was read."""
+    async with _opened(case.make, case) as (source, partitions):
+        shown = repr(source)
+        batches = await _batches(source, case, partitions)
+        _require(repr(source) == shown, "`repr` of a source does not change with what it reads")
+        payloads = {each for one in batches for each in one.payloads if len(each) >= _TELLING}
+        _require(bool(payloads), f"the storage of a case has payloads of {_TELLING} bytes or more")
+        texts = [shown, *map(repr, batches)]
+        hidden = not any(_text(payload) in text for payload in payloads for text in texts)
+        _require(hidden, "`repr` shows no payload")
+        for one in batches:
+            bare = Batch(one.partition, (), (), 0, one.tick, one.mark)
+            _require(repr(one) == repr(bare), "`repr` of a batch shows no label and no position")
+
+
+SOURCE_CHECKS: tuple[Callable[[SourceCase], Awaitable[None]], ...] = (
+    check_reading,
+    check_end,
+    check_repeat,
+    check_positions,
+    check_origin,
+    check_two_readers,
+    check_close,
+    check_repr,
+)
+
+
+def _check_order(batches: Sequence[Batch]) -> None:
+    """Of one partition: positions grow, marks grow, and no record comes behind the end of its tick."""
+    position, marked = 0, -1
+    for one in batches:
+        moved = one.position > position if one.payloads else one.position >= position
+        _require(moved, "positions grow with every record")
+        if one.payloads and one.tick is not None:
+            _require(one.tick >= 0, "a record's tick is not before the origin")
+            _require(one.tick > marked, "no record comes behind the mark of its tick")
+        position = one.position
+        if one.mark is not None:
+            _require(one.mark > marked, "marks grow")
+            marked = one.mark
+
+
+def _check_rest(
+    found: Sequence[Batch], whole: _Readings, before: _Readings, case: SourceCase
+) -> None:
+    """After a seek: the records behind the position, and the marks that were still to come."""
+    for partition, rest in _readings(found, whole).items():
+        known = before[partition]
+        records, cuts = whole[partition].behind(known, case.last)
+        again, marks = rest.until(case.last)
+        _require(again == records, "a seek gives the same records again, and only those behind it")
+        marks = {tick: cut for tick, cut in marks.items() if tick > known.marked}
+        _require(marks == cuts, "a seek gives the marks behind it again, between the same records")
+
+
+def _over(batches: Sequence[Batch], partitions: Sequence[int], case: SourceCase) -> bool:
+    """Whether an endless source would have nothing more to give in some partition, so that `read` waits."""
+    readings = _readings(batches, partitions)
+    return case.last is not None and any(one.marked >= case.last for one in readings.values())
+
+
+def _positions(batches: Sequence[Batch]) -> Positions:
+    return {one.partition: one.position for one in batches}
+
+
+def _readings(batches: Iterable[Batch], partitions: Iterable[int] = ()) -> _Readings:
+    readings = {partition: _Reading() for partition in partitions}
+    for one in batches:
+        readings.setdefault(one.partition, _Reading()).add(one)
+    return readings
+
+
+def _only(readings: _Readings, partitions: Iterable[int]) -> _Readings:
+    return {partition: readings[partition] for partition in partitions}
+
+
+async def _read(make: Callable[[], Source], case: SourceCase) -> _Readings:
+    async with _opened(make, case) as (source, partitions):
+        return _readings(await _batches(source, case, partitions), partitions)
+
+
+async def _batches(
+    source: Source, case: SourceCase, partitions: Sequence[int], before: Sequence[Batch] = ()
+) -> list[Batch]:
+    """What it gives until its end, or until tick `last` has passed in every partition."""
+    batches: list[Batch] = []
+    try:
+        async with asyncio.timeout(case.patience_s):
+            while not _passed([*before, *batches], partitions, case.last):
+                if not (found := await source.read()):
+                    _require(
+                        case.last is None, "an empty read comes at the end of a finite source only"
+                    )
+                    return batches
+                batches += found
+    except TimeoutError:
+        raise AssertionError("every tick passes in every partition") from None
+    return batches
+
+
+def _passed(batches: Sequence[Batch], partitions: Sequence[int], last: int | None) -> bool:
+    if last is None:
+        return False
+    marked = {one.partition for one in batches if one.mark is not None and one.mark >= last}
+    return marked >= set(partitions)
+
+
+def _same(found: _Readings, wanted: _Readings, case: SourceCase, rule: str) -> None:
+    _require(found.keys() == wanted.keys(), rule)
+    for partition, one in wanted.items():
+        _require(found[partition].until(case.last) == one.until(case.last), rule)
+
+
+async def _harmless(close: Callable[[], Awaitable[None]], rule: str) -> None:
+    try:
+        await close()
+    except Exception as error:
+        raise AssertionError(rule) from error
+
+
+def _text(payload: bytes) -> str:
+    return repr(payload)[2:-1]
+
+
+def _require(held: bool, rule: str) -> None:
+    if not held:
+        raise AssertionError(rule)
+
+
+@asynccontextmanager
+async def _opened(
+    make: Callable[[], Source], case: SourceCase
+) -> AsyncIterator[tuple[Source, tuple[int, ...]]]:
+    source = make()
+    try:
+        yield source, await source.open(case.origin)
+    finally:
+        await source.close()
