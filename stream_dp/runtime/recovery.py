@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import msgspec
 import numpy as np
 
 from stream_dp.core.mechanism import Noise

@@ -23,6 +23,8 @@ from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.commit import Release
+from stream_dp.runtime.release import release_of
 from stream_dp.serve.api import create_app
 from stream_dp.serve.broadcast import Broadcast
 from stream_dp.serve.models import answer, asked, configured, published
@@ -63,13 +65,10 @@ MakeRelease = Callable[..., bytes]
 async def whole(view: PublicView, release: MakeRelease) -> AsyncIterator[Client]:
     """A client with the token of a server with releases of all shapes, and some whose bytes nobody would write."""
     log = view.log
-    log.append(release(6, "late", 7, fired=["UA"], band=12))
-    log.append(release(7, "late", 8, fired=[], band=12, not_private=True))
-    log.append(
-        b'{ "series":"odd", "tick":9,"sequence":8, "v":1.0e0,"value":\\u0031}'.replace(
-            b"\\u0031", b"-0"
-        )
-    )
+    log.append(release_of(release(6, "late", 7, fired=["UA"], band=12)))
+    log.append(release_of(release(7, "late", 8, fired=[], band=12, not_private=True)))
+    odd = b'{ "series":"odd", "tick":9,"sequence":8, "v":1.0e0,"value":-0}'
+    log.append(Release(8, "odd", 9, odd))
     app = create_app(
         replace(view, live_series=FakeLiveSeries(), token=TOKEN), frozenset({"localhost"})
     )
@@ -142,8 +141,8 @@ async def test_every_event_of_a_stream_is_of_its_form(
 ) -> None:
     log = ReleaseLog(keep=2)
     for sequence in range(4):
-        log.append(release(sequence))
-    log.append(release(4, "late", fired=["UA"], band=12))
+        log.append(release_of(release(sequence)))
+    log.append(release_of(release(4, "late", fired=["UA"], band=12)))
     events = Broadcast(replace(view, log=log)).events(-1)
     wire = b"".join([await anext(events) for _ in range(3)]).decode()
     found = [
