@@ -37,7 +37,7 @@ from stream_dp.broker.process import LocalKafka
 from stream_dp.broker.topics import create_topic
 from stream_dp.cli.broker import fetch_progress
 from stream_dp.cli.demo_results import print_results, results
-from stream_dp.cli.run import Port
+from stream_dp.cli.options import Port
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.spec import (

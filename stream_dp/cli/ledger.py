@@ -15,7 +15,7 @@ from stream_dp.app.ledger_check import derived_again, header_of, spans
 from stream_dp.app.tick_times import begin_text, tick_text
 from stream_dp.app.wiring import sealed_commits, sealer_for
 from stream_dp.cli.derivation_tree import wide_console
-from stream_dp.cli.run import KeyFile, PipelineFile
+from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.report import derivation_json
 from stream_dp.pipeline.yaml import load

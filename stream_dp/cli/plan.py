@@ -10,7 +10,7 @@ from rich.table import Table
 from stream_dp.accounting.amounts import text
 from stream_dp.app.budget_view import budget_json, state
 from stream_dp.cli.derivation_tree import derivation_tree, wide_console
-from stream_dp.cli.run import PipelineFile
+from stream_dp.cli.options import PipelineFile
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.errors import WorldError
 from stream_dp.pipeline.builder import Built, Chosen, build

@@ -16,7 +16,8 @@ from rich.table import Table
 from stream_dp.app.tick_times import tick_text
 from stream_dp.app.wiring import sealer_for
 from stream_dp.cli.derivation_tree import derivation_tree, wide_console
-from stream_dp.cli.run import KeyFile, PipelineFile
+from stream_dp.cli.lazy import WholeHelpGroup
+from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.client.live_series import LiveSeriesClient
 from stream_dp.errors import BudgetRefused, UsageError
 from stream_dp.pipeline.spec import PipelineSpec
@@ -24,8 +25,11 @@ from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.serve.live_series import LARGEST_DEFINITION
 
 query = typer.Typer(
+    cls=WholeHelpGroup,
     help="Preview, create, halt and list the series of a running engine (stream-dp run FILE --serve).",
     no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
 )
 
 Series = Annotated[

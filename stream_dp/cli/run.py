@@ -10,6 +10,7 @@ from rich.console import Console
 
 from stream_dp.app.running import Run, served, signals
 from stream_dp.app.wiring import open_ports, require_own, sealer_for
+from stream_dp.cli.options import KeyFile, PipelineFile, Port
 from stream_dp.errors import UsageError
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
@@ -19,17 +20,6 @@ from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Ports
 from stream_dp.runtime.recovery import NoiseMaker
 
-PipelineFile = Annotated[
-    Path,
-    typer.Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file."),
-]
-KeyFile = Annotated[
-    Path | None, typer.Option("--key-file", help="The operator's 32-byte key (mode 0600).")
-]
-
-Port = Annotated[
-    int, typer.Option(min=0, max=65535, help="Port of the page; the next free one if taken.")
-]
 KEPT_RELEASES = 10_000  # of each series, in memory, for the page
 
 

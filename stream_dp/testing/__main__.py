@@ -17,7 +17,8 @@ import typer
 
 from stream_dp.app.wiring import open_ports
 from stream_dp.cli.main import code_of
-from stream_dp.cli.run import KeyFile, PipelineFile, run_pipeline
+from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.run import run_pipeline
 from stream_dp.errors import UsageError
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.spec import PipelineSpec
