@@ -4,9 +4,7 @@ Rules: everything here is public: the declared origin of the clock, or what a pu
 A series sees the ticks from `start` on, up to and not including `end`; in time: what lies in [start_time, end_time).
 """
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
@@ -52,15 +50,3 @@ def begin_text(origin: int, step: int, tick: int) -> str:
     '1970-01-01T00:03:00Z'
     """
     return Grid(origin, step, None).end_text(tick - 1)
-
-
-def tick_text(told: Mapping[str, Any], key: str) -> str:
-    """The tick under `key` and when it begins; "runs" where there is none.
-
-    >>> tick_text({"end": 40, "end_time": "2026-01-18T06:04:00Z"}, "end"), tick_text({"end": None}, "end")
-    ('40 (2026-01-18T06:04:00Z)', 'runs')
-    """
-    tick, time = told.get(key), told.get(f"{key}_time")
-    if tick is None:
-        return "runs"
-    return str(tick) if time is None else f"{tick} ({time})"

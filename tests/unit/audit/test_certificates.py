@@ -43,7 +43,7 @@ from stream_dp.audit.exact_checks.instance import (
     rr,
     sent,
 )
-from stream_dp.audit.exact_checks.table import GAPS, INSTANCES, NO_INSTANCE, Finding, findings
+from stream_dp.audit.exact_checks.table import GAPS, INSTANCES, NO_INSTANCE, RuleFinding, findings
 from stream_dp.audit.exact_checks.verdict import Comparison, Verdict, compare, ratio, worst
 from stream_dp.audit.exact_delta import exact_delta, worst_ratio
 from stream_dp.audit.exact_renyi import exact_moment
@@ -80,7 +80,7 @@ RATIOS = [ONE, Fraction(3, 2), TWO, THREE, Fraction(7)]
 # --- the table ----------------------------------------------------------------------------------
 
 
-def test_every_rule_is_listed_one_way_or_the_other(certified: tuple[Finding, ...]) -> None:
+def test_every_rule_is_listed_one_way_or_the_other(certified: tuple[RuleFinding, ...]) -> None:
     rules = [rule for kind in RULES.values() for rule in kind]
     listed = {finding.rule: finding for finding in certified}
     assert len({rule.name for rule in rules}) == len(rules)
@@ -93,7 +93,7 @@ def test_every_rule_is_listed_one_way_or_the_other(certified: tuple[Finding, ...
     assert set(GAPS) == set(listed) - {rule.name for rule in rules}
 
 
-def test_no_rule_is_exceeded_and_the_tight_ones_are_met(certified: tuple[Finding, ...]) -> None:
+def test_no_rule_is_exceeded_and_the_tight_ones_are_met(certified: tuple[RuleFinding, ...]) -> None:
     """Equality where RR, IRR or the like attain the rule; below it for zCDP, GDP, and what pays for adaptivity."""
     played = [(f.rule, f.words, f.compared.verdict) for f in certified if f.compared is not None]
     assert len(played) >= 30

@@ -10,8 +10,8 @@ import pytest
 import typer
 
 from stream_dp import __version__, errors
+from stream_dp.app import plan_view as plan_module
 from stream_dp.app.example_files import flights_folder
-from stream_dp.cli import plan as plan_module
 from stream_dp.cli.main import Commands, code_of, main
 
 Say = Callable[..., Any]
