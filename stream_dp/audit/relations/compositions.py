@@ -10,9 +10,9 @@ from fractions import Fraction
 
 from stream_dp.audit.relations.conditions import (
     CreatedFirst,
+    CreatedThroughFilter,
     CreatedWithin,
     DeltaBudget,
-    Filtered,
     FirstPairConsistent,
     OnlyKind,
     ParameterFilter,
@@ -68,4 +68,4 @@ def filtered(
     filter_: ParameterFilter, parameters: Parameters = approximate, truth: Truth = own
 ) -> All:
     """f^Filt ([HSV] Def 12.2): the filter admits the parameters of all created mechanisms, in their order."""
-    return All((Suitable(truth), Filtered(filter_, parameters)))
+    return All((Suitable(truth), CreatedThroughFilter(filter_, parameters)))
