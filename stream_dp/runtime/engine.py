@@ -16,7 +16,7 @@ import msgspec
 
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import Subledgers
-from stream_dp.core.verifier import Guard
+from stream_dp.core.guard import Guard
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import Actor, Halt, Snapshot, Tick

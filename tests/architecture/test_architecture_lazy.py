@@ -59,3 +59,28 @@ def test_the_command_line_alone_loads_no_command(root: Path, option: str) -> Non
 )
 def test_what_is_loaded_too_early_is_found(root: Path, broken: str) -> None:
     assert loaded(root, f"{broken}\n{RUN}", "--version") & LIBRARIES != set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        (
+            ("query", "list", FLIGHTS, "--url", NOBODY),
+            LIBRARIES - {"numpy", "pydantic", "rich", "yaml"},
+        ),
+        (("plan", FLIGHTS), {"aiokafka", "dp_accounting", "fastapi", "jgo", "pyarrow", "scipy"}),
+        (("run", "nowhere.yaml"), {"aiokafka", "dp_accounting", "fastapi", "pyarrow", "scipy"}),
+    ],
+    ids=["query list", "plan", "run"],
+)
+def test_a_command_loads_what_it_uses(
+    root: Path, arguments: tuple[str, ...], unused: set[str]
+) -> None:
+    found = loaded(root, RUN, *arguments)
+    assert found & (set(unused) | {"starlette", "uvicorn"}) == set()
+    assert "audit" not in floors(found)
+
+
+def test_a_command_that_loads_too_much_is_found(root: Path) -> None:
+    found = loaded(root, f"import stream_dp.app.attack\n{RUN}", "--version")
+    assert "audit" in floors(found)

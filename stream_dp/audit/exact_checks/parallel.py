@@ -24,8 +24,8 @@ from stream_dp.audit.relations.compositions import (
     k_sparse_with_delta_budget,
     randomized_response_only,
 )
-from stream_dp.audit.relations.conditions import CreatedWithin
 from stream_dp.audit.relations.creation import Parameters, Renyi, approximate, privacy_function
+from stream_dp.audit.relations.pair_conditions import CreatedWithin
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.relation import All, Claim
 

@@ -8,7 +8,8 @@ send, never what that is worth: the theorems are in the accounting, and 5.1 has 
 from collections.abc import Callable, Hashable, Iterable
 from fractions import Fraction
 
-from stream_dp.audit.relations.conditions import (
+from stream_dp.audit.relations.creation import Parameters, Truth, approximate, epsilon, own
+from stream_dp.audit.relations.pair_conditions import (
     CreatedFirst,
     CreatedThroughFilter,
     CreatedWithin,
@@ -18,7 +19,6 @@ from stream_dp.audit.relations.conditions import (
     ParameterFilter,
     TouchedWithin,
 )
-from stream_dp.audit.relations.creation import Parameters, Truth, approximate, epsilon, own
 from stream_dp.audit.relations.suitable import Suitable
 from stream_dp.core.composition import Create
 from stream_dp.core.relation import All

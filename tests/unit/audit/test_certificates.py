@@ -63,8 +63,8 @@ from stream_dp.audit.finite import (
 )
 from stream_dp.audit.randomized_response import ASK, RandomizedResponse
 from stream_dp.audit.relations.compositions import fixed_mechanisms
-from stream_dp.audit.relations.conditions import TouchedWithin
 from stream_dp.audit.relations.local_messages import LocalMessages
+from stream_dp.audit.relations.pair_conditions import TouchedWithin
 from stream_dp.core.composition import Ask, Create
 from stream_dp.core.guarantee import (
     ZCDP,

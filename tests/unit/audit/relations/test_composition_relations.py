@@ -8,8 +8,18 @@ from typing import Any
 import pytest
 from oracles import relations as oracle
 from oracles.relations import Facts, Pairs, Plain
-from unit.core.relations.symbols import JUNK, Pair, ask, compare, create, halt, query, twice, update
-from unit.core.relations.toys import (
+from unit.audit.relations.symbols import (
+    JUNK,
+    Pair,
+    ask,
+    compare,
+    create,
+    halt,
+    query,
+    twice,
+    update,
+)
+from unit.audit.relations.toys import (
     NONE,
     ONE,
     QUARTER,
@@ -28,7 +38,9 @@ from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.audit.ledger_filter import LedgerFilter
 from stream_dp.audit.relations import compositions as f
-from stream_dp.audit.relations.conditions import (
+from stream_dp.audit.relations.creation import Renyi, claim_of, epsilon, privacy_function
+from stream_dp.audit.relations.local_messages import LocalMessages, SparseDataSets
+from stream_dp.audit.relations.pair_conditions import (
     CreatedFirst,
     CreatedThroughFilter,
     CreatedWithin,
@@ -37,8 +49,6 @@ from stream_dp.audit.relations.conditions import (
     PairCondition,
     TouchedWithin,
 )
-from stream_dp.audit.relations.creation import Renyi, claim_of, epsilon, privacy_function
-from stream_dp.audit.relations.local_messages import LocalMessages, SparseDataSets
 from stream_dp.audit.relations.persistent import Multiset
 from stream_dp.audit.relations.suitable import LiveMechanism, Suitable
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
