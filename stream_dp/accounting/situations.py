@@ -10,7 +10,6 @@ from fractions import Fraction
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.core.guarantee import Measure
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.errors import NotDerivable
 
 ZERO = Fraction(0)
 
@@ -84,20 +83,6 @@ class Parallel:
         return tuple(
             self.touched.k if n is None else min(n, self.touched.k) for n in self.creations
         )
-
-
-def shards(
-    subject: str, relation: Neighbors, number: int, *, moves: bool, delta: Fraction = ZERO
-) -> Parallel:
-    """One copy of the same mechanism per shard: k = 1, or 2 if events move; a delta adds up over all of them.
-
-    Raises:
-        NotDerivable: no shard.
-    """
-    if number < 1:
-        raise NotDerivable(f"{subject}: at least one shard is needed, got {number}")
-    touched = Touched.shards(relation, number, moves=moves)
-    return Parallel(subject, touched, (number,), delta)
 
 
 @dataclass(frozen=True, slots=True)

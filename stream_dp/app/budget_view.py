@@ -3,7 +3,7 @@
 Rules: everything here is public: parameters, charges, and what a filter makes of them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -65,16 +65,6 @@ def api_budget(
         ],
         "series": [{"name": name, "epsilon": text(epsilon)} for name, epsilon in prices],
     }  # fmt: skip
-
-
-def state(shown: Mapping[str, Any]) -> str:
-    """One clause of what `budget_json` says: spent and left, with their units where these differ."""
-    if shown["unit"] == "epsilon" and shown["capacity"] == shown["budget"]:
-        return f"spent {shown['spent']}, left {shown['left']}"
-    return (
-        f"spent {shown['spent']} {shown['unit']} of {shown['capacity']}, left for one more question epsilon "
-        f"{shown['left']}"
-    )
 
 
 def fits(ledger: Ledger) -> int:

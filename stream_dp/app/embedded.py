@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from stream_dp.app.journal_access import require_own
+from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.running import Run
-from stream_dp.app.wiring import open_ports, require_own, sealer_for
+from stream_dp.app.wiring import open_ports
 from stream_dp.core.derivation import Derivation
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import Built, build

@@ -1,15 +1,70 @@
-"""Feeding a topic from a file at a chosen speed: the work behind `replay` and the demo."""
+"""Feeding a topic from a file at a chosen speed, with tick marks: the work behind `replay` and the demo."""
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_feed import KafkaFeed
-from stream_dp.adapters.records import Record
+from stream_dp.adapters.records import Record, load_records, ticked
+from stream_dp.app.settings import fields_of, settings_for
+from stream_dp.broker.topics import create_topic
+from stream_dp.errors import UsageError
+from stream_dp.pipeline.endpoints import KafkaSourceSpec, ReplayClock
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load
 
 CHUNK_TICKS = 200
 CHUNKS_PER_SECOND = 10
+
+
+async def replay_file(
+    pipeline: Path,
+    file: Path,
+    topic: str,
+    ticks_per_second: float | None,
+    create: int,
+    warn: Callable[[str], None],
+) -> None:
+    """Feed `file` into `topic` of the broker that the pipeline file names; `warn` is told if it reads another topic.
+
+    Raises:
+        UsageError, WorldError: see `feed_file`.
+    """
+    spec = load(pipeline)
+    _, source = _replayed(spec)
+    if topic != source.topic:
+        warn(f"Warning: {spec.name} reads topic {source.topic}, not {topic}")
+    await feed_file(spec, file, topic, ticks_per_second, create)
+
+
+async def feed_file(
+    spec: PipelineSpec, file: Path, topic: str, ticks_per_second: float | None, create: int = 0
+) -> None:
+    """Feed `file`, sorted by time, into `topic` of the pipeline's broker, up to the end of the declared range.
+
+    A topic that was fed before is continued. `create` makes a missing topic with so many partitions (0: it does not).
+
+    Raises:
+        UsageError: the pipeline has no replay clock or no Kafka source, or the file has no such records.
+        WorldError: the broker cannot be reached.
+    """
+    clock, source = _replayed(spec)
+    records = await asyncio.to_thread(load_records, file, fields_of(spec), clock.field)
+    ticks = await asyncio.to_thread(ticked, records, clock.grid)
+    settings = settings_for(source)
+    if create:
+        await create_topic(source.bootstrap, topic, create, client=settings.client())
+    await feed(settings, topic, ticks, ticks_per_second)
+
+
+def _replayed(spec: PipelineSpec) -> tuple[ReplayClock, KafkaSourceSpec]:
+    if not isinstance(spec.clock, ReplayClock):
+        raise UsageError("replay needs a pipeline with `clock: {kind: replay, ...}`")
+    if not isinstance(spec.source, KafkaSourceSpec):
+        raise UsageError("replay needs a pipeline with `source: {kind: kafka, ...}`: it says where")
+    return spec.clock, spec.source
 
 
 async def feed(

@@ -4,9 +4,6 @@ Rules: everything here is public: the declared origin of the clock, or what a pu
 A series sees the ticks from `start` on, up to and not including `end`; in time: what lies in [start_time, end_time).
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.release import read_head
@@ -33,15 +30,3 @@ class TickTimes:
         if release is None:
             return None
         return TickGrid.ending(release.tick, read_head(release.body).end_ms, self._step)
-
-
-def tick_text(told: Mapping[str, Any], key: str) -> str:
-    """The tick under `key` and when it begins; "runs" where there is none.
-
-    >>> tick_text({"end": 40, "end_time": "2026-01-18T06:04:00Z"}, "end"), tick_text({"end": None}, "end")
-    ('40 (2026-01-18T06:04:00Z)', 'runs')
-    """
-    tick, time = told.get(key), told.get(f"{key}_time")
-    if tick is None:
-        return "runs"
-    return str(tick) if time is None else f"{tick} ({time})"

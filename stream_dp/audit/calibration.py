@@ -9,7 +9,7 @@ mechanism.
 from fractions import Fraction
 
 from stream_dp.accounting.directed import Interval, floor_units
-from stream_dp.audit.events import proven
+from stream_dp.audit.events import proven_epsilon
 from stream_dp.audit.randomized_response import ASK, InteractiveRandomizedResponse
 
 GRID = 1 << 16  # odds are multiples of 1 / GRID
@@ -53,4 +53,4 @@ def strongest(epsilon: Fraction, delta: Fraction, plays: int, failure: float) ->
     """
     machine = universal(epsilon, delta)
     likely, rare = (round(plays * shows_one(machine, bit)) for bit in (1, 0))
-    return proven(likely, rare, plays, float(delta), failure)
+    return proven_epsilon(likely, rare, plays, float(delta), failure)

@@ -110,11 +110,11 @@ def evidence(left: IntArray, right: IntArray, delta: float, failure: float) -> E
     counts = [event.count(sample[half:]) for sample in (right, left)]
     likely, rare = counts[::-1] if event.swapped else counts
     judged = len(left) - half
-    lower = proven(likely, rare, judged, delta, failure)
+    lower = proven_epsilon(likely, rare, judged, delta, failure)
     return Evidence(event, (likely / judged, rare / judged), lower)
 
 
-def proven(likely: int, rare: int, plays: int, delta: float, failure: float) -> float:
+def proven_epsilon(likely: int, rare: int, plays: int, delta: float, failure: float) -> float:
     """`epsilon_bound` of one event, rounded down to four digits; 0 where it proves nothing."""
     found = float(epsilon_bound(np.array([likely]), np.array([rare]), plays, delta, failure)[0])
     return max(0.0, math.floor(found * 1e4) / 1e4) if math.isfinite(found) else 0.0

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from stream_dp.audit.identifier import Identifier
 from stream_dp.audit.transcript import HALT, Chain, Machine, PostProcessed, Side, View, interact
+from stream_dp.audit.verifier import Verifier
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.relation import Relation
-from stream_dp.core.verifier import Verifier
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Sampled:
 
     def init(self, noise: Noise) -> SampledState:
         """Nothing taken."""
-        return SampledState(choose(self.machine.initial(), noise), None)
+        return SampledState(draw_from(self.machine.initial(), noise), None)
 
     def step(
         self, state: SampledState, message: Message, noise: Noise
@@ -69,14 +69,14 @@ class Sampled:
         bit = int(checked(message.row, 1)[0])
         if bit > 1:
             raise RejectedMessage("this mechanism takes bits")
-        answer, inner = choose(self.machine.step(state.inner, bit), noise)
+        answer, inner = draw_from(self.machine.step(state.inner, bit), noise)
         if answer is None:
             raise RejectedMessage("this mechanism has halted; create a new one")
         plain = answer if isinstance(answer, tuple) else (answer,)
         return SampledState(inner, tuple(map(int, plain))), None
 
 
-def choose(law: Mapping[T, Fraction], noise: Noise) -> T:
+def draw_from(law: Mapping[T, Fraction], noise: Noise) -> T:
     """One outcome with exactly the probabilities of `law`.
 
     Raises:

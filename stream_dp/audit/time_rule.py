@@ -35,7 +35,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class TickRow:
     """One tick's row, for every living machine; the answers are theirs, oldest first."""
 
     row: Hashable
@@ -52,7 +52,7 @@ class TickComposition:
         """Nothing alive, nothing seen."""
         return {((), ()): ONE}
 
-    def step(self, state: TickState, query: Begin | End | Tick) -> Law[TickState]:
+    def step(self, state: TickState, query: Begin | End | TickRow) -> Law[TickState]:
         """Begin, end, or pass on a row."""
         living, rows = state
         match query:
@@ -60,7 +60,7 @@ class TickComposition:
                 return self._begun(living, rows, kind, rows[len(rows) - past :])
             case End(place):
                 return {(True, ((*living[:place], *living[place + 1 :]), rows)): ONE}
-            case Tick(row):
+            case TickRow(row):
                 kept = (*rows, row)[-self.kept :] if self.kept else ()
                 answered = self.answered(living, row)
                 return {(answer, (after, kept)): p for (answer, after), p in answered.items()}
@@ -127,10 +127,10 @@ class OneTick:
         if self.ticks:
             now = math.prod((self.prices[kind] for kind in self.living), start=ONE)
             after = replace(self, ticks=self.ticks - 1, spent=self._remembered(now))
-            yield from (((Tick(row), Tick(row)), after) for row in self.rows)
+            yield from (((TickRow(row), TickRow(row)), after) for row in self.rows)
             if self.times:
                 touched = replace(after, times=self.times - 1)
-                yield from (((Tick(a), Tick(b)), touched) for a, b in self.different)
+                yield from (((TickRow(a), TickRow(b)), touched) for a, b in self.different)
 
     def _begun(self, kind: int) -> Iterator[tuple[tuple[Any, Any], "OneTick"]]:
         price = self.prices[kind]

@@ -23,13 +23,13 @@ class Side(Enum):
     RIGHT = auto()
 
 
-class Halted(Enum):
+class EndOfInteraction(Enum):
     """The message that ends an interaction."""
 
     HALT = auto()
 
 
-HALT: Final = Halted.HALT
+HALT: Final = EndOfInteraction.HALT
 
 
 class Machine(Protocol[S]):

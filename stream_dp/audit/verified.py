@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stream_dp.audit.enumeration import contents
+from stream_dp.audit.verifier import Verifier
 from stream_dp.core.composition import Ask, Create
 from stream_dp.core.relation import Relation
-from stream_dp.core.verifier import Verifier
 
 
 @dataclass(frozen=True, eq=False)

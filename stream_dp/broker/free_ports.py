@@ -17,7 +17,9 @@ from stream_dp.broker.config import HOST, NodePorts
 from stream_dp.errors import WorldError
 
 
-def choose(nodes: int, port: int | None, last: Sequence[NodePorts] = ()) -> tuple[NodePorts, ...]:
+def choose_ports(
+    nodes: int, port: int | None, last: Sequence[NodePorts] = ()
+) -> tuple[NodePorts, ...]:
     """Ports for nodes 1..n; brokers at `port`, `port` + 1, ... if one is given.
 
     Raises:

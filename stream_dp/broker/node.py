@@ -27,7 +27,7 @@ _FORMAT_SECONDS = 60
 
 
 @dataclass(frozen=True)
-class Machine:
+class NodeRuntime:
     """What every node of a cluster runs on."""
 
     java: Path
@@ -87,7 +87,7 @@ class Node:
         if self.log.exists():
             self.log.replace(self.folder / "server.previous.log")
 
-    def format(self, machine: Machine, cluster_id: str) -> None:
+    def format(self, machine: NodeRuntime, cluster_id: str) -> None:
         """Prepare the data folder for its first start; a second call does nothing."""
         mark = self.folder / _FORMATTED
         if mark.exists():
@@ -115,7 +115,7 @@ class Node:
             )
         mark.touch()
 
-    def launch(self, machine: Machine) -> None:
+    def launch(self, machine: NodeRuntime) -> None:
         """Start the process."""
         command = _tied([*_jvm(machine), f"-Xmx{machine.heap_mb}m"])
         with self._console.open("wb") as console:
@@ -150,7 +150,7 @@ class Node:
         return WorldError("\n".join([f"{head}; its log is {self.log}", *(f"  {x}" for x in lines)]))
 
 
-def _jvm(machine: Machine) -> Sequence[str]:
+def _jvm(machine: NodeRuntime) -> Sequence[str]:
     return (
         str(machine.java),
         "-XX:+ExitOnOutOfMemoryError",

@@ -20,7 +20,7 @@ from stream_dp.broker.jars import Progress, resolve_jars
 from stream_dp.broker.java import find_java
 from stream_dp.broker.lifecycle import PortLost
 from stream_dp.broker.lock import FolderLock, take
-from stream_dp.broker.node import Machine, Node
+from stream_dp.broker.node import Node, NodeRuntime
 from stream_dp.broker.restart import fence_former_life
 from stream_dp.errors import UsageError, WorldError
 
@@ -124,10 +124,12 @@ class LocalKafka:
         java = await asyncio.to_thread(find_java)
         jars = await asyncio.to_thread(resolve_jars, self._progress)
         classpath = os.pathsep.join(map(str, jars))
-        machine = Machine(java, classpath, _HEAP_MB[self._size], lock.fileno())
+        machine = NodeRuntime(java, classpath, _HEAP_MB[self._size], lock.fileno())
         last = free_ports.recall(self._data_dir / "ports.json")
         for attempt in range(1, _PORT_ATTEMPTS + 1):
-            self._cluster = free_ports.choose(self._size, self._port, last if attempt == 1 else ())
+            self._cluster = free_ports.choose_ports(
+                self._size, self._port, last if attempt == 1 else ()
+            )
             free_ports.remember(self._data_dir / "ports.json", self._cluster)
             try:
                 await self._launch(machine, cluster_id)
@@ -138,7 +140,7 @@ class LocalKafka:
             else:
                 return
 
-    async def _launch(self, machine: Machine, cluster_id: str) -> None:
+    async def _launch(self, machine: NodeRuntime, cluster_id: str) -> None:
         if any(node.died_uncleanly for node in self._nodes):
             await fence_former_life(self._nodes, self._cluster, machine)
         for node, own in zip(self._nodes, self._cluster, strict=True):

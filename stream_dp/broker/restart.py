@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 from stream_dp.broker import lifecycle
 from stream_dp.broker.config import NodePorts, controller_properties
-from stream_dp.broker.node import Machine, Node
+from stream_dp.broker.node import Node, NodeRuntime
 
 _FENCING_SECONDS = 5.0  # reached only if a broker was not registered or fenced already
 _GRACE_SECONDS = 10.0
 
 
 async def fence_former_life(
-    nodes: Sequence[Node], cluster: Sequence[NodePorts], machine: Machine
+    nodes: Sequence[Node], cluster: Sequence[NodePorts], machine: NodeRuntime
 ) -> None:
     """Run the controllers alone until every broker is fenced."""
     for node, own in zip(nodes, cluster, strict=True):

@@ -1,32 +1,21 @@
 """`stream-dp audit`: attack the configured mechanisms and bound their epsilon from below. Touches no data.
 
-`--rules` is in `rules`.
+`--rules` is in `audit_rules`.
 """
 
 import json
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from stream_dp.accounting.amounts import UNITS, number, text
-from stream_dp.accounting.filters.pure import PURE
-from stream_dp.audit.ledger_filter import LedgerFilter
-from stream_dp.audit.lower_bound import Finding, audit_mechanism, audit_together
-from stream_dp.audit.relations.compositions import filtered
-from stream_dp.cli.audit_rules import audit_rules
-from stream_dp.cli.derivation_tree import wide_console
-from stream_dp.core.mechanism import Noise
-from stream_dp.errors import FailClosed, UsageError
-from stream_dp.noise import NoiseStream, fresh_seed
-from stream_dp.pipeline.budget import opened
-from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.yaml import load
+from stream_dp.accounting.amounts import text
+from stream_dp.app.attack import TOGETHER, Attack, attack
+from stream_dp.cli.printing import wide_console
+from stream_dp.errors import UsageError
 
 RUNS, TICKS, CONFIDENCE = 3000, 2, 0.99
-TOGETHER = "all series together"
 
 
 def audit(
@@ -59,6 +48,10 @@ def audit(
             f"--confidence: must lie between 0 and 1, got {confidence:g}; try {CONFIDENCE}"
         )
     if pipeline is None:
+        from stream_dp.cli.audit_rules import (
+            audit_rules,
+        )  # all that certifies rules, for --rules only
+
         audit_rules(as_json=as_json)
     else:
         _attack(pipeline, runs, ticks, confidence, as_json)
@@ -70,99 +63,29 @@ def _attack(pipeline: Path, runs: int, ticks: int, confidence: float, as_json: b
     Raises:
         FailClosed: a claim is refuted.
     """
-    built = build(load(pipeline))
-    ticks = min(ticks, built.spec.clock.horizon or ticks)
-    failure = (1 - confidence) / (len(built.chosen) + 1)
-    mechanisms = {chosen.spec.name: chosen.mechanism for chosen in built.chosen}
-    findings = {
-        name: audit_mechanism(mechanism, fresh_noise, runs=runs, ticks=ticks, failure=failure)
-        for name, mechanism in mechanisms.items()
-    }
-    together = audit_together(
-        mechanisms,
-        filtered(game_filter(built)),
-        built.derivation.guarantee.measure,
-        fresh_noise,
-        runs=runs,
-        ticks=ticks,
-        failure=failure,
-    )
+    found = attack(pipeline, runs=runs, ticks=ticks, confidence=confidence)
     if as_json:
         settings = {"runs": runs, "ticks": ticks, "confidence": confidence}
-        typer.echo(json.dumps({**audit_json(built, findings, together), **settings}))
+        typer.echo(json.dumps({**found.json(), **settings}))
     else:
-        _print(built, findings, together, runs, confidence)
-    broken = [name for name, f in {**findings, TOGETHER: together}.items() if f.violated]
-    if broken:
-        raise FailClosed(
-            f"the audit refutes the claimed epsilon of {', '.join(broken)}: do not run this pipeline with this "
-            "version of the code, and report it"
-        )
+        _print(found, runs, confidence)
+    found.require_unrefuted()
 
 
-def game_filter(built: Built) -> LedgerFilter:
-    """The pipeline's filter, the analysts' ledgers paid, before the first series ([HSV] Def 12.2).
-
-    Under the pure filter the product charges the series as one block, rounded up once. Here each is created, charged
-    and rounded up by itself, so the filter grants a unit of 10^-12 for each but one.
-    """
-    privacy = built.spec.privacy
-    if built.ledger.filter.name == PURE:
-        room = Fraction(len(built.chosen) - 1, UNITS)
-        privacy = privacy.model_copy(update={"epsilon": privacy.epsilon + room})
-    return LedgerFilter(opened(privacy).main)
-
-
-def fresh_noise() -> Noise:
-    """The product's noise under a seed of its own, as for one committed step."""
-    return NoiseStream(fresh_seed(), 0)
-
-
-def audit_json(built: Built, findings: dict[str, Finding], together: Finding) -> dict[str, Any]:
-    """The findings as plain values."""
-    return {
-        "pipeline": built.spec.name,
-        "violated": any(finding.violated for finding in (*findings.values(), together)),
-        "series": [
-            {
-                "name": chosen.spec.name,
-                "mechanism": type(chosen.mechanism).__name__,
-                **_finding_json(findings[chosen.spec.name]),
-            }
-            for chosen in built.chosen
-        ],
-        "together": {"filter": built.ledger.filter.name, **_finding_json(together)},
-    }
-
-
-def _finding_json(found: Finding) -> dict[str, Any]:
-    return {
-        "claimed_epsilon": number(found.claimed),
-        "epsilon_lower_bound": found.lower,
-        "strongest": found.strongest,
-        "event": found.event,
-        "rates": list(found.rates),
-        "violated": found.violated,
-    }
-
-
-def _print(
-    built: Built, findings: dict[str, Finding], together: Finding, runs: int, confidence: float
-) -> None:
+def _print(attacked: Attack, runs: int, confidence: float) -> None:
     console = wide_console()
-    table = Table(title=f"{built.spec.name}: audit by {runs:,} games per row")
+    table = Table(title=f"{attacked.pipeline}: audit by {runs:,} games per row")
     for column in ("series", "mechanism", "claimed epsilon", "epsilon is at least"):
         table.add_column(column)
     table.add_column("strongest possible would show")
     table.add_column("best event, how often under the two streams")
-    for chosen in built.chosen:
-        kind, found = type(chosen.mechanism).__name__, findings[chosen.spec.name]
-        table.add_row(chosen.spec.name, kind, *_cells(found))
+    for each in attacked.series:
+        table.add_row(each.name, each.mechanism, *_cells(each.finding))
     table.add_section()
-    table.add_row(TOGETHER, f"{built.ledger.filter.name} filter", *_cells(together))
+    table.add_row(TOGETHER, f"{attacked.filter} filter", *_cells(attacked.together))
     console.print(table)
     typer.echo(
-        f"Each game: two streams that differ in one event ({built.spec.relation}), told apart by the releases; "
+        f"Each game: two streams that differ in one event ({attacked.relation}), told apart by the releases; "
         "together, one such pair for each series, the worst for it. All "
         f"lower bounds hold together with confidence {confidence:g}. A bound below the claim proves nothing: "
         "the derivation (stream-dp plan) does. One above it refutes the claim.\n"
@@ -172,7 +95,7 @@ def _print(
     )
 
 
-def _cells(found: Finding) -> tuple[str, str, str, str]:
+def _cells(found: Any) -> tuple[str, str, str, str]:
     """Claim, bound, yardstick and event."""
     lower = f"{found.lower:.4f}"
     return (

@@ -1,7 +1,6 @@
 """`stream-dp audit --rules`: what each composition rule books against the exact worst case; naive books beside it."""
 
 import json
-import math
 from typing import Any
 
 import typer
@@ -9,12 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from stream_dp.audit.counterexamples.naive_books import NaiveBook, books
-from stream_dp.audit.exact_checks.table import Finding, findings
-from stream_dp.audit.exact_checks.verdict import Amount, Comparison, Verdict
-from stream_dp.cli.derivation_tree import wide_console
-from stream_dp.core.guarantee import NAMES, Measure, PureDP, parameters
-from stream_dp.errors import FailClosed
+from stream_dp.app.rules_table import require_certified, rules_json
+from stream_dp.cli.printing import wide_console
 
 WIDTH = 100  # where it is no terminal
 LEGEND = (
@@ -36,98 +31,49 @@ def audit_rules(*, as_json: bool) -> None:
         typer.echo(
             "Playing every adaptive adversary of some small instances: half a minute.", err=True
         )
-    found, naive = list(findings()), books()
-    violated = list(dict.fromkeys(f"{f.rule} ({f.source})" for f in found if f.violated))
+    table = rules_json()
     if as_json:
-        typer.echo(json.dumps(rules_json(found, naive)))
+        typer.echo(json.dumps(table))
     else:
-        _print(found, naive)
-    if violated:
-        raise FailClosed(
-            f"an adversary exceeds what is booked by {', '.join(violated)}: do not rely on guarantees derived by "
-            "this version of the code, and report it"
-        )
+        _print(table)
+    require_certified(table)
 
 
-def rules_json(found: list[Finding], naive: tuple[NaiveBook, ...]) -> dict[str, Any]:
-    """The findings and the counterexamples as plain values."""
-    return {
-        "violated": any(finding.violated for finding in found),
-        "rules": [_finding_json(finding) for finding in found],
-        "counterexamples": [
-            {
-                "books": book.title,
-                "source": book.source,
-                "quantity": book.quantity,
-                "promised": float(book.promised),
-                "exact": float(book.exact),
-                "adversary": book.adversary,
-                "ours": book.ours,
-            }
-            for book in naive
-        ],
-    }
-
-
-def _finding_json(finding: Finding) -> dict[str, Any]:
-    head = {"rule": finding.rule, "source": finding.source}
-    if finding.booked is None or finding.compared is None:
-        return {**head, "certified": False, "why": finding.why}
-    compared = finding.compared
-    return {
-        **head,
-        "certified": not finding.violated,
-        "instance": finding.words,
-        "booked": {
-            "measure": NAMES[type(finding.booked)],
-            **{name: float(value) for name, value in parameters(finding.booked).items()},
-        },
-        "compared": {
-            "quantity": compared.quantity,
-            "at": compared.at,
-            "booked": float(compared.booked),
-            "exact": "infinite" if math.isinf(compared.exact) else float(compared.exact),
-            "verdict": compared.verdict,
-        },
-    }
-
-
-def _print(found: list[Finding], naive: tuple[NaiveBook, ...]) -> None:
+def _print(table: dict[str, Any]) -> None:
     console = wide_console(WIDTH, highlight=False)
     console.print("[bold]Composition rules against every adaptive adversary, exactly[/bold]\n")
-    _print_compared(console, found)
+    _print_compared(console, table["rules"])
     console.print(f"\n{LEGEND}")
     console.print("\n[bold]Not certified here[/bold]\n")
-    for finding in found:
-        if finding.compared is None:
-            console.print(_pair(escape(_head(finding)), escape(finding.why)))
+    for rule in table["rules"]:
+        if "why" in rule:
+            console.print(_pair(escape(_head(rule)), escape(rule["why"])))
     console.print("\n[bold]Admission that an adversary exceeds[/bold]")
-    for book in naive:
+    for book in table["counterexamples"]:
         _print_book(console, book)
 
 
-def _print_compared(console: Console, found: list[Finding]) -> None:
+def _print_compared(console: Console, rules: list[dict[str, Any]]) -> None:
     """The instances, each rule's under its name."""
     console.print(_row("instance", "booked", "exact worst case", "verdict"), style="underline")
     before = ""
-    for finding in found:
-        if finding.booked is None or finding.compared is None:
+    for rule in rules:
+        if "compared" not in rule:
             continue
-        if finding.rule != before:
-            console.print(f"[bold]{escape(_head(finding))}[/bold]")
-        before, verdict = finding.rule, finding.compared.verdict
-        said = f"[bold red]{verdict}[/bold red]" if verdict is Verdict.VIOLATED else str(verdict)
-        console.print(
-            _row(escape(finding.words), _measure(finding.booked), _exact(finding.compared), said)
-        )
+        if rule["rule"] != before:
+            console.print(f"[bold]{escape(_head(rule))}[/bold]")
+        before, verdict = rule["rule"], rule["compared"]["verdict"]
+        said = verdict if rule["certified"] else f"[bold red]{verdict}[/bold red]"
+        cells = (escape(rule["instance"]), _measure(rule["booked"]), _exact(rule["compared"]))
+        console.print(_row(*cells, said))
 
 
-def _print_book(console: Console, book: NaiveBook) -> None:
-    console.print(f"\n[bold]{escape(book.title)}[/bold], {escape(book.source)}")
-    console.print(_pair("they promise", f"{book.quantity}: {_number(book.promised)}"))
-    exact = f"[bold]{_number(book.exact)}[/bold]: {escape(book.adversary)}"
+def _print_book(console: Console, book: dict[str, Any]) -> None:
+    console.print(f"\n[bold]{escape(book['books'])}[/bold], {escape(book['source'])}")
+    console.print(_pair("they promise", f"{book['quantity']}: {_number(book['promised'])}"))
+    exact = f"[bold]{_number(book['exact'])}[/bold]: {escape(book['adversary'])}"
     console.print(_pair("an adversary gets", exact))
-    console.print(_pair("our rules", escape(book.ours)))
+    console.print(_pair("our rules", escape(book["ours"])))
 
 
 def _row(*cells: str) -> Table:
@@ -149,27 +95,25 @@ def _grid(ratios: tuple[int, ...], cells: tuple[str, ...]) -> Table:
     return table
 
 
-def _head(finding: Finding) -> str:
-    return f"{finding.rule}, {finding.source}" if finding.source else finding.rule
+def _head(rule: dict[str, Any]) -> str:
+    return f"{rule['rule']}, {rule['source']}" if rule["source"] else rule["rule"]
 
 
-def _measure(measure: Measure) -> str:
-    """`epsilon 1.098612`; measures other than DP name themselves."""
-    amounts = ", ".join(
-        f"{name} {_number(value)}"
-        for name, value in parameters(measure).items()
-        if not (isinstance(measure, PureDP) and name == "delta")
-    )
-    name = NAMES[type(measure)]
-    return amounts if name == "DP" else f"{name}: {amounts}"
+def _measure(booked: dict[str, Any]) -> str:
+    """`epsilon 1.0986`, with delta where it is one; measures other than DP name themselves."""
+    name, amounts = booked["measure"], {k: v for k, v in booked.items() if k != "measure"}
+    if name == "DP" and not amounts["delta"]:
+        del amounts["delta"]
+    said = ", ".join(f"{key} {_number(value)}" for key, value in amounts.items())
+    return said if name == "DP" else f"{name}: {said}"
 
 
-def _exact(compared: Comparison) -> str:
-    """`epsilon 1.79176`; with what is booked where the booked measure does not say it."""
-    bound = "at most " if compared.verdict is Verdict.CUT else ""
-    booked = f" of {_number(compared.booked)} at {compared.at}" if compared.at else ""
-    return f"{compared.quantity} {bound}{_number(compared.exact)}{booked}"
+def _exact(compared: dict[str, Any]) -> str:
+    """`epsilon 1.7918`; with what is booked where the booked measure does not say it."""
+    bound = "at most " if compared["verdict"] == "within the cut" else ""
+    booked = f" of {_number(compared['booked'])} at {compared['at']}" if compared["at"] else ""
+    return f"{compared['quantity']} {bound}{_number(compared['exact'])}{booked}"
 
 
-def _number(amount: Amount) -> str:
-    return "without bound" if math.isinf(amount) else f"{float(amount):.5g}"
+def _number(amount: float | str) -> str:
+    return "without bound" if amount in ("infinite", float("inf")) else f"{amount:.5g}"

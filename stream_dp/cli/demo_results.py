@@ -13,7 +13,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from stream_dp.accounting.amounts import number
-from stream_dp.app.wiring import sealed_commits
+from stream_dp.app.journal_access import sealed_commits
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.pipeline.builder import Built
 from stream_dp.runtime.journal_summary import JournalSummary, read_summary

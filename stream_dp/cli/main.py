@@ -1,37 +1,48 @@
 """The command line `stream-dp`: one file per command, errors for people, the exit codes of README.
 
 Rules: a `StreamDPError` prints its message and exits with its code; anything else is a bug of ours and prints where
-it happened but not what it held, because exception texts can carry data.
+it happened but not what it held, because exception texts can carry data. A command is imported when it is invoked.
 """
 
 import sys
 import traceback
+from collections.abc import Mapping
+from typing import ClassVar
 
 import typer
 
 from stream_dp import __version__
-from stream_dp.cli.audit import audit
-from stream_dp.cli.broker import broker
-from stream_dp.cli.demo import demo
-from stream_dp.cli.ledger import ledger
-from stream_dp.cli.plan import plan
-from stream_dp.cli.query import query
-from stream_dp.cli.replay import replay
-from stream_dp.cli.run import run
-from stream_dp.cli.topic import topic
+from stream_dp.cli.lazy import LazyGroup
 from stream_dp.errors import StreamDPError
 
 BUG, INTERRUPTED = 1, 130
 
+
+class Commands(LazyGroup):
+    """All commands of `stream-dp`."""
+
+    table: ClassVar[Mapping[str, str]] = {
+        "demo": "Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on.",
+        "plan": "Show what PIPELINE.yaml guarantees, why, and how large its errors will be.",
+        "audit": "Attack PIPELINE.yaml's mechanisms, each and all together: can one event be told from its absence "
+        "too well?",
+        "run": "Run PIPELINE.yaml until stopped; goes on where the journal ends.",
+        "replay": "Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.",
+        "ledger": "Show what was charged to PIPELINE.yaml's budget and check its journal from end to end.",
+        "broker": "Start a real, local Apache Kafka; needs neither Docker nor an installed Java.",
+        "topic": "Create topic NAME, ready for the events of a pipeline.",
+        "query": "Preview, create, halt and list the series of a running engine (stream-dp run FILE --serve).",
+    }
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Live, differentially private statistics from event topics.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
-for command in (demo, plan, audit, run, replay, ledger, broker, topic):
-    app.command()(command)
-app.add_typer(query, name="query")
 
 
 def _version(wanted: bool) -> None:

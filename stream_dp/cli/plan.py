@@ -2,21 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from stream_dp.accounting.amounts import text
-from stream_dp.app.budget_view import budget_json, state
-from stream_dp.cli.derivation_tree import derivation_tree, wide_console
-from stream_dp.cli.run import PipelineFile
-from stream_dp.core.guarantee import differential_privacy
-from stream_dp.errors import WorldError
-from stream_dp.pipeline.builder import Built, Chosen, build
-from stream_dp.pipeline.report import derivation_json, plan_json, predicted_errors
-from stream_dp.pipeline.svg import draw
-from stream_dp.pipeline.yaml import load
+from stream_dp.app.plan_view import PlanView
+from stream_dp.cli.options import PipelineFile
+from stream_dp.cli.printing import budget_text, derivation_tree, wide_console
 
 
 def plan(
@@ -29,69 +22,40 @@ def plan(
     ] = None,
 ) -> None:
     """Show what PIPELINE.yaml guarantees, why, and how large its errors will be."""
-    built = build(load(pipeline))
+    view = PlanView(pipeline)
     if picture is not None:
-        _draw(built, picture)
+        view.draw(picture)
     if as_json:
-        typer.echo(json.dumps(plan_json(built)))
+        typer.echo(json.dumps(view.json()))
         return
-    console = wide_console()
-    console.print(_guarantee(built), highlight=False)
-    console.print(derivation_tree(derivation_json(built.promise)))
-    console.print(_errors(built))
-    for chosen in built.chosen:
-        console.print(f"{chosen.spec.name}: {chosen.choice.why}", highlight=False)
-    for warning in warnings(built):
-        console.print(f"[yellow]Note[/yellow]: {warning}")
+    shown, console = view.shown(), wide_console()
+    console.print(_guarantee(shown), highlight=False)
+    console.print(derivation_tree(shown["derivation"]))
+    console.print(_errors(shown))
+    for series in shown["series"]:
+        console.print(f"{series['name']}: {series['why']}", highlight=False)
+    for note in shown["notes"]:
+        console.print(f"[yellow]Note[/yellow]: {note}")
 
 
-def _draw(built: Built, path: Path) -> None:
-    try:
-        path.write_text(draw(derivation_json(built.promise)), encoding="utf-8")
-    except OSError as error:
-        raise WorldError(f"--picture: {path} cannot be written: {error.strerror}") from None
-
-
-def warnings(built: Built) -> list[str]:
-    """What a reader of the guarantee must know beside it."""
-    notes = [
-        "this pipeline only: other pipelines on the same source have ledgers of their own and add up",
-        "the guarantee holds against computationally bounded adversaries (noise comes from ChaCha20)",
-    ]
-    people = [f for f in built.spec.fields if any(p in f.lower() for p in _PEOPLE)]
-    if people:
-        notes.append(
-            f"the unit is one event, but the schema has {', '.join(people)}: a person with many events is "
-            "protected for each of them, not for all together"
-        )
-    return notes
-
-
-_PEOPLE = ("user", "person", "customer", "patient", "member", "email", "account", "client")
-
-
-def _guarantee(built: Built) -> str:
-    measure, privacy = differential_privacy(built.derivation.guarantee.measure), built.spec.privacy
-    shown, ledger = budget_json(built.spec, built.subledgers()), built.ledger
+def _guarantee(shown: dict[str, Any]) -> str:
+    budget = shown["budget"]
     return (
-        f"[bold]{built.spec.name}[/bold] is ({text(measure.epsilon)}, {text(measure.delta)})-differentially "
-        f"private: unit one {privacy.unit}, neighbours {privacy.neighbors}, over all releases for ever.\n"
-        f"With all that is asked while it runs: ({shown['budget']}, {shown['delta']}), by the "
-        f"{ledger.filter.name} filter.\nBudget {shown['budget']}: {state(shown)}.\n"
+        f"[bold]{shown['name']}[/bold] is ({shown['epsilon']}, {shown['delta']})-differentially private: unit one "
+        f"{shown['unit']}, neighbours {shown['neighbors']}, over all releases for ever.\n"
+        f"With all that is asked while it runs: ({budget['budget']}, {budget['delta']}), by the "
+        f"{budget['filter']} filter.\nBudget {budget['budget']}: {budget_text(budget)}.\n"
     )
 
 
-def _errors(built: Built) -> Table:
-    confidence = float(built.spec.confidence)
-    table = Table(title=f"Predicted error: half-width at confidence {confidence:g}")
+def _errors(shown: dict[str, Any]) -> Table:
+    """The predicted half-widths, a row for each tick and a column for each series."""
+    table = Table(title=f"Predicted error: half-width at confidence {shown['confidence']:g}")
     table.add_column("tick", justify="right")
-    columns = [dict(predicted_errors(built.spec, chosen)) for chosen in built.chosen]
-    for chosen in built.chosen:
-        table.add_column(f"{chosen.spec.name}\n{_kind(chosen)}", justify="right")
-    for tick in columns[0]:
-        table.add_row(str(tick), *(f"{errors[tick]:,}" for errors in columns))
+    every = shown["series"]
+    for series in every:
+        heading = f"{series['name']}\n{series['mechanism']}, eps {series['epsilon']}"
+        table.add_column(heading, justify="right")
+    for tick in every[0]["errors"]:
+        table.add_row(str(tick), *(f"{series['errors'][tick]:,}" for series in every))
     return table
-
-
-def _kind(chosen: Chosen) -> str:
-    return f"{type(chosen.mechanism).__name__}, eps {text(chosen.spec.epsilon)}"

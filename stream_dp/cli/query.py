@@ -5,7 +5,6 @@ Rules: the engine decides and charges; these commands ask it over HTTP with a to
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,19 +12,18 @@ from rich.console import JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-from stream_dp.app.tick_times import tick_text
-from stream_dp.app.wiring import sealer_for
-from stream_dp.cli.derivation_tree import derivation_tree, wide_console
-from stream_dp.cli.run import KeyFile, PipelineFile
-from stream_dp.client.live_series import LiveSeriesClient
-from stream_dp.errors import BudgetRefused, UsageError
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.yaml import load, load_series
-from stream_dp.serve.live_series import LARGEST_DEFINITION
+from stream_dp.app.remote_series import RemoteSeries
+from stream_dp.cli.lazy import WholeHelpGroup
+from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.printing import derivation_tree, tick_text, wide_console
+from stream_dp.errors import BudgetRefused
 
 query = typer.Typer(
+    cls=WholeHelpGroup,
     help="Preview, create, halt and list the series of a running engine (stream-dp run FILE --serve).",
     no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
 )
 
 Series = Annotated[
@@ -52,9 +50,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit."""
-    spec = load(pipeline)
-    definition = _definition(spec, series)
-    answer = _engine(spec, url, key_file).create(definition, analyst)
+    answer = RemoteSeries.of(pipeline, url, key_file).create(series, analyst)
     _say(
         answer,
         as_json,
@@ -73,9 +69,7 @@ def preview(
     as_json: AsJson = False,
 ) -> None:
     """Show what a series would cost and why, and change nothing. Exit code 3: it would not fit."""
-    spec = load(pipeline)
-    definition = _definition(spec, series)
-    answer = _engine(spec, url, key_file).preview(definition, analyst)
+    answer = RemoteSeries.of(pipeline, url, key_file).preview(series, analyst)
     _say(
         answer,
         as_json,
@@ -98,7 +92,7 @@ def halt(
     as_json: AsJson = False,
 ) -> None:
     """End a series for good. Under the pure filter its budget comes free for later ticks, under another it does not."""
-    answer = _engine(load(pipeline), url, key_file).halt(name)
+    answer = RemoteSeries.of(pipeline, url, key_file).halt(name)
     _say(
         answer, as_json, "{name}: halted, left {left}. End: tick {end}, the first it does not see."
     )
@@ -110,7 +104,7 @@ def list_(pipeline: PipelineFile, *, url: Url = HERE, as_json: AsJson = False) -
 
     A series sees the ticks from `start` on, up to and not including `end`.
     """
-    found = LiveSeriesClient(url.rstrip("/"), load(pipeline).name, token="").queries()
+    found = RemoteSeries.of(pipeline, url).queries()
     if as_json:
         typer.echo(json.dumps({"queries": found}))
         return
@@ -128,40 +122,7 @@ def list_(pipeline: PipelineFile, *, url: Url = HERE, as_json: AsJson = False) -
 @query.command()
 def token(pipeline: PipelineFile, *, key_file: KeyFile = None) -> None:
     """Print the API's bearer token, for curl. Whoever has it can spend the budget: keep it like the key."""
-    typer.echo(_token(load(pipeline), key_file))
-
-
-def _engine(spec: PipelineSpec, url: str, key_file: Path | None) -> LiveSeriesClient:
-    return LiveSeriesClient(url.rstrip("/"), spec.name, _token(spec, key_file))
-
-
-def _token(spec: PipelineSpec, key_file: Path | None) -> str:
-    """The token that the engine takes, if this is its key."""
-    try:
-        return sealer_for(spec, key_file).query_token()
-    except UsageError as error:
-        raise UsageError(
-            f"{error}. An engine that runs takes no key but the one it was started with"
-        ) from None
-
-
-def _definition(spec: PipelineSpec, series: str) -> bytes:
-    """The bytes to send, checked against the file first: an engine's refusal repeats no value, ours may."""
-    if series.startswith("@"):
-        try:
-            content = Path(series[1:]).read_bytes()
-        except OSError as error:
-            raise UsageError(f"--series: {series[1:]} cannot be read: {error.strerror}") from None
-    else:
-        content = series.encode()
-    if len(content) > LARGEST_DEFINITION:
-        raise UsageError(f"--series: must not be larger than {LARGEST_DEFINITION} bytes")
-    if not series.startswith(("@", "{")) and ":" not in series:
-        raise UsageError(
-            "--series: must be JSON or YAML, or @ and the name of a file that holds it"
-        )
-    load_series(content, spec, series[1:] if series.startswith("@") else "--series")
-    return content
+    typer.echo(RemoteSeries.of(pipeline, key_file=key_file).token())
 
 
 _START = "Start: tick {start}, the first it sees. "

@@ -1,36 +1,16 @@
 """`stream-dp run`: run a pipeline until stopped."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from stream_dp.app.running import Run, served, signals
-from stream_dp.app.wiring import open_ports, require_own, sealer_for
-from stream_dp.errors import UsageError
-from stream_dp.noise import NoiseStream
-from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.yaml import load
-from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Ports
-from stream_dp.runtime.recovery import NoiseMaker
-
-PipelineFile = Annotated[
-    Path,
-    typer.Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file."),
-]
-KeyFile = Annotated[
-    Path | None, typer.Option("--key-file", help="The operator's 32-byte key (mode 0600).")
-]
-
-Port = Annotated[
-    int, typer.Option(min=0, max=65535, help="Port of the page; the next free one if taken.")
-]
-KEPT_RELEASES = 10_000  # of each series, in memory, for the page
+from stream_dp.app.run_pipeline import run_pipeline
+from stream_dp.app.running import PRODUCT, Setup
+from stream_dp.cli.options import KeyFile, PipelineFile, Port
+from stream_dp.cli.progress import progress
 
 
 def run(
@@ -52,45 +32,31 @@ def run(
     ] = "",
 ) -> None:
     """Run PIPELINE.yaml until stopped; goes on where the journal ends."""
-    asyncio.run(
-        run_pipeline(
-            pipeline,
-            until_end,
-            port if serve else None,
-            key_file,
-            accepted=accept_new_guarantee,
-        )
-    )
+    shown = port if serve else None
+    run_on_terminal(pipeline, until_end, shown, key_file, accepted=accept_new_guarantee)
 
 
-async def run_pipeline(
+def run_on_terminal(
     pipeline: Path,
     until_end: bool,
     port: int | None,
     key_file: Path | None,
-    make_noise: NoiseMaker = NoiseStream,
+    setup: Setup = PRODUCT,
     *,
-    private: bool = True,
-    adapters: Callable[[PipelineSpec, Sealer, str], Ports] = open_ports,
     accepted: str = "",
 ) -> None:
-    """Load, build, run; the test kit calls it with other noise, `private=False` and watched adapters."""
-    spec = load(pipeline)
-    if until_end and spec.clock.horizon is None:
-        raise UsageError("--until-end: this clock has no horizon, so there is no end")
-    built = build(spec)
+    """Run and say on stderr how far it is; the test kit calls it with a setup of its own."""
     console = Console(stderr=True)
-    sealer = sealer_for(spec, key_file)
-    await require_own(built, sealer, private=private)
-    ports = adapters(spec, sealer, accepted)
-    keep = 1 if port is None else KEPT_RELEASES
-    this = Run(built, ports, make_noise, private=private, keep=keep, accepted=accepted)
-
-    def opened(url: str) -> None:
-        console.print(f"The page is at {url}")
-
-    async with signals(this), served(this, port, opened):
-        await this.until_end(console)
-        if not until_end:
-            await this.stopped.wait()
-    console.print(f"{spec.name}: {this.ticks} ticks, {this.releases} releases")
+    done = asyncio.run(
+        run_pipeline(
+            pipeline,
+            until_end,
+            port,
+            key_file,
+            setup,
+            accepted=accepted,
+            opened=lambda url: console.print(f"The page is at {url}"),
+            beside=progress(console),
+        )
+    )
+    console.print(f"{done.built.spec.name}: {done.ticks} ticks, {done.releases} releases")

@@ -14,7 +14,7 @@ from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.serial import canonical
 
 
-def fingerprint(mechanism: Mechanism[Any]) -> str:
+def mechanism_fingerprint(mechanism: Mechanism[Any]) -> str:
     """SHA-256, in hex, of the mechanism with its parameters and of all that it rests on.
 
     Raises:

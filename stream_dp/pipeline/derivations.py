@@ -23,14 +23,9 @@ from stream_dp.core.derivation import Condition, Derivation, require
 from stream_dp.core.guarantee import ZCDP, ApproxDP, Guarantee, PureDP, RenyiDP
 from stream_dp.core.neighbors import Neighbors
 
-TREE = "odd k-ary tree with subtraction, l1 sensitivity = height (arXiv 2408.07021)"
-HYBRID = "hybrid of trees (Chan, Shi, Song 2011)"
-SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs
-REARMED = "tests/unit/audit/test_exact_mechanisms.py"  # exact, against every adversary
 TIME = "at each tick its own filter covers what is alive then (docs/time.md)"
 STATED = "budget at a delta"
 NONE = Fraction(0)
-SVT = "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)"
 
 
 def fixed_block(

@@ -71,7 +71,7 @@ class Security(Frozen):
         return self
 
 
-class KafkaSource(Frozen):
+class KafkaSourceSpec(Frozen):
     """A Kafka topic."""
 
     kind: Literal["kafka"] = "kafka"
@@ -80,20 +80,20 @@ class KafkaSource(Frozen):
     security: Security | None = None
 
 
-class FileSource(Frozen):
+class FileSourceSpec(Frozen):
     """A CSV or JSON-lines file, gzip or not."""
 
     kind: Literal["file"] = "file"
     path: LocalPath
 
     @model_validator(mode="after")
-    def _known_format(self) -> "FileSource":
+    def _known_format(self) -> "FileSourceSpec":
         if not self.path.name.removesuffix(".gz").endswith((".csv", ".jsonl")):
             refuse([problem(("path",), "must end in .csv, .jsonl, .csv.gz or .jsonl.gz")])
         return self
 
 
-Source: TypeAlias = Annotated[KafkaSource | FileSource, Field(discriminator="kind")]
+Source: TypeAlias = Annotated[KafkaSourceSpec | FileSourceSpec, Field(discriminator="kind")]
 
 
 class ReplayClock(Frozen):
@@ -134,20 +134,20 @@ class WallClock(Frozen):
 Clock: TypeAlias = Annotated[ReplayClock | WallClock, Field(discriminator="kind")]
 
 
-class KafkaJournal(Frozen):
+class KafkaJournalSpec(Frozen):
     """Commits and releases in topics of the source's broker."""
 
     kind: Literal["kafka"] = "kafka"
 
 
-class SqliteJournal(Frozen):
+class SqliteJournalSpec(Frozen):
     """Commits in a local database file."""
 
     kind: Literal["sqlite"] = "sqlite"
     path: LocalPath
 
 
-Journal: TypeAlias = Annotated[KafkaJournal | SqliteJournal, Field(discriminator="kind")]
+Journal: TypeAlias = Annotated[KafkaJournalSpec | SqliteJournalSpec, Field(discriminator="kind")]
 
 
 class ReleasesFile(Frozen):

@@ -23,15 +23,15 @@ from stream_dp.pipeline.checks import Parts, cross_problems, series_problems
 from stream_dp.pipeline.conditions import Condition, typed
 from stream_dp.pipeline.endpoints import (
     Clock,
-    FileSource,
+    FileSourceSpec,
     Journal,
-    KafkaJournal,
-    KafkaSource,
+    KafkaJournalSpec,
+    KafkaSourceSpec,
     ReleasesFile,
     ReplayClock,
     Security,
     Source,
-    SqliteJournal,
+    SqliteJournalSpec,
     WallClock,
 )
 from stream_dp.pipeline.scalars import (
@@ -49,15 +49,15 @@ from stream_dp.pipeline.schema import FieldSpec
 from stream_dp.pipeline.statistics import Series
 
 __all__ = [
-    "FileSource",
-    "KafkaJournal",
-    "KafkaSource",
+    "FileSourceSpec",
+    "KafkaJournalSpec",
+    "KafkaSourceSpec",
     "PipelineSpec",
     "Privacy",
     "ReleasesFile",
     "ReplayClock",
     "Security",
-    "SqliteJournal",
+    "SqliteJournalSpec",
     "WallClock",
     "diagnose",
     "diagnose_series",

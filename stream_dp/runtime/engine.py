@@ -1,7 +1,7 @@
 """The engine: source -> guard -> ticks -> actors -> gate, on one event loop, failing closed.
 
 Rules: the order is charge, step, private commit, publish. One commit is in flight while the next rows are gathered;
-when the engine is behind, some `GROUP` ticks share a private commit. State is taken at a tick's cut. Series are
+when the engine is behind, some `group` ticks share a private commit. State is taken at a tick's cut. Series are
 created and halted between two commits, at a cut: what was read behind the cut is read again, so that a new series sees
 whole ticks, whatever the engine had read. An error anywhere ends the run; nothing is retried in place. This file
 knows no file, topic or HTTP.
@@ -16,8 +16,8 @@ import msgspec
 
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import Subledgers
+from stream_dp.core.guard import Guard
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.core.verifier import Guard
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import Actor, Halt, Snapshot, Tick
@@ -35,7 +35,6 @@ from stream_dp.runtime.release import release_of
 from stream_dp.runtime.run_config import RunConfig
 from stream_dp.runtime.tick_assembler import ClosedTick, Cut, Router
 
-GROUP = 100
 NONE = slice(0, 0)
 SNAPSHOT_TICKS = 1000
 
@@ -172,7 +171,8 @@ class Engine:
         self._recovered, self._settled = recovered, recovered.cut.next_tick
         self._since_snapshot = recovered.replayed
         partitions = recovered.header.partitions
-        self._reader = Reader(self._ports.source, self._router, partitions, self._inbox, GROUP)
+        group = self._config.group
+        self._reader = Reader(self._ports.source, self._router, partitions, self._inbox, group)
         self._guard = Guard(self._router.width)
         self._actors: dict[int, Actor] = {}
         async with asyncio.TaskGroup() as self._tasks:
@@ -204,8 +204,8 @@ class Engine:
                     self._settled = commit.ticks[-1] + 1
 
     async def _next(self) -> Command | list[ClosedTick]:
-        """An command, or what has closed since the last commit, `GROUP` ticks or so; none at the end or on `stop`."""
-        got = asyncio.create_task(self._inbox.get(GROUP))
+        """A command, or what has closed since the last commit, `group` ticks or so; none at the end or on `stop`."""
+        got = asyncio.create_task(self._inbox.get(self._config.group))
         stop = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait({got, stop}, return_when=asyncio.FIRST_COMPLETED)

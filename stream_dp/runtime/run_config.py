@@ -7,13 +7,16 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.commit import Charge, Header
 from stream_dp.runtime.series import Series
 
+GROUP = 100
+"""How many ticks share a private commit, about and at most, when the engine is behind."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
     """The series of the first start with their charges, on a tick grid; times in ms.
 
     A public block has `block` ticks and waits for `hold` after its end; `parts` are fingerprints that say what changed;
-    `accepted` names a new guarantee on a source that was seen before.
+    `accepted` names a new guarantee on a source that was seen before; `group` ticks share a commit when it is behind.
     """
 
     pipeline: str
@@ -28,6 +31,7 @@ class RunConfig:
     charges: tuple[Charge, ...]
     parts: Mapping[str, str] = field(default_factory=dict)
     accepted: str = ""
+    group: int = GROUP
 
     @property
     def marked(self) -> "RunConfig":

@@ -4,7 +4,6 @@ Rules: for tests only. Its journal and every release are marked not private, wha
 refuses such a journal, and this command refuses the product's. Messages and exit codes are the product's.
 """
 
-import asyncio
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,15 +14,17 @@ from typing import Annotated
 
 import typer
 
+from stream_dp.app.running import Setup
 from stream_dp.app.wiring import open_ports
 from stream_dp.cli.main import code_of
-from stream_dp.cli.run import KeyFile, PipelineFile, run_pipeline
+from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.run import run_on_terminal
 from stream_dp.errors import UsageError
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime import engine
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Ports
+from stream_dp.runtime.run_config import GROUP
 from stream_dp.testing.faults import Dawdling, Watch, WatchedJournal, WatchedSink, point_of
 from stream_dp.testing.noise import ZeroNoise
 
@@ -72,15 +73,12 @@ def run(
     if zero_noise and seed is not None:
         raise UsageError("--zero-noise and --seed exclude each other; name one")
     make_noise = (lambda _seed, _index: ZeroNoise()) if zero_noise else NoiseStream
-    if dawdle is not None:
-        engine.GROUP = 1  # or the n-th commit would be another tick on a slower disk, or none
     watch = Watch(point_of(crash), point_of(pause), trace)
     adapters = partial(_adapters, watch=watch, seed=seed, dawdle=dawdle)
-    asyncio.run(
-        run_pipeline(
-            pipeline, until_end, None, key_file, make_noise, private=False, adapters=adapters
-        )
-    )
+    # one tick a commit, or the n-th commit would be another tick on a slower disk, or none
+    group = GROUP if dawdle is None else 1
+    setup = Setup(make_noise, private=False, adapters=adapters, group=group)
+    run_on_terminal(pipeline, until_end, None, key_file, setup)
 
 
 def _adapters(

@@ -16,6 +16,7 @@ from stream_dp.adapters.files import FileSource
 from stream_dp.adapters.memory import MemorySource
 from stream_dp.adapters.records import FieldType
 from stream_dp.app import paced
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.ports import Source
 from stream_dp.testing import source_checks as suite
 from stream_dp.testing.source_checks import SOURCE_CHECKS, SourceCase
@@ -66,7 +67,7 @@ def file_source(folder: Path, name: str) -> FileSource:
     """A source over one of `FILES`, written into `folder`."""
     path = folder / name
     path.write_bytes(FILES[name])
-    return FileSource(path, FIELDS, "time", start_ms=0, step_ms=STEP, horizon=TICKS)
+    return FileSource(path, FIELDS, "time", TickGrid(0, STEP, TICKS))
 
 
 @CHECKS

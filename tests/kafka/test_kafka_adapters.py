@@ -24,9 +24,10 @@ from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.adapters.kafka_ticks import TICK_HEADER
 from stream_dp.adapters.kafka_topics import config
 from stream_dp.adapters.records import Record
+from stream_dp.app.run_pipeline import run_pipeline
+from stream_dp.app.running import Setup
 from stream_dp.broker import LocalKafka, create_topic
 from stream_dp.cli.replay import replay
-from stream_dp.cli.run import run_pipeline
 from stream_dp.cli.topic import topic as make_topic
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, UsageError, WorldError
@@ -879,7 +880,7 @@ def test_a_replay_into_another_topic_is_told_and_a_missing_one_is_named_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     patient = KafkaSettings(kafka, patience_s=ENDLESS)
-    monkeypatch.setattr("stream_dp.cli.replay.settings_for", lambda _: patient)
+    monkeypatch.setattr("stream_dp.app.replay_feed.settings_for", lambda _: patient)
     pipeline, events = tmp_path / "p.yaml", tmp_path / "events.csv"
     text = PIPELINE.format(name="p", topic="expected", kafka=kafka, clock=REPLAYED)
     pipeline.write_text(text)
@@ -925,7 +926,9 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
             )
             text = PIPELINE.format(name="p", topic="events", kafka=broker.bootstrap, clock=clock)
             pipeline.write_text(text)
-            running = asyncio.create_task(run_pipeline(pipeline, False, None, key, adapters=hasty))
+            running = asyncio.create_task(
+                run_pipeline(pipeline, False, None, key, Setup(adapters=hasty))
+            )
             at_work = asyncio.create_task(reading.wait())
             await asyncio.wait({running, at_work}, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.sleep(1)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from stream_dp.audit.exact_checks.table import Finding, findings
+from stream_dp.audit.exact_checks.table import RuleFinding, findings
 
 
 @pytest.fixture(scope="session")
-def certified() -> tuple[Finding, ...]:
+def certified() -> tuple[RuleFinding, ...]:
     """Every rule on its instances, as `stream-dp audit --rules` compares them: about ten seconds."""
     return tuple(findings())

@@ -16,7 +16,14 @@ from stream_dp.accounting.conversions import pure_zcdp, standard_budget, zcdp_bu
 from stream_dp.accounting.directed import ceil_units, floor_units, ln_inverse
 from stream_dp.accounting.entry import DP, Entry
 from stream_dp.accounting.filters.budgets import budget, deltas, whole_units
-from stream_dp.accounting.filters.filter import SQUARED, Filter, Spend, charge, checked, foreign
+from stream_dp.accounting.filters.filter import (
+    SQUARED,
+    Filter,
+    Spend,
+    charge,
+    checked_entry,
+    foreign,
+)
 from stream_dp.core.guarantee import ZCDP, ApproxDP, Measure, PureDP
 
 
@@ -91,7 +98,7 @@ class ApproximateFilter(_ApproximateBudget):
 
     def cost(self, entry: Entry) -> Spend:
         """Epsilon squared, exactly, and delta."""
-        checked(self, entry, DP)
+        checked_entry(self, entry, DP)
         return Spend(entry.epsilon**2, entry.delta)
 
     def least(self, used: Spend) -> Measure:
@@ -135,7 +142,7 @@ class TightApproximateFilter(_ApproximateBudget):
 
     def cost(self, entry: Entry) -> Spend:
         """Epsilon tanh(epsilon/2), rounded up, and delta."""
-        checked(self, entry, DP)
+        checked_entry(self, entry, DP)
         return Spend(zcdp_units(entry.epsilon), entry.delta)
 
     def least(self, used: Spend) -> Measure:

@@ -114,7 +114,7 @@ def charge(
     return Entry(name, cost_units(amount), cost_units(delta), rule, measure)
 
 
-def checked(filter_: Filter, entry: Entry, *measures: str) -> Entry:
+def checked_entry(filter_: Filter, entry: Entry, *measures: str) -> Entry:
     """`entry`, if its amounts are a cost and its measure is one of these.
 
     Raises:

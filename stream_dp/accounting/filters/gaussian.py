@@ -16,7 +16,7 @@ from stream_dp.accounting.filters.filter import (
     SQUARED,
     Spend,
     charge,
-    checked,
+    checked_entry,
     foreign,
     without_delta,
 )
@@ -85,7 +85,7 @@ class GaussianFilter:
                 f"{entry.name}: the GDP filter needs finite communication ([HSV] Def 14.4): clamp the answers to a "
                 "finite set and declare a horizon, or use a zCDP ledger"
             )
-        without_delta(self, checked(self, entry, GAUSSIAN_FINITE))
+        without_delta(self, checked_entry(self, entry, GAUSSIAN_FINITE))
         return Spend(entry.epsilon**2)
 
     def least(self, used: Spend) -> Measure:

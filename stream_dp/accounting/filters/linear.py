@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stream_dp.accounting.amounts import UNITS
 from stream_dp.accounting.entry import DP, Entry
 from stream_dp.accounting.filters.budgets import whole_units
-from stream_dp.accounting.filters.filter import Filter, Spend, checked, without_delta
+from stream_dp.accounting.filters.filter import Filter, Spend, checked_entry, without_delta
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class EpsilonBudget:
         return Spend(self.epsilon)
 
 
-def epsilon_of(filter_: Filter, entry: Entry, measure: str = DP) -> Spend:
+def epsilon_spend(filter_: Filter, entry: Entry, measure: str = DP) -> Spend:
     """The entry's epsilon.
 
     Raises:
         BudgetRefused: it has a delta, or another measure.
         InvalidCost: it is no cost.
     """
-    without_delta(filter_, checked(filter_, entry, measure))
+    without_delta(filter_, checked_entry(filter_, entry, measure))
     return Spend(entry.epsilon)

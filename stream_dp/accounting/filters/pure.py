@@ -7,7 +7,7 @@ from stream_dp.accounting.amounts import budget_units, exact
 from stream_dp.accounting.entry import Entry
 from stream_dp.accounting.filters.budgets import budget
 from stream_dp.accounting.filters.filter import Spend, charge, foreign
-from stream_dp.accounting.filters.linear import EpsilonBudget, epsilon_of
+from stream_dp.accounting.filters.linear import EpsilonBudget, epsilon_spend
 from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
 
 PURE = "pure"  # the one filter under which only what is alive at the same tick adds up
@@ -44,7 +44,7 @@ class PureFilter(EpsilonBudget):
 
     def cost(self, entry: Entry) -> Spend:
         """Its epsilon."""
-        return epsilon_of(self, entry)
+        return epsilon_spend(self, entry)
 
     def least(self, used: Spend) -> Measure:
         """Pure DP at the sum, exactly."""

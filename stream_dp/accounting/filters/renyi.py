@@ -11,7 +11,7 @@ from stream_dp.accounting.conversions import pure_to_renyi, zcdp_to_renyi
 from stream_dp.accounting.entry import Entry, renyi
 from stream_dp.accounting.filters.budgets import budget
 from stream_dp.accounting.filters.filter import Spend, charge, foreign
-from stream_dp.accounting.filters.linear import EpsilonBudget, epsilon_of
+from stream_dp.accounting.filters.linear import EpsilonBudget, epsilon_spend
 from stream_dp.core.guarantee import ZCDP, Measure, PureDP, RenyiDP
 
 
@@ -57,7 +57,7 @@ class RenyiFilter(EpsilonBudget):
 
     def cost(self, entry: Entry) -> Spend:
         """Its epsilon at the order."""
-        return epsilon_of(self, entry, renyi(self.alpha))
+        return epsilon_spend(self, entry, renyi(self.alpha))
 
     def least(self, used: Spend) -> Measure:
         """RDP at the order and the sum, exactly."""

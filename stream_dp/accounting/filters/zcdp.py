@@ -12,7 +12,7 @@ from stream_dp.accounting.directed import floor_units
 from stream_dp.accounting.entry import DP, ZERO_CONCENTRATED, Entry
 from stream_dp.accounting.filters.approximate import zcdp_units
 from stream_dp.accounting.filters.budgets import budget, own_delta, whole_units
-from stream_dp.accounting.filters.filter import SQUARED, Spend, charge, checked, foreign
+from stream_dp.accounting.filters.filter import SQUARED, Spend, charge, checked_entry, foreign
 from stream_dp.core.guarantee import ZCDP, ApproxDP, Measure, PureDP
 
 
@@ -73,7 +73,7 @@ class ZCDPFilter:
 
     def cost(self, entry: Entry) -> Spend:
         """Its rho."""
-        checked(self, entry, DP, ZERO_CONCENTRATED)
+        checked_entry(self, entry, DP, ZERO_CONCENTRATED)
         if entry.measure == DP:
             return Spend(zcdp_units(entry.epsilon), entry.delta)
         return Spend(entry.epsilon * UNITS, entry.delta)

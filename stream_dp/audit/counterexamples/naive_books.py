@@ -28,7 +28,7 @@ from stream_dp.audit.exact_checks.instance import (
     known,
     sent,
 )
-from stream_dp.audit.exact_checks.parallel import at_most, leaky, own
+from stream_dp.audit.exact_checks.parallel import at_most, leaky, measure_of
 from stream_dp.audit.exact_checks.verdict import ratio
 from stream_dp.audit.exact_delta import exact_delta
 from stream_dp.audit.exact_renyi import exact_moment
@@ -148,7 +148,7 @@ def first_sentence(call: Callable[[], Any]) -> str:
 
 def _one_touched(part: Part) -> Verified:
     """The naive bookkeeper's verifier: at most one part may be touched; no more than `CREATED` here."""
-    relation = All((k_sparse([part.measure], own, truth=known), at_most(part, CREATED)))
+    relation = All((k_sparse([part.measure], measure_of, truth=known), at_most(part, CREATED)))
     return sent(relation, (part,), CREATED)
 
 

@@ -86,18 +86,18 @@ def best() -> tuple[Instance, ...]:
     )
 
 
-def concentrated() -> tuple[Instance, ...]:
+def summed_zcdp() -> tuple[Instance, ...]:
     """For zCDP; whole orders only."""
     return (_all_at_once("RR(ln 3), RR(ln 2) at once", (rr(THREE), rr(TWO))),)
 
 
-def renyi() -> tuple[Instance, ...]:
+def summed_renyi() -> tuple[Instance, ...]:
     """For Renyi DP at one order."""
     part = rr(THREE).claiming(renyi_claim(THREE))
     return (_all_at_once("two RR(ln 3) at once, order 2", (part, part)),)
 
 
-def gaussian() -> tuple[Instance, ...]:
+def summed_gaussian() -> tuple[Instance, ...]:
     """For Gaussian DP."""
     parts = tuple(rr(odds).claiming(gaussian_claim(odds)) for odds in (THREE, TWO))
     return (_all_at_once("RR(ln 3), RR(ln 2), each as GDP", parts),)

@@ -24,8 +24,8 @@ from stream_dp.audit.relations.compositions import (
     k_sparse_with_delta_budget,
     randomized_response_only,
 )
-from stream_dp.audit.relations.conditions import CreatedWithin
 from stream_dp.audit.relations.creation import Parameters, Renyi, approximate, privacy_function
+from stream_dp.audit.relations.pair_conditions import CreatedWithin
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.relation import All, Claim
 
@@ -33,14 +33,14 @@ TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
 DATA_FIRST = "its data set is its first message"
 
 
-def own(claim: Claim) -> object:
+def measure_of(claim: Claim) -> object:
     """A part's parameter is its measure, whatever that is."""
     return claim.measure
 
 
 def at_most(part: Part, number: int) -> CreatedWithin:
     """So many creations."""
-    return CreatedWithin.of([part.measure] * number, own)
+    return CreatedWithin.of([part.measure] * number, measure_of)
 
 
 def late(odds: Fraction, delta: Fraction) -> Part:
@@ -73,7 +73,7 @@ def pure_responses(created: int, k: int, delta: Fraction) -> Instance:
     )
 
 
-def pure() -> tuple[Instance, ...]:
+def touched_pure() -> tuple[Instance, ...]:
     """For Cor 5.5."""
     return (
         pure_responses(3, 1, ZERO),
@@ -86,7 +86,7 @@ def _kinds() -> Instance:
     """Whichever of the kinds are touched."""
     one, other = rr(THREE), rr(TWO)
     allowed = [approximate(part.claim) for part in (one, other)]
-    created = CreatedWithin.of([one.measure, other.measure], own)
+    created = CreatedWithin.of([one.measure, other.measure], measure_of)
     relation = All((k_sparse(allowed[:1], truth=known), created))
     return Instance(
         "RR(ln 3) and RR(ln 2) created, the dearer one touched",
@@ -127,7 +127,7 @@ def responses(created: int) -> Instance:
     )
 
 
-def deltas() -> tuple[Instance, ...]:
+def touched_deltas() -> tuple[Instance, ...]:
     """For Thm 5.4."""
     return (
         responses(3),

@@ -57,7 +57,7 @@ class OneEdge:
         graphs = list(product((0, 1), repeat=len(edges)))
         return cls(
             frozenset(
-                (rows(a, edges, vertices), rows(b, edges, vertices))
+                (edge_rows(a, edges, vertices), edge_rows(b, edges, vertices))
                 for a, b in product(graphs, graphs)
                 if one_apart(a, b)
             )
@@ -76,7 +76,7 @@ class OneEdge:
         return OneEdge(left_over) if left_over else None
 
 
-def rows(graph: Sequence[int], edges: Sequence[tuple[int, int]], vertices: int) -> Rows:
+def edge_rows(graph: Sequence[int], edges: Sequence[tuple[int, int]], vertices: int) -> Rows:
     """Which of its possible edges each vertex has."""
     return tuple(
         tuple(there for there, edge in zip(graph, edges, strict=True) if vertex in edge)

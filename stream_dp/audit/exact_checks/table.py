@@ -38,11 +38,11 @@ Instances = Callable[[], tuple[Instance, ...]]
 INSTANCES: Mapping[str, Instances] = {
     concurrent.name: fixed_parts.summed,
     optimal.name: fixed_parts.best,
-    zcdp.name: fixed_parts.concentrated,
-    renyi.name: fixed_parts.renyi,
-    gaussian.name: fixed_parts.gaussian,
-    sparse_pure.name: lambda: (*parallel.pure(), protocols.coordinates()),
-    sparse_delta.name: parallel.deltas,
+    zcdp.name: fixed_parts.summed_zcdp,
+    renyi.name: fixed_parts.summed_renyi,
+    gaussian.name: fixed_parts.summed_gaussian,
+    sparse_pure.name: lambda: (*parallel.touched_pure(), protocols.coordinates()),
+    sparse_delta.name: parallel.touched_deltas,
     first_pair.name: parallel.first_pair,
     first_pair_zcdp.name: parallel.first_pair_concentrated,
     first_pair_renyi.name: parallel.first_pair_renyi,
@@ -72,7 +72,7 @@ GAPS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RuleFinding:
     """One instance of a rule: what was booked and how that compares; or `why` there is none."""
 
     rule: str
@@ -88,7 +88,7 @@ class Finding:
         return self.compared is not None and self.compared.verdict is Verdict.VIOLATED
 
 
-def findings() -> Iterator[Finding]:
+def findings() -> Iterator[RuleFinding]:
     """Every rule of `RULES` on its instances, one after the other; then what has none.
 
     Raises:
@@ -98,10 +98,10 @@ def findings() -> Iterator[Finding]:
         for rule in rules:
             found = INSTANCES.get(rule.name)
             if found is None:
-                yield Finding(rule.name, rule.source, why=NO_INSTANCE)
+                yield RuleFinding(rule.name, rule.source, why=NO_INSTANCE)
                 continue
             for instance in found():
                 booked = rule(instance.premises, instance.situation).guarantee.measure
                 compared = compare(booked, instance)
-                yield Finding(rule.name, rule.source, instance.words, booked, compared)
-    yield from (Finding(name, "", why=why) for name, why in GAPS.items())
+                yield RuleFinding(rule.name, rule.source, instance.words, booked, compared)
+    yield from (RuleFinding(name, "", why=why) for name, why in GAPS.items())

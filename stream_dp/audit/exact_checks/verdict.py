@@ -123,7 +123,7 @@ def _renyi(points: list[RenyiDP], instance: Instance) -> Comparison:
         verdict = _verdict(point.epsilon, exact)
         return Comparison("epsilon", f"order {order}", point.epsilon, exact, verdict)
 
-    return worst([at(point) for point in points])
+    return worst_comparison([at(point) for point in points])
 
 
 def _gaussian(measure: GaussianDP, instance: Instance) -> Comparison:
@@ -132,10 +132,10 @@ def _gaussian(measure: GaussianDP, instance: Instance) -> Comparison:
         where = f"epsilon {float(epsilon):g}"
         return Comparison("delta", where, booked, exact, _verdict(booked, exact))
 
-    return worst([at(epsilon) for epsilon in EPSILONS])
+    return worst_comparison([at(epsilon) for epsilon in EPSILONS])
 
 
-def worst(found: list[Comparison]) -> Comparison:
+def worst_comparison(found: list[Comparison]) -> Comparison:
     """The one that is violated, or whose exact figure comes nearest to what is booked."""
 
     def badness(one: Comparison) -> tuple[bool, float]:

@@ -8,17 +8,17 @@ send, never what that is worth: the theorems are in the accounting, and 5.1 has 
 from collections.abc import Callable, Hashable, Iterable
 from fractions import Fraction
 
-from stream_dp.audit.relations.conditions import (
+from stream_dp.audit.relations.creation import Parameters, Truth, approximate, epsilon, own
+from stream_dp.audit.relations.pair_conditions import (
     CreatedFirst,
+    CreatedThroughFilter,
     CreatedWithin,
     DeltaBudget,
-    Filtered,
     FirstPairConsistent,
     OnlyKind,
     ParameterFilter,
     TouchedWithin,
 )
-from stream_dp.audit.relations.creation import Parameters, Truth, approximate, epsilon, own
 from stream_dp.audit.relations.suitable import Suitable
 from stream_dp.core.composition import Create
 from stream_dp.core.relation import All
@@ -68,4 +68,4 @@ def filtered(
     filter_: ParameterFilter, parameters: Parameters = approximate, truth: Truth = own
 ) -> All:
     """f^Filt ([HSV] Def 12.2): the filter admits the parameters of all created mechanisms, in their order."""
-    return All((Suitable(truth), Filtered(filter_, parameters)))
+    return All((Suitable(truth), CreatedThroughFilter(filter_, parameters)))

@@ -14,7 +14,7 @@ from stream_dp.core.relation import Relation, same
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
+class LiveMechanism:
     """A mechanism, and its verification function after the pairs it has got."""
 
     mechanism: Any
@@ -31,7 +31,7 @@ class Suitable:
     """
 
     truth: Truth = own
-    created: Vector[Created | None] = Vector()  # noqa: RUF009  an immutable value
+    created: Vector[LiveMechanism | None] = Vector()  # noqa: RUF009  an immutable value
 
     @property
     def first_pair_consistent(self) -> bool:
@@ -54,7 +54,7 @@ class Suitable:
         claim = claim_of(query)
         if claim is None or not self.truth(query):
             return None
-        child = Created(query.mechanism, claim.relation)
+        child = LiveMechanism(query.mechanism, claim.relation)
         return Suitable(self.truth, self.created.appended(child))
 
     def _ask(self, index: int, left: Any, right: Any) -> "Suitable | None":
@@ -64,9 +64,9 @@ class Suitable:
         after = child.relation.accept(left, right)
         if after is None or after is child.relation:
             return None if after is None else self
-        moved = Created(child.mechanism, after)
+        moved = LiveMechanism(child.mechanism, after)
         return Suitable(self.truth, self.created.replaced(index, moved))
 
-    def _live(self, index: Any) -> Created | None:
+    def _live(self, index: Any) -> LiveMechanism | None:
         exists = type(index) is int and 0 <= index < self.created.size
         return self.created[index] if exists else None

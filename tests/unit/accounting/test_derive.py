@@ -22,7 +22,6 @@ from stream_dp.accounting.situations import (
     Situation,
     Ticks,
     Touched,
-    shards,
 )
 from stream_dp.core.derivation import Alternative, Derivation
 from stream_dp.core.guarantee import (
@@ -233,9 +232,8 @@ def test_shards() -> None:
     """DESIGN.md 8: pure k = 1, or 2 where a replacement may move; a delta adds up over all shards."""
 
     def measure(m: Measure, relation: Neighbors, *, moves: bool, number: int = 8) -> Measure:
-        return derive(
-            (part(m, relation),), shards("s", relation, number, moves=moves)
-        ).guarantee.measure
+        touched = Touched.shards(relation, number, moves=moves)
+        return derive((part(m, relation),), Parallel("s", touched, (number,))).guarantee.measure
 
     assert measure(PureDP(ONE), ADD, moves=True) == PureDP(ONE)
     assert measure(PureDP(ONE), REPLACE, moves=False) == PureDP(ONE)
@@ -246,11 +244,9 @@ def test_shards() -> None:
     with pytest.raises(NotDerivable, match=r"Thm 13\.5"):
         measure(ZCDP(ONE), ADD, moves=False)
     every = 1 - Fraction(9, 10) ** 8  # [HSV] Thm 5.4: over all eight, though an event is in one
-    granted = shards("s", ADD, 8, moves=False, delta=every)
+    granted = Parallel("s", Touched.shards(ADD, 8, moves=False), (8,), every)
     found = derive((part(ApproxDP(ONE, TENTH)),), granted)
     assert found.guarantee.measure == ApproxDP(ONE, every)
-    with pytest.raises(NotDerivable, match="at least one shard"):
-        shards("s", ADD, 0, moves=False)
 
 
 def test_the_k_core_protocol() -> None:

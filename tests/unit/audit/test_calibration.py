@@ -16,7 +16,7 @@ from stream_dp.audit.finite import FirstPair
 from stream_dp.audit.game import Game
 from stream_dp.audit.randomized_response import ASK, InteractiveRandomizedResponse
 from stream_dp.audit.relations.compositions import fixed_mechanisms
-from stream_dp.audit.sampled import Sampled, SampledState, choose
+from stream_dp.audit.sampled import Sampled, SampledState, draw_from
 from stream_dp.audit.transcript import HALT
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import ApproxDP, Guarantee
@@ -37,7 +37,7 @@ class PlannedSeries(Sampled):
         """Take the bit, or answer q*."""
         if not isinstance(message, Query):
             return Sampled.step(self, state, message, noise)
-        answer, inner = choose(self.machine.step(state.inner, ASK), noise)
+        answer, inner = draw_from(self.machine.step(state.inner, ASK), noise)
         assert isinstance(answer, int)
         return SampledState(inner, (answer,)), np.array([answer], dtype=np.int64)
 

@@ -43,8 +43,14 @@ from stream_dp.audit.exact_checks.instance import (
     rr,
     sent,
 )
-from stream_dp.audit.exact_checks.table import GAPS, INSTANCES, NO_INSTANCE, Finding, findings
-from stream_dp.audit.exact_checks.verdict import Comparison, Verdict, compare, ratio, worst
+from stream_dp.audit.exact_checks.table import GAPS, INSTANCES, NO_INSTANCE, RuleFinding, findings
+from stream_dp.audit.exact_checks.verdict import (
+    Comparison,
+    Verdict,
+    compare,
+    ratio,
+    worst_comparison,
+)
 from stream_dp.audit.exact_delta import exact_delta, worst_ratio
 from stream_dp.audit.exact_renyi import exact_moment
 from stream_dp.audit.exact_sparse_vector import BelowThreshold
@@ -57,8 +63,8 @@ from stream_dp.audit.finite import (
 )
 from stream_dp.audit.randomized_response import ASK, RandomizedResponse
 from stream_dp.audit.relations.compositions import fixed_mechanisms
-from stream_dp.audit.relations.conditions import TouchedWithin
 from stream_dp.audit.relations.local_messages import LocalMessages
+from stream_dp.audit.relations.pair_conditions import TouchedWithin
 from stream_dp.core.composition import Ask, Create
 from stream_dp.core.guarantee import (
     ZCDP,
@@ -80,7 +86,7 @@ RATIOS = [ONE, Fraction(3, 2), TWO, THREE, Fraction(7)]
 # --- the table ----------------------------------------------------------------------------------
 
 
-def test_every_rule_is_listed_one_way_or_the_other(certified: tuple[Finding, ...]) -> None:
+def test_every_rule_is_listed_one_way_or_the_other(certified: tuple[RuleFinding, ...]) -> None:
     rules = [rule for kind in RULES.values() for rule in kind]
     listed = {finding.rule: finding for finding in certified}
     assert len({rule.name for rule in rules}) == len(rules)
@@ -93,7 +99,7 @@ def test_every_rule_is_listed_one_way_or_the_other(certified: tuple[Finding, ...
     assert set(GAPS) == set(listed) - {rule.name for rule in rules}
 
 
-def test_no_rule_is_exceeded_and_the_tight_ones_are_met(certified: tuple[Finding, ...]) -> None:
+def test_no_rule_is_exceeded_and_the_tight_ones_are_met(certified: tuple[RuleFinding, ...]) -> None:
     """Equality where RR, IRR or the like attain the rule; below it for zCDP, GDP, and what pays for adaptivity."""
     played = [(f.rule, f.words, f.compared.verdict) for f in certified if f.compared is not None]
     assert len(played) >= 30
@@ -127,7 +133,7 @@ def test_the_gap_of_the_gdp_filter_is_one() -> None:
 
 def test_an_order_that_is_not_whole_has_no_moment_to_be_compared_with() -> None:
     """Cut down to 2 it would pass where 5/2 is exceeded: the divergence grows with the order."""
-    (instance,) = fixed_parts.renyi()
+    (instance,) = fixed_parts.summed_renyi()
     with pytest.raises(ValueError, match="whole orders"):
         compare(RenyiDP(Fraction(5, 2), THREE), instance)
 
@@ -138,10 +144,10 @@ def test_of_several_figures_the_violated_one_is_shown() -> None:
         "epsilon", "order 2", Fraction(1, 10**40), Fraction(1, 10**30), Verdict.EQUAL
     )
     large = Comparison("epsilon", "order 3", ONE, TWO, Verdict.VIOLATED)
-    assert worst([small, large]) is large
+    assert worst_comparison([small, large]) is large
     nothing = Comparison("epsilon", "order 2", ZERO, ONE, Verdict.VIOLATED)
-    assert worst([nothing, small]) is nothing
-    (instance,) = fixed_parts.concentrated()
+    assert worst_comparison([nothing, small]) is nothing
+    (instance,) = fixed_parts.summed_zcdp()
     assert compare(ZCDP(ZERO), instance).verdict is Verdict.VIOLATED
 
 
@@ -263,7 +269,7 @@ def test_fixed_parts_meet_the_enumeration(instance: Instance, parts: list[Odds])
 def test_orders_and_odds_of_the_rest_by_hand() -> None:
     """3^2 (1/4) + ... : the moment of RR(ln 3) at order 2 is 7/3; the ticks lose 3 x 2; HSS 2 x 2 x 2."""
     for instance, moment in (
-        (fixed_parts.renyi()[0], Fraction(7, 3) ** 2),
+        (fixed_parts.summed_renyi()[0], Fraction(7, 3) ** 2),
         (parallel.first_pair_renyi()[0], Fraction(7, 3)),
     ):
         assert exact_moment(instance.machine, instance.pairs, 2, instance.rounds) == moment
@@ -374,7 +380,7 @@ def test_more_than_exact_is_within_and_a_broken_cut_is_seen() -> None:
 
 
 def test_a_loss_without_bound_is_violated() -> None:
-    instance = parallel.deltas()[1]
+    instance = parallel.touched_deltas()[1]
     assert math.isinf(float(compare(PureDP(THREE), instance).exact))
     assert compare(PureDP(THREE), instance).verdict is Verdict.VIOLATED
 

@@ -13,7 +13,7 @@ from stream_dp.audit.game import Game, HaltingVerifier
 from stream_dp.audit.identifier import Identifier
 from stream_dp.audit.randomized_response import RandomizedResponse
 from stream_dp.audit.relations.compositions import k_sparse, k_sparse_with_delta_budget
-from stream_dp.audit.sampled import Sampled, choose
+from stream_dp.audit.sampled import Sampled, draw_from
 from stream_dp.audit.transcript import HALT, Chain, PostProcessed, Side, View, interact
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import ApproxDP, Guarantee
@@ -194,12 +194,12 @@ def test_our_bookkeeping_stops_the_adversary_at_its_second_creation() -> None:
 
 def test_samples_have_exactly_the_given_chances() -> None:
     noise, law = SeededNoise(3), {"a": Fraction(1, 3), "b": Fraction(1, 6), "c": Fraction(1, 2)}
-    drawn = [choose(law, noise) for _ in range(3_000)]
+    drawn = [draw_from(law, noise) for _ in range(3_000)]
     for outcome, chance in law.items():
         assert drawn.count(outcome) / 3_000 == pytest.approx(float(chance), abs=0.04)
-    assert choose({"only": ONE}, ZeroNoise()) == "only"
+    assert draw_from({"only": ONE}, ZeroNoise()) == "only"
     with pytest.raises(FailClosed, match="not random"):
-        choose(law, ZeroNoise())
+        draw_from(law, ZeroNoise())
 
 
 def test_a_sampled_machine_is_a_mechanism() -> None:

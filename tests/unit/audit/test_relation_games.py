@@ -17,6 +17,7 @@ from stream_dp.audit.relations.compositions import filtered, k_sparse
 from stream_dp.audit.relations.suitable import Suitable
 from stream_dp.audit.sampled import Sampled
 from stream_dp.audit.transcript import HALT, Side, View
+from stream_dp.audit.verifier import Verifier
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
@@ -24,7 +25,6 @@ from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim, Relation
 from stream_dp.core.row_relations import Stream, event
-from stream_dp.core.verifier import Verifier
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.testing.noise import SeededNoise, ZeroNoise

@@ -13,7 +13,7 @@ from stream_dp.audit.enumeration import Enumerated
 from stream_dp.audit.exact_delta import delta_bracket, exact_delta, worst_ratio
 from stream_dp.audit.finite import Law
 from stream_dp.audit.randomized_response import LeakyBit, NoisyBits, noisy_bit
-from stream_dp.audit.time_rule import Begin, End, OneTick, Tick, TickComposition, TickState
+from stream_dp.audit.time_rule import Begin, End, OneTick, TickComposition, TickRow, TickState
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
 
@@ -159,7 +159,7 @@ def test_backfill_that_is_charged_to_the_ticks_it_reads_keeps_the_bound() -> Non
 class Lingering(TickComposition):
     """Broken: one that is ended still sees the row of the tick under way, which its successor sees as well."""
 
-    def step(self, state: TickState, query: Begin | End | Tick) -> Law[TickState]:
+    def step(self, state: TickState, query: Begin | End | TickRow) -> Law[TickState]:
         """Put the ended one aside, for one row."""
         living, leaving = state
         if isinstance(query, End):

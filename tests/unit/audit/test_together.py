@@ -20,7 +20,7 @@ from stream_dp.audit.game import Game
 from stream_dp.audit.ledger_filter import LedgerFilter
 from stream_dp.audit.lower_bound import Finding, audit_mechanism, audit_together
 from stream_dp.audit.relations.compositions import filtered
-from stream_dp.audit.relations.conditions import ParameterFilter
+from stream_dp.audit.relations.pair_conditions import ParameterFilter
 from stream_dp.audit.transcript import Side
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create
 from stream_dp.core.guarantee import Measure, PureDP

@@ -11,7 +11,7 @@ from stream_dp.broker.config import (
     controller_properties,
     server_properties,
 )
-from stream_dp.broker.free_ports import choose, recall, remember
+from stream_dp.broker.free_ports import choose_ports, recall, remember
 from stream_dp.errors import WorldError
 
 CLUSTER = tuple(NodePorts(n, 9090 + n, 9190 + n) for n in (1, 2, 3))
@@ -55,12 +55,12 @@ def test_no_path_is_absolute() -> None:
 
 
 def test_the_last_ports_are_taken_again_if_free(tmp_path: Path) -> None:
-    first = choose(3, None)
+    first = choose_ports(3, None)
     remember(tmp_path / "ports.json", first)
     assert recall(tmp_path / "ports.json") == first
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", first[1].broker))
-        again = choose(3, None, first)
+        again = choose_ports(3, None, first)
     assert again[1].broker != first[1].broker
     assert (again[0], again[2]) == (first[0], first[2])
     assert recall(tmp_path / "nothing.json") == ()
@@ -75,7 +75,7 @@ def test_the_controllers_of_a_recovery_have_no_broker() -> None:
 
 
 def test_free_ports_are_distinct() -> None:
-    chosen = choose(3, None)
+    chosen = choose_ports(3, None)
     assert len({p for n in chosen for p in (n.broker, n.controller)}) == 6
     assert [n.node for n in chosen] == [1, 2, 3]
 
@@ -86,4 +86,4 @@ def test_a_port_that_is_in_use_is_refused() -> None:
         sock.listen()
         port = sock.getsockname()[1]
         with pytest.raises(WorldError, match=str(port)):
-            choose(1, port)
+            choose_ports(1, port)

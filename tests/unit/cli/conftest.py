@@ -112,8 +112,8 @@ def page_first(monkeypatch: pytest.MonkeyPatch) -> None:
         await start(self, *args, **more)
         is_open.set()
 
-    async def ending(self: Run, console: Any) -> None:
-        await until_end(self, console)
+    async def ending(self: Run) -> None:
+        await until_end(self)
         await is_open.wait()
 
     monkeypatch.setattr(PageServer, "start", starting)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from stream_dp.app import attack as audit_module
+from stream_dp.app.attack import game_filter
 from stream_dp.app.example_files import flights_folder
 from stream_dp.audit.lower_bound import Finding
-from stream_dp.cli import audit as audit_module
-from stream_dp.cli.audit import game_filter
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.messages import IntArray
 from stream_dp.noise import NoiseStream, fresh_seed

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import stream_dp.cli.demo as module
+import stream_dp.app.demo as module
 from stream_dp.adapters.memory import MemorySource
 from stream_dp.app import paced as pacing
 from stream_dp.app.example_files import flights_folder

@@ -1,16 +1,18 @@
 """Exit codes and messages of the command line: usage, help, errors of ours that show no data."""
 
+import inspect
 import json
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
 import typer
 
 from stream_dp import __version__, errors
+from stream_dp.app import plan_view as plan_module
 from stream_dp.app.example_files import flights_folder
-from stream_dp.cli import plan as plan_module
-from stream_dp.cli.main import app, code_of, main
+from stream_dp.cli.main import Commands, code_of, main
 
 Say = Callable[..., Any]
 COMMANDS = ("demo", "plan", "audit", "run", "replay", "ledger", "query", "broker", "topic")
@@ -25,6 +27,35 @@ def test_help_names_every_command(say: Say) -> None:
     said = say("--help")
     assert said.code == 0
     assert all(f"{name} " in said.out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_all_says_what_each_says_of_itself(name: str) -> None:
+    found = getattr(import_module(f"stream_dp.cli.{name}"), name)
+    own = str(found.info.help) if isinstance(found, typer.Typer) else str(inspect.getdoc(found))
+    assert " ".join(own.partition("\n\n")[0].split()) == Commands.table[name]
+
+
+def test_the_help_of_all_is_whole(say: Say) -> None:
+    said = " ".join(say("--help").out.split())
+    assert all(f"{name} {text}" in said for name, text in Commands.table.items())
+
+
+def test_the_help_of_a_group_is_whole(say: Say) -> None:
+    said = " ".join(say("query", "--help").out.split())
+    assert "halted. Needs no key. token Print the API's bearer token, for curl." in said
+    assert all(f" {name} " in said for name in ("create", "preview", "halt", "list", "token"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [(("plna",), "'plan', 'replay'"), (("query", "lst"), "'list'")]
+)
+def test_a_command_that_is_not_there_is_guessed(
+    say: Say, typed: tuple[str, ...], meant: str
+) -> None:
+    said = say(*typed)
+    assert said.code == 2
+    assert f"Did you mean {meant}?" in said.err
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -118,7 +149,7 @@ def test_another_set_of_commands_has_the_same_codes() -> None:
         raise errors.FailClosed("stopped")
 
     assert code_of([], kit) == 4
-    assert len(app.registered_commands) + len(app.registered_groups) == len(COMMANDS)
+    assert set(Commands.table) == set(COMMANDS)
 
 
 REPLAY = """\

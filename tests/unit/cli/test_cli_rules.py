@@ -20,9 +20,9 @@ from stream_dp.accounting.rules.group import group
 from stream_dp.accounting.rules.rule import Rule, dp, epsilon_of
 from stream_dp.accounting.rules.sparse_delta import sparse_delta
 from stream_dp.accounting.rules.ticks import ticks
+from stream_dp.app import rules_table as command
 from stream_dp.audit.counterexamples.naive_books import books
-from stream_dp.audit.exact_checks.table import Finding
-from stream_dp.cli import audit_rules as command
+from stream_dp.audit.exact_checks.table import RuleFinding
 from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
 
 Twin = Callable[[Any, Any], Measure]
@@ -39,7 +39,7 @@ def only(monkeypatch: pytest.MonkeyPatch, rule: Rule[Any], measure: Twin | None 
 
 
 def test_the_whole_table_is_printed_and_parsed(
-    say: Any, monkeypatch: pytest.MonkeyPatch, certified: tuple[Finding, ...]
+    say: Any, monkeypatch: pytest.MonkeyPatch, certified: tuple[RuleFinding, ...]
 ) -> None:
     monkeypatch.setattr(command, "findings", lambda: certified)
     said = say("audit", "--rules", "--json")

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 from unit.cli.conftest import HORIZON, LiveSeriesService
 
-import stream_dp.cli.ledger as ledger_module
+import stream_dp.app.ledger_view as ledger_module
 import stream_dp.cli.run as run_module
 from stream_dp.adapters.sqlite import read_sealed
 from stream_dp.app.running import Run
@@ -74,8 +74,8 @@ def test_the_first_signal_stops_it(
 ) -> None:
     told = Run.until_end
 
-    async def and_signal(self: Run, console: Any) -> None:
-        await told(self, console)
+    async def and_signal(self: Run) -> None:
+        await told(self)
         signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(Run, "until_end", and_signal)
@@ -88,7 +88,7 @@ def test_the_second_signal_leaves_at_once(
 ) -> None:
     left: list[int] = []
 
-    async def signalled(_: Run, __: Any) -> None:
+    async def signalled(_: Run) -> None:
         for _i in range(2):
             signal.raise_signal(signal.SIGINT)
             await asyncio.sleep(0.01)

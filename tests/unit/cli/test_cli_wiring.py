@@ -13,7 +13,7 @@ from unit.pipeline.question_worlds import PIPELINE, SEALER, World, batches
 
 from stream_dp.adapters.memory import MemorySource
 from stream_dp.adapters.sqlite import SqliteJournal
-from stream_dp.app.wiring import require_own, sealed_commits
+from stream_dp.app.journal_access import require_own, sealed_commits
 from stream_dp.core.wire import wire_of
 from stream_dp.errors import FailClosed, UnknownFormat, UsageError
 from stream_dp.mechanisms.counter import Counter

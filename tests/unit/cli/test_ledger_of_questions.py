@@ -12,8 +12,8 @@ from unit.pipeline.question_worlds import HORIZON, PIPELINE, SEALER, Stopping, W
 from stream_dp.adapters.memory import MemorySource
 from stream_dp.app import ledger_check as rederivation
 from stream_dp.app.budget_view import api_budget
+from stream_dp.app.ledger_view import ledger_json
 from stream_dp.app.live_series import EngineLiveSeries
-from stream_dp.cli.ledger import ledger_json
 from stream_dp.core.guarantee import ApproxDP, differential_privacy
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
 from stream_dp.pipeline.report import promise_json

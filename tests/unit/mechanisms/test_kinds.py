@@ -23,7 +23,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import content_fields
 from stream_dp.core.wire import wire, wire_of
 from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.fingerprint import fingerprint
+from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
 from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.mechanisms.states import STATES, UPGRADES
 from stream_dp.mechanisms.tree import TreeNoise
@@ -124,9 +124,9 @@ def test_a_mechanism_of_another_name_has_the_same_fingerprint(mechanism: Any) ->
     renamed.__wire__ = label
     twin = renamed(**{each.name: getattr(mechanism, each.name) for each in fields(mechanism)})
     assert repr(twin) != repr(mechanism)
-    assert fingerprint(twin) == fingerprint(mechanism)
+    assert mechanism_fingerprint(twin) == mechanism_fingerprint(mechanism)
     renamed.__wire__ = type(label)(label.kind, label.version + 1, label.rests_on)
-    assert fingerprint(twin) != fingerprint(mechanism)
+    assert mechanism_fingerprint(twin) != mechanism_fingerprint(mechanism)
 
 
 def _options(each: "Field[Any]") -> dict[str, Any]:
@@ -137,10 +137,10 @@ def _options(each: "Field[Any]") -> dict[str, Any]:
 
 def test_a_fingerprint_is_that_of_kind_version_and_parameters() -> None:
     """The very texts: they lie in the headers of journals."""
-    assert fingerprint(COUNTER) == (
+    assert mechanism_fingerprint(COUNTER) == (
         "3a66bc447299d24a88473db7eec6f3142b650d685e1c6fe5f519d48984573b57"
     )
-    assert fingerprint(HISTOGRAM) == (
+    assert mechanism_fingerprint(HISTOGRAM) == (
         "aeda5267227699490ccff6f86bffa9781cac67a87fe570815b505cde77f30dd3"
     )
 
@@ -149,9 +149,9 @@ def test_the_ways_to_write_a_parameter_do_not_count() -> None:
     named = HSS(
         3, Statistic.HISTOGRAM, EPSILON, EPSILON, EPSILON, Neighbors.REPLACE, None, Fraction(4, 10)
     )
-    assert fingerprint(named) == fingerprint(HISTOGRAM)
+    assert mechanism_fingerprint(named) == mechanism_fingerprint(HISTOGRAM)
     others = {
-        fingerprint(Counter(*one))
+        mechanism_fingerprint(Counter(*one))
         for one in (
             (2, EPSILON, Neighbors.ADD_REMOVE, 100),
             (3, EPSILON, Neighbors.ADD_REMOVE, 100),
@@ -180,6 +180,8 @@ def test_a_mechanism_without_a_label_is_refused() -> None:
         """Draws other noise, so it must not pass for a counter."""
 
     with pytest.raises(TypeError, match="Broken has no kind and version"):
-        fingerprint(Broken(2, EPSILON, Neighbors.ADD_REMOVE, 100))
+        mechanism_fingerprint(Broken(2, EPSILON, Neighbors.ADD_REMOVE, 100))
     named = wire("broken-counter", 1)(Broken)
-    assert fingerprint(named(2, EPSILON, Neighbors.ADD_REMOVE, 100)) != fingerprint(COUNTER)
+    assert mechanism_fingerprint(
+        named(2, EPSILON, Neighbors.ADD_REMOVE, 100)
+    ) != mechanism_fingerprint(COUNTER)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.pipeline.spec import (
     PipelineSpec,
-    SqliteJournal,
+    SqliteJournalSpec,
     WallClock,
     diagnose,
     fingerprint,
@@ -59,7 +59,7 @@ def test_a_spec_is_frozen_and_survives_a_round_trip(data: Data) -> None:
 def test_defaults_of_a_file_source(data: Data) -> None:
     data["source"] = FILE
     spec = PipelineSpec.model_validate(data, context={"folder": "/somewhere"})
-    assert spec.journal == SqliteJournal(path=Path("/somewhere/flights.journal"))
+    assert spec.journal == SqliteJournalSpec(path=Path("/somewhere/flights.journal"))
     assert spec.releases is not None
     assert spec.releases.path == Path("/somewhere/flights.releases.jsonl")
     assert spec.source.path == Path("/somewhere/flights.csv.gz")  # type: ignore[union-attr]

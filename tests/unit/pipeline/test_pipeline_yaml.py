@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stream_dp.cli.demo import QUESTION
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.spec import SqliteJournal
+from stream_dp.pipeline.spec import SqliteJournalSpec
 from stream_dp.pipeline.yaml import load, load_series
 
 GOOD = """\
@@ -57,7 +57,7 @@ def test_scalars_stay_text(tmp_path: Path) -> None:
     spec = load(str(path))
     assert spec.fields["airline"].domain == ("9E", "NO", "1e-6", "null", "010")  # type: ignore[union-attr]
     assert str(spec.privacy.epsilon) == "1/1000000"
-    assert spec.journal == SqliteJournal(path=tmp_path / "flights.journal")
+    assert spec.journal == SqliteJournalSpec(path=tmp_path / "flights.journal")
     assert spec.source.path == tmp_path / "flights.csv.gz"  # type: ignore[union-attr]
 
 

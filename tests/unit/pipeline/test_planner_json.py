@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from stream_dp.cli.main import code_of
-from stream_dp.cli.plan import warnings
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.caveats import caveats
 from stream_dp.pipeline.report import plan_json, predicted_errors
 from stream_dp.pipeline.spec import PipelineSpec
 
@@ -93,10 +93,10 @@ def test_a_horizon_of_one_tick(data: Data) -> None:
 
 def test_notes_beside_the_guarantee(data: Data) -> None:
     built = build(PipelineSpec.model_validate(data))
-    assert [note[:19] for note in warnings(built)] == ["this pipeline only:", "the guarantee holds"]
+    assert [note[:19] for note in caveats(built)] == ["this pipeline only:", "the guarantee holds"]
     person = data["schema"] | {"User_Id": {"type": "text"}}
     built = build(PipelineSpec.model_validate(data | {"schema": person}))
-    assert "the schema has User_Id" in warnings(built)[-1]
+    assert "the schema has User_Id" in caveats(built)[-1]
 
 
 PIPELINE = """\

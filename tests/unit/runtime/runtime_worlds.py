@@ -59,8 +59,11 @@ def series(name: str, mechanism: Any, keys: tuple[str, ...], shape: Shape) -> Se
     return Series(name, mechanism, rows, keys, shape, lambda tick, state: 7, 0.95)
 
 
-def plan(horizon: int = HORIZON, block: int = 1) -> RunConfig:
-    """Counter, HSS histogram, and alerts at an epsilon so small that each tick's are drawn by lot."""
+def plan(horizon: int = HORIZON, block: int = 1, group: int = 1) -> RunConfig:
+    """Counter, HSS histogram, and alerts at an epsilon so small that each tick's are drawn by lot.
+
+    A tick a commit, so that commits do not depend on timing.
+    """
     e = Fraction(1, 1000)
     every = (
         series("total", Counter(1, e, RELATION, horizon), ("",), Shape.SCALAR),
@@ -73,7 +76,8 @@ def plan(horizon: int = HORIZON, block: int = 1) -> RunConfig:
         series("alerts", Alerts(len(KEYS), e, RELATION, 1), KEYS, Shape.FLAGS),
     )
     charge = Charge("all", 10**12, 0, "a rule")
-    return RunConfig(NAME, "f" * 64, 0, 1000, horizon, block, None, True, every, (charge,))
+    config = RunConfig(NAME, "f" * 64, 0, 1000, horizon, block, None, True, every, (charge,))
+    return replace(config, group=group)
 
 
 def batches(seed: int = 1, horizon: int = HORIZON) -> list[Batch]:

@@ -24,6 +24,7 @@ from stream_dp.runtime.commit import Release, digest
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.release import release_of
+from stream_dp.runtime.run_config import GROUP
 from stream_dp.runtime.tick_assembler import TickAssembler
 
 SERIES = 3
@@ -61,7 +62,7 @@ async def check_whole(world: World) -> None:
 
 
 async def test_an_undisturbed_run() -> None:
-    world = World()
+    world = World(plan(group=GROUP))
     await world.run()
     await check_whole(world)
     assert len(set(world.drawn)) == len(world.drawn) == SERIES * (HORIZON + 1)
@@ -73,7 +74,7 @@ async def test_an_undisturbed_run() -> None:
 
 
 async def test_a_run_that_is_over_changes_nothing() -> None:
-    world = World()
+    world = World(plan(group=GROUP))
     await world.run()
     bodies, commits = list(world.bodies), list(world.store.commits)
     await world.run()
@@ -85,9 +86,9 @@ async def test_a_run_that_is_over_changes_nothing() -> None:
 @pytest.mark.parametrize("snapshots", [1000, 5])
 async def test_crashes_anywhere(seed: int, snapshots: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
-    monkeypatch.setattr(module, "GROUP", random.randint(1, 4))
+    group = random.randint(1, 4)
     monkeypatch.setattr(module, "SNAPSHOT_TICKS", snapshots)
-    world = World(plan(block=random.choice([1, 5])), batches(seed))
+    world = World(plan(block=random.choice([1, 5]), group=group), batches(seed))
     visible: list[bytes] = []
     crashes = 0
     while True:
@@ -118,9 +119,8 @@ def stop_after(engine: Engine, told: list[Release], number: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_stops_anywhere(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stops_anywhere(seed: int) -> None:
     random = Random(seed)
-    monkeypatch.setattr(module, "GROUP", 1)
     world = World(batches=batches(seed))
     for _ in range(HORIZON):
         engine = world.engine()
@@ -132,7 +132,6 @@ async def test_stops_anywhere(seed: int, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_snapshots_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GROUP", 1)
     bodies = []
     for snapshots in (10_000, 4, 1):
         monkeypatch.setattr(module, "SNAPSHOT_TICKS", snapshots)
@@ -148,11 +147,8 @@ async def test_snapshots_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     assert bodies[0] == bodies[1] == bodies[2]
 
 
-async def test_an_attempt_that_was_not_committed_leaves_no_trace(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "GROUP", 3)
-    world = World()
+async def test_an_attempt_that_was_not_committed_leaves_no_trace() -> None:
+    world = World(plan(group=3))
     journal = HeldJournal(world.store, 3, fails=True)
     journal.go.set()
     with pytest.raises(WorldError, match="the disk failed"):
@@ -172,9 +168,8 @@ async def test_an_attempt_that_was_not_committed_leaves_no_trace(
     assert len(drawn_again) == len(attempt.ticks) > 0
 
 
-async def test_a_mark_that_skipped_ahead_before_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_mark_that_skipped_ahead_before_the_stop() -> None:
     """What closed together with a committed tick closes again without another record, and late stays late."""
-    monkeypatch.setattr(module, "GROUP", 1)
     given = [Batch(0, [b"0 0"], [0], 2, mark=5), Batch(1, (), (), 1, mark=HORIZON - 1),
              Batch(0, [b"3 0", b"7 1"], [2, 3], 5, mark=HORIZON - 1)]  # fmt: skip
     world = World(batches=given)

@@ -8,25 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from unit.runtime.runtime_worlds import HORIZON, HeldJournal, Router, Waiting, World, batches
+from unit.runtime.runtime_worlds import HORIZON, HeldJournal, Router, Waiting, World, batches, plan
 
 from stream_dp.adapters.memory import MemoryJournal, MemorySource
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.mechanisms.states import STATES
 from stream_dp.noise import NoiseStream
-from stream_dp.runtime import engine as module
 from stream_dp.runtime.actor import Actor, Halt, Snapshot
 from stream_dp.runtime.commit import DeadLetter
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import Routed
-
-
-@pytest.fixture(autouse=True)
-def one_tick_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commits do not depend on timing."""
-    monkeypatch.setattr(module, "GROUP", 1)
 
 
 async def test_stop_before_the_start_charges_and_reads_nothing() -> None:
@@ -213,11 +206,8 @@ async def test_the_end_of_a_source_before_the_horizon_ends_the_run() -> None:
     assert 0 < len(world.bodies) < 72
 
 
-async def test_commits_are_grouped_when_the_engine_is_behind(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "GROUP", 5)
-    world = World(batches=[Batch(p, (), (), 1, mark=23) for p in (0, 1)])
+async def test_commits_are_grouped_when_the_engine_is_behind() -> None:
+    world = World(plan(group=5), batches=[Batch(p, (), (), 1, mark=23) for p in (0, 1)])
     await world.run()
     sizes = [len(commit.ticks) for commit in world.commits()]
     assert max(sizes) < 2 * 5

@@ -10,16 +10,14 @@ from unit.runtime.runtime_worlds import HORIZON, NAME, SEALER, Crash, Fuse, Worl
 
 from stream_dp.adapters.memory import MemorySource
 from stream_dp.errors import FailClosed
-from stream_dp.runtime import engine as module
 from stream_dp.runtime.commit import Commit, decode, encode
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.release import release_of
 
 
 @pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> World:
+async def world() -> World:
     """A run that was stopped half way, with a commit that is not public yet."""
-    monkeypatch.setattr(module, "GROUP", 1)
     made = World()
     with pytest.raises(Crash):
         await made.run(Fuse(45))

@@ -16,7 +16,7 @@ from unit.serve.fake_live_series import FakeLiveSeries
 
 from stream_dp.app.budget_view import api_budget
 from stream_dp.app.example_files import flights_folder
-from stream_dp.app.running import pipeline_json
+from stream_dp.app.public_view import pipeline_json
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.open_router import OpenRouter

@@ -7,7 +7,7 @@ from typing import Any
 
 from oracles import relations as oracle
 from oracles.relations import Facts, Pairs, Plain
-from unit.core.relations.symbols import Symbol, ask, create
+from unit.audit.relations.symbols import Symbol, ask, create
 
 from stream_dp.audit.relations.static import StaticDataSet, single_pair
 from stream_dp.core.composition import Create

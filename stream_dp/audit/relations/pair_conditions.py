@@ -19,7 +19,7 @@ from stream_dp.core.relation import same
 _EXACT_BITS = 1024  # a product of more digits is rounded down to a multiple of 2^-1024
 
 
-class Condition:
+class PairCondition:
     """A relation on composition messages that decides about creations and queries to one mechanism."""
 
     __slots__ = ()
@@ -49,7 +49,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class CreatedFirst(Condition):
+class CreatedFirst(PairCondition):
     """The first messages create exactly these, in this order, and nothing is created later ([HSV] Def 4.9 ii).
 
     As printed, 4.9 says nothing of creations after the k-th message; Theorem 4.10 needs that there are none.
@@ -68,7 +68,7 @@ class CreatedFirst(Condition):
 
 
 @dataclass(frozen=True, slots=True)
-class CreatedWithin(Condition):
+class CreatedWithin(PairCondition):
     """The parameters of all created mechanisms are a sub-multiset of fixed ones ([HSV] Def 4.11 ii)."""
 
     left: Multiset
@@ -88,7 +88,7 @@ class CreatedWithin(Condition):
 
 
 @dataclass(frozen=True, slots=True)
-class TouchedWithin(Condition):
+class TouchedWithin(PairCondition):
     """The parameters of the mechanisms that got a pair of different queries are a sub-multiset of fixed ones.
 
     [HSV] Def 5.1 (ii), and 5.3 (ii) over epsilons. `untouched` holds each mechanism's parameters until it is touched.
@@ -126,7 +126,7 @@ class TouchedWithin(Condition):
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaBudget(Condition):
+class DeltaBudget(PairCondition):
     """1 - prod(1 - delta_j) over EVERY created mechanism, touched or not, is at most `budget` ([HSV] Def 5.3 iii).
 
     `unfailed` is the product: exact while its denominator has at most 1024 bits, then rounded down to a multiple of
@@ -148,7 +148,7 @@ class DeltaBudget(Condition):
 
 
 @dataclass(frozen=True, slots=True)
-class OnlyKind(Condition):
+class OnlyKind(PairCondition):
     """Every creation query is of one kind, such as randomized response ([HSV] Def 5.8 ii, 12.3 ii)."""
 
     kind: Callable[[Create], bool]
@@ -159,7 +159,7 @@ class OnlyKind(Condition):
 
 
 @dataclass(frozen=True, slots=True)
-class FirstPairConsistent(Condition):
+class FirstPairConsistent(PairCondition):
     """Every created mechanism's verification function is first-pair consistent ([HSV] Def 5.13 ii)."""
 
     def creation(self, query: Create) -> "FirstPairConsistent | None":
@@ -177,13 +177,13 @@ class ParameterFilter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Filtered(Condition):
+class CreatedThroughFilter(PairCondition):
     """The filter admits the sequence of parameters of all created mechanisms ([HSV] Def 12.2 ii)."""
 
     filter: ParameterFilter
     parameters: Parameters = approximate
 
-    def creation(self, query: Create) -> "Filtered | None":
+    def creation(self, query: Create) -> "CreatedThroughFilter | None":
         """Charge it."""
         claim = claim_of(query)
         if claim is None or self.parameters(claim) is None:

@@ -1,4 +1,7 @@
-"""A derivation on a terminal, from what `derivation_json` says: the engine's own, or one that came over HTTP."""
+"""What several commands print: a derivation as a tree, a budget as a clause, a tick with its time.
+
+Rules: all of it from plain values, the engine's own or such as came over HTTP.
+"""
 
 import sys
 from collections.abc import Mapping
@@ -52,3 +55,25 @@ def _others(alternatives: list[Mapping[str, Any]]) -> str:
     refused = len(alternatives) - len(prices)
     lacking = [f"{refused} that do not apply (--json says why)"] if refused else []
     return "; ".join(prices + lacking)
+
+
+def budget_text(shown: Mapping[str, Any]) -> str:
+    """One clause of what `budget_json` says: spent and left, with their units where these differ."""
+    if shown["unit"] == "epsilon" and shown["capacity"] == shown["budget"]:
+        return f"spent {shown['spent']}, left {shown['left']}"
+    return (
+        f"spent {shown['spent']} {shown['unit']} of {shown['capacity']}, left for one more question epsilon "
+        f"{shown['left']}"
+    )
+
+
+def tick_text(told: Mapping[str, Any], key: str) -> str:
+    """The tick under `key` and when it begins; "runs" where there is none.
+
+    >>> tick_text({"end": 40, "end_time": "2026-01-18T06:04:00Z"}, "end"), tick_text({"end": None}, "end")
+    ('40 (2026-01-18T06:04:00Z)', 'runs')
+    """
+    tick, time = told.get(key), told.get(f"{key}_time")
+    if tick is None:
+        return "runs"
+    return str(tick) if time is None else f"{tick} ({time})"

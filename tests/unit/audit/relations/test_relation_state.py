@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.core.relations.toys import toy
+from unit.audit.relations.toys import toy
 
-from stream_dp.audit.relations.conditions import DeltaBudget
+from stream_dp.audit.relations.pair_conditions import DeltaBudget
 from stream_dp.audit.relations.persistent import Multiset, Vector
 from stream_dp.core.guarantee import ApproxDP
 

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_dp.audit.verifier import Verifier
+from stream_dp.core.guard import Guard
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Relation
 from stream_dp.core.row_relations import MOST_EVENTS, event, user
-from stream_dp.core.verifier import Guard, Verifier
 from stream_dp.errors import FailClosed
 
 WIDTH, TICKS = 3, 6

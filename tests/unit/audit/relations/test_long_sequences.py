@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import relations as oracle
 from oracles.relations import Pairs, Plain
-from unit.core.relations.symbols import Pair, ask, halt, query, update
-from unit.core.relations.toys import NONE, ONE, QUARTER, TABLE, c, told
+from unit.audit.relations.symbols import Pair, ask, halt, query, update
+from unit.audit.relations.toys import NONE, ONE, QUARTER, TABLE, c, told
 
 from stream_dp.audit.relations.compositions import k_sparse, k_sparse_with_delta_budget
 from stream_dp.audit.relations.suitable import Suitable

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_dp.audit.verifier import Verifier
+from stream_dp.core.guard import Guard
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import EventRows, event
-from stream_dp.core.verifier import Guard, Verifier
 from stream_dp.errors import FailClosed
 
 WIDTH, TICKS = 3, 5

@@ -8,8 +8,18 @@ from typing import Any
 import pytest
 from oracles import relations as oracle
 from oracles.relations import Facts, Pairs, Plain
-from unit.core.relations.symbols import JUNK, Pair, ask, compare, create, halt, query, twice, update
-from unit.core.relations.toys import (
+from unit.audit.relations.symbols import (
+    JUNK,
+    Pair,
+    ask,
+    compare,
+    create,
+    halt,
+    query,
+    twice,
+    update,
+)
+from unit.audit.relations.toys import (
     NONE,
     ONE,
     QUARTER,
@@ -28,19 +38,19 @@ from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.audit.ledger_filter import LedgerFilter
 from stream_dp.audit.relations import compositions as f
-from stream_dp.audit.relations.conditions import (
-    Condition,
-    CreatedFirst,
-    CreatedWithin,
-    DeltaBudget,
-    Filtered,
-    OnlyKind,
-    TouchedWithin,
-)
 from stream_dp.audit.relations.creation import Renyi, claim_of, epsilon, privacy_function
 from stream_dp.audit.relations.local_messages import LocalMessages, SparseDataSets
+from stream_dp.audit.relations.pair_conditions import (
+    CreatedFirst,
+    CreatedThroughFilter,
+    CreatedWithin,
+    DeltaBudget,
+    OnlyKind,
+    PairCondition,
+    TouchedWithin,
+)
 from stream_dp.audit.relations.persistent import Multiset
-from stream_dp.audit.relations.suitable import Created, Suitable
+from stream_dp.audit.relations.suitable import LiveMechanism, Suitable
 from stream_dp.core.composition import Ask, ConcurrentComposition, Create, Halt
 from stream_dp.core.guarantee import ApproxDP, GaussianDP, Measure, PureDP, RenyiDP
 from stream_dp.core.relation import All, Claim, Identical, Relation
@@ -358,7 +368,9 @@ class AnyQuery(Suitable):
         after = child.relation.accept(left, right) if child else None
         if child is None or after is None:
             return None
-        return AnyQuery(self.truth, self.created.replaced(index, Created(child.mechanism, after)))
+        return AnyQuery(
+            self.truth, self.created.replaced(index, LiveMechanism(child.mechanism, after))
+        )
 
 
 class Credulous(Suitable):
@@ -369,7 +381,7 @@ class Credulous(Suitable):
     def _create(self, query: Create) -> Any:
         claim = claim_of(query)
         assert claim is not None
-        child = Created(query.mechanism, claim.relation)
+        child = LiveMechanism(query.mechanism, claim.relation)
         return Credulous(self.truth, self.created.appended(child))
 
 
@@ -451,7 +463,7 @@ class Shallow(TouchedWithin):
 
 
 @dataclass(frozen=True)
-class TouchedDeltas(Condition):
+class TouchedDeltas(PairCondition):
     """The delta budget over the touched mechanisms only."""
 
     budget: Fraction
@@ -514,7 +526,7 @@ class AsPrinted(CreatedFirst):
         return self if done else CreatedFirst.accept(self, left, right)
 
 
-class RefundingFilter(Filtered):
+class RefundingFilter(CreatedThroughFilter):
     """A halt gives everything back."""
 
     __slots__ = ()
@@ -523,7 +535,7 @@ class RefundingFilter(Filtered):
         """A new filter at a halt."""
         if isinstance(left, Halt):
             return RefundingFilter(AtMost(Fraction(3), QUARTER))
-        after = Filtered.accept(self, left, right)
+        after = CreatedThroughFilter.accept(self, left, right)
         return None if after is None else RefundingFilter(after.filter)
 
 

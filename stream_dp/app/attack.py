@@ -1,0 +1,130 @@
+"""The audit of a pipeline: games against its mechanisms, each alone and all together. Touches no data."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from stream_dp.accounting.amounts import UNITS, number
+from stream_dp.accounting.filters.pure import PURE
+from stream_dp.audit.ledger_filter import LedgerFilter
+from stream_dp.audit.lower_bound import Finding, audit_mechanism, audit_together
+from stream_dp.audit.relations.compositions import filtered
+from stream_dp.core.mechanism import Noise
+from stream_dp.errors import FailClosed
+from stream_dp.noise import NoiseStream, fresh_seed
+from stream_dp.pipeline.budget import opened
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.yaml import load
+
+TOGETHER = "all series together"
+
+
+@dataclass(frozen=True, slots=True)
+class Attacked:
+    """What the games against one series show; `name` and `mechanism` say which."""
+
+    name: str
+    mechanism: str
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """What the games against a pipeline show; `filter` is the one that all series go through together."""
+
+    pipeline: str
+    relation: str
+    filter: str
+    series: tuple[Attacked, ...]
+    together: Finding
+
+    @property
+    def refuted(self) -> list[str]:
+        """The names of what has a larger epsilon than it claims."""
+        every = [*self.series, Attacked(TOGETHER, "", self.together)]
+        return [each.name for each in every if each.finding.violated]
+
+    def require_unrefuted(self) -> None:
+        """Do nothing where no claim is refuted.
+
+        Raises:
+            FailClosed: one is.
+        """
+        if self.refuted:
+            raise FailClosed(
+                f"the audit refutes the claimed epsilon of {', '.join(self.refuted)}: do not run this pipeline with "
+                "this version of the code, and report it"
+            )
+
+    def json(self) -> dict[str, Any]:
+        """The findings as plain values."""
+        return {
+            "pipeline": self.pipeline,
+            "violated": bool(self.refuted),
+            "series": [
+                {"name": each.name, "mechanism": each.mechanism, **_finding_json(each.finding)}
+                for each in self.series
+            ],
+            "together": {"filter": self.filter, **_finding_json(self.together)},
+        }
+
+
+def attack(pipeline: Path, *, runs: int, ticks: int, confidence: float) -> Attack:
+    """Play `runs` games of `ticks` ticks each; all bounds hold together with `confidence`.
+
+    Raises:
+        UsageError: the file is no pipeline, or there are too few games or ticks.
+    """
+    built = build(load(pipeline))
+    ticks = min(ticks, built.spec.clock.horizon or ticks)
+    failure = (1 - confidence) / (len(built.chosen) + 1)
+    mechanisms = {chosen.spec.name: chosen.mechanism for chosen in built.chosen}
+    series = tuple(
+        Attacked(
+            name,
+            type(mechanism).__name__,
+            audit_mechanism(mechanism, fresh_noise, runs=runs, ticks=ticks, failure=failure),
+        )
+        for name, mechanism in mechanisms.items()
+    )
+    together = audit_together(
+        mechanisms,
+        filtered(game_filter(built)),
+        built.derivation.guarantee.measure,
+        fresh_noise,
+        runs=runs,
+        ticks=ticks,
+        failure=failure,
+    )
+    spec = built.spec
+    return Attack(spec.name, str(spec.relation), built.ledger.filter.name, series, together)
+
+
+def game_filter(built: Built) -> LedgerFilter:
+    """The pipeline's filter, the analysts' ledgers paid, before the first series ([HSV] Def 12.2).
+
+    Under the pure filter the product charges the series as one block, rounded up once. Here each is created, charged
+    and rounded up by itself, so the filter grants a unit of 10^-12 for each but one.
+    """
+    privacy = built.spec.privacy
+    if built.ledger.filter.name == PURE:
+        room = Fraction(len(built.chosen) - 1, UNITS)
+        privacy = privacy.model_copy(update={"epsilon": privacy.epsilon + room})
+    return LedgerFilter(opened(privacy).main)
+
+
+def fresh_noise() -> Noise:
+    """The product's noise under a seed of its own, as for one committed step."""
+    return NoiseStream(fresh_seed(), 0)
+
+
+def _finding_json(found: Finding) -> dict[str, Any]:
+    return {
+        "claimed_epsilon": number(found.claimed),
+        "epsilon_lower_bound": found.lower,
+        "strongest": found.strongest,
+        "event": found.event,
+        "rates": list(found.rates),
+        "violated": found.violated,
+    }

@@ -1,0 +1,68 @@
+"""The journal of a pipeline as others than its engine see it: sealed commits, read only, also while it runs."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from stream_dp.adapters.kafka_journal import KafkaJournal
+from stream_dp.adapters.kafka_lease import KafkaLease
+from stream_dp.adapters.sqlite import read_sealed
+from stream_dp.app.settings import settings_for
+from stream_dp.errors import StreamDPError, UnknownFormat, UsageError
+from stream_dp.pipeline import endpoints
+from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.commit import decode
+from stream_dp.runtime.header_check import require_same
+from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.ports import closing
+
+
+async def sealed_commits(spec: PipelineSpec, most: int = -1) -> AsyncIterator[bytes]:
+    """The first `most` sealed commits (all: -1) of the specification's journal, read only.
+
+    Raises:
+        UsageError: there is no journal yet.
+    """
+    if isinstance(spec.journal, endpoints.SqliteJournalSpec):
+        for sealed in await asyncio.to_thread(read_sealed, spec.journal.path, most):
+            yield sealed
+        return
+    if not isinstance(spec.source, endpoints.KafkaSourceSpec):
+        raise UsageError("journal.kind: a kafka journal needs a kafka source")
+    journal = KafkaJournal(KafkaLease(settings_for(spec.source), spec.name), spec.source.topic)
+    if not await journal.exists():
+        raise UsageError(
+            f"{spec.name} has no journal at {spec.source.bootstrap}: it begins with the first run of its pipeline"
+        )
+    async with closing(journal.read()) as commits:
+        async for sealed in commits:
+            yield sealed
+            most -= 1
+            if most == 0:
+                return
+
+
+async def require_own(built: Built, sealer: Sealer, *, private: bool) -> None:
+    """Refuse before the lease is taken, so that a mistake does not stop an engine that runs well.
+
+    What cannot be read here is left to the engine, which looks again.
+
+    Raises:
+        FailClosed: the journal belongs to something else, was written with another key, or in a form that this version
+            does not read.
+    """
+    try:
+        async with closing(sealed_commits(built.spec, 1)) as found:
+            first = [sealed async for sealed in found]
+    except UnknownFormat:
+        raise
+    except StreamDPError:
+        return
+    for sealed in first:
+        first_commit = f"commit 0 of the journal of {built.spec.name}"
+        header = decode(sealer.open(0, sealed), first_commit).header
+        if header is not None:
+            mine = {"fingerprint": built.fingerprint, "parts": built.parts, "private": private}
+            require_same(header, msgspec.structs.replace(header, **mine))

@@ -1,0 +1,67 @@
+"""The ledger of a pipeline as `stream-dp ledger` shows it: what was charged, and what all of it guarantees.
+
+Rules: everything shown is public; it is derived again from the pipeline file and compared. This file changes nothing.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stream_dp.accounting.amounts import text
+from stream_dp.app.budget_view import budget_json
+from stream_dp.app.journal_access import sealed_commits
+from stream_dp.app.ledger_check import derived_again, header_of, spans
+from stream_dp.app.operator_key import sealer_for
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.report import derivation_json
+from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.journal_summary import JournalSummary, read_summary
+
+
+async def read_ledger(pipeline: Path, key_file: Path | None) -> dict[str, Any]:
+    """Read the pipeline's journal from end to end and check it; works while the engine runs.
+
+    Raises:
+        UsageError: there is no journal, or no key.
+        FailClosed: the journal is damaged, belongs to another pipeline, or does not add up.
+    """
+    spec = load(pipeline)
+    sealer = sealer_for(spec, key_file)
+    summary = await read_summary(sealed_commits(spec), sealer, spec.name)
+    return ledger_json(build(spec), summary)
+
+
+def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
+    """What the journal's ledger says, derived again and compared.
+
+    Raises:
+        FailClosed: it belongs to another pipeline, or does not add up.
+    """
+    header = header_of(built, summary)
+    admission, total = derived_again(built, summary)
+    return {
+        "pipeline": built.spec.name,
+        "private": header.private,
+        "accepted": header.accepted,
+        **budget_json(built.spec, admission.subledgers),
+        "derivation": derivation_json(total),
+        "charges": _charges(summary, TickGrid(header.origin, built.spec.clock.step).start_text),
+        "ticks": summary.ticks,
+        "releases": summary.releases,
+        "journal": "whole",
+    }
+
+
+def _charges(summary: JournalSummary, begins: Callable[[int], str]) -> list[dict[str, Any]]:
+    """Every charge with the first tick that what it pays for sees, and the first that it does not (None: it runs)."""
+    later = list(spans(summary).values())
+    ticks = [(0, None)] * (len(summary.charges) - len(later)) + later
+    return [
+        {
+            "commit": n, "name": c.name, "analyst": c.analyst, "epsilon": text(c.epsilon), "delta": text(c.delta),
+            "measure": c.measure, "rule": c.rule, "start": start, "start_time": begins(start),
+            "end": end, "end_time": None if end is None else begins(end),
+        }
+        for (n, c), (start, end) in zip(summary.charges, ticks, strict=True)
+    ]  # fmt: skip

@@ -1,0 +1,29 @@
+"""The operator's key of a pipeline: named by a flag, then by the environment; one is made for public data only."""
+
+import os
+from pathlib import Path
+
+from stream_dp.broker.places import state_dir
+from stream_dp.errors import UsageError
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.keys import Sealer, make_key, read_key
+
+KEY_VARIABLE = "STREAM_DP_KEY_FILE"
+
+
+def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
+    """The operator's key: flag, then STREAM_DP_KEY_FILE; a public source may have one made for it.
+
+    Raises:
+        UsageError: no key, or one that others can read.
+    """
+    named = key_file or (Path(os.environ[KEY_VARIABLE]) if os.environ.get(KEY_VARIABLE) else None)
+    if named is not None:
+        return Sealer(read_key(named), spec.name)
+    if not spec.public_data:
+        raise UsageError(
+            "the journal needs an operator key: make one with `umask 077; head -c 32 /dev/urandom > stream-dp.key` "
+            f"and name it with --key-file or {KEY_VARIABLE}"
+        )
+    made = state_dir() / "keys" / f"{spec.name}.key"
+    return Sealer(read_key(made) if made.exists() else make_key(made), spec.name)

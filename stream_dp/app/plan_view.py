@@ -1,0 +1,70 @@
+"""The plan of a pipeline file as `stream-dp plan` shows it, as plain values. Touches no data."""
+
+from pathlib import Path
+from typing import Any
+
+from stream_dp.accounting.amounts import text
+from stream_dp.app.budget_view import budget_json
+from stream_dp.core.guarantee import differential_privacy
+from stream_dp.errors import WorldError
+from stream_dp.pipeline.builder import Built, Chosen, build
+from stream_dp.pipeline.caveats import caveats
+from stream_dp.pipeline.report import derivation_json, plan_json, predicted_errors
+from stream_dp.pipeline.svg import draw
+from stream_dp.pipeline.yaml import load
+
+
+class PlanView:
+    """What `pipeline` guarantees, why, and how large its errors will be.
+
+    Raises:
+        UsageError, NotDerivable, BudgetRefused: the file cannot be run as it is.
+    """
+
+    def __init__(self, pipeline: Path) -> None:
+        self._built = build(load(pipeline))
+
+    def json(self) -> dict[str, Any]:
+        """The plan as `--json` prints it, see `plan_json`."""
+        return plan_json(self._built)
+
+    def shown(self) -> dict[str, Any]:
+        """The plan for people: amounts as exact decimals, the budget, the tree, errors by tick, notes."""
+        built = self._built
+        measure, privacy = (
+            differential_privacy(built.derivation.guarantee.measure),
+            built.spec.privacy,
+        )
+        return {
+            "name": built.spec.name,
+            "epsilon": text(measure.epsilon),
+            "delta": text(measure.delta),
+            "unit": privacy.unit,
+            "neighbors": str(privacy.neighbors),
+            "budget": budget_json(built.spec, built.subledgers()),
+            "derivation": derivation_json(built.promise),
+            "confidence": float(built.spec.confidence),
+            "series": [_series(built, chosen) for chosen in built.chosen],
+            "notes": caveats(built),
+        }
+
+    def draw(self, path: Path) -> None:
+        """Write the derivation tree there as a picture.
+
+        Raises:
+            WorldError: it cannot be written.
+        """
+        try:
+            path.write_text(draw(derivation_json(self._built.promise)), encoding="utf-8")
+        except OSError as error:
+            raise WorldError(f"--picture: {path} cannot be written: {error.strerror}") from None
+
+
+def _series(built: Built, chosen: Chosen) -> dict[str, Any]:
+    return {
+        "name": chosen.spec.name,
+        "mechanism": type(chosen.mechanism).__name__,
+        "epsilon": text(chosen.spec.epsilon),
+        "why": chosen.choice.why,
+        "errors": dict(predicted_errors(built.spec, chosen)),
+    }

@@ -1,0 +1,72 @@
+"""Every composition rule against the exact worst case of small instances, and naive admission beside it."""
+
+import math
+from typing import Any
+
+from stream_dp.audit.counterexamples.naive_books import NaiveBook, books
+from stream_dp.audit.exact_checks.table import RuleFinding, findings
+from stream_dp.core.guarantee import NAMES, parameters
+from stream_dp.errors import FailClosed
+
+
+def rules_json() -> dict[str, Any]:
+    """Return the findings and the counterexamples as plain values; takes half a minute."""
+    found = list(findings())
+    return {
+        "violated": any(finding.violated for finding in found),
+        "rules": [_finding_json(finding) for finding in found],
+        "counterexamples": [_book_json(book) for book in books()],
+    }
+
+
+def require_certified(table: dict[str, Any]) -> None:
+    """Do nothing where no adversary exceeds what a rule books; `table` is what `rules_json` returned.
+
+    Raises:
+        FailClosed: one does.
+    """
+    violated = [
+        f"{rule['rule']} ({rule['source']})"
+        for rule in table["rules"]
+        if "compared" in rule and not rule["certified"]
+    ]
+    if violated:
+        raise FailClosed(
+            f"an adversary exceeds what is booked by {', '.join(dict.fromkeys(violated))}: do not rely on guarantees "
+            "derived by this version of the code, and report it"
+        )
+
+
+def _finding_json(finding: RuleFinding) -> dict[str, Any]:
+    head = {"rule": finding.rule, "source": finding.source}
+    if finding.booked is None or finding.compared is None:
+        return {**head, "certified": False, "why": finding.why}
+    compared = finding.compared
+    return {
+        **head,
+        "certified": not finding.violated,
+        "instance": finding.words,
+        "booked": {
+            "measure": NAMES[type(finding.booked)],
+            **{name: float(value) for name, value in parameters(finding.booked).items()},
+        },
+        "compared": {
+            "quantity": compared.quantity,
+            "at": compared.at,
+            "booked": float(compared.booked),
+            "exact": "infinite" if math.isinf(compared.exact) else float(compared.exact),
+            "verdict": compared.verdict,
+        },
+    }
+
+
+def _book_json(book: NaiveBook) -> dict[str, Any]:
+    return {
+        "books": book.title,
+        "source": book.source,
+        "quantity": book.quantity,
+        "promised": float(book.promised),
+        "exact": float(book.exact),
+        "adversary": book.adversary,
+        "ours": book.ours,
+    }

@@ -1,0 +1,73 @@
+"""Groups of commands that show their help whole, and one that imports a command only when it is invoked.
+
+Rules: the command NAME is the attribute NAME of the module `stream_dp.cli.NAME`, a function or a group. What
+`--help` lists is the table's text; a test compares it with the docstring.
+"""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+
+class WholeHelpGroup(TyperGroup):
+    """A group whose help shows what each command does, wrapped and not cut off."""
+
+    def helps(self) -> Mapping[str, str]:
+        """What each command does, by its name."""
+        texts = {name: command.help or "" for name, command in self.commands.items()}
+        return {name: text.partition("\n\n")[0] for name, text in texts.items()}
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the names and the texts."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.helps().items()))
+
+
+class LazyGroup(WholeHelpGroup):
+    """A group whose commands are in `table`, by name, with what they do; none is imported before it is invoked."""
+
+    table: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = _Imported(self.table)
+
+    def helps(self) -> Mapping[str, str]:
+        """What each command does, by its name."""
+        return self.table
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the table's order."""
+        return list(self.table)
+
+
+class _Imported(Mapping[str, Any]):
+    """The commands of these names, of the class that the typer at hand gives; each imported when it is looked up."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return _command(name, getattr(import_module(f"stream_dp.cli.{name}"), name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _command(name: str, found: Any) -> Any:
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(name)(found)
+        found = alone
+    command = get_command(found)
+    command.name = name
+    return command

@@ -1,0 +1,17 @@
+"""Arguments and options that several commands take."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+PipelineFile = Annotated[
+    Path,
+    typer.Argument(metavar="PIPELINE.yaml", show_default=False, help="The pipeline file."),
+]
+KeyFile = Annotated[
+    Path | None, typer.Option("--key-file", help="The operator's 32-byte key (mode 0600).")
+]
+Port = Annotated[
+    int, typer.Option(min=0, max=65535, help="Port of the page; the next free one if taken.")
+]

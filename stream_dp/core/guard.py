@@ -1,0 +1,36 @@
+"""The guard in front of the engine: the verifier V[f] of [HSV] Def 3.5 as production needs it.
+
+In a game the verifier stands between the adversary and the mechanism (`audit.verifier`). In production there is no
+pair: the guard is the same f on the diagonal, that is, a row passes where the pair of it with itself is accepted. Both
+sides of every accepted pair pass it. This file knows no mechanism.
+"""
+
+from dataclasses import dataclass
+
+from stream_dp.core.messages import IntArray
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.row_relations import event
+from stream_dp.errors import FailClosed
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The one-sided guard of the event and user relations on rows of shape (width,).
+
+    Whether a row is admissible depends for these on the row alone, and not on the relation, the cap or the rows before:
+    the guard has no state to lose in a crash.
+    """
+
+    width: int
+
+    def admit(self, row: IntArray) -> IntArray:
+        """Return the row as it is.
+
+        Raises:
+            FailClosed: it is not a row of counts of this width, so no guarantee covers it.
+        """
+        if event(Neighbors.REPLACE, self.width).accept(row, row) is None:
+            raise FailClosed(
+                "a row that no stream of events can produce reached the guard; stop and report this"
+            )
+        return row

@@ -1,0 +1,66 @@
+"""Nothing is dead: every module is imported, at some depth, from a command, the test kit or the public face."""
+
+import ast
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from architecture.test_architecture_source import Syntax, imported
+
+BEGINS = ("stream_dp.cli", "stream_dp.testing")
+BESIDE = {
+    "stream_dp.accounting.filters.gaussian": "[HSV] Cor 14.10, for programs; derive says why it refuses it",
+    "stream_dp.adapters.memory": "the ports in memory, for programs and tests",
+    "stream_dp.audit.odometers.mixture_boundary": "[WRRW] Thm 3, for programs; docs/figures draws it",
+    "stream_dp.audit.odometers.stitched_boundary": "[WRRW] Thm 3, for programs; docs/figures draws it",
+    "stream_dp.audit.relations.paper_streams": "the relations of [HSV] section 7, for games of one's own",
+}
+
+
+def named(path: Path) -> str:
+    """Return a module's dotted name; a package's is that of its folder."""
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def graph(syntax: Syntax) -> dict[str, set[str]]:
+    """Return which modules each module imports, at any depth of its code."""
+    names = {named(path) for path in syntax}
+    found = {}
+    for path, tree in syntax.items():
+        whole = {name for _, name in imported(tree)}
+        found[named(path)] = (whole | {name.rpartition(".")[0] for name in whole}) & names
+    return found
+
+
+def unreached(imports: Mapping[str, Iterable[str]], begins: Iterable[str]) -> set[str]:
+    """Return the modules that no chain of imports from `begins` reaches."""
+    reached, waiting = set[str](), list(begins)
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting.extend(imports[name])
+    return set(imports) - reached
+
+
+def test_every_module_is_reached(syntax: Syntax) -> None:
+    imports = graph(syntax)
+    packages = {named(path) for path in syntax if path.name == "__init__.py"}
+    begins = [name for name in imports if name == "stream_dp" or name.startswith(BEGINS)]
+    assert unreached(imports, begins) - packages == BESIDE.keys() & imports.keys()
+
+
+def test_a_module_that_nothing_imports_is_found() -> None:
+    code = {
+        "stream_dp/__init__.py": "",
+        "stream_dp/cli/run.py": "def f():\n    from stream_dp.app import page",
+        "stream_dp/app/__init__.py": "",
+        "stream_dp/app/page.py": "from stream_dp.core.tick import Tick",
+        "stream_dp/core/tick.py": "",
+        "stream_dp/core/dead.py": "import stream_dp.core.deader",
+        "stream_dp/core/deader.py": "import stream_dp.core.dead",
+    }
+    imports = graph({Path(path): ast.parse(source) for path, source in code.items()})
+    assert unreached(imports, ["stream_dp", "stream_dp.cli.run"]) == {
+        "stream_dp.core.dead",
+        "stream_dp.core.deader",
+    }
