@@ -76,11 +76,13 @@ class Refused(Exception):
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the entries of these statuses for `responses=` of a route."""
-    found = {status: _described(*_MEANING[status]) for status in statuses}
+    found: dict[int | str, dict[str, Any]] = {
+        status: _described(*_MEANING[status]) for status in statuses
+    }
     if 401 in found:
         header = {"schema": {"type": "string", "const": "Bearer"}, "description": "The scheme."}
         found[401]["headers"] = {"WWW-Authenticate": header}
-    return {**found}
+    return found
 
 
 def _described(meaning: str, detail: str, exit_code: int) -> dict[str, Any]:
