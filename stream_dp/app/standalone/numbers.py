@@ -33,7 +33,7 @@ def exactly(what: str, value: object) -> object:
         It is a float, which is not the decimal that was written.
     """
     if isinstance(value, float):
-        raise UsageError(f"{what}: {value!r} is a float; {_instead(what, value)}")
+        raise UsageError(f"{what}: {float(value)!r} is a float; {_instead(what, float(value))}")
     if isinstance(value, Decimal) and value.is_finite():
         return Fraction(value)
     return value
@@ -58,7 +58,7 @@ def confidence_from(value: Amount | float) -> float:
     UsageError
         It does not lie strictly between 0 and 1, or is too close to 1 for a band in doubles.
     """
-    plain = repr(value) if isinstance(value, float) else exactly("confidence", value)
+    plain = repr(float(value)) if isinstance(value, float) else exactly("confidence", value)
     found = float(_valid(_CONFIDENCE, "confidence", plain))
     if found > SUREST:
         raise UsageError(f"confidence: must be at most {SUREST}; bands are reckoned in doubles")

@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stream_dp import (
@@ -95,6 +96,7 @@ def test_a_refusal_changes_nothing(create: Callable[..., Any], opened: list[Seed
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"epsilon": 0.5}, r'epsilon: 0.5 is a float; .*epsilon="0.5" or epsilon=Fraction\(1, 2\)'),
+    ({"epsilon": np.float64(0.5)}, 'epsilon: 0.5 is a float; .*epsilon="0.5"'),
     ({"epsilon": float("nan")}, "epsilon: nan is a float; write an exact number"),
     ({"epsilon": 0}, "epsilon: must be greater than 0"),
     ({"epsilon": -1}, "epsilon: must be greater than 0"),
