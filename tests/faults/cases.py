@@ -1,6 +1,5 @@
 """Pipelines over a slice of the flights, and running them as processes of their own."""
 
-import asyncio
 import gzip
 import json
 import os
@@ -9,10 +8,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from faults.checker import Expected, SeriesRule, findings
 from faults.evidence import Event, Letter, csv_events, embedded, milliseconds
+from faults.forked import Forked, Run
 
 FLIGHTS = Path(__file__).parents[2] / "examples" / "01_flights" / "flights.csv.gz"
 START = "2013-01-01T10:00:00Z"
@@ -29,6 +29,14 @@ SERIES = (
 EPSILON = 4
 TEST_KIT = "stream_dp.testing"
 PRODUCT = "stream_dp.cli.main"
+
+
+class Ended(NamedTuple):
+    """What a run ended with."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +73,22 @@ class Case:
         return {**os.environ, **own, "STREAM_DP_KEY_FILE": str(self.folder / "operator.key")}
 
     def command(self, *options: str, kit: bool = True) -> list[str]:
-        """The command line of a run."""
+        """The command line of a run in a new interpreter."""
         start = [sys.executable, "-m", TEST_KIT] if kit else _PRODUCT
         return [*start, "run", str(self.pipeline), *options]
 
-    def run(self, *options: str, kit: bool = True) -> "subprocess.CompletedProcess[str]":
-        """Run it and wait; by default with the test kit."""
-        return subprocess.run(
-            self.command(*options, kit=kit),
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
+    def start(self, *options: str, kit: bool = True, anew: bool = False, patch: str = "") -> Run:
+        """Start it, by default with the test kit, forked; stdout can be read.
 
-    def finish(self, *options: str) -> None:
-        """Run it to its end, which must be a good one."""
-        done = self.run("--until-end", *options)
-        assert done.returncode == 0, done.stderr
-
-    def start(self, *options: str, kit: bool = True) -> "subprocess.Popen[str]":
-        """Start it; stdout can be read."""
+        Args:
+            options: those of the run.
+            kit: the test kit's run, not the product's.
+            anew: by exec, in a new interpreter.
+            patch: Python source executed before a forked run, to break the engine.
+        """
+        if not anew:
+            arguments = ("run", str(self.pipeline), *options)
+            return Forked(arguments, self.environment(), kit=kit, patch=patch)
         return subprocess.Popen(
             self.command(*options, kit=kit),
             env=self.environment(),
@@ -94,6 +96,21 @@ class Case:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def run(self, *options: str, kit: bool = True, anew: bool = False, patch: str = "") -> Ended:
+        """Run it and wait; the arguments are those of `start`."""
+        run = self.start(*options, kit=kit, anew=anew, patch=patch)
+        try:
+            out, errors = run.communicate()
+        finally:
+            run.kill()
+        assert run.returncode is not None
+        return Ended(run.returncode, out, errors)
+
+    def finish(self, *options: str) -> None:
+        """Run it to its end, which must be a good one."""
+        done = self.run("--until-end", *options)
+        assert done.returncode == 0, done.stderr
 
     def findings(self) -> list[str]:
         """What the checker has to say about the embedded run."""
@@ -106,7 +123,7 @@ class Case:
 
 
 def broken_command(case: Case, patch: str, *options: str) -> list[str]:
-    """The command line of the test kit's run with `patch` applied to the engine first."""
+    """The command line of the test kit's run with `patch` applied before the engine is imported."""
     start = f"from {TEST_KIT}.__main__ import app, code_of\nraise SystemExit(code_of(commands=app))"
     return [sys.executable, "-c", f"{patch}\n{start}", "run", str(case.pipeline), *options]
 
@@ -223,12 +240,10 @@ def flights(folder: Path, ticks: int, block: int = 6, name: str = "flights") -> 
     return Case(folder, expectation(name, ticks), tuple(events))
 
 
-async def seen(process: "asyncio.subprocess.Process", lines: int, within: float = 100) -> int:
+def seen(run: Run, lines: int) -> int:
     """Read up to `lines` lines of a traced run; how many came before it ended."""
-    if process.stdout is None:
-        raise TypeError("the process has no pipe")
-    async with asyncio.timeout(within):
-        for count in range(lines):
-            if not await process.stdout.readline():
-                return count
+    assert run.stdout is not None
+    for count in range(lines):
+        if not run.stdout.readline():
+            return count
     return lines

@@ -21,34 +21,31 @@ async def killed_at_random(
 ) -> int:
     """Kill `kills` runs of the pipeline at random moments; how many of them had begun to work.
 
-    `look` says after each kill what is wrong. A fifth of the kills hit the start or the recovery.
+    `look` says after each kill what is wrong. A fifth of the kills hit the start or the recovery. The first
+    kill of either sort is of a new interpreter, the others are of forked processes.
     """
     working = 0
     for kill in range(kills):
-        process = await asyncio.create_subprocess_exec(
-            *case.command("--until-end", "--trace", *options),
-            env=case.environment(),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        if kill % 5 == 4:
-            await asyncio.sleep(chance.uniform(0.05, 0.6))
+        anew, early = kill in (0, 4), kill % 5 == 4
+        run = case.start("--until-end", "--trace", *options, anew=anew)
+        if early:
+            await asyncio.sleep(chance.uniform(0.05, 0.6) if anew else chance.uniform(0, 0.1))
         else:
-            working += await seen(process, chance.randint(1, 60)) > 0
+            working += await asyncio.to_thread(seen, run, chance.randint(1, 60)) > 0
             await asyncio.sleep(chance.uniform(0, 0.01))
-        assert process.returncode is None, "the run was over before it could be killed"
-        process.kill()
-        _, errors = await process.communicate()
-        assert process.returncode == -signal.SIGKILL
-        assert b"stream-dp:" not in errors, errors
-        assert b"Traceback" not in errors, errors
+        assert run.poll() is None, "the run was over before it could be killed"
+        run.kill()
+        _, errors = await asyncio.to_thread(run.communicate)
+        assert run.returncode == -signal.SIGKILL
+        assert "stream-dp:" not in errors, errors
+        assert "Traceback" not in errors, errors
         assert await look() == [], f"after kill {kill}"
     return working
 
 
-async def killed_at(case: Case, look: Look, point: str, *options: str) -> None:
-    """Let a run kill itself at `point`."""
-    done = await asyncio.to_thread(case.run, "--until-end", "--crash", point, *options)
+async def killed_at(case: Case, look: Look, point: str, *options: str, anew: bool = False) -> None:
+    """Let a run kill itself at `point`; `anew`: a new interpreter, not a forked process."""
+    done = await asyncio.to_thread(case.run, "--until-end", "--crash", point, *options, anew=anew)
     assert done.returncode == -signal.SIGKILL, (point, done.stderr)
     assert await look() == [], f"after {point}"
 

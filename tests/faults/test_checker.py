@@ -2,7 +2,6 @@
 
 import ast
 import json
-import subprocess
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from faults.cases import Case, broken_command, flights
+from faults.cases import Case, flights
 from faults.checker import findings, unfounded
 from faults.evidence import Evidence, EvidenceError, Public, embedded, opened, sealed_again
 
@@ -226,18 +225,6 @@ def test_it_opens_no_damaged_journal(case: Case, evidence: Evidence, damage: str
         opened(blobs, key, name)
 
 
-def broken(case: Case, patch: str, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Run the test kit with `patch` applied to the engine first."""
-    return subprocess.run(
-        broken_command(case, patch, *options),
-        env=case.environment(),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-
-
 PUBLISH_FIRST = """
 from stream_dp.runtime.gate import Gate
 async def commit(self, commit, sealed):
@@ -258,7 +245,7 @@ DIES_ON_THE_WAY = ("--until-end", "--dawdle", "2", "--crash", "before-commit:12"
 
 def test_it_finds_an_engine_that_publishes_before_it_commits(tmp_path: Path) -> None:
     case = flights(tmp_path, ticks=100, block=1)
-    assert broken(case, PUBLISH_FIRST, *DIES_ON_THE_WAY).returncode == -9
+    assert case.run(*DIES_ON_THE_WAY, patch=PUBLISH_FIRST).returncode == -9
     left = embedded(case.journal, case.releases, case.key, case.expected.pipeline)
     assert rules(unfounded(left)) == {"versions"}
     assert case.run("--until-end").returncode == 4  # and the engine does not go on from there
@@ -267,8 +254,8 @@ def test_it_finds_an_engine_that_publishes_before_it_commits(tmp_path: Path) -> 
 def test_it_finds_an_engine_that_loses_records_at_a_restart(tmp_path: Path) -> None:
     case = flights(tmp_path, ticks=100, block=1)
     options = ("--zero-noise", *DIES_ON_THE_WAY)
-    assert broken(case, SKIPS_RECORDS, *options).returncode == -9
-    assert broken(case, SKIPS_RECORDS, "--zero-noise", "--until-end").returncode == 0
+    assert case.run(*options, patch=SKIPS_RECORDS).returncode == -9
+    assert case.run("--zero-noise", "--until-end", patch=SKIPS_RECORDS).returncode == 0
     assert "rows" in rules(case.findings())
     assert findings(replace(case.expected, zero_noise=False), case.events, embedded(
         case.journal, case.releases, case.key, case.expected.pipeline)) != []  # fmt: skip

@@ -33,7 +33,7 @@ async def test_nothing_is_lost_or_counted_twice_over_twenty_random_kills(tmp_pat
 async def test_nothing_is_lost_or_counted_twice_over_kills_at_fixed_points(tmp_path: Path) -> None:
     case = flights(tmp_path, ticks=300)
     for point in POINTS:
-        await killed_at(case, look(case), point, "--zero-noise", *DAWDLE)
+        await killed_at(case, look(case), point, "--zero-noise", *DAWDLE, anew=point == POINTS[0])
     case.finish("--zero-noise")
     assert case.findings() == []
 
@@ -42,7 +42,7 @@ async def test_nothing_is_lost_or_counted_twice_over_kills_at_fixed_points(tmp_p
 async def test_with_noise_every_release_has_one_version(tmp_path: Path) -> None:
     case = flights(tmp_path, ticks=500, block=24).expecting(zero_noise=False)
     for point in POINTS:
-        await killed_at(case, look(case), point, *DAWDLE)
+        await killed_at(case, look(case), point, *DAWDLE, anew=point == POINTS[0])
     await killed_at_random(case, random.Random(3), 4, look(case), *DAWDLE)
     case.finish()
     assert case.findings() == []
@@ -73,6 +73,6 @@ async def test_many_kills_over_a_snapshot(
     chance = random.Random(seed)
     await killed_at_random(case, chance, 40, look(case), *noise, *DAWDLE)
     for point in POINTS:
-        await killed_at(case, look(case), point, *noise, *DAWDLE)
+        await killed_at(case, look(case), point, *noise, *DAWDLE, anew=point == POINTS[0])
     case.finish(*noise)
     assert case.findings() == []

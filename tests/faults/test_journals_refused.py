@@ -19,7 +19,8 @@ Damage = Callable[[Case], None]
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Case:
     """A run of the test kit that ended well; `older.journal` is from an earlier moment of it."""
     case = flights(tmp_path_factory.mktemp("refused"), TICKS)
-    assert case.run("--until-end", "--dawdle", "1", "--crash", "after-publish:9").returncode == -9
+    crash = ("--until-end", "--dawdle", "1", "--crash", "after-publish:9")
+    assert case.run(*crash, anew=True).returncode == -9
     moved(case.journal, case.folder / "older.journal")
     case.finish("--dawdle", "1")
     assert case.expecting(zero_noise=False).findings() == []

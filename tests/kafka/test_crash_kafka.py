@@ -3,7 +3,9 @@
 import asyncio
 import random
 import signal
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from aiokafka import TopicPartition
 from faults.cases import HOUR, START, Case, document, expectation, flights, write
 from faults.checker import findings, unfounded
 from faults.evidence import milliseconds
+from faults.forked import Forked, Run
 from faults.kafka_evidence import consumer, over_kafka, source_events
 from faults.killing import POINTS, Look, killed_at, killed_at_random
 
@@ -93,11 +96,22 @@ async def test_every_release_has_one_version_over_kills_at_fixed_points(
     """Those in the middle leave an open transaction, which the next start aborts: its records stay readable."""
     case = await fed(kafka, over(kafka, tmp_path, ticks=200).expecting(zero_noise=bool(noise)))
     for point in POINTS:
-        await killed_at(case, look(kafka, case), point, *noise, *DAWDLE)
+        await killed_at(case, look(kafka, case), point, *noise, *DAWDLE, anew=point == POINTS[0])
     await asyncio.to_thread(case.finish, *noise)
     assert await judged(kafka, case) == []
     left = await over_kafka(kafka, case.expected.pipeline, case.key)
     assert sum(not record.committed for record in left.public) > 0
+
+
+def feeding(case: Case, arguments: Sequence[str], anew: bool) -> Run:
+    """A slow feed, in a forked process or in a new interpreter."""
+    slow = (*arguments, "--speed", "40")
+    if not anew:
+        return Forked(slow, case.environment())
+    command = [sys.executable, "-c", "from stream_dp.cli.main import main; main()", *slow]
+    return subprocess.Popen(
+        command, env=case.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 @pytest.mark.timeout(1000)
@@ -108,24 +122,22 @@ async def test_a_feed_killed_in_between_sends_nothing_twice(kafka: str, tmp_path
     arguments = [
         "replay", str(case.folder / "slice.csv"), "--topic", topic, "--pipeline", str(case.pipeline),
     ]  # fmt: skip
-    command = [sys.executable, "-c", "from stream_dp.cli.main import main; main()", *arguments]
     chance = random.Random(5)
     every = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     async with consumer(kafka, "read_committed") as reader:
-        for _ in range(4):
+        for kill in range(4):
             before = await reader.end_offsets(every)
-            process = await asyncio.create_subprocess_exec(
-                *command, "--speed", "40", env=case.environment(), stderr=asyncio.subprocess.PIPE
-            )
+            run = feeding(case, arguments, anew=kill == 0)
             async with asyncio.timeout(60):
                 while await reader.end_offsets(every) == before:
-                    assert process.returncode is None
+                    assert run.poll() is None
             await asyncio.sleep(chance.uniform(0, 0.2))
-            process.kill()
-            await process.communicate()
-            assert process.returncode == -signal.SIGKILL
-    process = await asyncio.create_subprocess_exec(*command, env=case.environment())
-    assert await process.wait() == 0
+            run.kill()
+            await asyncio.to_thread(run.communicate)
+            assert run.returncode == -signal.SIGKILL
+    run = Forked(arguments, case.environment())
+    await asyncio.to_thread(run.communicate)
+    assert run.returncode == 0
     await asyncio.to_thread(case.finish, "--zero-noise")
     assert await judged(kafka, case) == []
 
@@ -138,6 +150,6 @@ async def test_many_kills_over_a_snapshot(kafka: str, tmp_path: Path, seed: int)
     options = ("--zero-noise", *DAWDLE)
     await killed_at_random(case, random.Random(seed), 40, look(kafka, case), *options)
     for point in POINTS:
-        await killed_at(case, look(kafka, case), point, *options)
+        await killed_at(case, look(kafka, case), point, *options, anew=point == POINTS[0])
     await asyncio.to_thread(case.finish, "--zero-noise")
     assert await judged(kafka, case) == []

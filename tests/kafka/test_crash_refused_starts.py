@@ -37,8 +37,8 @@ def over(kafka: str, folder: Path) -> Case:
 
 
 @pytest.fixture
-async def case(kafka: str, tmp_path: Path) -> Case:
-    """A run that was killed after some ticks."""
+async def case(kafka: str, tmp_path: Path, request: pytest.FixtureRequest) -> Case:
+    """A run that was killed after some ticks; a parameter says whether it was started by exec."""
     made = over(kafka, tmp_path)
     topic, expected = f"{made.expected.pipeline}.events", made.expected
     await create_topic(kafka, topic, 2)
@@ -46,7 +46,9 @@ async def case(kafka: str, tmp_path: Path) -> Case:
     ticks = ticked(rows, TickGrid(expected.origin, expected.step, TICKS))
     await feed(KafkaSettings(kafka), topic, ticks)
     options = ("--until-end", "--dawdle", "1", "--crash", "after-publish:4")
-    assert (await asyncio.to_thread(made.run, *options)).returncode == -9
+    assert (
+        await asyncio.to_thread(made.run, *options, anew=getattr(request, "param", False))
+    ).returncode == -9
     return made
 
 
@@ -84,6 +86,7 @@ async def refused(kafka: str, case: Case, code: int = 4, kit: bool = True) -> st
     return said[0]
 
 
+@pytest.mark.parametrize("case", [True], ids=["anew"], indirect=True)
 async def test_a_wiped_journal(kafka: str, case: Case) -> None:
     await made_anew(kafka, f"{case.expected.pipeline}.private.journal", ())
     assert "is older than, or differs from" in await refused(kafka, case)

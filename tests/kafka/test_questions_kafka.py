@@ -4,12 +4,14 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from faults.forked import Forked, Run
 from faults.kafka_evidence import records
 from free_ports import free_port
 
@@ -53,19 +55,21 @@ class Place:
             **os.environ, "STREAM_DP_KEY_FILE": str(key), "STREAM_DP_HOME": str(folder / "home"),
         }  # fmt: skip
 
-    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            sys.executable, "-c", MAIN, *arguments, cwd=self.folder, env=self.environment,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    def engine(self) -> Run:
+        return Forked(("run", "p.yaml", "--serve", "--port", str(self.port)), self.environment)
+
+    def engine_anew(self) -> Run:
+        """By exec, in a new interpreter."""
+        arguments = ("run", "p.yaml", "--serve", "--port", str(self.port))
+        return subprocess.Popen(
+            [sys.executable, "-c", MAIN, *arguments], env=self.environment,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    async def engine(self) -> asyncio.subprocess.Process:
-        return await self.start("run", "p.yaml", "--serve", "--port", str(self.port))
-
     async def command(self, *arguments: str) -> tuple[int, str]:
-        process = await self.start(*arguments)
-        out, err = await process.communicate()
-        return process.returncode or 0, (out + err).decode()
+        run = Forked(arguments, self.environment)
+        out, err = await asyncio.to_thread(run.communicate)
+        return run.returncode or 0, out + err
 
     async def query(self, what: str, *arguments: str) -> tuple[int, str]:
         return await self.command(
@@ -112,14 +116,17 @@ async def producing(kafka: str, topic: str) -> None:
 
 
 @pytest.mark.timeout(600)
-async def test_questions_survive_kill_9(kafka: str, tmp_path: Path) -> None:
+async def test_questions_survive_kill_9(
+    kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     topic = fresh_topic_name("asked")
     await create_topic(kafka, topic, 2, {"message.timestamp.type": "LogAppendTime"})
     place = Place(tmp_path, fresh_topic_name("asking"), topic, kafka)
     feeding = asyncio.create_task(producing(kafka, topic))
     code, said = await place.command("ledger", "p.yaml")
     assert (code, "begins with the first run" in said) == (2, True), said
-    engine = await place.engine()
+    engine = place.engine_anew()
     try:
         asked = json.loads(
             await place.answered("create", "--series", json.dumps(QUESTION), "--json")
@@ -137,9 +144,9 @@ async def test_questions_survive_kill_9(kafka: str, tmp_path: Path) -> None:
         await place.until("large", asked["start"])
         before = await place.releases()
         engine.send_signal(signal.SIGKILL)
-        await engine.wait()
+        await asyncio.to_thread(engine.communicate)
 
-        engine = await place.engine()
+        engine = place.engine()
         assert "large" in await place.answered("list")
         last = max(r["tick"] for r in before)
         await place.until("large", last)
@@ -151,18 +158,17 @@ async def test_questions_survive_kill_9(kafka: str, tmp_path: Path) -> None:
         )
         assert again["start"] >= halted["end"]
         engine.send_signal(signal.SIGKILL)
-        await engine.wait()
+        await asyncio.to_thread(engine.communicate)
 
-        engine = await place.engine()
+        engine = place.engine()
         assert "again" in await place.answered("list")  # it runs, and will take the signal
         await place.until("again", again["start"] + 1)
         engine.send_signal(signal.SIGINT)
-        _, errors = await asyncio.wait_for(engine.communicate(), 100)
+        _, errors = await asyncio.to_thread(engine.communicate)
         assert engine.returncode == 0, errors
     finally:
         feeding.cancel()
-        if engine.returncode is None:
-            engine.kill()
+        engine.kill()
         await asyncio.wait({feeding})
 
     public = await place.releases()

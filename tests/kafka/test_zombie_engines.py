@@ -64,7 +64,7 @@ async def test_a_sleeper_publishes_nothing_when_it_wakes(
     kafka: str, case: Case, point: str
 ) -> None:
     name = case.expected.pipeline
-    sleeper = case.start("--until-end", "--dawdle", "1", "--trace", "--pause", point)
+    sleeper = case.start("--until-end", "--dawdle", "1", "--trace", "--pause", point, anew=True)
     async with asyncio.timeout(100):
         await asyncio.to_thread(wait_until_stopped, sleeper.pid)
     await asyncio.to_thread(case.finish)
@@ -72,7 +72,7 @@ async def test_a_sleeper_publishes_nothing_when_it_wakes(
     journal = await journal_blobs(kafka, f"{name}.private.journal")
 
     sleeper.send_signal(signal.SIGCONT)
-    _, errors = await asyncio.to_thread(sleeper.communicate, timeout=100)
+    _, errors = await asyncio.to_thread(sleeper.communicate)
 
     assert sleeper.returncode == 4
     said = [line for line in errors.splitlines() if line.startswith("stream-dp: ")]

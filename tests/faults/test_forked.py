@@ -1,0 +1,59 @@
+"""Forked runs: from a warm process without noise, threads or loops; killed, stopped and read like any other."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from faults.forked import Forked
+
+WARM = "import sys; sys.exit(10 + ('stream_dp.cli.run' in sys.modules))"
+CLEAN = """
+import asyncio, gc, sys, threading
+from stream_dp.noise.bits import BitStream
+from stream_dp.noise.stream import NoiseStream
+found = [o for o in gc.get_objects() if isinstance(o, (NoiseStream, BitStream, asyncio.BaseEventLoop))]
+sys.exit(len(found) + threading.active_count())
+"""
+WAITS = "import time; print('here', flush=True); time.sleep(1000)"
+SHOWS = "import os; print(os.getcwd(), sorted(os.environ)); raise SystemExit(3)"
+
+
+def ended(patch: str, *arguments: str) -> tuple[int | None, str, str]:
+    run = Forked(arguments, {}, patch=patch)
+    out, errors = run.communicate()
+    return run.returncode, out, errors
+
+
+def test_the_imports_are_done_before_the_fork() -> None:
+    assert ended(WARM) == (11, "", "")
+
+
+def test_nothing_else_is_done_before_the_fork() -> None:
+    assert ended(CLEAN) == (1, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_signals_end_it(number: signal.Signals) -> None:
+    run = Forked((), {}, patch=WAITS)
+    assert run.stdout.readline() == "here\n"
+    assert (run.poll(), run.pid != os.getpid()) == (None, True)
+    run.send_signal(number)
+    assert run.communicate() == ("", "")
+    assert run.returncode == -number
+    run.send_signal(number)  # nobody is there, and nobody else is hit
+
+
+def test_it_has_its_own_environment_and_our_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = Forked((), {"A": "1"}, patch=SHOWS)
+    assert run.communicate() == (f"{tmp_path} ['A']\n", "")
+    assert run.returncode == 3
+
+
+def test_it_is_the_command_line() -> None:
+    code, _, errors = ended("", "run", "nowhere.yaml")
+    assert (code, "nowhere.yaml" in errors) == (2, True)
