@@ -11,6 +11,7 @@ This file knows no counts and no budget: scales come from outside, values leave 
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -32,6 +33,7 @@ class TreeShape:
         return (int(self.arity**self.height) - 1) // 2
 
     @classmethod
+    @lru_cache(maxsize=64)
     def best(cls, horizon: int) -> "TreeShape":
         """The shape with the least mean squared error over prefixes 1..horizon."""
         shapes = [cls(_smallest_arity(horizon, height), height) for height in range(1, 25)]
