@@ -2,9 +2,9 @@
 
 Rules: the fingerprint is made of kinds, versions and parameters by name, exact and in canonical bytes, never of class
 names or `repr`. The version of a mechanism stands above its class (`wire`): raise it with any change of its noise, its
-thresholds, its error band or the order of its draws, in its own file or in a function that only it uses. A mechanism that rests on
-another (`rests_on`) gets a new fingerprint with it. A parameter may be added with a default that means what was always
-done; it is left out at its default.
+thresholds, its error band or the order of its draws, in its own file or in a function that only it uses. A mechanism
+that rests on another (`rests_on`) gets a new fingerprint with it. A parameter may be added with a default that means
+what was always done; it is left out at its default.
 """
 
 import hashlib

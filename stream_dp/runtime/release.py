@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.moments import parse_moment
-from stream_dp.errors import FailClosed
+from stream_dp.errors import FailClosed, UnknownFormat
 from stream_dp.runtime.commit import Release
 
 VERSION = 1
@@ -125,7 +125,7 @@ def read(body: bytes, what: str = "what should be a release") -> Released:
     """Return a release, from its bytes; `what` names them in errors.
 
     Raises:
-        FailClosed: no release, or one of another form than this version reads.
+        FailClosed: no release.  UnknownFormat: one of another form than this version reads.
     """
     return _decoded(body, Released, what)
 
@@ -166,7 +166,4 @@ def _refuse_other_forms(body: bytes, what: str) -> None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return
     if form != VERSION:
-        raise FailClosed(
-            f"{what} has form {form} of releases, this version of stream_dp reads form {VERSION}: run the version "
-            "that wrote it"
-        )
+        raise UnknownFormat(what, f"form {form} of releases", f"form {VERSION}")

@@ -89,6 +89,14 @@ def test_tables_of_an_unknown_version_are_refused(case: Case) -> None:
     assert "use the version that wrote it" in said
 
 
+def test_a_release_of_an_unknown_form_is_refused(case: Case) -> None:
+    lines = case.releases.read_bytes().splitlines(keepends=True)
+    lines[-1] = lines[-1].replace(b'"v":1,', b'"v":99,')
+    case.releases.write_bytes(b"".join(lines))
+    assert "has form 99 of releases" in (said := refused(case))
+    assert "use the version that wrote it" in said
+
+
 def _first(before: list[dict[str, Any]]) -> None:
     before[0]["version"] = 99
 

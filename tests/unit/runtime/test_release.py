@@ -132,7 +132,7 @@ def test_what_is_no_release_is_refused_and_not_repeated(bad: bytes) -> None:
 )
 def test_another_form_is_refused_with_what_to_do(reading: Any, later: dict[str, Any]) -> None:
     with pytest.raises(
-        FailClosed, match=r"form \d of releases.*reads form 1: run the version that"
+        FailClosed, match=r"form \d of releases.*reads form 1: use the version that"
     ):
         reading(told(later))
 
