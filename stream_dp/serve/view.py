@@ -134,10 +134,8 @@ class ReleaseLog:
 class PublicView:
     """Everything the server can answer with. What is not here cannot leak.
 
-    The first three are called for each answer, for series are added while the engine runs. `pipeline`: name,
-    public_data, unit, neighbors, clock {start, step (seconds), horizon}, series [{name, statistic, by,
-    domain, threshold, ...}] and `fingerprint`. `plan`: the JSON of `stream-dp plan --json`. `budget`: amounts
-    are decimal strings. `desk` creates and halts, for those who hold `token` (empty: for nobody).
+    The first three are called for each answer, for series are added while the engine runs; what they return has the
+    forms of `serve.models.configured`. `live_series` creates and halts, for those who hold `token` (empty: for nobody).
     """
 
     pipeline: Callable[[], Mapping[str, Any]]

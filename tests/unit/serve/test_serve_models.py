@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import msgspec
+import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 from unit.serve import public_world as world
@@ -17,6 +18,7 @@ from unit.serve.fake_live_series import FakeLiveSeries
 from stream_dp.app.budget_view import api_budget
 from stream_dp.app.example_files import flights_folder
 from stream_dp.app.public_view import pipeline_json
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.open_router import OpenRouter
@@ -24,7 +26,7 @@ from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.commit import Release
-from stream_dp.runtime.release import release_of
+from stream_dp.runtime.release import Released, Shape, content, write
 from stream_dp.serve.api import create_app
 from stream_dp.serve.broadcast import Broadcast
 from stream_dp.serve.models import answer, asked, configured, published
@@ -55,18 +57,23 @@ FILTERS: list[dict[str, Any]] = [
     {**DELTA, "filter": "zcdp"},
     {**DELTA, "filter": "renyi", "order": 30},
 ]
+SHAPES: dict[Shape, type[answer.Answer]] = {
+    Shape.SCALAR: published.ScalarRelease,
+    Shape.HISTOGRAM: published.HistogramRelease,
+    Shape.FLAGS: published.FlagsRelease,
+}
 RELEASE: TypeAdapter[Any] = TypeAdapter(published.Release)
 
 Client = httpx.AsyncClient
-MakeRelease = Callable[..., bytes]
+MakeRelease = Callable[..., Release]
 
 
 @pytest.fixture
 async def whole(view: PublicView, release: MakeRelease) -> AsyncIterator[Client]:
     """A client with the token of a server with releases of all shapes, and some whose bytes nobody would write."""
     log = view.log
-    log.append(release_of(release(6, "late", 7, fired=["UA"], band=12)))
-    log.append(release_of(release(7, "late", 8, fired=[], band=12, not_private=True)))
+    log.append(release(6, "late", 7, fired=["UA"], band=12))
+    log.append(release(7, "late", 8, fired=[], band=12, not_private=True))
     odd = b'{ "series":"odd", "tick":9,"sequence":8, "v":1.0e0,"value":-0}'
     log.append(Release(8, "odd", 9, odd))
     app = create_app(
@@ -141,8 +148,8 @@ async def test_every_event_of_a_stream_is_of_its_form(
 ) -> None:
     log = ReleaseLog(keep=2)
     for sequence in range(4):
-        log.append(release_of(release(sequence)))
-    log.append(release_of(release(4, "late", fired=["UA"], band=12)))
+        log.append(release(sequence))
+    log.append(release(4, "late", fired=["UA"], band=12))
     events = Broadcast(replace(view, log=log)).events(-1)
     wire = b"".join([await anext(events) for _ in range(3)]).decode()
     found = [
@@ -178,15 +185,36 @@ def check(spec: PipelineSpec) -> None:
         configured.Plan: plan_json(built),
         configured.Budget: api_budget(spec, built.subledgers(), prices),
     }
-    for model, content in said.items():
-        sent = model.model_validate(content).model_dump_json(exclude_unset=True)
-        assert json.loads(sent) == json.loads(json.dumps(content))
+    for model, told in said.items():
+        sent = model.model_validate(told).model_dump_json(exclude_unset=True)
+        assert json.loads(sent) == json.loads(json.dumps(told))
 
 
 def test_the_worlds_of_these_tests_are_of_their_form() -> None:
     configured.Pipeline.model_validate(world.pipeline("flights", world.series("total")))
     configured.Plan.model_validate(world.plan())
     configured.Budget.model_validate(world.budget())
+
+
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("private", [True, False])
+def test_what_the_engine_writes_is_a_release_of_its_shape(shape: Shape, private: bool) -> None:
+    """The writer and reader of releases and their model name the same fields."""
+    entries = np.array([-3] if shape is Shape.SCALAR else [0, 1])
+    body = write(
+        Released(
+            v=1, sequence=4, series="s", tick=3, end=TickGrid(0, 500, None).end_text(3), band=2,
+            confidence=0.95, not_private=not private, **content(shape, ("AA", "UA")[: len(entries)], entries),
+        )
+    )  # fmt: skip
+    found = RELEASE.validate_json(body)
+    assert type(found) is SHAPES[shape]
+    assert json.loads(found.model_dump_json(exclude_unset=True)) == json.loads(body)
+
+
+def test_the_models_of_releases_have_the_fields_that_are_written() -> None:
+    fields = set().union(*(model.model_fields for model in SHAPES.values()))
+    assert fields == set(Released.__struct_fields__)
 
 
 @pytest.mark.parametrize("shape", published.EXAMPLES)
