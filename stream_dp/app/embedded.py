@@ -5,7 +5,6 @@ behind the sink. No signal handler is set; that is the program's business. This 
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from typing import Any
 from stream_dp.app.journal_access import require_own
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.running import Run
+from stream_dp.app.standalone.tick_release import Counts
 from stream_dp.app.wiring import open_ports
 from stream_dp.core.derivation import Derivation
 from stream_dp.errors import UsageError
@@ -23,6 +23,7 @@ from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.commit import Release
 from stream_dp.runtime.ports import Sink
+from stream_dp.runtime.release import Shape, read
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,14 @@ class PublicRelease:
         The name of the series.
     tick : int
         The tick that it closes.
+    end : str
+        The end of that tick, ISO 8601 in UTC.
+    value : int, Counts or tuple of str
+        One value, one for each key, or the keys that fired.
+    band : int
+        The half-width that holds with `confidence` for one value.
+    confidence : float
+        The probability with which the band holds, over the noise.
     body : bytes
         The exact bytes that were published: one JSON object.
     """
@@ -44,13 +53,38 @@ class PublicRelease:
     sequence: int
     series: str
     tick: int
+    end: str
+    value: int | Counts | tuple[str, ...]
+    band: int
+    confidence: float
     body: bytes = field(repr=False)
 
-    @property
-    def content(self) -> dict[str, Any]:
-        """What the body says, as plain values; a new dictionary each time."""
-        content: dict[str, Any] = json.loads(self.body)
-        return content
+    @classmethod
+    def of(cls, body: bytes) -> "PublicRelease":
+        """Return what a published body says.
+
+        Parameters
+        ----------
+        body : bytes
+            The bytes of one release.
+
+        Raises
+        ------
+        FailClosed
+            It is no release of a form that this version reads.
+        """
+        said = read(body)
+        match said.shape:
+            case Shape.HISTOGRAM:
+                found: dict[str, int] = said.values or {}
+                value: int | Counts | tuple[str, ...] = Counts(tuple(found), tuple(found.values()))
+            case Shape.FLAGS:
+                value = said.fired or ()
+            case Shape.SCALAR:
+                value = said.value or 0
+        return cls(
+            said.sequence, said.series, said.tick, said.end, value, said.band, said.confidence, body
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,9 +320,7 @@ class _Watched:
     async def publish(self, releases: Sequence[Release]) -> None:
         await self.sink.publish(releases)
         for release in releases:
-            self.visible(
-                PublicRelease(release.sequence, release.series, release.tick, release.body)
-            )
+            self.visible(PublicRelease.of(release.body))
 
     async def close(self) -> None:
         await self.sink.close()

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from stream_dp.app.standalone import blocks
-from stream_dp.app.standalone.account import Account
+from stream_dp.app.standalone.budget_ledger import BudgetLedger
 from stream_dp.app.standalone.continual_alerts import ContinualAlerts
 from stream_dp.app.standalone.continual_counter import ContinualCounter
 from stream_dp.app.standalone.continual_histogram import ContinualHistogram
@@ -21,7 +21,7 @@ from stream_dp.errors import UsageError
 Method: TypeAlias = Literal["tree", "hss", "auto"]
 
 
-class Budget(Account):
+class Budget(BudgetLedger):
     """A privacy budget and its ledger.
 
     Privacy claim: whoever sees everything that is released by mechanisms created from this budget, in any order, and

@@ -11,6 +11,7 @@ from unit.cli.conftest import HORIZON, YAML, LiveSeriesService, live_series, say
 
 from stream_dp import (
     BudgetRefused,
+    Counts,
     FailClosed,
     Pipeline,
     PublicRelease,
@@ -49,9 +50,12 @@ def test_a_run_hands_out_what_is_published(live_series: LiveSeriesService) -> No
     assert pipeline.run(seen.append) == SERIES * HORIZON
     assert [release.body for release in seen] == published(live_series)
     assert [release.sequence for release in seen] == list(range(1, SERIES * HORIZON + 1))
-    first = seen[0]
-    assert (first.series, first.tick, first.content["band"]) == ("clicks", 0, 6)
-    assert first.content is not first.content
+    first, by_page, busy = seen[:SERIES]
+    said = json.loads(first.body)
+    assert (first.series, first.tick, first.band, first.confidence) == ("clicks", 0, 6, 0.95)
+    assert (first.value, first.end) == (said["value"], "2024-05-01T01:00:00Z")
+    assert by_page.value == Counts(*zip(*json.loads(by_page.body)["values"].items(), strict=True))
+    assert busy.value == tuple(json.loads(busy.body)["fired"])
     assert pipeline.run(seen.append) == 0
     assert len(seen) == SERIES * HORIZON
 
@@ -137,6 +141,11 @@ async def test_an_error_in_the_block_ends_the_run_and_is_the_one_that_is_raised(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+def test_what_is_no_release_is_not_handed_out() -> None:
+    with pytest.raises(FailClosed):
+        PublicRelease.of(b"{}")
 
 
 class Full(SqliteJournal):

@@ -30,7 +30,7 @@ FilterName: TypeAlias = Literal["pure", "approximate", "tight_approximate", "zcd
 NeighborsName: TypeAlias = Neighbors | Literal["add_remove", "replace"]
 
 
-class Account(Single):
+class BudgetLedger(Single):
     """A filter and its ledger; `Budget` says what it is for."""
 
     __slots__ = ("_ledger", "_lock", "_parts", "_privacy")
