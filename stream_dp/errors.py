@@ -72,3 +72,10 @@ class InvalidCost(UsageError):
 
 class UnknownMechanism(UsageError):
     """No mechanism of this name runs: it was never created, or it has been halted."""
+
+
+class IllegalMove(StreamDPError):
+    """A lifecycle was sent into a phase that does not follow (runtime/lifecycle.py); it stays where it was."""
+
+    def __init__(self, phase: str, then: str) -> None:
+        super().__init__(f"{then} does not follow {phase}: nothing has changed")

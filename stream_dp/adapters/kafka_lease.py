@@ -21,6 +21,7 @@ from stream_dp.adapters.kafka_client import (
     speaking,
 )
 from stream_dp.errors import FailClosed, StreamDPError
+from stream_dp.runtime.lifecycle import LEASE, LeasePhase, Lifecycle
 
 BATCH_BYTES = 512 * 1024
 RECORD_BYTES = 8 * 1024 * 1024
@@ -46,11 +47,17 @@ class KafkaLease:
     def __init__(self, settings: KafkaSettings, pipeline: str) -> None:
         self.settings = settings
         self.pipeline = pipeline
+        self._lifecycle = Lifecycle(LEASE)
         self._producer: Any = None
-        self._dead: StreamDPError | None = None
+        self._why: StreamDPError | None = None
         self._lock = asyncio.Lock()
         self._running: asyncio.Task[None] | None = None
         self._late: asyncio.Task[None] | None = None
+
+    @property
+    def phase(self) -> LeasePhase:
+        """What is known of it."""
+        return self._lifecycle.phase
 
     async def start(self) -> None:
         """Take the lease: fence every other engine of this pipeline; a second call does nothing.
@@ -59,20 +66,21 @@ class KafkaLease:
             WorldError: no broker answers. FailClosed: the lease was lost before.
         """
         async with self._lock:
-            if self._dead is not None or self._producer is not None:
-                self._alive()
+            if not self._lifecycle.at(LeasePhase.NONE):
+                self._held()
                 return
-            settings = self.settings
-            producer = library().AIOKafkaProducer(
-                transactional_id=f"{self.pipeline}.shard-0",
-                transaction_timeout_ms=settings.transaction_timeout_ms,
-                max_batch_size=BATCH_BYTES,
-                max_request_size=RECORD_BYTES,
-                **settings.client(),
-            )
-            with speaking(settings, f"the lease of pipeline {self.pipeline!r}"):
-                await connect(settings, producer)
+            self._lifecycle.move(LeasePhase.FENCING)
+            try:
+                producer = await self._fence()
+            except BaseException:
+                if self._lifecycle.at(LeasePhase.FENCING):
+                    self._lifecycle.move(LeasePhase.NONE)
+                raise
+            if not self._lifecycle.at(LeasePhase.FENCING):  # closed meanwhile
+                await disconnect(producer)
+                self._held()
             self._producer = producer
+            self._lifecycle.move(LeasePhase.HELD)
 
     async def transact(
         self, records: Sequence[Outgoing], offsets: Mapping[Any, int] | None = None, group: str = ""
@@ -84,30 +92,31 @@ class KafkaLease:
             WorldError: no answer in time; the outcome shows at the next start.
         """
         async with self._lock:
-            work = self._transaction(self._alive(), records, offsets or {}, group)
+            work = self._transaction(self._held(), records, offsets or {}, group)
             task = self._running = asyncio.create_task(work)
             try:
                 done, _ = await asyncio.wait({task}, timeout=self._limit_s)
             except asyncio.CancelledError:
-                self._dead = FailClosed(
-                    f"pipeline {self.pipeline!r}: its last commit was interrupted"
+                self._lose(
+                    FailClosed(f"pipeline {self.pipeline!r}: its last commit was interrupted")
                 )
                 raise
             if not done:
                 self._late, self._running = task, None
-                self._dead = refused(self.settings, "a transaction", TimeoutError())
+                self._lose(refused(self.settings, "a transaction", TimeoutError()))
             elif (error := task.exception()) is not None:
-                self._dead = self._verdict(error)
-            if self._dead is not None:
-                self._alive()
+                self._lose(self._verdict(error))
+            self._held()
 
     async def close(self) -> None:
         """Let a running transaction end, then give the lease back; may be called again."""
         if self._running is not None and not self._running.done():
             await asyncio.wait({self._running}, timeout=self._limit_s)
         producer, self._producer = self._producer, None
-        clean = self._dead is None
-        self._dead = self._dead or FailClosed(f"pipeline {self.pipeline!r}: the shard is closed")
+        clean = self._lifecycle.at(LeasePhase.HELD)
+        if not self._lifecycle.at(LeasePhase.CLOSED):
+            self._lifecycle.move(LeasePhase.CLOSED)
+        self._why = self._why or FailClosed(f"pipeline {self.pipeline!r}: the shard is closed")
         if producer is None:
             return
         if clean:
@@ -122,12 +131,33 @@ class KafkaLease:
         """The coordinator aborts after its timeout, and looks every ten seconds."""
         return self.settings.transaction_timeout_ms / 1000 + 10
 
-    def _alive(self) -> Any:
-        if self._dead is not None:
-            raise type(self._dead)(str(self._dead))
-        if self._producer is None:
+    async def _fence(self) -> Any:
+        """Start the transactional producer, which shuts every other one of this pipeline out."""
+        settings = self.settings
+        producer = library().AIOKafkaProducer(
+            transactional_id=f"{self.pipeline}.shard-0",
+            transaction_timeout_ms=settings.transaction_timeout_ms,
+            max_batch_size=BATCH_BYTES,
+            max_request_size=RECORD_BYTES,
+            **settings.client(),
+        )
+        with speaking(settings, f"the lease of pipeline {self.pipeline!r}"):
+            await connect(settings, producer)
+        return producer
+
+    def _held(self) -> Any:
+        """The producer, while the lease is held; else why it is not."""
+        if self._why is not None:
+            raise type(self._why)(str(self._why))
+        if not self._lifecycle.at(LeasePhase.HELD):
             raise FailClosed(f"pipeline {self.pipeline!r}: the shard is not started")
         return self._producer
+
+    def _lose(self, why: StreamDPError) -> None:
+        """Accept nothing more; the next start decides what became of the transaction."""
+        self._why = why
+        if not self._lifecycle.at(LeasePhase.CLOSED):
+            self._lifecycle.move(LeasePhase.LOST)
 
     async def _transaction(
         self, producer: Any, records: Sequence[Outgoing], offsets: Mapping[Any, int], group: str

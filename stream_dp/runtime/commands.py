@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stream_dp.errors import BudgetRefused, UsageError, WorldError
+from stream_dp.runtime.lifecycle import EnginePhase, Lifecycle
 from stream_dp.runtime.tick_assembler import ClosedTick
 
 QUEUED = 4
@@ -52,13 +53,13 @@ class Command:
 
 
 class Inbox:
-    """Ticks and orders, in the command in which they came."""
+    """Ticks and orders, in the order in which they came, until the engine's `lifecycle` is over."""
 
-    def __init__(self) -> None:
+    def __init__(self, lifecycle: Lifecycle[EnginePhase]) -> None:
+        self._lifecycle = lifecycle
         self._queue: asyncio.Queue[list[ClosedTick] | Command] = asyncio.Queue()
         self._room = asyncio.Semaphore(QUEUED)
         self._held: list[list[ClosedTick] | Command] = []
-        self._ended = False
 
     async def put(self, ticks: list[ClosedTick]) -> None:
         """The reader's next ticks; none means the end of its source. Waits while there is no room."""
@@ -73,7 +74,7 @@ class Inbox:
             WorldError: it ended while it did this, so the outcome shows at the next start.
         """
         command = Command(act, asyncio.get_running_loop().create_future())
-        if self._ended:
+        if self._lifecycle.over:
             command.refuse()
         else:
             self._queue.put_nowait(command)
@@ -99,8 +100,7 @@ class Inbox:
         self._held = [each for each in self._held if isinstance(each, Command)]
 
     def close(self) -> None:
-        """Refuse the orders that wait, and all later ones."""
-        self._ended = True
+        """Refuse the orders that wait."""
         self.drop_ticks()
         for command in self._held:
             if isinstance(command, Command):

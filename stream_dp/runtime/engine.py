@@ -26,6 +26,7 @@ from stream_dp.runtime.commands import Command, Inbox
 from stream_dp.runtime.commit import Commit, Created, Halted, Header, Release, SavedStates
 from stream_dp.runtime.gate import Gate
 from stream_dp.runtime.header_check import require_same
+from stream_dp.runtime.lifecycle import ENGINE, EnginePhase, Lifecycle
 from stream_dp.runtime.ports import Ports, Published
 from stream_dp.runtime.proposals import Proposal, SeriesPlanner
 from stream_dp.runtime.reader import Reader
@@ -61,8 +62,8 @@ class Engine:
         self._ports = ports
         self._make_noise = make_noise
         self._published = published
-        self._stopping = asyncio.Event()
-        self.ready = asyncio.Event()
+        self._asked_to_stop = asyncio.Event()
+        self._lifecycle = Lifecycle(ENGINE)
         self.admission = Admission(
             Registry(self._config.series),
             subledgers or Subledgers({}),
@@ -70,11 +71,21 @@ class Engine:
             private=config.private,
         )
         self._since_snapshot = 0
-        self._inbox = Inbox()
+        self._inbox = Inbox(self._lifecycle)
+
+    @property
+    def phase(self) -> EnginePhase:
+        """What it is doing."""
+        return self._lifecycle.phase
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Set once it runs."""
+        return self._lifecycle.reached(EnginePhase.RUNNING)
 
     def stop(self) -> None:
-        """End after the commit in flight."""
-        self._stopping.set()
+        """End after the commit in flight; before `run`, or while it recovers: as soon as it runs."""
+        self._asked_to_stop.set()
 
     async def create(self, definition: bytes, analyst: str = "") -> Created:
         """Create a series at the next cut; durable, charged and running on return.
@@ -106,17 +117,24 @@ class Engine:
         return proposal, self.admission.preview(proposal, analyst)
 
     async def run(self) -> None:
-        """Recover, then run.
+        """Recover, then run; once.
 
         Raises:
             FailClosed, WorldError: the engine stopped; what was published stays valid.
+            IllegalMove: it was run before.
         """
         ports = self._ports
+        self._lifecycle.move(EnginePhase.RECOVERING)
         try:
             recovered = await self._start()
+            self._lifecycle.move(EnginePhase.RUNNING)
             await self._run(recovered)
-        except BaseExceptionGroup as group:
-            raise _first(group) from None
+            self._lifecycle.move(EnginePhase.ENDED)
+        except BaseException as error:
+            self._lifecycle.move(EnginePhase.FAILED)
+            if isinstance(error, BaseExceptionGroup):
+                raise _first(error) from None
+            raise
         finally:
             self._inbox.close()
             async with AsyncExitStack() as closing:  # one that fails leaves no other open
@@ -149,7 +167,6 @@ class Engine:
             self._published(release_of(body))
         await self._gate.publish(recovered.unpublished)
         await ports.source.seek(recovered.cut.positions)
-        self.ready.set()
         return recovered
 
     def _grid_of(self, header: Header) -> TickGrid:
@@ -181,6 +198,7 @@ class Engine:
             recovered.cut = recovered.cut.opened(self._router.width, NONE)
             self._reader.begin(self._tasks, recovered.cut)
             await self._commit_all()
+            self._lifecycle.move(EnginePhase.STOPPING)
             await self._reader.end()
             for actor in self._actors.values():
                 await actor.send(Halt())
@@ -206,7 +224,7 @@ class Engine:
     async def _next(self) -> Command | list[ClosedTick]:
         """A command, or what has closed since the last commit, `group` ticks or so; none at the end or on `stop`."""
         got = asyncio.create_task(self._inbox.get(self._config.group))
-        stop = asyncio.create_task(self._stopping.wait())
+        stop = asyncio.create_task(self._asked_to_stop.wait())
         try:
             await asyncio.wait({got, stop}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -215,7 +233,7 @@ class Engine:
         finally:
             got.cancel()
             stop.cancel()
-        if self._stopping.is_set():
+        if self._asked_to_stop.is_set():
             _refuse(got)
             return []
         found, horizon = got.result(), self._config.horizon
