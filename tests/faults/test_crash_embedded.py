@@ -22,7 +22,7 @@ def look(case: Case) -> Look:
 
 @pytest.mark.timeout(1000)
 async def test_nothing_is_lost_or_counted_twice_over_twenty_random_kills(tmp_path: Path) -> None:
-    case = flights(tmp_path, ticks=800)
+    case = flights(tmp_path, ticks=400)
     options = ("--zero-noise", *DAWDLE)
     assert await killed_at_random(case, random.Random(20), 20, look(case), *options) == 16
     case.finish("--zero-noise")

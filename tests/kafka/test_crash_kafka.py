@@ -80,7 +80,7 @@ async def judged(kafka: str, case: Case) -> list[str]:
 async def test_nothing_is_lost_or_counted_twice_over_twenty_random_kills(
     kafka: str, tmp_path: Path
 ) -> None:
-    case = await fed(kafka, over(kafka, tmp_path, ticks=700))
+    case = await fed(kafka, over(kafka, tmp_path, ticks=300))
     options = ("--zero-noise", *DAWDLE)
     chance = random.Random(20)
     assert await killed_at_random(case, chance, 20, look(kafka, case), *options) == 16

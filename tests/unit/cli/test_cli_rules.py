@@ -22,7 +22,8 @@ from stream_dp.accounting.rules.sparse_delta import sparse_delta
 from stream_dp.accounting.rules.ticks import ticks
 from stream_dp.app import rules_table as command
 from stream_dp.audit.counterexamples.naive_books import books
-from stream_dp.audit.exact_checks.table import RuleFinding
+from stream_dp.audit.exact_checks import table
+from stream_dp.audit.exact_checks.table import INSTANCES, RuleFinding
 from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
 
 Twin = Callable[[Any, Any], Measure]
@@ -133,10 +134,19 @@ def test_a_broken_rule_is_exit_four(
 def test_a_filter_that_admits_too_much_is_exit_four(
     say: Any, monkeypatch: pytest.MonkeyPatch, kind: Any
 ) -> None:
-    """At half the cost the ledger takes more parts than the instance says; there must be room to show it."""
+    """At 7/10 of the cost the ledger takes one part too many; there must be room to show it.
+
+    Only this filter's instance is played: the others do not see what it costs. Whoever breaks it at 7/10 breaks it at
+    less, for less takes whatever 7/10 takes.
+    """
     cost = kind.cost
-    monkeypatch.setattr(kind, "cost", lambda self, entry: Spend(cost(self, entry).amount // 2))
+    monkeypatch.setattr(
+        kind, "cost", lambda self, entry: Spend(cost(self, entry).amount * 7 // 10)
+    )
     only(monkeypatch, filtered)
+    mine = [one for one in INSTANCES[filtered.name]() if type(one.situation.filter) is kind]
+    assert len(mine) == 1
+    monkeypatch.setattr(table, "INSTANCES", {filtered.name: lambda: tuple(mine)})
     said = say("audit", "--rules")
     assert said.code == 4
     assert f"exceeds what is booked by {filtered.name}" in said.err
