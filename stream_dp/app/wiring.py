@@ -1,5 +1,6 @@
 """Adapters for a specification: the one place where ports meet their implementations."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from stream_dp.adapters.files import FileSink, FileSource
@@ -10,13 +11,20 @@ from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.adapters.sqlite import SqliteJournal
 from stream_dp.adapters.system_clock import SystemClock
-from stream_dp.app.settings import fields_of, settings_for
+from stream_dp.app.settings import fields_of, settings_for, settled
 from stream_dp.broker.places import state_dir
-from stream_dp.errors import UsageError
-from stream_dp.pipeline import endpoints
-from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, WallClock
+from stream_dp.pipeline.endpoints import (
+    FileSourceSpec,
+    KafkaSourceSpec,
+    ReleasesFile,
+    ReplayClock,
+    SourceSpec,
+    SqliteJournalSpec,
+    WallClock,
+)
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Journal, Ports, Sink, Source
+from stream_dp.runtime.ports import Clock, Journal, Ports, Sink, Source
 
 
 def open_ports(
@@ -28,35 +36,38 @@ def open_ports(
     guarantee for an empty journal on a source that was seen before.
     """
     clock = SystemClock()
-    source, shard = _source(spec, clock)
-    journal, sink = _durable(spec, shard)
+    source = OPENERS[type(spec.source)](spec, clock)
+    journal, sink = _durable(spec)
     folder = marks or state_dir() / "high-water"
     marked = HighWater(journal, folder, spec.name, source.name, accepted)
     return Ports(source, marked, sink, clock, sealer)
 
 
-def _source(spec: PipelineSpec, clock: SystemClock) -> tuple[Source, KafkaLease | None]:
-    source, ticking = spec.source, spec.clock
-    if isinstance(source, endpoints.KafkaSourceSpec):
-        settings = settings_for(source)
-        ticks = (
-            StampTicks(ticking.step, ticking.delay // 2)
-            if isinstance(ticking, WallClock)
-            else ReplayTicks()
-        )
-        shard = KafkaLease(settings, spec.name)
-        return KafkaSource(settings, source.topic, clock, ticks), shard
-    if not isinstance(ticking, ReplayClock):
-        raise UsageError("clock.kind: a file has no append stamps: use replay")
-    file = FileSource(source.path, fields_of(spec), ticking.field, ticking.grid)
-    return file, None
+def _kafka_source(spec: PipelineSpec, clock: Clock) -> Source:
+    source, ticking = settled(spec.source, KafkaSourceSpec), spec.clock
+    ticks = (
+        StampTicks(ticking.step, ticking.delay // 2)
+        if isinstance(ticking, WallClock)
+        else ReplayTicks()
+    )
+    return KafkaSource(settings_for(source), source.topic, clock, ticks)
 
 
-def _durable(spec: PipelineSpec, shard: KafkaLease | None) -> tuple[Journal, Sink]:
-    if isinstance(spec.journal, endpoints.SqliteJournalSpec):
-        if spec.releases is None:
-            raise UsageError("releases.path: where should releases go?")
-        return SqliteJournal(spec.journal.path), FileSink(spec.releases.path)
-    if shard is None or not isinstance(spec.source, endpoints.KafkaSourceSpec):
-        raise UsageError("journal.kind: a kafka journal needs a kafka source")
-    return KafkaJournal(shard, spec.source.topic), KafkaSink(shard)
+def _file_source(spec: PipelineSpec, clock: Clock) -> Source:
+    source, ticking = settled(spec.source, FileSourceSpec), settled(spec.clock, ReplayClock)
+    return FileSource(source.path, fields_of(spec), ticking.field, ticking.grid)
+
+
+OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock], Source]] = {
+    KafkaSourceSpec: _kafka_source,
+    FileSourceSpec: _file_source,
+}
+"""How the source of each kind is opened, once its specification is checked."""
+
+
+def _durable(spec: PipelineSpec) -> tuple[Journal, Sink]:
+    if isinstance(spec.journal, SqliteJournalSpec):
+        return SqliteJournal(spec.journal.path), FileSink(settled(spec.releases, ReleasesFile).path)
+    source = settled(spec.source, KafkaSourceSpec)
+    lease = KafkaLease(settings_for(source), spec.name)
+    return KafkaJournal(lease, source.topic), KafkaSink(lease)

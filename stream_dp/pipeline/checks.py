@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails
 
 from stream_dp.pipeline.conditions import Condition
-from stream_dp.pipeline.endpoints import Clock, Journal, Source
+from stream_dp.pipeline.endpoints import Clock, Journal, Source, source_named
 from stream_dp.pipeline.scalars import problem
 from stream_dp.pipeline.schema import FieldSpec
 from stream_dp.pipeline.statistics import Series, statistic_named
@@ -101,10 +101,13 @@ def _world_problems(parts: Parts) -> list[InitErrorDetails]:
     source, clock, journal = (
         getattr(part, "kind", None) for part in (parts.source, parts.clock, parts.journal)
     )
-    if source == "file" and clock == "wall":
-        found.append(problem(("clock", "kind"), "a file has no append stamps: use replay"))
-    if source == "file" and journal == "kafka":
-        found.append(problem(("journal", "kind"), "needs a kafka source: use sqlite"))
+    known = source_named(source)
+    if known is not None and not known.stamped and clock == "wall":
+        message = f"a {source} has no append stamps: use replay"
+        found.append(problem(("clock", "kind"), message))
+    if known is not None and journal == "kafka" and journal not in known.journals:
+        message = f"needs a kafka source: use {known.journals[0]}"
+        found.append(problem(("journal", "kind"), message))
     if journal == "kafka" and parts.releases is not None:
         found.append(problem(("releases",), "a kafka journal releases to its topic: remove this"))
     return found

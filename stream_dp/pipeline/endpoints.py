@@ -5,8 +5,10 @@ the pipeline file's folder (validation context `folder`). This file opens nothin
 """
 
 import re
+from functools import reduce
+from operator import or_
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
@@ -71,8 +73,25 @@ class Security(Frozen):
         return self
 
 
-class KafkaSourceSpec(Frozen):
+class SourceSpec(Frozen):
+    """Where events come from.
+
+    A source is a subclass with a line in `SOURCES`, and an adapter with a line in `app.wiring.OPENERS`. `stamped`:
+    records carry the time of their arrival, which a wall clock needs; `journals` are the kinds that can go with it, the
+    first one by default.
+    """
+
+    stamped: ClassVar[bool] = False
+    journals: ClassVar[tuple[str, ...]] = ("sqlite",)
+
+    kind: str
+
+
+class KafkaSourceSpec(SourceSpec):
     """A Kafka topic."""
+
+    stamped: ClassVar[bool] = True
+    journals: ClassVar[tuple[str, ...]] = ("kafka", "sqlite")
 
     kind: Literal["kafka"] = "kafka"
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
@@ -80,7 +99,7 @@ class KafkaSourceSpec(Frozen):
     security: Security | None = None
 
 
-class FileSourceSpec(Frozen):
+class FileSourceSpec(SourceSpec):
     """A CSV or JSON-lines file, gzip or not."""
 
     kind: Literal["file"] = "file"
@@ -93,7 +112,20 @@ class FileSourceSpec(Frozen):
         return self
 
 
-Source: TypeAlias = Annotated[KafkaSourceSpec | FileSourceSpec, Field(discriminator="kind")]
+SOURCES: tuple[type[SourceSpec], ...] = (
+    KafkaSourceSpec,
+    FileSourceSpec,
+)
+
+if TYPE_CHECKING:
+    Source: TypeAlias = SourceSpec
+else:
+    Source = Annotated[reduce(or_, SOURCES), Field(discriminator="kind")]
+
+
+def source_named(kind: object) -> type[SourceSpec] | None:
+    """Return the source of this kind, if there is one."""
+    return {each.model_fields["kind"].default: each for each in SOURCES}.get(kind)
 
 
 class ReplayClock(Frozen):

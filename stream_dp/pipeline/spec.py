@@ -33,6 +33,7 @@ from stream_dp.pipeline.endpoints import (
     Source,
     SqliteJournalSpec,
     WallClock,
+    source_named,
 )
 from stream_dp.pipeline.scalars import (
     Confidence,
@@ -179,7 +180,8 @@ def with_defaults(data: Any) -> Any:
         return data
     filled, name = dict(data), data.get("name")
     sqlite = {"kind": "sqlite", "path": f"{name}.journal"}
-    kafka = _kind(data.get("source")) == "kafka"
+    source = source_named(_kind(data.get("source")))
+    kafka = source is not None and source.journals[0] == "kafka"
     filled.setdefault("journal", {"kind": "kafka"} if kafka else sqlite)
     if _kind(filled["journal"]) == "sqlite":
         filled.setdefault("releases", {"path": f"{name}.releases.jsonl"})

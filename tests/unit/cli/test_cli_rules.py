@@ -20,6 +20,7 @@ from stream_dp.accounting.rules.group import group
 from stream_dp.accounting.rules.rule import Rule, dp, epsilon_of
 from stream_dp.accounting.rules.sparse_delta import sparse_delta
 from stream_dp.accounting.rules.ticks import ticks
+from stream_dp.accounting.situations import Filtered
 from stream_dp.app import rules_table as command
 from stream_dp.audit.counterexamples.naive_books import books
 from stream_dp.audit.exact_checks import table
@@ -140,11 +141,13 @@ def test_a_filter_that_admits_too_much_is_exit_four(
     less, for less takes whatever 7/10 takes.
     """
     cost = kind.cost
-    monkeypatch.setattr(
-        kind, "cost", lambda self, entry: Spend(cost(self, entry).amount * 7 // 10)
-    )
+    monkeypatch.setattr(kind, "cost", lambda self, entry: Spend(cost(self, entry).amount * 7 // 10))
     only(monkeypatch, filtered)
-    mine = [one for one in INSTANCES[filtered.name]() if type(one.situation.filter) is kind]
+    mine = [
+        one
+        for one in INSTANCES[filtered.name]()
+        if isinstance(one.situation, Filtered) and type(one.situation.filter) is kind
+    ]
     assert len(mine) == 1
     monkeypatch.setattr(table, "INSTANCES", {filtered.name: lambda: tuple(mine)})
     said = say("audit", "--rules")

@@ -62,7 +62,7 @@ def test_defaults_of_a_file_source(data: Data) -> None:
     assert spec.journal == SqliteJournalSpec(path=Path("/somewhere/flights.journal"))
     assert spec.releases is not None
     assert spec.releases.path == Path("/somewhere/flights.releases.jsonl")
-    assert spec.source.path == Path("/somewhere/flights.csv.gz")  # type: ignore[union-attr]
+    assert spec.source.path == Path("/somewhere/flights.csv.gz")  # type: ignore[attr-defined]
 
 
 def test_a_wall_clock(data: Data) -> None:
@@ -158,7 +158,7 @@ def test_security(data: Data) -> None:
         "ca_file": "/ca.pem",
     }
     spec = PipelineSpec.model_validate(data, context={"folder": "/a"})
-    security = spec.source.security  # type: ignore[union-attr]
+    security = spec.source.security  # type: ignore[attr-defined]
     assert security is not None
     assert (security.password_file, security.ca_file) == (Path("/a/secret"), Path("/ca.pem"))
 

@@ -58,7 +58,7 @@ def test_scalars_stay_text(tmp_path: Path) -> None:
     assert spec.fields["airline"].domain == ("9E", "NO", "1e-6", "null", "010")  # type: ignore[union-attr]
     assert str(spec.privacy.epsilon) == "1/1000000"
     assert spec.journal == SqliteJournalSpec(path=tmp_path / "flights.journal")
-    assert spec.source.path == tmp_path / "flights.csv.gz"  # type: ignore[union-attr]
+    assert spec.source.path == tmp_path / "flights.csv.gz"  # type: ignore[attr-defined]
 
 
 def test_every_error_at_once(tmp_path: Path) -> None:
