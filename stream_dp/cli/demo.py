@@ -1,6 +1,7 @@
 """`stream-dp demo`: a year of real flights through a local Kafka to a private live page."""
 
 import asyncio
+import json
 import sys
 import webbrowser
 from typing import Annotated
@@ -9,9 +10,10 @@ import typer
 from rich.console import Console
 
 from stream_dp.app.demo import DemoOptions, Told, run_demo
+from stream_dp.app.demo_figures import figures_of
 from stream_dp.app.example_files import flights_folder
 from stream_dp.cli.broker import fetch_progress
-from stream_dp.cli.demo_results import print_results, results
+from stream_dp.cli.demo_results import print_results
 from stream_dp.cli.options import Port
 from stream_dp.cli.progress import progress
 
@@ -57,10 +59,10 @@ async def _demo(options: DemoOptions, as_json: bool, compare_exact: bool) -> Non
             webbrowser.open(url)
 
     done = await run_demo(options, Told(line, fetch_progress, page, progress(console)))
-    found = await results(
-        done.built, done.sealer, done.broker, done.seconds, done.before, done.run.log
-    )
-    print_results(done.built, found, as_json, compare_exact)
+    found = await figures_of(done, compare_exact=compare_exact)
+    print_results(found)
+    if as_json:
+        typer.echo(json.dumps(found.json(done.built)))
 
 
 def _invitation(url: str) -> str:

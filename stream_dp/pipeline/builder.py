@@ -16,7 +16,7 @@ from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import PureDP
-from stream_dp.mechanisms.fingerprint import mechanism_fingerprint as mechanism_fingerprint
+from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
 from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived
 from stream_dp.pipeline.budget import frozen_charges, opened, target
 from stream_dp.pipeline.choice import Choice, Setting

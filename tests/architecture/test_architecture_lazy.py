@@ -66,7 +66,7 @@ def test_what_is_loaded_too_early_is_found(root: Path, broken: str) -> None:
     [
         (
             ("query", "list", FLIGHTS, "--url", NOBODY),
-            LIBRARIES - {"numpy", "pydantic", "rich", "yaml"},
+            LIBRARIES - {"msgspec", "numpy", "pydantic", "rich", "yaml"},
         ),
         (("plan", FLIGHTS), {"aiokafka", "dp_accounting", "fastapi", "jgo", "pyarrow", "scipy"}),
         (("run", "nowhere.yaml"), {"aiokafka", "dp_accounting", "fastapi", "pyarrow", "scipy"}),
