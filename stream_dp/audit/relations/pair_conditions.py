@@ -5,17 +5,20 @@ sure that the two messages are creations, queries or halts of the same mechanism
 This file knows no theorem.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
+
+from pyrsistent import PMap, PVector, pmap, pvector
 
 from stream_dp.audit.relations.creation import Parameters, approximate, claim_of
-from stream_dp.audit.relations.persistent import Multiset, Vector
 from stream_dp.core.composition import Ask, Create
 from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
 from stream_dp.core.relation import same
 
+Multiset: TypeAlias = PMap[Hashable, int]  # how many of each are left
 _EXACT_BITS = 1024  # a product of more digits is rounded down to a multiple of 2^-1024
 
 
@@ -79,11 +82,11 @@ class CreatedWithin(PairCondition):
         cls, allowed: Iterable[Hashable], parameters: Parameters = approximate
     ) -> "CreatedWithin":
         """Before the first creation."""
-        return cls(Multiset.of(allowed), parameters)
+        return cls(pmap(Counter(allowed)), parameters)
 
     def creation(self, query: Create) -> "CreatedWithin | None":
         """Use up its parameters."""
-        left = self.left.without(_parameters(self.parameters, query))
+        left = _without(self.left, _parameters(self.parameters, query))
         return None if left is None else replace(self, left=left)
 
 
@@ -96,33 +99,33 @@ class TouchedWithin(PairCondition):
 
     left: Multiset
     parameters: Parameters = approximate
-    untouched: Vector[Hashable | None] = Vector()  # noqa: RUF009  an immutable value
+    untouched: PVector[Hashable | None] = pvector()  # noqa: RUF009  an immutable value
 
     @classmethod
     def of(
         cls, allowed: Iterable[Hashable], parameters: Parameters = approximate
     ) -> "TouchedWithin":
         """Before the first creation."""
-        return cls(Multiset.of(allowed), parameters)
+        return cls(pmap(Counter(allowed)), parameters)
 
     def creation(self, query: Create) -> "TouchedWithin | None":
         """Remember its parameters."""
         own = _parameters(self.parameters, query)
-        return None if own is None else replace(self, untouched=self.untouched.appended(own))
+        return None if own is None else replace(self, untouched=self.untouched.append(own))
 
     def query(self, left: Ask, right: Ask) -> "TouchedWithin | None":
         """Use up its parameters, once, where the two queries differ."""
         if same(left.message, right.message):
             return self
-        if not 0 <= left.index < self.untouched.size:
+        if not 0 <= left.index < len(self.untouched):
             return None
         own = self.untouched[left.index]
         if own is None:
             return self
-        remaining = self.left.without(own)
+        remaining = _without(self.left, own)
         if remaining is None:
             return None
-        return replace(self, left=remaining, untouched=self.untouched.replaced(left.index, None))
+        return replace(self, left=remaining, untouched=self.untouched.set(left.index, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,12 @@ class CreatedThroughFilter(PairCondition):
 def _parameters(parameters: Parameters, query: Create) -> Hashable | None:
     claim = claim_of(query)
     return None if claim is None else parameters(claim)
+
+
+def _without(left: Multiset, item: Hashable) -> Multiset | None:
+    """One such item less, or None where there is none left."""
+    number = left.get(item, 0)
+    return left.set(item, number - 1) if number else None
 
 
 def _rounded_down(product: Fraction) -> Fraction:

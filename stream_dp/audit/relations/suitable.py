@@ -1,14 +1,16 @@
 """Suitable sequences of messages to a composition ([HSV] Def 4.5), also of compositions inside it.
 
 Rules: what is sent to a mechanism is judged by the verification function of its creation query, which may be that of a
-composition: then the messages are Ask(i, Ask(j, m)). Indices count creations from 0. This file knows no budget.
+composition: then the messages are Ask(i, Ask(j, m)). Indices count creations from 0. What has been created is kept in
+persistent vectors: a game may go back to an earlier message. This file knows no budget.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
+from pyrsistent import PVector, pvector
+
 from stream_dp.audit.relations.creation import Truth, claim_of, own, takes
-from stream_dp.audit.relations.persistent import Vector
 from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.relation import Relation, same
 
@@ -31,7 +33,7 @@ class Suitable:
     """
 
     truth: Truth = own
-    created: Vector[LiveMechanism | None] = Vector()  # noqa: RUF009  an immutable value
+    created: PVector[LiveMechanism | None] = pvector()  # noqa: RUF009  an immutable value
 
     @property
     def first_pair_consistent(self) -> bool:
@@ -46,7 +48,7 @@ class Suitable:
             case Ask(), Ask() if same(left.index, right.index):
                 return self._ask(left.index, left.message, right.message)
             case Halt(), Halt() if same(left, right) and self._live(left.index):
-                return Suitable(self.truth, self.created.replaced(left.index, None))
+                return Suitable(self.truth, self.created.set(left.index, None))
             case _:
                 return None
 
@@ -55,7 +57,7 @@ class Suitable:
         if claim is None or not self.truth(query):
             return None
         child = LiveMechanism(query.mechanism, claim.relation)
-        return Suitable(self.truth, self.created.appended(child))
+        return Suitable(self.truth, self.created.append(child))
 
     def _ask(self, index: int, left: Any, right: Any) -> "Suitable | None":
         child = self._live(index)
@@ -65,8 +67,8 @@ class Suitable:
         if after is None or after is child.relation:
             return None if after is None else self
         moved = LiveMechanism(child.mechanism, after)
-        return Suitable(self.truth, self.created.replaced(index, moved))
+        return Suitable(self.truth, self.created.set(index, moved))
 
     def _live(self, index: Any) -> LiveMechanism | None:
-        exists = type(index) is int and 0 <= index < self.created.size
+        exists = type(index) is int and 0 <= index < len(self.created)
         return self.created[index] if exists else None
