@@ -14,13 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
-from stream_dp.broker import config, free_ports, lifecycle
+from stream_dp.broker import config, free_ports, node_waits
 from stream_dp.broker.identity import read_or_decide
 from stream_dp.broker.jars import Progress, resolve_jars
 from stream_dp.broker.java import find_java
-from stream_dp.broker.lifecycle import PortLost
 from stream_dp.broker.lock import FolderLock, take
 from stream_dp.broker.node import Node, NodeRuntime
+from stream_dp.broker.node_waits import PortLost
 from stream_dp.broker.restart import fence_former_life
 from stream_dp.errors import UsageError, WorldError
 
@@ -134,7 +134,7 @@ class LocalKafka:
             try:
                 await self._launch(machine, cluster_id)
             except PortLost:
-                await lifecycle.stop(self._nodes, grace=0)
+                await node_waits.stop(self._nodes, grace=0)
                 if self._port is not None or attempt == _PORT_ATTEMPTS:
                     raise
             else:
@@ -148,11 +148,11 @@ class LocalKafka:
             await asyncio.to_thread(node.format, machine, cluster_id)
         for node in self._nodes:
             node.launch(machine)
-        await lifecycle.until_ready(self._nodes)
+        await node_waits.until_ready(self._nodes)
 
     async def _end(self, grace: float) -> None:
         try:
-            await lifecycle.stop(self._nodes, grace)
+            await node_waits.stop(self._nodes, grace)
         finally:
             self._cluster = ()
             if self._lock is not None:

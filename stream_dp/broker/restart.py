@@ -10,7 +10,7 @@ first, without a broker that could do this, until they have fenced all of them.
 
 from collections.abc import Sequence
 
-from stream_dp.broker import lifecycle
+from stream_dp.broker import node_waits
 from stream_dp.broker.config import NodePorts, controller_properties
 from stream_dp.broker.node import Node, NodeRuntime
 
@@ -25,6 +25,6 @@ async def fence_former_life(
     for node, own in zip(nodes, cluster, strict=True):
         node.write_config(controller_properties(own, cluster))
         node.launch(machine)
-    await lifecycle.until_ready(nodes)
-    await lifecycle.until_fenced(nodes, _FENCING_SECONDS)
-    await lifecycle.stop(nodes, _GRACE_SECONDS)
+    await node_waits.until_ready(nodes)
+    await node_waits.until_fenced(nodes, _FENCING_SECONDS)
+    await node_waits.stop(nodes, _GRACE_SECONDS)
