@@ -140,9 +140,7 @@ def test_a_filter_that_admits_too_much_is_exit_four(
     less, for less takes whatever 7/10 takes.
     """
     cost = kind.cost
-    monkeypatch.setattr(
-        kind, "cost", lambda self, entry: Spend(cost(self, entry).amount * 7 // 10)
-    )
+    monkeypatch.setattr(kind, "cost", lambda self, entry: Spend(cost(self, entry).amount * 7 // 10))
     only(monkeypatch, filtered)
     mine = [one for one in INSTANCES[filtered.name]() if type(one.situation.filter) is kind]
     assert len(mine) == 1
