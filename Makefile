@@ -14,9 +14,15 @@ COMPILE := $(BIN)/uv pip compile --quiet pyproject.toml --group build --universa
 	--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+# One worker more than processors: some tests wait for others (Kafka, Chromium, processes that are killed).
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+PYTEST := python -m pytest
+PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+MYPY_SAID := $(VENV)/.mypy-said
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow bench journals lint format lock clean python
+.PHONY: help demo test test-fast test-slow bench journals lint format lock clean python
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -33,15 +39,28 @@ define check
 @$(BIN)/$(1) || { code=$$?; echo "make $@: FAILED: $(1)" >&2; exit $$code; }
 endef
 
-test: lint  ## The whole test suite: ruff, mypy, lint-imports, pytest
-	$(call check,python -m pytest -m "not slow" $(ARGS))
+# mypy takes a minute on a fresh clone, on one processor: it runs beside the tests, and speaks after them.
+test: $(DEV_STAMP)  ## All tests but the slow ones: ruff, mypy, pytest (with the import contracts)
+	$(call check,ruff check)
+	$(call check,ruff format --check)
+	@echo "== mypy (beside pytest)"
+	@$(BIN)/mypy >$(MYPY_SAID) 2>&1 & mypy=$$!; code=0; \
+	echo "== $(PYTEST) $(PARALLEL) -m \"not slow\" $(ARGS)"; \
+	$(BIN)/$(PYTEST) $(PARALLEL) -m "not slow" $(ARGS) || code=$$?; \
+	wait $$mypy; typed=$$?; echo "== mypy"; cat $(MYPY_SAID); \
+	[ $$typed -eq 0 ] || echo "make $@: FAILED: mypy" >&2; \
+	[ $$code -eq 0 ] || echo "make $@: FAILED: pytest" >&2; \
+	exit $$(( code ? code : typed ))
 	@echo "make test: all passed"
 
+test-fast: $(DEV_STAMP)  ## The unit tests, within a minute: no Kafka, no browser
+	$(call check,$(PYTEST) $(PARALLEL) -m "not slow and not long" tests/unit stream_dp $(ARGS))
+
 test-slow: $(DEV_STAMP)  ## The tests that take minutes
-	$(call check,python -m pytest -m slow $(ARGS))
+	$(call check,$(PYTEST) -m slow $(ARGS))
 
 bench: $(DEV_STAMP)  ## The benchmarks
-	$(call check,python -m pytest tests/benchmarks -s --timeout=0 --override-ini python_files=bench_*.py $(ARGS))
+	$(call check,$(PYTEST) tests/benchmarks -s --timeout=0 --override-ini python_files=bench_*.py $(ARGS))
 
 journals: $(DEV_STAMP)  ## Write the journals of this version that later ones must read (at a release)
 	@PYTHONPATH=tests $(BIN)/python -m fixtures.make_journals

@@ -1,7 +1,7 @@
 """How the tests of a run are shared between its workers (`pytest -n`): a file stays together, Kafka has one broker.
 
-Rules: tests of one group go to one worker, in their order. What is grouped shares something dear (a broker, a
-Chromium, the certified rules, the caches of a file); a file that says `GROUP = "..."` joins others in it.
+Rules: tests of one group go to one worker, in their order. What is grouped shares something dear: a broker, a
+Chromium, the certified rules, or else the caches of a file.
 """
 
 import pytest

@@ -1,16 +1,33 @@
-"""One Chromium, an engine with a history, a server of its log."""
+"""One Chromium for the session, an engine with a history, a server of its log.
+
+Rules: all tests of the folder share one event loop, for a browser cannot change its own; each gets pages of its
+own, which are closed after it.
+"""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from browser.page_worlds import FLAGS, HISTORY, PATIENCE_MS, Engine, chromium, serving
 from playwright.async_api import Browser, async_playwright
 
 from stream_dp.serve.server import PageServer
 
 
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
+_HERE = Path(__file__).parent
+_LOOP = "session"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.xdist_group("browser"))
+            item.add_marker(pytest.mark.asyncio(loop_scope=_LOOP), append=False)
+
+
+@pytest_asyncio.fixture(loop_scope=_LOOP, scope="session")
+async def chromium_of_session() -> AsyncIterator[Browser]:
     """One headless Chromium."""
     path = chromium()
     async with async_playwright() as playwright:
@@ -19,6 +36,14 @@ async def browser() -> AsyncIterator[Browser]:
         )
         yield opened
         await opened.close()
+
+
+@pytest_asyncio.fixture(loop_scope=_LOOP)
+async def browser(chromium_of_session: Browser) -> AsyncIterator[Browser]:
+    """The session's Chromium, without a page."""
+    yield chromium_of_session
+    for context in chromium_of_session.contexts:
+        await context.close()
 
 
 @pytest.fixture
@@ -30,7 +55,7 @@ def engine() -> Engine:
     return made
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope=_LOOP)
 async def server(engine: Engine) -> AsyncIterator[PageServer]:
     """A server of that engine's log."""
     async with serving(engine.log) as made:

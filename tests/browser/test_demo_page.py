@@ -6,20 +6,18 @@ for conditions in the page, never for a time. `STREAM_DP_SCREENSHOT=page.png` ma
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from browser.page_worlds import FLAGS, PATIENCE_MS, blank
+import pytest_asyncio
+from browser.page_worlds import blank
 from free_ports import free_port
-from playwright.async_api import ConsoleMessage, Page, async_playwright
-
-from stream_dp.testing.kafka import missing
+from playwright.async_api import Browser, ConsoleMessage, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
@@ -47,26 +45,18 @@ def demo(home: Path, port: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.communicate()
 
 
-@pytest.fixture
-async def page() -> AsyncIterator[tuple[Page, list[str]]]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(browser: Browser) -> tuple[Page, list[str]]:
     """A tab and what it writes to its console."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        missing("browser", "no Chromium is installed (apt install chromium)")
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=path, args=FLAGS, timeout=PATIENCE_MS
-        )
-        tab = await blank(browser)
-        said: list[str] = []
+    tab = await blank(browser)
+    said: list[str] = []
 
-        def note(message: ConsoleMessage) -> None:
-            if message.type in ("error", "warning"):
-                said.append(message.text)
+    def note(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            said.append(message.text)
 
-        tab.on("console", note)
-        yield tab, said
-        await browser.close()
+    tab.on("console", note)
+    return tab, said
 
 
 async def moves_on(tab: Page, beyond: float) -> float:

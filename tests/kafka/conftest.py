@@ -1,5 +1,9 @@
-"""Tests of this folder run against one real local Kafka; all carry the marker `kafka`."""
+"""Tests of this folder run against one real local Kafka; all carry the marker `kafka`.
 
+Rules: the brokers are compiled for a quick start, not for a long run, unless the environment says otherwise.
+"""
+
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,7 @@ from stream_dp.testing.kafka import kafka
 __all__ = ["kafka"]
 
 _HERE = Path(__file__).parent
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
