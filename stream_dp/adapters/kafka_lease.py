@@ -21,7 +21,7 @@ from stream_dp.adapters.kafka_client import (
     speaking,
 )
 from stream_dp.errors import FailClosed, StreamDPError
-from stream_dp.runtime.lifecycle import LEASE, LeasePhase, Lifecycle
+from stream_dp.runtime.phases import LEASE, LeasePhase, Lifecycle
 
 BATCH_BYTES = 512 * 1024
 RECORD_BYTES = 8 * 1024 * 1024

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stream_dp.errors import BudgetRefused, UsageError, WorldError
-from stream_dp.runtime.lifecycle import EnginePhase, Lifecycle
+from stream_dp.runtime.phases import EnginePhase, Lifecycle
 from stream_dp.runtime.tick_assembler import ClosedTick
 
 QUEUED = 4

@@ -26,7 +26,7 @@ from stream_dp.runtime.commands import Command, Inbox
 from stream_dp.runtime.commit import Commit, Created, Halted, Header, Release, SavedStates
 from stream_dp.runtime.gate import Gate
 from stream_dp.runtime.header_check import require_same
-from stream_dp.runtime.lifecycle import ENGINE, EnginePhase, Lifecycle
+from stream_dp.runtime.phases import ENGINE, EnginePhase, Lifecycle
 from stream_dp.runtime.ports import Ports, Published
 from stream_dp.runtime.proposals import Proposal, SeriesPlanner
 from stream_dp.runtime.reader import Reader

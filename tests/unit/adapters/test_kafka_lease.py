@@ -10,7 +10,7 @@ from stream_dp.adapters import kafka_lease
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_lease import KafkaLease
 from stream_dp.errors import FailClosed, WorldError
-from stream_dp.runtime.lifecycle import LeasePhase
+from stream_dp.runtime.phases import LeasePhase
 
 
 class Producer:

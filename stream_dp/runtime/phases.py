@@ -1,7 +1,7 @@
 """Lifecycles as tables: which phases an engine and a lease go through, and every legal move between them.
 
 Rules: a move that the table does not have raises, and nothing changes. The value of a phase says what it means;
-docs/lifecycle.md is made from these tables. They cannot see what a table has no phase for: a request to stop an
+docs/phases.md is made from these tables. They cannot see what a table has no phase for: a request to stop an
 engine waits until it runs, and a transaction of a lease runs while it is held. This file knows no engine and no lease.
 """
 

@@ -13,7 +13,7 @@ from unit.runtime.runtime_worlds import Waiting, World
 from stream_dp.adapters.memory import MemoryJournal, MemorySource
 from stream_dp.errors import IllegalMove, UnknownMechanism, UsageError, WorldError
 from stream_dp.runtime.engine import Engine
-from stream_dp.runtime.lifecycle import ENGINE, LEASE, EnginePhase, LeasePhase, Lifecycle, Table
+from stream_dp.runtime.phases import ENGINE, LEASE, EnginePhase, LeasePhase, Lifecycle, Table
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 TABLES: list[Table[Any]] = [ENGINE, LEASE]
@@ -74,10 +74,10 @@ async def test_what_was_reached_stays_reached() -> None:
 
 
 def test_the_page_is_the_tables() -> None:
-    made = runpy.run_path(str(DOCS / "lifecycle.py"))["text"]
-    page = (DOCS / "lifecycle.md").read_text()
+    made = runpy.run_path(str(DOCS / "phases.py"))["text"]
+    page = (DOCS / "phases.md").read_text()
     assert page.count("stateDiagram-v2") == len(TABLES)
-    assert made(page) == page, "run: python docs/lifecycle.py"
+    assert made(page) == page, "run: python docs/phases.py"
     assert made(page.replace("NEW --> RECOVERING", "NEW --> RUNNING")) == page
 
 

@@ -1,4 +1,4 @@
-"""Writes the tables and diagrams of `lifecycle.md` from the code's own: `python docs/lifecycle.py`.
+"""Writes the tables and diagrams of `phases.md` from the code's own: `python docs/phases.py`.
 
 The tests compare the committed page with what this makes.
 """
@@ -8,9 +8,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from stream_dp.runtime.lifecycle import ENGINE, LEASE, Table
+from stream_dp.runtime.phases import ENGINE, LEASE, Table
 
-PAGE = Path(__file__).with_name("lifecycle.md")
+PAGE = Path(__file__).with_name("phases.md")
 TABLES: dict[str, Table[Any]] = {"engine": ENGINE, "lease": LEASE}
 
 
