@@ -6,6 +6,7 @@ own, which are closed after it.
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 import pytest_asyncio
@@ -14,9 +15,8 @@ from playwright.async_api import Browser, async_playwright
 
 from stream_dp.serve.server import PageServer
 
-
 _HERE = Path(__file__).parent
-_LOOP = "session"
+_LOOP: Final = "session"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
