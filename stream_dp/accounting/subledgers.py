@@ -1,4 +1,4 @@
-"""The accounts of one stream: a main ledger, and sub-ledgers of analysts that the main one has paid for in full.
+"""The ledgers of one stream: a main ledger, and sub-ledgers of analysts that the main one has paid for in full.
 
 Rules: a sub-ledger is a filter inside a filter: its whole promise is charged to the main ledger when it is opened, so
 whatever is admitted to it later is covered there ([HSV] Thm 12.4, nested as in Def 4.1); all analysts together are one
@@ -28,7 +28,7 @@ class Subledgers:
 
     @classmethod
     def open(cls, main: Filter, analysts: Mapping[str, Filter] | None = None) -> "Subledgers":
-        """Empty accounts; every analyst's filter is charged to the main ledger in full.
+        """Return empty ledgers; every analyst's filter is charged to the main ledger in full.
 
         Raises:
             BudgetRefused: together they do not fit.
@@ -47,7 +47,7 @@ class Subledgers:
         return self.ledgers[MAIN]
 
     def price(self, derivation: Derivation, analyst: str = MAIN) -> Entry:
-        """The entry this derivation would make; changes nothing.
+        """Return the entry that this derivation would make; changes nothing.
 
         Raises:
             UsageError: no such analyst.
@@ -56,7 +56,7 @@ class Subledgers:
         return self._of(analyst).price(derivation)
 
     def preview(self, entry: Entry, analyst: str = MAIN) -> Preview:
-        """What charging the entry would do; changes nothing.
+        """Return what charging the entry would do; changes nothing.
 
         Raises:
             UsageError: no such analyst.
@@ -101,5 +101,5 @@ class Subledgers:
 
 
 def analyst_entry(name: str) -> str:
-    """The name of the main ledger's charge for an analyst's ledger."""
+    """Return the name of the main ledger's charge for an analyst's ledger."""
     return f"analyst {name}"

@@ -16,7 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from stream_dp.adapters.publish_once import following
+from stream_dp.adapters.publish_once import not_yet_visible
 from stream_dp.adapters.records import FieldType, Record, load_records, ticked
 from stream_dp.adapters.threads import OneThread, sync_folder
 from stream_dp.core.tick_grid import TickGrid
@@ -142,7 +142,7 @@ class FileSink:
         """Append what is not in the file yet; durable on return.
 
         Raises:
-            FailClosed: see `following`.
+            FailClosed: see `not_yet_visible`.
             WorldError: the file could not be written; the same releases may be published again.
         """
         await self._run(self._publish, tuple(releases))
@@ -173,7 +173,7 @@ class FileSink:
         os.fsync(self._descriptor)
 
     def _publish(self, releases: Sequence[Release]) -> None:
-        fresh = following(releases, self._last, str(self._path))
+        fresh = not_yet_visible(releases, self._last, str(self._path))
         if not fresh or self._descriptor is None:
             return
         data = b"".join(release.body + b"\n" for release in fresh)

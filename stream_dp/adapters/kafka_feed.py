@@ -1,4 +1,4 @@
-"""Feeding a topic for a replay clock: records in time order, and a tick mark in every partition at each end.
+"""The writer of a topic for a replay clock: records in time order, and a tick mark in every partition at each end.
 
 Rules: a chunk of whole ticks is one transaction, so a feed that is killed goes on after its last complete tick and
 never sends a record twice. A record's partition is a function of the record alone. Marks carry the header

@@ -37,14 +37,14 @@ class _Part(NamedTuple):
 
 
 class KafkaJournal:
-    """The `Journal` port; topics and group are named after the shard's pipeline."""
+    """The `Journal` port; topics and group are named after the pipeline of `lease`."""
 
-    def __init__(self, shard: KafkaLease, source_topic: str) -> None:
-        self._shard = shard
+    def __init__(self, lease: KafkaLease, source_topic: str) -> None:
+        self._lease = lease
         self._source = source_topic
-        self._topic = f"{shard.pipeline}.private.journal"
-        self._dead_letters = f"{shard.pipeline}.private.dead-letters"
-        self._group = f"{shard.pipeline}.engine"
+        self._topic = f"{lease.pipeline}.private.journal"
+        self._dead_letters = f"{lease.pipeline}.private.dead-letters"
+        self._group = f"{lease.pipeline}.engine"
         self._next: int | None = None
         self.warnings: tuple[str, ...] = ()
 
@@ -55,8 +55,8 @@ class KafkaJournal:
             FailClosed: a topic could lose records or has lost some, or has a foreign writer.
             WorldError: no answer, or access denied.
         """
-        await self._shard.start()
-        settings = self._shard.settings
+        await self._lease.start()
+        settings = self._lease.settings
         topics = (self._topic, self._dead_letters)
         self.warnings = warnings({one: await ensure(settings, one, KEPT) for one in topics})
         for warning in self.warnings:
@@ -71,7 +71,7 @@ class KafkaJournal:
         Raises:
             WorldError: no answer, or access denied.
         """
-        async with administering(self._shard.settings, f"topic {self._topic!r}") as admin:
+        async with administering(self._lease.settings, f"topic {self._topic!r}") as admin:
             return await existing(admin, self._topic) is not None
 
     async def read(self) -> AsyncIterator[bytes]:
@@ -82,7 +82,7 @@ class KafkaJournal:
         """
         parts: list[_Part] = []
         sequence = 0
-        async with reading(self._shard.settings, self._topic) as log:
+        async with reading(self._lease.settings, self._topic) as log:
             begin, end = await log.bounds()
             if begin != 0:
                 raise self._damaged()
@@ -105,7 +105,7 @@ class KafkaJournal:
             FailClosed: they differ: this journal is not the one that was written last.
             WorldError: no answer, or access denied.
         """
-        found = await _committed(self._shard.settings, self._group)
+        found = await _committed(self._lease.settings, self._group)
         if found == {(self._source, partition): at for partition, at in positions.items()}:
             return
         if not self._next:
@@ -133,13 +133,13 @@ class KafkaJournal:
         partition = library().TopicPartition
         offsets = {partition(self._source, one): at for one, at in commit.positions.items()}
         records = [*self._parts(commit.sequence, sealed), *self._letters(commit)]
-        await self._shard.transact(records, offsets, self._group)
+        await self._lease.transact(records, offsets, self._group)
         self._next = commit.sequence + 1
 
     async def close(self) -> None:
         """Give the lease back."""
         self._next = None
-        await self._shard.close()
+        await self._lease.close()
 
     def _parts(self, sequence: int, sealed: bytes) -> Iterator[Outgoing]:
         parts = max(1, -(-len(sealed) // PART_BYTES))

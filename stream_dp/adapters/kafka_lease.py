@@ -1,8 +1,8 @@
-"""The shard: one transactional producer, which is also the lease; and a reader of one partition of ours.
+"""The lease of a pipeline, which is one transactional producer; and a reader of one partition of ours.
 
 Rules: starting fences every other engine of the pipeline. A transaction is awaited to its end, never
 cancelled; the future of every record in it is awaited, because a refused record does not stop a commit. After
-any error the shard is dead: what became of the transaction is decided by the next start, never here. The
+any error the lease is dead: what became of the transaction is decided by the next start, never here. The
 reader sees committed records only. This file knows no sealed commit and no release.
 """
 
@@ -116,7 +116,7 @@ class KafkaLease:
         clean = self._lifecycle.at(LeasePhase.HELD)
         if not self._lifecycle.at(LeasePhase.CLOSED):
             self._lifecycle.move(LeasePhase.CLOSED)
-        self._why = self._why or FailClosed(f"pipeline {self.pipeline!r}: the shard is closed")
+        self._why = self._why or FailClosed(f"pipeline {self.pipeline!r}: the lease is closed")
         if producer is None:
             return
         if clean:
@@ -150,7 +150,7 @@ class KafkaLease:
         if self._why is not None:
             raise type(self._why)(str(self._why))
         if not self._lifecycle.at(LeasePhase.HELD):
-            raise FailClosed(f"pipeline {self.pipeline!r}: the shard is not started")
+            raise FailClosed(f"pipeline {self.pipeline!r}: the lease is not started")
         return self._producer
 
     def _lose(self, why: StreamDPError) -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from stream_dp.adapters.kafka_client import KEPT
 from stream_dp.adapters.kafka_lease import RECORD_BYTES, KafkaLease, Outgoing, reading
 from stream_dp.adapters.kafka_topics import ensure, warnings
-from stream_dp.adapters.publish_once import following
+from stream_dp.adapters.publish_once import not_yet_visible
 from stream_dp.runtime.commit import Release
 from stream_dp.runtime.release import read_head
 
@@ -22,9 +22,9 @@ _HINTS = {"max.message.bytes": str(RECORD_BYTES)}
 class KafkaSink:
     """The `Sink` port over one topic, `PIPELINE.releases`."""
 
-    def __init__(self, shard: KafkaLease) -> None:
-        self._shard = shard
-        self._topic = f"{shard.pipeline}.releases"
+    def __init__(self, lease: KafkaLease) -> None:
+        self._lease = lease
+        self._topic = f"{lease.pipeline}.releases"
         self._last: bytes | None = None
         self._known = False
         self.warnings: tuple[str, ...] = ()
@@ -36,13 +36,13 @@ class KafkaSink:
             FailClosed: the topic has several partitions, or could lose or alter what it holds.
             WorldError: no answer, or access denied.
         """
-        await self._shard.start()
-        found = await ensure(self._shard.settings, self._topic, _RULES, _HINTS)
+        await self._lease.start()
+        found = await ensure(self._lease.settings, self._topic, _RULES, _HINTS)
         self.warnings = warnings({self._topic: found})
 
     async def last(self) -> bytes | None:
         """The body of the last visible release, or None."""
-        async with reading(self._shard.settings, self._topic) as log:
+        async with reading(self._lease.settings, self._topic) as log:
             record = await log.last()
         self._last = None if record is None else record.value
         self._known = True
@@ -50,7 +50,7 @@ class KafkaSink:
 
     async def read(self) -> AsyncIterator[bytes]:
         """The bodies of all visible releases, oldest first."""
-        async with reading(self._shard.settings, self._topic) as log:
+        async with reading(self._lease.settings, self._topic) as log:
             begin, end = await log.bounds()
             async for records in log.records(begin, end):
                 for record in records:
@@ -64,14 +64,14 @@ class KafkaSink:
             WorldError: no answer; the next start publishes what is missing.
         """
         last = self._last if self._known else await self.last()
-        fresh = following(releases, last, f"topic {self._topic!r}")
+        fresh = not_yet_visible(releases, last, f"topic {self._topic!r}")
         if fresh:
-            await self._shard.transact([self._record(release) for release in fresh])
+            await self._lease.transact([self._record(release) for release in fresh])
             self._last = fresh[-1].body
 
     async def close(self) -> None:
         """Give the lease back; the journal's is the same one."""
-        await self._shard.close()
+        await self._lease.close()
 
     def _record(self, release: Release) -> Outgoing:
         end = read_head(release.body, f"topic {self._topic!r}: what is to be published").end_ms

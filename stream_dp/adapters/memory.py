@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from stream_dp.adapters.publish_once import following
+from stream_dp.adapters.publish_once import not_yet_visible
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Commit, DeadLetter, Release
 from stream_dp.runtime.ports import Batch, Positions
@@ -137,7 +137,7 @@ class MemorySink:
 
     async def publish(self, releases: Sequence[Release]) -> None:
         """Append what is not visible yet."""
-        fresh = following(releases, await self.last(), "memory sink")
+        fresh = not_yet_visible(releases, await self.last(), "memory sink")
         self.bodies.extend(release.body for release in fresh)
 
     async def close(self) -> None:

@@ -10,8 +10,8 @@ from stream_dp.runtime.commit import Release
 from stream_dp.runtime.release import read_head
 
 
-def following(releases: Sequence[Release], last: bytes | None, sink: str) -> list[Release]:
-    """Those of `releases` that come after the body `last`; `sink` names the place in errors.
+def not_yet_visible(releases: Sequence[Release], last: bytes | None, sink: str) -> list[Release]:
+    """Return those of `releases` that come after the body `last`; `sink` names the place in errors.
 
     Raises:
         FailClosed: `last` is not a release, or visible already with other bytes; out of order.

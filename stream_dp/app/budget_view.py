@@ -19,7 +19,7 @@ _ANY = Fraction(1, 2)  # a delta that the pure filter does not look at
 
 
 def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
-    """Budget, what is spent, and `left`: the largest pure epsilon that one more question may cost.
+    """Return the budget, what is spent, and `left`: the largest pure epsilon that one more series may cost.
 
     Under the pure filter `spent` is what is alive now and `peak` the most that ever was, in epsilon; under another one
     they count what that filter adds up (`unit`).
@@ -46,7 +46,7 @@ def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
 def api_budget(
     spec: PipelineSpec, subledgers: Subledgers, prices: Iterable[tuple[str, Fraction]]
 ) -> dict[str, Any]:
-    """The same for `GET /api/budget`; `prices` are the epsilons of the series that run.
+    """Return budget, spending and odometer for `GET /api/budget`; `prices` are the epsilons of the series that run.
 
     `epsilon.spent` counts what the filter adds up, in `unit`, of `capacity`; the other amounts are epsilons.
     """
@@ -68,7 +68,7 @@ def api_budget(
 
 
 def fits(ledger: Ledger) -> int:
-    """The largest pure epsilon, in units, that a question may cost now; 0 where the filter takes none."""
+    """Return the largest pure epsilon, in units, that a series may cost now; 0 where the filter takes none."""
     try:
         return largest_pure(ledger.filter, ledger.remaining)
     except BudgetRefused:
@@ -76,7 +76,7 @@ def fits(ledger: Ledger) -> int:
 
 
 def odometer(spec: PipelineSpec, main: Ledger) -> dict[str, str]:
-    """What is lost so far, by the truncated-view odometer ([HSTV] Def 2.11) of everything ever alive at one tick.
+    """Return what is lost so far: the truncated-view odometer ([HSTV] Def 2.11) of all that was alive at one tick.
 
     Under the pure filter the largest load of any tick; under another one the least epsilon at the file's delta whose
     filter would still have admitted every charge.
@@ -90,7 +90,7 @@ def odometer(spec: PipelineSpec, main: Ledger) -> dict[str, str]:
 
 
 def spent(ledger: Ledger) -> str:
-    """What is spent, in the filter's unit."""
+    """Return what is spent, in the filter's unit."""
     return _up(ledger, ledger.spent)
 
 

@@ -24,7 +24,7 @@ from stream_dp.runtime.registry import Registry
 
 
 def header_of(built: Built, summary: JournalSummary) -> Header:
-    """The journal's header, if the journal is one of this pipeline and begins with the charges of its file.
+    """Return the journal's header, if the journal is one of this pipeline and begins with the charges of its file.
 
     Raises:
         FailClosed: it is empty, belongs to another pipeline, or has other charges.
@@ -45,7 +45,7 @@ def header_of(built: Built, summary: JournalSummary) -> Header:
 
 
 def derived_again(built: Built, summary: JournalSummary) -> tuple[Admission, Derivation]:
-    """The books after everything the journal records, and the total.
+    """Return what was admitted, after everything the journal records, and the derivation of the total.
 
     Raises:
         FailClosed: a charge is not what it should be, or would be refused; or the two totals differ.
@@ -78,14 +78,14 @@ def _total(built: Built, main: Ledger, asked: list[tuple[Derivation, Alive]]) ->
 
 
 def spans(summary: JournalSummary) -> dict[int, tuple[int, int | None]]:
-    """From the number of a question to its first tick, and the first one it does not see (None: it lives)."""
+    """Return, by the number of a live series, its first tick and the first one it does not see (None: it runs)."""
     changes = [change for commit in summary.changing for change in commit.changes]
     ends = {change.number: change.end for change in changes if isinstance(change, Halted)}
     return {c.number: (c.start, ends.get(c.number)) for c in changes if isinstance(c, Created)}
 
 
 def _asked(planner: LiveSeriesPlanner, summary: JournalSummary) -> list[tuple[Derivation, Alive]]:
-    """The questions that the main ledger paid for, with the ticks each has seen or will."""
+    """Return the live series that the main ledger paid for, with the ticks each has seen or will."""
     found, span = [], spans(summary)
     for commit in summary.changing:
         created = [change for change in commit.changes if isinstance(change, Created)]

@@ -69,7 +69,7 @@ class EngineLiveSeries:
         return {"name": name, **self._end(halted.end), "left": self._left(analyst)}
 
     async def preview(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
-        """What creating it would do; changes nothing.
+        """Return what creating the series would do; changes nothing.
 
         Raises:
             UsageError, BudgetRefused: see `Engine.create`; that it does not fit is an answer, and no error.
@@ -88,17 +88,15 @@ class EngineLiveSeries:
         }
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
-        """Every series, those of the file first, the halted ones last; `end` is None while it lives."""
+        """Return every series, those of the file first, the halted ones last; `end` is None while it lives."""
         admission = self._engine.admission
         specs = {c.spec.name: c.spec for c in self._built.chosen}
         rows = []
-        for running in admission.registry.live:
-            planned = self._planner.running.get(running.number)
-            series = specs[running.series.name] if planned is None else planned.series
+        for live in admission.registry.live:
+            planned = self._planner.running.get(live.number)
+            series = specs[live.series.name] if planned is None else planned.series
             analyst, _ = admission.subledgers.running.get(series.name, (MAIN, None))
-            rows.append(
-                {**self._row(series, analyst, running.start, None), "created": running.created}
-            )
+            rows.append({**self._row(series, analyst, live.start, None), "created": live.created})
         halted = self._planner.halted
         rows += [
             {**self._row(halted[e.name], e.analyst, e.start, e.end), "created": True}
@@ -107,12 +105,12 @@ class EngineLiveSeries:
         return rows
 
     def promise(self) -> Derivation:
-        """What holds for everything, derived with the questions that run now."""
+        """Return what holds for everything, derived with the live series that run now."""
         admission, built = self._engine.admission, self._built
         mine = [
-            (self._planner.running[running.number].derivation, Alive(running.start, None))
-            for running in admission.registry.live
-            if running.created and admission.subledgers.running[running.series.name][0] == MAIN
+            (self._planner.running[live.number].derivation, Alive(live.start, None))
+            for live in admission.registry.live
+            if live.created and admission.subledgers.running[live.series.name][0] == MAIN
         ]
         parts = [*built.frozen, *mine]
         return whole(
@@ -120,7 +118,7 @@ class EngineLiveSeries:
         )
 
     def planned(self) -> list[dict[str, Any]]:
-        """What `plan_json` says of each series of the file, for the questions that run; one predicted error each."""
+        """Return for each live series that runs what `plan_json` says of one of the file, with one predicted error."""
         return [
             series_json(planned.chosen, [planned.predicted()], self._confidence)
             for planned in self._planner.running.values()

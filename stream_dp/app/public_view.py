@@ -23,7 +23,7 @@ from stream_dp.serve.view import PublicView, ReleaseLog
 def public_view(
     built: Built, engine: Engine, planner: LiveSeriesPlanner, log: ReleaseLog, token: str
 ) -> PublicView:
-    """What may be seen of `engine`, which publishes into `log`; `token` lets ask for live series."""
+    """Return what may be seen of `engine`, which publishes into `log`; who holds `token` may create live series."""
     planned = plan_json(built)
     live_series = EngineLiveSeries(built, engine, planner, TickTimes(built.spec, log))
 
@@ -45,13 +45,13 @@ def public_view(
 
 
 def running_series(built: Built, planner: LiveSeriesPlanner) -> list[Series]:
-    """The series of the file, then the questions that run."""
+    """Return the series of the file, then the live series that run."""
     asked = (proposal.series for proposal in planner.running.values())
     return [*(chosen.spec for chosen in built.chosen), *asked]
 
 
 def pipeline_json(built: Built, planner: LiveSeriesPlanner) -> dict[str, Any]:
-    """The public configuration and the questions that run, for `GET /api/pipeline`."""
+    """Return the public configuration and the series that run, for `GET /api/pipeline`."""
     spec = built.spec
     return {
         "name": spec.name,

@@ -1,4 +1,4 @@
-"""Feeding a topic from a file at a chosen speed, with tick marks: the work behind `replay` and the demo."""
+"""A file fed into a topic at a chosen speed, with tick marks: the work behind `replay` and the demo."""
 
 import asyncio
 import time

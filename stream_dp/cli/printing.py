@@ -62,7 +62,7 @@ def budget_text(shown: Mapping[str, Any]) -> str:
     if shown["unit"] == "epsilon" and shown["capacity"] == shown["budget"]:
         return f"spent {shown['spent']}, left {shown['left']}"
     return (
-        f"spent {shown['spent']} {shown['unit']} of {shown['capacity']}, left for one more question epsilon "
+        f"spent {shown['spent']} {shown['unit']} of {shown['capacity']}, left for one more series epsilon "
         f"{shown['left']}"
     )
 

@@ -37,7 +37,7 @@ class Server(Protocol[S]):
         ...
 
     def hear(self, state: S, answers: tuple[IntArray, ...]) -> S:
-        """The state after the round's answers, in the order of the questions."""
+        """The state after the round's answers, in the order of the queries."""
         ...
 
 
@@ -131,7 +131,7 @@ class LocalProtocol:
         """Hand every user its part of a row, or play one round.
 
         Raises:
-            RejectedMessage: a bad row, or a user refuses the server's question.
+            RejectedMessage: a bad row, or a user refuses the server's query.
         """
         if isinstance(message, Query):
             return self._round(state, noise)

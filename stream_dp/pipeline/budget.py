@@ -37,12 +37,12 @@ def filter_of(privacy: Privacy) -> Filter:
 
 
 def target(privacy: Privacy) -> ApproxDP:
-    """What the file promises."""
+    """Return what the file promises, as (epsilon, delta)-DP."""
     return ApproxDP(privacy.epsilon, privacy.delta)
 
 
 def opened(privacy: Privacy) -> Subledgers:
-    """The accounts before the first series: the analysts' ledgers are paid for.
+    """Return the ledgers before the first series: those of the analysts are paid for.
 
     Raises:
         BudgetRefused: they alone need more than the budget.

@@ -96,11 +96,11 @@ class Built:
 
     @property
     def promise(self) -> Derivation:
-        """What holds for everything that is ever asked of this pipeline, at its first start."""
+        """The derivation of what holds for every series of this pipeline, live ones too, at its first start."""
         return whole(self.spec.name, self.ledger.filter, self.frozen, target(self.spec.privacy))
 
     def subledgers(self) -> Subledgers:
-        """The accounts after the charges of the first start, for one engine."""
+        """Return the ledgers after the charges of the first start, for one engine."""
         return Subledgers(dict(self.ledgers))
 
     @property

@@ -77,7 +77,7 @@ def _as_stated(premise: Derivation, target: ApproxDP) -> Derivation:
 def analyst_ledger(name: str, promise: PureDP, neighbors: Neighbors) -> Derivation:
     """An analyst's ledger, paid for in full: whatever its own filter admits is within the promise."""
     paid = Condition(
-        "paid in full", True, f"charged to the main ledger before its first question; {TIME}"
+        "paid in full", True, f"charged to the main ledger before its first series; {TIME}"
     )
     return Derivation(
         analyst_entry(name), Guarantee(promise, neighbors), "filter inside a filter", "[HSV] Thm 12.4", (paid,)

@@ -1,7 +1,8 @@
-"""What a pipeline makes of a question that is asked while it runs: an entry of `series:`, from its first tick on.
+"""Live series, which are created while the engine runs: what a pipeline makes of the definition of one.
 
-Rules: the same checks, mechanisms and derivations as for the series of the file; a question counts from its first
-tick, never what was before. Its meaning depends on its definition, its first tick and the file, and on nothing else.
+Rules: a definition is an entry of `series:`, with the checks, mechanisms and derivations of those of the file; a live
+series counts from its first tick, never what was before. Its meaning depends on its definition, its first tick and the
+file, and on nothing else.
 """
 
 import json
@@ -45,7 +46,7 @@ class LiveSeriesPlanner:
         return PlannedSeries(self, spec, start, feature, chosen_for(spec, series, rows))
 
     def close(self, number: int) -> None:
-        """Count its entries no more."""
+        """Count the entries of series `number` no more."""
         self.router.close(number)
         series = self.running.pop(number).series
         self.halted[series.name] = series
@@ -53,7 +54,7 @@ class LiveSeriesPlanner:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSeries:
-    """A question understood: the series that would see ticks from `start` on; `spec` is the pipeline from there."""
+    """A definition understood: the series that would see ticks from `start` on; `spec` is the pipeline from there."""
 
     planner: LiveSeriesPlanner
     spec: PipelineSpec
@@ -63,12 +64,12 @@ class PlannedSeries:
 
     @property
     def series(self) -> SeriesSpec:
-        """The entry of `series:` that it is."""
+        """The entry of `series:` that the definition gives."""
         return self.chosen.spec
 
     @property
     def definition(self) -> bytes:
-        """Its canonical bytes."""
+        """The definition's canonical bytes."""
         return _canonical(self.series)
 
     @property
@@ -78,7 +79,7 @@ class PlannedSeries:
 
     @property
     def derivation(self) -> Derivation:
-        """Why it costs what it costs."""
+        """The derivation of what the series guarantees, and so of its price."""
         return self.chosen.derivation
 
     @property
@@ -87,16 +88,16 @@ class PlannedSeries:
         return self.chosen.fingerprint
 
     def predicted(self) -> tuple[int, int]:
-        """(tick, half-width) at its last tick, the farthest that is predicted without a horizon."""
+        """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon."""
         last, error = last_error(self.spec, self.chosen)
         return self.start + last, error
 
     def place(self) -> int:
-        """The column where its entries would begin."""
+        """Return the column of the tick row where the series' entries would begin."""
         return self.planner.router.place(self.feature)
 
     def open(self, created: Created) -> Series:
-        """Count its entries from now on, and return the series.
+        """Count the series' entries from now on, and return the series.
 
         Raises:
             FailClosed: its columns are not those of the journal.
@@ -117,7 +118,7 @@ def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
         return spec
     if start >= horizon:
         raise UsageError(
-            "the pipeline is at its horizon: no tick is left that a question could see"
+            "the pipeline is at its horizon: no tick is left that a live series could see"
         )
     clock = spec.clock.model_copy(update={"horizon": horizon - start})
     return spec.model_copy(update={"clock": clock})

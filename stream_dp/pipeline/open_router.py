@@ -33,7 +33,7 @@ class _Added:
 
 
 class OpenRouter:
-    """The router of a pipeline file, and of what was asked later. `width` grows when a feature is opened."""
+    """The router of a pipeline file, and of live series. `width` grows when a feature is opened."""
 
     def __init__(self, spec: PipelineSpec, origin_ms: int) -> None:
         self._spec = spec
@@ -68,8 +68,8 @@ class OpenRouter:
         """
         if self.place(feature) != column:
             raise FailClosed(
-                "the journal keeps a question's counts in other columns than this version would; run the version "
-                "that wrote it"
+                "the journal keeps the counts of a live series in other columns than this version would; run the "
+                "version that wrote it"
             )
         if feature in self.layout.features:
             slot = self.layout.features[feature]

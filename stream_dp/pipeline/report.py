@@ -48,7 +48,7 @@ def promise_json(built: Built, promise: Derivation) -> dict[str, Any]:
 def series_json(
     chosen: Chosen, errors: Iterable[tuple[int, int]], confidence: float
 ) -> dict[str, Any]:
-    """A series with its price and the predicted `errors`, (tick, half-width) each; of the file, or a question."""
+    """A series with its price and the predicted `errors`, (tick, half-width) each; of the file, or a live one."""
     measure = chosen.derivation.guarantee.measure
     return {
         "name": chosen.spec.name,

@@ -82,7 +82,7 @@ def _event_only(value: object) -> object:
 
 
 class Analyst(Frozen):
-    """One who may ask questions while the pipeline runs, from a ledger that is paid for in full at the start."""
+    """One who may create live series, from a ledger that is paid for in full at the start."""
 
     name: Name
     epsilon: Epsilon

@@ -2,7 +2,7 @@
 
 Rules: YAML decides on nothing but structure, so NO stays "NO" and 1e-6 stays exact; the models decide what a
 text means. One `UsageError` lists all problems (up to `MOST`), each as `file:line:column: key.path: message`. Anchors
-are fine in a file, but not in a question, where a few would write out a thousandfold; tags, duplicate keys and empty
+are fine in a file, but not in a live series, where a few would write out a thousandfold; tags, duplicate keys and empty
 values are refused. This file knows no particular key.
 """
 
@@ -29,7 +29,7 @@ _QUOTED = re.compile(r"'.*'", re.DOTALL)  # of one problem: a value may hold quo
 
 _HALF = "holds half of a pair of escapes, such as \\ud83d without \\ude00; write both halves, or the character itself"
 _CONTROL = 'not valid YAML: holds a control character; write it in double quotes as an escape such as "\\u0007"'
-_ASKED = "question"  # the name of a text that did not come from a file: nothing of it is repeated
+_LIVE = "live series"  # the name of a text that did not come from a file: nothing of it is repeated
 _STANDARD = "tag:yaml.org,2002:"
 _DISCRIMINATORS = ("kind", "type", "statistic")
 _MESSAGES = {
@@ -69,8 +69,8 @@ def load(path: str | Path) -> PipelineSpec:
     return _checked(_text(path), str(path), lambda data: diagnose(data, context))
 
 
-def load_series(definition: bytes, spec: PipelineSpec, name: str = _ASKED) -> Series:
-    """Read and check one entry of `series:` (YAML or JSON, no aliases), which is asked beside those of the file.
+def load_series(definition: bytes, spec: PipelineSpec, name: str = _LIVE) -> Series:
+    """Read and check one entry of `series:` (YAML or JSON, no aliases), which is created beside those of the file.
 
     Raises:
         UsageError: it is no series of this pipeline; the message lists every problem with its key. Without a `name`
@@ -135,10 +135,8 @@ def _compose(text: str, name: str) -> yaml.Node:
         root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        asked = (
-            "not valid JSON or YAML here; look for a comma, a quote or a bracket that is missing"
-        )
-        message = asked if name == _ASKED else f"not valid YAML: {error.problem or error.context}"
+        here = "not valid JSON or YAML here; look for a comma, a quote or a bracket that is missing"
+        message = here if name == _LIVE else f"not valid YAML: {error.problem or error.context}"
         _refuse(name, [_at(mark, "", message)])
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
@@ -157,7 +155,7 @@ def _compose(text: str, name: str) -> yaml.Node:
 
 
 def _refuse(name: str, problems: Sequence[_Problem]) -> NoReturn:
-    if name == _ASKED:
+    if name == _LIVE:
         problems = [
             replace(each, message=_QUOTED.sub("what stands there", each.message))
             for each in problems
@@ -180,7 +178,7 @@ def _join(path: str, key: str | int) -> str:
 
 @dataclass(slots=True)
 class _Reader:
-    """Turns nodes into dicts, lists and text, and notes what YAML allows but a pipeline, or a question, does not."""
+    """Turns nodes into dicts, lists and text, and notes what YAML allows but a pipeline, or a live series, does not."""
 
     aliases: bool = True
     aliased: bool = False
@@ -193,7 +191,7 @@ class _Reader:
         if id(node) in self._done:
             if not self.aliases and not self.aliased:
                 self.aliased = True
-                self._note(node, path, "an alias is not allowed in a question; write it out")
+                self._note(node, path, "an alias is not allowed in a live series; write it out")
             return self._done[id(node)]
         if id(node) in self._open:
             return self._note(node, path, "an anchor must not contain itself")

@@ -1,4 +1,4 @@
-"""The books of a run: which series live, what was charged for them, and every change of both.
+"""Admission of series to a run: which ones run, what was charged for them, and every change of both.
 
 Rules: charge first, then open; a refusal leaves everything as it was. What a journal records is done again here, and
 derived again: a recorded charge that is not what its definition costs, or that its ledger would refuse, ends the
@@ -28,9 +28,10 @@ class Ended:
 
 @dataclass(slots=True)
 class Admission:
-    """`names` are all names ever used, for a name means one series for ever; `ended` lists the halted ones.
+    """The series that run, and the ledgers that paid for them; changed by creations and halts only.
 
-    Where `private` is False (the noise of the test kit), every release of what is created says so.
+    `names` are all names ever used, for a name means one series for ever; `ended` lists the halted ones. Where
+    `private` is False (the noise of the test kit), every release of what is created says so.
     """
 
     registry: Registry
@@ -41,8 +42,8 @@ class Admission:
     private: bool = True
 
     def __post_init__(self) -> None:
-        """The series of the first start have their names."""
-        self.names |= {running.series.name for running in self.registry.live}
+        """Take the names of the series of the first start."""
+        self.names |= {live.series.name for live in self.registry.live}
 
     def propose(self, definition: bytes, start: int) -> Proposal:
         """Understand a definition, for a series that sees ticks from `start` on; may take seconds, changes nothing.
@@ -52,14 +53,14 @@ class Admission:
             NotDerivable: no rule covers it.
         """
         if self.planner is None:
-            raise UsageError("this engine takes no questions")
+            raise UsageError("this engine takes no live series")
         proposal = self.planner.propose(definition, start)
         if proposal.name in self.names:
             raise UsageError("name: a series of this name is or was there; choose another name")
         return proposal
 
     def preview(self, proposal: Proposal, analyst: str) -> Preview:
-        """What creating it would do; changes nothing.
+        """Return what creating the series would do to its ledger; changes nothing.
 
         Raises:
             UsageError, BudgetRefused: see `create`.
@@ -92,10 +93,10 @@ class Admission:
         number = self._number(name)
         return self._end(number, name, end)
 
-    def fresh_columns(self, running: LiveSeries) -> slice:
-        """The columns of a series, if no other live one counts on them; none else."""
-        mine = running.series.rows
-        others = (other.series.rows for other in self.registry.live if other is not running)
+    def fresh_columns(self, live: LiveSeries) -> slice:
+        """Return the columns of a series, if no other that runs counts on them; an empty slice otherwise."""
+        mine = live.series.rows
+        others = (other.series.rows for other in self.registry.live if other is not live)
         shared = any(rows.start < mine.stop and mine.start < rows.stop for rows in others)
         return slice(0, 0) if shared else mine
 
@@ -146,17 +147,17 @@ class Admission:
 
     def _end(self, number: int, name: str, end: int) -> Halted:
         analyst, _ = self.subledgers.halt(name, end)
-        running = self.registry.remove(number)
+        live = self.registry.remove(number)
         if self.planner is not None:
             self.planner.close(number)
-        self.ended.append(Ended(name, analyst, running.start, end))
+        self.ended.append(Ended(name, analyst, live.start, end))
         return Halted(number, end)
 
     def _number(self, name: str) -> int:
-        for running in self.registry.live:
-            if running.series.name == name and running.created:
-                return running.number
-        if any(running.series.name == name for running in self.registry.live):
+        for live in self.registry.live:
+            if live.series.name == name and live.created:
+                return live.number
+        if any(live.series.name == name for live in self.registry.live):
             raise UnknownMechanism(
                 "this series belongs to the pipeline file and runs as long as it; only what was created later can be "
                 "halted"
@@ -174,5 +175,5 @@ class Admission:
 
 
 def charge_of(entry: Entry, analyst: str = MAIN) -> Charge:
-    """The entry as a journal holds it."""
+    """Return the ledger entry as a journal holds it."""
     return Charge(entry.name, entry.epsilon, entry.delta, entry.rule, entry.measure, analyst)

@@ -1,6 +1,6 @@
-"""The engine's inbox: closed ticks from the reader, and orders of people, taken one by one between commits.
+"""The engine's inbox: closed ticks from the reader, and commands of people, taken one by one between commits.
 
-Rules: an order is executed at a cut, and its sender learns the outcome; what goes wrong because of the order is the
+Rules: a command is executed at a cut, and its sender learns the outcome; what goes wrong because of it is the
 sender's, anything else ends the engine too. There is room for a few ticks only: the reader waits.
 """
 
@@ -16,19 +16,22 @@ from stream_dp.runtime.tick_assembler import ClosedTick
 QUEUED = 4
 UNKNOWN = (
     "the engine stopped while it did this; it may be durable and paid for: start the engine again and look with "
-    "`stream-dp query list` before you ask once more"
+    "`stream-dp query list` before you try again"
 )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Command:
-    """Something to be done at the next cut, and who waits for it."""
+    """What somebody wants done at the next cut (`act`), and the future in which she waits for the outcome."""
 
     act: Callable[[], Awaitable[Any]]
     reply: "asyncio.Future[Any]"
 
     async def execute(self) -> None:
-        """Do it and answer; a refusal goes to the sender only."""
+        """Run `act` and answer its sender.
+
+        Raises whatever `act` raises, except refusals (UsageError, BudgetRefused), which go to the sender only.
+        """
         try:
             answer = await self.act()
         except (UsageError, BudgetRefused) as refusal:
@@ -40,7 +43,7 @@ class Command:
             self._answer(answer, None)
 
     def refuse(self) -> None:
-        """Say that the engine has ended."""
+        """Answer the sender that the engine has ended."""
         self._answer(None, UsageError("the engine has ended: no tick is left that could be seen"))
 
     def _answer(self, answer: Any, error: Exception | None) -> None:
@@ -53,7 +56,7 @@ class Command:
 
 
 class Inbox:
-    """Ticks and orders, in the order in which they came, until the engine's `lifecycle` is over."""
+    """Ticks and commands, in the order in which they came, until the engine's `lifecycle` is over."""
 
     def __init__(self, lifecycle: Lifecycle[EnginePhase]) -> None:
         self._lifecycle = lifecycle
@@ -62,12 +65,12 @@ class Inbox:
         self._held: list[list[ClosedTick] | Command] = []
 
     async def put(self, ticks: list[ClosedTick]) -> None:
-        """The reader's next ticks; none means the end of its source. Waits while there is no room."""
+        """Take the reader's next ticks; none means the end of its source. Waits while there is no room."""
         await self._room.acquire()
         self._queue.put_nowait(ticks)
 
     async def executed(self, act: Callable[[], Awaitable[Any]]) -> Any:
-        """Have `act` done at the next cut; its result.
+        """Have `act` done at the next cut, and return its result.
 
         Raises:
             UsageError: the engine has ended; or what `act` raises.
@@ -81,7 +84,7 @@ class Inbox:
         return await command.reply
 
     async def get(self, most: int) -> Command | list[ClosedTick]:
-        """An command, or ticks: what has come, up to `most` or so. Cancelled, it takes nothing."""
+        """Return a command, or the ticks that have come, up to `most` or so. Cancelled, it takes nothing."""
         found = self._held.pop(0) if self._held else self._taken(await self._queue.get())
         if isinstance(found, Command):
             return found
@@ -94,13 +97,13 @@ class Inbox:
         return found
 
     def drop_ticks(self) -> None:
-        """Forget the ticks, keep the orders: what follows is read again."""
+        """Forget the ticks, keep the commands: what follows is read again."""
         while not self._queue.empty():
             self._held.append(self._taken(self._queue.get_nowait()))
         self._held = [each for each in self._held if isinstance(each, Command)]
 
     def close(self) -> None:
-        """Refuse the orders that wait."""
+        """Refuse the commands that wait."""
         self.drop_ticks()
         for command in self._held:
             if isinstance(command, Command):

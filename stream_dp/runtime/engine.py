@@ -41,9 +41,10 @@ SNAPSHOT_TICKS = 1000
 
 
 class Engine:
-    """Runs a plan until its horizon, the end of its source, or `stop()`.
+    """Runs the series of a `RunConfig` until its horizon, the end of its source, or `stop()`.
 
-    Without `questions` it takes none; `accounts` are what the charges of the first start have left.
+    `planner` understands definitions of live series; without one, none can be created. `subledgers` are the ledgers
+    after the charges of the first start.
     """
 
     def __init__(
@@ -75,12 +76,12 @@ class Engine:
 
     @property
     def phase(self) -> EnginePhase:
-        """What it is doing."""
+        """What the engine is doing."""
         return self._lifecycle.phase
 
     @property
     def ready(self) -> asyncio.Event:
-        """Set once it runs."""
+        """The event that is set once the engine runs."""
         return self._lifecycle.reached(EnginePhase.RUNNING)
 
     def stop(self) -> None:
@@ -106,7 +107,7 @@ class Engine:
         return cast("Halted", halted)
 
     async def preview(self, definition: bytes, analyst: str = "") -> tuple[Proposal, Preview]:
-        """What `create` would do, from the first tick on that is not published: tells nothing of work in hand.
+        """Return what `create` would do from the first tick that is not published, which tells nothing of work in hand.
 
         Raises:
             UsageError, NotDerivable, BudgetRefused: see `create`.
@@ -193,8 +194,8 @@ class Engine:
         self._guard = Guard(self._router.width)
         self._actors: dict[int, Actor] = {}
         async with asyncio.TaskGroup() as self._tasks:
-            for running in self.admission.registry.live:
-                self._start_series(running, recovered.states[running.number])
+            for live in self.admission.registry.live:
+                self._start_series(live, recovered.states[live.number])
             recovered.cut = recovered.cut.opened(self._router.width, NONE)
             self._reader.begin(self._tasks, recovered.cut)
             await self._commit_all()
@@ -203,13 +204,13 @@ class Engine:
             for actor in self._actors.values():
                 await actor.send(Halt())
 
-    def _start_series(self, running: LiveSeries, state: Any) -> None:
+    def _start_series(self, live: LiveSeries, state: Any) -> None:
         """Give a series its actor."""
-        actor = self._actors[running.number] = Actor(running.series, self._grid, state)
+        actor = self._actors[live.number] = Actor(live.series, self._grid, state)
         self._tasks.create_task(actor.run())
 
     async def _commit_all(self) -> None:
-        """Step and commit what has closed and execute orders, until the horizon, the end of the source or `stop()`."""
+        """Step and commit closed ticks and execute commands, until the horizon, the end of the source or `stop()`."""
         while self._recovered.cut.next_tick != self._config.horizon:
             match await self._next():
                 case Command() as command:
@@ -246,14 +247,12 @@ class Engine:
         now, seeds = self._recovered, self._ports.seeds
         start = now.cut.next_tick
         proposal = await asyncio.to_thread(self.admission.propose, definition, start)
-        created, charge, running = self.admission.create(proposal, analyst, start)
+        created, charge, live = self.admission.create(proposal, analyst, start)
         await self._reader.end()
-        now.cut = now.cut.opened(self._router.width, self.admission.fresh_columns(running))
+        now.cut = now.cut.opened(self._router.width, self.admission.fresh_columns(live))
         seed = seeds()
         await self._change(Commit(0, b"", charges=(charge,), seeds=(seed,), changes=(created,)))
-        self._start_series(
-            running, initial_states((running,), seed, self._make_noise)[running.number]
-        )
+        self._start_series(live, initial_states((live,), seed, self._make_noise)[live.number])
         self._guard = Guard(self._router.width)
         await self._reader.again(self._tasks, now.cut)
         return created
@@ -320,13 +319,11 @@ class Engine:
         waiting: list[tuple[int, str, int, asyncio.Future[bytes]]] = []
         for closed, seed in zip(ticks, seeds, strict=True):
             row = self._guard.admit(closed.row)
-            for running in self.admission.registry.live:
+            for live in self.admission.registry.live:
                 reply: asyncio.Future[bytes] = loop.create_future()
-                noise = self._make_noise(seed, running.number)
-                await self._actors[running.number].send(
-                    Tick(closed.tick, sequence, row, noise, reply)
-                )
-                waiting.append((sequence, running.series.name, closed.tick, reply))
+                noise = self._make_noise(seed, live.number)
+                await self._actors[live.number].send(Tick(closed.tick, sequence, row, noise, reply))
+                waiting.append((sequence, live.series.name, closed.tick, reply))
                 sequence += 1
         return tuple([Release(n, name, tick, await reply) for n, name, tick, reply in waiting])
 
@@ -356,7 +353,7 @@ async def _uncancelled(commit: Coroutine[Any, Any, None]) -> None:
 
 
 def _refuse(got: "asyncio.Task[Command | list[ClosedTick]]") -> None:
-    """An order that was taken when the engine ended is refused, or its sender would wait for ever."""
+    """Refuse a command that was taken when the engine ended, or its sender would wait for ever."""
     if got.done() and not got.cancelled() and isinstance(command := got.result(), Command):
         command.refuse()
 

@@ -62,7 +62,7 @@ async def read_summary(
 
 
 def _added(total: IntArray | None, rows: IntArray) -> IntArray:
-    """The sum; rows are longer while more is asked."""
+    """The sum; rows are longer while live series count on columns of their own."""
     if total is None:
         return rows
     wide = np.zeros(max(len(total), len(rows)), dtype=np.int64)

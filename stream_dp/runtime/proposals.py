@@ -1,8 +1,8 @@
-"""The port through which the engine learns what a question means that is asked while it runs.
+"""The port through which the engine learns what a live series, created while it runs, would be.
 
-Rules: the pipeline implements it. `ask` decides nothing, changes nothing and may take seconds: the engine calls it on
-a thread. `Proposal.open` and `close` change what the router counts. What a definition means depends on it, its first
-tick and the pipeline file alone, so that a journal can be replayed.
+Rules: the pipeline implements it. `propose` decides nothing, changes nothing and may take seconds: the engine calls it
+on a thread. `Proposal.open` and `close` change what the router counts. What a definition means depends on it, its
+first tick and the pipeline file alone, so that a journal can be replayed.
 """
 
 from typing import Protocol
@@ -17,7 +17,7 @@ class Proposal(Protocol):
 
     @property
     def definition(self) -> bytes:
-        """Its canonical bytes."""
+        """The definition's canonical bytes."""
         ...
 
     @property
@@ -27,7 +27,7 @@ class Proposal(Protocol):
 
     @property
     def derivation(self) -> Derivation:
-        """Why it costs what it costs."""
+        """The derivation of what the series guarantees, and so of its price."""
         ...
 
     @property
@@ -36,15 +36,15 @@ class Proposal(Protocol):
         ...
 
     def predicted(self) -> tuple[int, int]:
-        """(tick, half-width) of the error to expect at its last tick, the farthest that is predicted without one."""
+        """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon."""
         ...
 
     def place(self) -> int:
-        """The column where its entries would begin."""
+        """Return the column of the tick row where the series' entries would begin."""
         ...
 
     def open(self, created: Created) -> Series:
-        """Count its entries from now on, and return the series.
+        """Count the series' entries from now on, and return the series.
 
         Raises:
             FailClosed: the columns are taken: the journal was not written by this pipeline.
@@ -53,7 +53,7 @@ class Proposal(Protocol):
 
 
 class SeriesPlanner(Protocol):
-    """What a pipeline knows of planner."""
+    """What turns definitions of live series into proposals; implemented by the pipeline."""
 
     def propose(self, definition: bytes, start: int) -> Proposal:
         """Understand a definition, for a series that sees ticks from `start` on.
@@ -65,5 +65,5 @@ class SeriesPlanner(Protocol):
         ...
 
     def close(self, number: int) -> None:
-        """Count its entries no more; its columns are free."""
+        """Count the entries of series `number` no more; its columns are free."""
         ...

@@ -189,7 +189,7 @@ def _start_states(start: Commit, admission: Admission, make_noise: NoiseMaker) -
     if start.snapshot is None:
         return initial_states(admission.registry.live, start.seeds[0], make_noise)
     states = start.snapshot.states
-    if states.keys() != {running.number for running in admission.registry.live}:
+    if states.keys() != {live.number for live in admission.registry.live}:
         raise FailClosed(
             f"the snapshot in commit {start.sequence} of the journal is not one of the series that lived then; restore "
             "the journal, or run the version of the code that wrote it"
@@ -198,12 +198,11 @@ def _start_states(start: Commit, admission: Admission, make_noise: NoiseMaker) -
 
 
 def initial_states(
-    many: Sequence[LiveSeries], seed: bytes, make_noise: NoiseMaker
+    series: Sequence[LiveSeries], seed: bytes, make_noise: NoiseMaker
 ) -> dict[int, Any]:
     """The states before the first tick, drawn from the seed that their commit records."""
     return {
-        running.number: running.series.mechanism.init(make_noise(seed, running.number))
-        for running in many
+        each.number: each.series.mechanism.init(make_noise(seed, each.number)) for each in series
     }
 
 
@@ -214,7 +213,7 @@ def _change(
     created = admission.replay(commit)
     if created:
         states |= initial_states(created, commit.seeds[0], make_noise)
-    for number in states.keys() - {running.number for running in admission.registry.live}:
+    for number in states.keys() - {live.number for live in admission.registry.live}:
         del states[number]
 
 
@@ -228,15 +227,15 @@ def _replay(
     recorded = iter(commit.releases)
     for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=bool(commit.ticks)):
         whole = np.array(row, dtype=np.int64)
-        for running in admission.registry.live:
+        for live in admission.registry.live:
             release = next(recorded)
-            states[running.number], body = step(
-                running.series, grid, states[running.number], tick, release.sequence, whole,
-                make_noise(seed, running.number),
+            states[live.number], body = step(
+                live.series, grid, states[live.number], tick, release.sequence, whole,
+                make_noise(seed, live.number),
             )  # fmt: skip
             if body != release.body:
                 raise FailClosed(
-                    f"replaying tick {tick} of series {running.series.name} does not give the recorded bytes: "
+                    f"replaying tick {tick} of series {live.series.name} does not give the recorded bytes: "
                     "the journal was written by another version of the code; go back to that version"
                 )
 

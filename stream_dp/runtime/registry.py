@@ -13,7 +13,10 @@ from stream_dp.runtime.series import Series
 
 @dataclass(frozen=True, slots=True)
 class LiveSeries:
-    """`series` runs as mechanism `number` and sees ticks from `start` on."""
+    """A series that runs, as mechanism `number`, on ticks from `start` on.
+
+    `created` tells the live series of the documentation, created while the engine runs, from those of the first start.
+    """
 
     number: int
     series: Series
@@ -22,7 +25,7 @@ class LiveSeries:
 
 
 class Registry:
-    """The live series, in the order of their numbers."""
+    """All series that run, in the order of their numbers."""
 
     def __init__(self, first: Sequence[Series]) -> None:
         self._live = {number: LiveSeries(number, series) for number, series in enumerate(first)}
@@ -30,7 +33,7 @@ class Registry:
 
     @property
     def live(self) -> tuple[LiveSeries, ...]:
-        """All that have not been halted."""
+        """The series that have not been halted."""
         return tuple(self._live.values())
 
     @property
@@ -39,7 +42,7 @@ class Registry:
         return self._next
 
     def add(self, number: int, series: Series, start: int) -> LiveSeries:
-        """A series created at the cut before tick `start`.
+        """Add a series created at the cut before tick `start`, and return it.
 
         Raises:
             ValueError: not the next number.
@@ -51,7 +54,7 @@ class Registry:
         return self._live[number]
 
     def remove(self, number: int) -> LiveSeries:
-        """Halt a series at this cut.
+        """Halt a series at this cut, and return it.
 
         Raises:
             UnknownMechanism: it does not run.

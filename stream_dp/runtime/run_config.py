@@ -35,7 +35,7 @@ class RunConfig:
 
     @property
     def marked(self) -> "RunConfig":
-        """Itself; under the test kit's noise with series whose releases say that they are not private."""
+        """This configuration; under the test kit's noise with series whose releases say that they are not private."""
         if self.private:
             return self
         return replace(self, series=tuple(replace(series, private=False) for series in self.series))
@@ -45,7 +45,7 @@ class RunConfig:
         return TickGrid(origin, self.step, self.horizon)
 
     def header(self, source: str, partitions: tuple[int, ...], origin: int, key_id: str) -> Header:
-        """The header a journal of this plan on that source begins with."""
+        """The header a journal of this configuration on that source begins with."""
         return Header(
             pipeline=self.pipeline,
             fingerprint=self.fingerprint,

@@ -50,7 +50,7 @@ class Cut:
     pending: Mapping[int, IntArray] = field(default_factory=dict)
 
     def opened(self, width: int, fresh: slice) -> "Cut":
-        """The same cut for rows of `width` entries, of which those of `fresh` begin to count behind it.
+        """Return this cut for rows of `width` entries, of which those of `fresh` begin to count behind it.
 
         What lies before the cut never counts in them, also for ticks still open.
         """
@@ -81,7 +81,7 @@ class ClosedTick:
 
     @property
     def cut(self) -> Cut:
-        """Where it ended."""
+        """The cut at which the tick ended."""
         return Cut(self.tick + 1, self.positions, self.marks, self.pending)
 
 
@@ -137,7 +137,7 @@ class TickAssembler:
 
     @classmethod
     def at(cls, cut: Cut, partitions: Sequence[int], width: int) -> "TickAssembler":
-        """An assembler that goes on behind this cut."""
+        """Return an assembler that goes on behind this cut."""
         return cls(partitions, width, cut.next_tick, cut.pending, cut.positions, cut.marks)
 
     def add(self, batch: Batch, routed: Routed) -> None:
@@ -157,7 +157,7 @@ class TickAssembler:
             partition.current, partition.marked = _Segment(), batch.mark
 
     def closed(self, limit: int) -> list[ClosedTick]:
-        """Up to `limit` further ticks that have closed in every partition, in order."""
+        """Return up to `limit` further ticks that have closed in every partition, in order."""
         ready: list[ClosedTick] = []
         last = min(p.marked for p in self._partitions.values())
         while self._next <= last and len(ready) < limit:

@@ -195,7 +195,7 @@ async def half_a_commit(journal: Journal, commit: Commit, sealed: bytes) -> None
             await asyncio.to_thread(_torn_row, journal, commit, sealed)
         case KafkaJournal():
             parts = list(journal._parts(commit.sequence, sealed))  # noqa: SLF001 - as it writes them
-            await _open_transaction(journal._shard, parts)  # noqa: SLF001
+            await _open_transaction(journal._lease, parts)  # noqa: SLF001
         case _:
             raise UsageError("--crash mid-commit knows the sqlite and the kafka journal")
 
@@ -215,7 +215,7 @@ async def half_a_publication(sink: Sink, releases: Sequence[Release]) -> None:
                 file.write(b"".join(release.body[: len(release.body) // 2] for release in torn))
         case KafkaSink():
             records = [sink._record(release) for release in half]  # noqa: SLF001 - as it writes them
-            await _open_transaction(sink._shard, records)  # noqa: SLF001
+            await _open_transaction(sink._lease, records)  # noqa: SLF001
         case _:
             raise UsageError("--crash mid-publish knows the file and the kafka sink")
 
@@ -230,9 +230,9 @@ def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
         die()
 
 
-async def _open_transaction(shard: KafkaLease, records: Sequence[Outgoing]) -> None:
+async def _open_transaction(lease: KafkaLease, records: Sequence[Outgoing]) -> None:
     """Records that are in the log, in a transaction that nobody ends."""
-    producer = shard._producer  # noqa: SLF001 - what `transact` does before it commits
+    producer = lease._producer  # noqa: SLF001 - what `transact` does before it commits
     await producer.begin_transaction()
     sent = [
         await producer.send(r.topic, r.value, r.key, 0, r.timestamp_ms, list(r.headers))

@@ -1,4 +1,4 @@
-"""What the tests of the page share: synthetic pipelines and engines, a server of them, questions to a tab.
+"""What the tests of the page share: synthetic pipelines and engines, a server of them, what a tab is asked.
 
 Rules: everything the browser shows comes over HTTP from a `PageServer`; waits are for conditions in the page, never
 for a time. `STREAM_DP_REQUIRE=browser` turns a missing browser into a failure; `STREAM_DP_SCREENSHOT` names a file

@@ -157,9 +157,9 @@ def release(sequence: int, tick: int = 0) -> Release:
     return sample_release(sequence, "by_day", tick, end=end)
 
 
-async def half_a_transaction(shard: KafkaLease, topic: str, value: bytes = b"half") -> None:
+async def half_a_transaction(lease: KafkaLease, topic: str, value: bytes = b"half") -> None:
     """What a kill between send and commit leaves."""
-    producer = shard._producer
+    producer = lease._producer
     await producer.begin_transaction()
     await (await producer.send(topic, value, b"k", 0))
     await _abandon(producer)
@@ -235,8 +235,8 @@ async def test_a_zombie_publishes_and_commits_nothing(
     kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
 ) -> None:
     await create(kafka, f"{name}.events")
-    shard = KafkaLease(settings, name)
-    zombie, sink = KafkaJournal(shard, f"{name}.events"), KafkaSink(shard)
+    lease = KafkaLease(settings, name)
+    zombie, sink = KafkaJournal(lease, f"{name}.events"), KafkaSink(lease)
     closing += [zombie.close, sink.close]
     await zombie.open()
     await sink.open()
@@ -274,7 +274,7 @@ async def test_a_kill_in_the_middle_of_a_commit_leaves_nothing(
     )  # far more than the next one's patience
     killed = await journal(long, name, closing)
     await killed.append(commit(0), b"kept")
-    await half_a_transaction(killed._shard, f"{name}.private.journal")
+    await half_a_transaction(killed._lease, f"{name}.private.journal")
     newest = await journal(settings, name, closing)
     assert await sealed(newest) == [b"kept"]
     await newest.append(commit(1), b"again")
@@ -455,7 +455,7 @@ async def test_the_last_release_is_found_behind_aborted_ones(
         await sink.open()
         await sink.publish([release(0)])
         value = b"aborted" * (10 if attempt % 2 else 100_000)
-        await half_a_transaction(sink._shard, f"{name}.releases", value)
+        await half_a_transaction(sink._lease, f"{name}.releases", value)
     newest = KafkaSink(KafkaLease(settings, name))
     closing.append(newest.close)
     await newest.open()
@@ -469,7 +469,7 @@ async def test_only_aborted_releases_are_no_release(
     sink = KafkaSink(KafkaLease(settings, name))
     closing.append(sink.close)
     await sink.open()
-    await half_a_transaction(sink._shard, f"{name}.releases")
+    await half_a_transaction(sink._lease, f"{name}.releases")
     newest = KafkaSink(KafkaLease(settings, name))
     closing.append(newest.close)
     await newest.open()
@@ -905,11 +905,11 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
 
     def hasty(spec: PipelineSpec, sealer: Sealer, accepted: str) -> Ports:
         settings = KafkaSettings(broker.bootstrap, patience_s=5, transaction_timeout_ms=5_000)
-        shard = KafkaLease(settings, spec.name)
+        lease = KafkaLease(settings, spec.name)
         ticks = StampTicks(200, 250) if "wall" in clock else ReplayTicks()
         source = Noted(settings, "events", WallClock(), ticks)
-        journal = KafkaJournal(shard, "events")
-        return Ports(source, journal, KafkaSink(shard), WallClock(), sealer)
+        journal = KafkaJournal(lease, "events")
+        return Ports(source, journal, KafkaSink(lease), WallClock(), sealer)
 
     class Noted(KafkaSource):
         async def read(self) -> Sequence[Batch]:

@@ -116,7 +116,7 @@ async def producing(kafka: str, topic: str) -> None:
 
 
 @pytest.mark.timeout(600)
-async def test_questions_survive_kill_9(
+async def test_live_series_survive_kill_9(
     kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

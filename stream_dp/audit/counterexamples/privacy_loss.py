@@ -86,7 +86,7 @@ class LossAdversary:
         return 0
 
     def step(self, state: int, message: Any, noise: Noise) -> tuple[int, Any]:
-        """The two rows, the question, and an end."""
+        """Send the two rows, then the query, then HALT."""
         if state == 0:
             return 1, tuple(Update(np.array([bit], dtype=np.int64)) for bit in (0, 1))
         return (2, (Query(), Query())) if state == 1 else (2, HALT)

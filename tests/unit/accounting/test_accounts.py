@@ -1,4 +1,4 @@
-"""Ledgers over time and sub-ledgers, against a naive account of every tick."""
+"""Ledgers over time and sub-ledgers, against a naive sum for every tick."""
 
 from fractions import Fraction
 from random import Random

@@ -24,7 +24,7 @@ def test_the_largest_load_is_the_exact_privacy_loss() -> None:
 
 
 def test_a_halt_that_frees_past_ticks_is_caught() -> None:
-    """The twin drops a halted mechanism from the books: at tick 2 it says 2 x 5/2 = 5, and 6 was lost at tick 1."""
+    """The twin forgets a halted mechanism: at tick 2 it says 2 x 5/2 = 5, and 6 was lost at tick 1."""
     instance = lives()
     exact = worst_ratio(instance.machine, instance.pairs, instance.rounds)
     last = TICKS - 1

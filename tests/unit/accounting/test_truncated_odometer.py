@@ -164,7 +164,7 @@ def test_the_pure_odometer_is_met_exactly() -> None:
 
 
 def test_interleaved_interactive_mechanisms_are_covered_too() -> None:
-    """Creations and both questions of each in any order; the answers to one decide what is created next."""
+    """Creations and both queries of each in any order; the answers to one decide what is created next."""
     kinds = (InteractiveRandomizedResponse(MENU[0]), InteractiveRandomizedResponse(MENU[1]))
     asks = (FirstPair(((0, 1),), ("q*",)),) * 2
     pairs = SparsePairs(asks, creations=(2, 2), sparsity=4)

@@ -238,7 +238,7 @@ def test_responses_of_epsilon_zero_come_to_the_enumeration() -> None:
 
 
 def test_the_verifier_stops_what_the_relation_forbids() -> None:
-    """As many moves as the definitions allow: a second touched part, a third creation and early questions are none."""
+    """As many moves as the definitions allow: a second touched part, a third creation and early queries are none."""
     one = parallel.pure_responses(2, 1, ZERO).pairs
     create = rr(THREE).create
     moves = dict(one.moves())

@@ -158,7 +158,7 @@ def test_a_creation_beyond_the_filter_halts_the_game() -> None:
 
 
 def test_what_the_adversary_sends_and_when() -> None:
-    """Creations, then per tick an update to each and a question to each; every second event the other way round."""
+    """Creations, then per tick an update to each and a query to each; every second event the other way round."""
     parts = tuple(PAIR.values())
     adversary = OneEventAdversary.against(parts, 2)
     game = Game(ConcurrentComposition(), filtered(within(2 * ONE)))

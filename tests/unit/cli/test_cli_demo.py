@@ -15,7 +15,6 @@ import pytest
 
 import stream_dp.app.demo as module
 from stream_dp.adapters.memory import MemorySource
-from stream_dp.app import paced as pacing
 from stream_dp.app.demo_figures import DemoFigures
 from stream_dp.app.example_files import DATA, flights_folder
 from stream_dp.app.paced import Paced
@@ -218,7 +217,7 @@ def _marks(count: int) -> list[Batch]:
 
 
 async def test_a_paced_source_gives_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pacing, "PAUSE", 0.001)
+    monkeypatch.setattr("stream_dp.app.paced.PAUSE", 0.001)
     batches = _marks(20)
     paced = Paced(MemorySource(batches, name="flights"), 1000)
     assert paced.name == "flights"
@@ -242,7 +241,7 @@ class _Whole(MemorySource):
 
 async def test_a_paced_source_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(pacing, "PAUSE", 0)
+    monkeypatch.setattr("stream_dp.app.paced.PAUSE", 0)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     paced = Paced(_Whole(_marks(9)), ticks_per_second=2)
     await paced.open(0)

@@ -14,7 +14,7 @@ from unit.serve import public_world as world
 from unit.serve.fake_live_series import TIME, FakeLiveSeries
 
 from stream_dp import errors
-from stream_dp.client import live_series as asking
+from stream_dp.client import live_series as client
 from stream_dp.runtime.keys import Sealer
 from stream_dp.serve.server import PageServer
 from stream_dp.serve.view import PublicView, ReleaseLog
@@ -340,7 +340,7 @@ def test_a_server_that_is_no_engine_never_sees_the_token(
 def test_an_engine_that_does_not_answer(
     live_series: Any, engine: FakeLiveSeries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "SECONDS", 2)  # for the pipeline's name too, which comes at once
+    monkeypatch.setattr(client, "SECONDS", 2)  # for the pipeline's name too, which comes at once
     gave_up = threading.Event()
 
     async def hang(definition: bytes, analyst: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The server of live series of a running engine, and `stream-dp ledger` over a journal that holds questions."""
+"""The server of live series of a running engine, and `stream-dp ledger` over a journal that holds them."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ import pytest
 from unit.pipeline.question_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
 
 from stream_dp.adapters.memory import MemorySource
-from stream_dp.app import ledger_check as rederivation
+from stream_dp.app import ledger_check
 from stream_dp.app.budget_view import api_budget
 from stream_dp.app.ledger_view import ledger_json
 from stream_dp.app.live_series import EngineLiveSeries
@@ -42,7 +42,7 @@ async def asked(
         await run
 
 
-async def statement(world: World) -> JournalSummary:
+async def summary_of(world: World) -> JournalSummary:
     async def sealed() -> AsyncIterator[bytes]:
         for each in world.store.commits:
             yield each
@@ -51,7 +51,7 @@ async def statement(world: World) -> JournalSummary:
 
 
 async def two_in_turn(world: World) -> None:
-    """Two questions of the whole rest, one after the other."""
+    """Two series of the whole rest, one after the other."""
 
     async def ask(live_series: EngineLiveSeries, source: Stopping) -> None:
         await one_after_the_other(world, live_series, source)
@@ -83,7 +83,7 @@ async def one_after_the_other(
 async def test_the_ledger_adds_up_what_is_alive_at_one_tick() -> None:
     world = World()
     await two_in_turn(world)
-    shown = ledger_json(world.built, await statement(world))
+    shown = ledger_json(world.built, await summary_of(world))
     assert (shown["budget"], shown["spent"], shown["peak"], shown["left"]) == ("2", "2", "2", "0")
     assert shown["odometer"]["bound"] == "2"
     names = [(c["name"], c["analyst"], c["start"]) for c in shown["charges"]]
@@ -96,11 +96,11 @@ async def test_the_ledger_adds_up_what_is_alive_at_one_tick() -> None:
 
 
 async def test_a_total_that_differs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The twin: halts that free past ticks, so that both questions are alive at one tick."""
+    """The twin: halts that free past ticks, so that both series are alive at one tick."""
     world = World()
     await two_in_turn(world)
-    found = await statement(world)
-    monkeypatch.setattr(rederivation, "spans", lambda _: {1: (3, None), 2: (3, None)})
+    found = await summary_of(world)
+    monkeypatch.setattr(ledger_check, "spans", lambda _: {1: (3, None), 2: (3, None)})
     with pytest.raises(FailClosed, match=r"does not add up: .* exceed the filter's capacity"):
         ledger_json(world.built, found)
 
@@ -110,8 +110,8 @@ async def test_a_total_above_the_ledgers_is_said_also_where_the_budget_has_room(
 ) -> None:
     world = World(pipeline=PIPELINE | {"privacy": {"epsilon": "5"}})
     await two_in_turn(world)
-    found = await statement(world)
-    monkeypatch.setattr(rederivation, "spans", lambda _: {1: (3, None), 2: (3, None)})
+    found = await summary_of(world)
+    monkeypatch.setattr(ledger_check, "spans", lambda _: {1: (3, None), 2: (3, None)})
     with pytest.raises(FailClosed, match=r"says 2 at most, but .* add up to 3"):
         ledger_json(world.built, found)
 
@@ -146,7 +146,7 @@ async def test_the_desk_lists_previews_and_prices() -> None:
         }  # fmt: skip
 
     await asked(world, ask)
-    shown = ledger_json(world.built, await statement(world))
+    shown = ledger_json(world.built, await summary_of(world))
     assert shown["spent"] == "1"
     assert len(shown["derivation"]["premises"]) == 1  # it saw no tick
 
@@ -189,6 +189,6 @@ async def test_every_filter_states_its_budget_and_what_is_left(name: str) -> Non
         assert promise == ApproxDP(Fraction(1), Fraction(1, 10**6))
 
     await asked(world, ask)
-    shown = ledger_json(world.built, await statement(world))
+    shown = ledger_json(world.built, await summary_of(world))
     assert [c["name"] for c in shown["charges"]] == ["analyst ann", "orders", "a", "c"]
     await world.engine(MemorySource([], partitions=(0, 1))).run()

@@ -27,8 +27,8 @@ def test_the_pipeline_of_the_readme_is_one(tmp_path: Path) -> None:
     assert len(block.splitlines()) <= 20
     asked = re.search(r"^ {4}name: large\n(?: {4}.*\n)+", README, re.MULTILINE)
     assert asked is not None
-    question = load_series(textwrap.dedent(asked[0]).encode(), built.spec, "README")
-    assert question.epsilon <= Fraction(2) - Fraction(1)
+    large = load_series(textwrap.dedent(asked[0]).encode(), built.spec, "README")
+    assert large.epsilon <= Fraction(2) - Fraction(1)
 
 
 def test_the_release_of_the_readme_has_the_fields_of_the_contract() -> None:

@@ -1,4 +1,4 @@
-"""A pipeline in memory whose source stops where it is told, so that questions can be asked between two ticks."""
+"""A pipeline in memory whose source stops where it is told, so that series can be created between two ticks."""
 
 import asyncio
 import json

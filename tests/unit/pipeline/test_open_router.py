@@ -55,7 +55,7 @@ def test_every_feature_counts_as_if_it_were_alone(added: list[Feature]) -> None:
     assert seen > 100
 
 
-def test_a_record_bad_for_a_question_counts_elsewhere_and_is_one_dead_letter() -> None:
+def test_a_record_bad_for_a_live_series_counts_elsewhere_and_is_one_dead_letter() -> None:
     router = OpenRouter(SPEC, START)
     for number, each in enumerate((LARGE, HUGE)):
         router.open(each, router.place(each), number)

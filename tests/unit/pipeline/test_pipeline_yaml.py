@@ -237,5 +237,5 @@ def test_the_example() -> None:
     assert len(spec.fields["destination"].domain) == 105  # type: ignore[union-attr]
     left = spec.privacy.epsilon - sum(series.epsilon for series in spec.series)
     asked = load_series(QUESTION.encode(), spec)
-    assert 2 * asked.epsilon == left  # the question that the demo proposes, and one more
+    assert 2 * asked.epsilon == left  # the series that the demo proposes, and one more
     assert spec.public_data

@@ -81,7 +81,7 @@ async def test_it_counts_from_its_first_tick_and_the_others_do_not_notice() -> N
 
 
 async def test_an_early_record_before_the_cut_does_not_count_in_fresh_columns() -> None:
-    """The record of tick 7 lies before the mark of tick 3: a question from tick 4 on never sees it."""
+    """The record of tick 7 lies before the mark of tick 3: a live series from tick 4 on never sees it."""
     world = World(noise=zero)
 
     async def ask(engine: Engine, _source: Stopping) -> None:
@@ -312,7 +312,7 @@ class Crash(Exception):
 
 
 async def crashing(world: World, fuse: list[int]) -> None:
-    """Ask three questions and halt one, up to the crash; what is there already is not asked again."""
+    """Create three series and halt one, up to the crash; what is there already is not created again."""
 
     class Journal(MemoryJournal):
         async def append(self, commit: Commit, sealed: bytes) -> None:
@@ -504,7 +504,7 @@ async def test_under_other_filters_a_halt_frees_nothing(name: str) -> None:
     ["\x7f", "\x80", "\x85", "a \x85 b", "\u2028", "a \u2028 b", "\ufeff", "\ufffe", "\U0001f600"],
 )
 async def test_a_definition_is_read_again_as_it_was_asked(value: str) -> None:
-    """What the journal keeps is read once more, live and at every start: it must be the same question."""
+    """What the journal keeps is read once more, live and at every start: it must be the same series."""
     note = {"note": {"type": "text"}}
     world = World(pipeline=PIPELINE | {"schema": PIPELINE["schema"] | note})
     raw = "".join(

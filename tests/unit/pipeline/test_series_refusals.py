@@ -1,4 +1,4 @@
-"""Refusals of questions repeat nothing of what stands there, whatever quotes and line breaks it holds."""
+"""Refusals of live series repeat nothing of what stands there, whatever quotes and line breaks it holds."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ def test_no_value_is_repeated(change: dict[str, object]) -> None:
     with pytest.raises(UsageError) as caught:
         load_series(json.dumps(GOOD | change).encode(), spec)
     assert "SECRET" not in str(caught.value)
-    assert str(caught.value).startswith("question:1:")
+    assert str(caught.value).startswith("live series:1:")
 
 
 def test_nor_a_tag_or_an_alias() -> None:
@@ -77,7 +77,7 @@ def test_a_refusal_says_where_and_what_to_do(text: str, told: str) -> None:
     spec = World(pipeline=PIPELINE | {"schema": schema}).built.spec
     with pytest.raises(UsageError) as caught:
         load_series(text.encode(), spec)
-    assert f"question:{told}" in str(caught.value).splitlines()
+    assert f"live series:{told}" in str(caught.value).splitlines()
     assert "SECRET" not in str(caught.value)
 
 
@@ -108,20 +108,20 @@ async def test_what_the_parsers_choke_on_is_refused_and_the_engine_goes_on(
     for asking in (engine.create, engine.preview):
         with pytest.raises(UsageError) as caught:
             await asking(text)
-        assert str(caught.value) == f"question: {told}"
+        assert str(caught.value) == f"live series: {told}"
     source.go(HORIZON)
     await run
     assert len(world.releases("orders")) == HORIZON
 
 
-def test_a_question_has_no_aliases() -> None:
+def test_a_live_series_has_no_aliases() -> None:
     """Written out, as its canonical bytes are, 60 KiB of them would be 40 MiB; a file may have them."""
     condition = "{field: amount, equals: &a 5}, {field: amount, equals: *a}"
     text = f"{{name: q, statistic: count, epsilon: 1, where: [{condition}]}}"
     with pytest.raises(UsageError) as caught:
         load_series(text.encode(), World().built.spec)
     assert str(caught.value) == (
-        "question:1:73: where[1].equals: an alias is not allowed in a question; write it out"
+        "live series:1:73: where[1].equals: an alias is not allowed in a live series; write it out"
     )
     written = text.replace("&a ", "").replace("*a", "5")
     assert load_series(written.encode(), World().built.spec).where[1].texts == ("5",)
@@ -134,7 +134,7 @@ def test_a_refusal_lists_no_more_than_a_hundred_problems() -> None:
         with pytest.raises(UsageError) as caught:
             load_series(json.dumps(GOOD | unknown).encode(), World().built.spec)
         lines = str(caught.value).splitlines()
-        last = f"question: at least {MOST} problems; the rest is not listed"
+        last = f"live series: at least {MOST} problems; the rest is not listed"
         assert (lines[-1] == last) == more
         assert len(lines) == (MOST + 1 if more else number)
 

@@ -194,8 +194,8 @@ class World:
         sealed = enumerate(self.store.commits)
         return [decode(self.sealer.open(number, each)) for number, each in sealed]
 
-    async def statement(self) -> JournalSummary:
-        """The journal's own account."""
+    async def summary(self) -> JournalSummary:
+        """What the journal says of itself."""
         return await read_summary(self._sealed(), self.sealer, self.plan.pipeline)
 
     async def _sealed(self) -> AsyncIterator[bytes]:

@@ -109,7 +109,7 @@ class Lives:
 
 
 def question(name: str, **more: Any) -> bytes:
-    """A question for a count."""
+    """The definition of a live count."""
     return json.dumps({"name": name, "statistic": "count", "epsilon": "0.3"} | more).encode()
 
 

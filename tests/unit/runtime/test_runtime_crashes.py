@@ -52,11 +52,11 @@ async def check_whole(world: World) -> None:
         assert (after.sequence, after.previous) == (before.sequence + 1, digest(sealed))
     rows, records, dead, late = exact(world.batches)
     assert [list(row) for commit in commits for row in commit.rows] == rows
-    statement = await world.statement()
-    assert (statement.ticks, statement.releases) == (HORIZON, len(world.bodies))
-    assert (statement.events, statement.dead_letters, statement.late) == (records, dead, late)
-    assert statement.rows is not None
-    assert statement.rows.tolist() == np.sum(rows, axis=0).tolist()
+    summary = await world.summary()
+    assert (summary.ticks, summary.releases) == (HORIZON, len(world.bodies))
+    assert (summary.events, summary.dead_letters, summary.late) == (records, dead, late)
+    assert summary.rows is not None
+    assert summary.rows.tolist() == np.sum(rows, axis=0).tolist()
     seeds = [seed for commit in commits for seed in commit.seeds]
     assert len(set(seeds)) == len(seeds) == HORIZON + 1
 
@@ -179,4 +179,4 @@ async def test_a_mark_that_skipped_ahead_before_the_stop() -> None:
     assert world.commits()[-1].marks[0] == 5
     await world.run()
     await check_whole(world)
-    assert (await world.statement()).late == 1
+    assert (await world.summary()).late == 1

@@ -124,7 +124,7 @@ async def test_the_list_is_public(view: PublicView, live_series: FakeLiveSeries)
 @pytest.mark.parametrize(
     "change",
     [{}, {"token": TOKEN}, {"live_series": FakeLiveSeries()}],
-    ids=["neither", "no desk", "no token"],
+    ids=["neither", "no live series", "no token"],
 )
 async def test_without_a_desk_or_a_token_nothing_can_be_written(
     view: PublicView, change: dict[str, Any]
