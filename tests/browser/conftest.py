@@ -14,7 +14,6 @@ from playwright.async_api import Browser, async_playwright
 
 from stream_dp.serve.server import PageServer
 
-
 _HERE = Path(__file__).parent
 _LOOP = "session"
 
