@@ -79,7 +79,7 @@ def derive(premises: Premises, situation: Situation) -> Derivation:
 
 
 def _order(candidate: Derivation, delta: Fraction) -> tuple[bool, Fraction]:
-    """By price; what has none at this delta comes last."""
+    """Return the sort key of a derivation: its price; what has none at this delta comes last."""
     epsilon = price(candidate.guarantee.measure, delta)
     return epsilon is None, epsilon or Fraction(0)
 

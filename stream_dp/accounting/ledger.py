@@ -97,14 +97,14 @@ class Ledger:
         return cls(filters[0])
 
     def __eq__(self, other: object) -> bool:
-        """Same filter, same entries."""
+        """Say whether both have the same filter and the same entries."""
         if not isinstance(other, Ledger):
             return NotImplemented
         mine, theirs = ((it.filter, it.count, it.used, it.peak, it.freed) for it in (self, other))
         return mine == theirs and (self._last is other._last or self.entries == other.entries)
 
     def __hash__(self) -> int:
-        """By filter and sums."""
+        """Hash by filter and sums."""
         return hash((self.filter, self.count, self.used))
 
     @property
@@ -123,21 +123,21 @@ class Ledger:
 
     @property
     def spent(self) -> int:
-        """What is spent of it."""
+        """The units that are spent of the budget."""
         return self.used.amount
 
     @property
     def left(self) -> int:
-        """What is not."""
+        """The units of the budget that are not spent."""
         return self.remaining.amount
 
     @property
     def remaining(self) -> Spend:
-        """Amount and delta not yet spent."""
+        """The amount and the delta that are not yet spent."""
         return self.filter.capacity - self.used
 
     def price(self, derivation: Derivation) -> Entry:
-        """The entry this derivation would make; changes nothing.
+        """Return the entry that this derivation would make; changes nothing.
 
         Raises:
             BudgetRefused: the filter has no theorem for the measure, or it frees ticks and the guarantee is a group's.
@@ -152,7 +152,7 @@ class Ledger:
         return self.ask(derivation.subject, derivation.guarantee.measure, rule)
 
     def ask(self, name: str, measure: Measure, rule: str) -> Entry:
-        """The entry a mechanism with this measure would make; changes nothing.
+        """Return the entry that a mechanism with this measure would make; changes nothing.
 
         Raises:
             BudgetRefused: the filter has no theorem for the measure.
@@ -160,7 +160,7 @@ class Ledger:
         return self.filter.entry(name, measure, rule)
 
     def preview(self, entry: Entry) -> Preview:
-        """What charging the entry would do; changes nothing.
+        """Return what charging the entry would do; changes nothing.
 
         Raises:
             BudgetRefused: the filter takes no such entry at any price.
@@ -170,7 +170,7 @@ class Ledger:
         return Preview(cost.within(left), cost, self.used, left, best)
 
     def charge(self, entry: Entry, start: int = 0) -> "Ledger":
-        """The ledger with this entry, for a mechanism that sees ticks from `start` on.
+        """Return the ledger with this entry, for a mechanism that sees ticks from `start` on.
 
         Raises:
             BudgetRefused: the entry does not fit, it starts at a tick that a halted mechanism has seen, or the filter
@@ -190,7 +190,7 @@ class Ledger:
         return Ledger(self.filter, used, self.count + 1, peak, self.freed, link)
 
     def halt(self, entry: Entry, end: int) -> "Ledger":
-        """The ledger after the mechanism of this entry has been halted; `end` is the first tick it does not see.
+        """Return the ledger after the mechanism of this entry has been halted; `end` is the first tick it does not see.
 
         The caller halts an entry once (`Subledgers` sees to it). Frees the ticks from `end` on under the pure filter,
         and nothing under another.

@@ -35,7 +35,7 @@ from stream_dp.errors import NotDerivable
 
 
 def bound(filter_: Filter, used: Spend) -> Measure:
-    """What is lost so far: the least promise of the filter's family that covers `used`, never above its promise.
+    """Return what is lost so far: the least promise of the filter's family that covers `used`, never above its promise.
 
     Example:
         >>> from stream_dp.accounting.filters.pure import PureFilter
@@ -50,7 +50,7 @@ def bound(filter_: Filter, used: Spend) -> Measure:
 
 
 def bound_at(filter_: Filter, used: Spend, delta: Fraction) -> ApproxDP:
-    """The same as (epsilon, delta)-DP: of a zCDP, RDP or GDP ledger at this delta; others have their own.
+    """Return `bound` as (epsilon, delta)-DP: of a zCDP, RDP or GDP ledger at this delta; others have their own.
 
     A zCDP, RDP or GDP view is also (epsilon, delta)-DP, and the least epsilon grows with the parameter, so the claim
     carries over for every epsilon.

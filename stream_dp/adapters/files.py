@@ -126,11 +126,11 @@ class FileSink:
         await self._run(self._open)
 
     async def last(self) -> bytes | None:
-        """The last line."""
+        """Return the last line; None in an empty file."""
         return self._last
 
     async def read(self) -> AsyncIterator[bytes]:
-        """All lines that were whole when `open` or the last `publish` returned."""
+        """Return all lines that were whole when `open` or the last `publish` returned."""
         position, stop = 0, self._size
         while position < stop:
             lines = await self._run(self._lines, position, stop)

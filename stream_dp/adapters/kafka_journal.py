@@ -66,7 +66,7 @@ class KafkaJournal:
         self._next = 0 if last is None else self._part(last).sequence + 1
 
     async def exists(self) -> bool:
-        """Whether there is such a topic; takes no lease.
+        """Say whether the journal's topic exists; takes no lease.
 
         Raises:
             WorldError: no answer, or access denied.
@@ -75,7 +75,7 @@ class KafkaJournal:
             return await existing(admin, self._topic) is not None
 
     async def read(self) -> AsyncIterator[bytes]:
-        """All sealed commits, oldest first.
+        """Yield all sealed commits, oldest first.
 
         Raises:
             FailClosed: a commit or a part of one is missing.

@@ -56,7 +56,7 @@ class KafkaLease:
 
     @property
     def phase(self) -> LeasePhase:
-        """What is known of it."""
+        """What is known of the lease."""
         return self._lifecycle.phase
 
     async def start(self) -> None:
@@ -250,7 +250,7 @@ class PartitionLog:
         self._partition = library().TopicPartition(topic, 0)
 
     async def bounds(self) -> tuple[int, int]:
-        """Where the log begins and ends, once no transaction is open on it.
+        """Return where the log begins and ends, once no transaction is open on it.
 
         Raises:
             FailClosed: a transaction of someone else stays open.

@@ -87,7 +87,7 @@ class MemoryJournal:
         self._epoch = self._store.epoch
 
     async def read(self) -> AsyncIterator[bytes]:
-        """All sealed commits."""
+        """Yield all sealed commits."""
         self._check_lease()
         for sealed in tuple(self._store.commits):
             yield sealed
@@ -127,11 +127,11 @@ class MemorySink:
         """Nothing to connect to."""
 
     async def last(self) -> bytes | None:
-        """The last body."""
+        """Return the last body; None where there is none."""
         return self.bodies[-1] if self.bodies else None
 
     async def read(self) -> AsyncIterator[bytes]:
-        """All bodies."""
+        """Return all bodies."""
         for body in tuple(self.bodies):
             yield body
 

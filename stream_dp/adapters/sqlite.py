@@ -63,7 +63,11 @@ class SqliteJournal:
             raise
 
     async def read(self) -> AsyncIterator[bytes]:
-        """All sealed commits, oldest first; FailClosed where one is missing."""
+        """Yield all sealed commits, oldest first.
+
+        Raises:
+            FailClosed: one is missing.
+        """
         start, chunk = 0, [b""]
         while chunk:
             chunk = await self._run(self._chunk, start)

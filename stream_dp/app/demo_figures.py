@@ -67,7 +67,7 @@ async def figures_of(done: DemoRun, *, compare_exact: bool) -> DemoFigures:
 
 
 def _final(last: Released) -> dict[str, Any]:
-    """Of a series' last release: value, values or fired, with band and tick."""
+    """Return of a series' last release: value, values or fired, with band and tick."""
     whole = msgspec.to_builtins(last)
     return {key: whole[key] for key in ("value", "values", "fired", "band", "tick") if key in whole}
 

@@ -44,7 +44,7 @@ class RemoteSeries:
         return self._engine().create(definition, analyst)
 
     def preview(self, series: str, analyst: str) -> dict[str, Any]:
-        """What creating it would cost; changes nothing."""
+        """Return what creating the series would cost; changes nothing."""
         definition = self._definition(series)
         return self._engine().preview(definition, analyst)
 
@@ -53,7 +53,7 @@ class RemoteSeries:
         return self._engine().halt(name)
 
     def queries(self) -> list[dict[str, Any]]:
-        """All series, halted ones too; needs no key."""
+        """Return all series, halted ones too; needs no key."""
         return LiveSeriesClient(self.url, self.spec.name, token="").queries()
 
     def token(self) -> str:

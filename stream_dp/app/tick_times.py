@@ -19,7 +19,7 @@ class TickTimes:
         self._log = log
 
     def __call__(self, tick: int) -> str | None:
-        """When `tick` begins, in UTC; None for a wall clock that declares no start, before the first release."""
+        """Return when `tick` begins, in UTC; None for a wall clock that declares no start, before the first release."""
         if self._grid is None:
             self._grid = self._published()
         return None if self._grid is None else self._grid.start_text(tick)

@@ -50,7 +50,7 @@ class OneEventAdversary:
         return len(self.mechanisms) * (1 + 2 * len(self.pairs)) + 1
 
     def init(self, noise: Noise) -> int:
-        """Nothing sent."""
+        """Return the first state: nothing sent."""
         return 0
 
     def step(self, sent: int, message: Any, noise: Noise) -> tuple[int, Any]:
@@ -68,7 +68,7 @@ class OneEventAdversary:
 
 
 def answers(view: View) -> list[IntArray]:
-    """All answers of a view, in their order."""
+    """Return all answers of a view, in their order."""
     return [m for m in view.transcript.messages if isinstance(m, np.ndarray)]
 
 

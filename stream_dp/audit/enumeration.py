@@ -84,7 +84,7 @@ class Lawful:
         return True
 
     def init(self, noise: Script) -> Any:
-        """A first state."""
+        """Return the first state of the machine, drawn from its law."""
         return noise.choose(self.machine.initial())
 
     def step(self, state: Any, message: Any, noise: Script) -> tuple[Any, Any]:

@@ -30,7 +30,7 @@ class Event:
     swapped: bool
 
     def count(self, values: IntArray) -> int:
-        """In how many of the plays it happened; `values` has shape (plays, statistics)."""
+        """Count the plays in which the event happened; `values` has shape (plays, statistics)."""
         return (
             int((values[:, self.statistic] >= self.cut).sum())
             if self.above

@@ -49,7 +49,7 @@ class AboveThreshold:
     offset: Row = (0,)
 
     def initial(self) -> Mapping[SVTState, Fraction]:
-        """Nothing counted, nothing compared."""
+        """Return the law of the first state: nothing counted, nothing compared."""
         return {(self.offset, ()): ONE}
 
     def step(self, state: SVTState, query: Tick) -> Law[SVTState]:
@@ -99,7 +99,7 @@ class BelowThreshold:
     nu: Fraction
 
     def initial(self) -> Mapping[SVTState, Fraction]:
-        """No data, nothing compared."""
+        """Return the law of the first state: no data, nothing compared."""
         return {((), ()): ONE}
 
     def step(self, state: SVTState, query: Row | Subset) -> Law[SVTState]:

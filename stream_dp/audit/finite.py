@@ -96,7 +96,7 @@ class FiniteComposition:
     kinds: tuple[FiniteMachine[Any, Any], ...]
 
     def initial(self) -> Mapping[Running, Fraction]:
-        """No machine yet."""
+        """Return the law of the first state: no machine yet."""
         return {(): Fraction(1)}
 
     def step(self, state: Running, query: Make | Send) -> Law[Running]:

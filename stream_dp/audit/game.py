@@ -21,7 +21,7 @@ class HaltingVerifier:
     function: Relation
 
     def init(self) -> Verifier:
-        """No pair so far."""
+        """Return the first state: no pair so far."""
         return Verifier(self.function)
 
     def step(self, state: Verifier, side: Side, message: Any) -> tuple[Verifier, Side, Any]:

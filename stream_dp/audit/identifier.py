@@ -8,12 +8,12 @@ from stream_dp.audit.transcript import Side
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """From the left (m_0, m_1), to the right m_b; answers go back unchanged."""
+    """The post-processor I(b): from the left (m_0, m_1), to the right m_b; answers go back unchanged."""
 
     b: Literal[0, 1]
 
     def init(self) -> None:
-        """Nothing to remember beside the bit."""
+        """Return the first state: nothing to remember beside the bit."""
 
     def step(self, state: None, side: Side, message: Any) -> tuple[None, Side, Any]:
         """Pick, or pass back."""

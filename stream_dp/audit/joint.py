@@ -30,16 +30,16 @@ def by_answer(
 
 
 def mass_of(measure: Measure) -> Fraction:
-    """Its total mass."""
+    """Return the total mass of a joint measure, under b = 0 and b = 1."""
     return sum(measure.values(), ZERO)
 
 
 def rescaled(joint: Joint, by: Fraction) -> Joint:
-    """Both measures times `by`."""
+    """Return both measures times `by`."""
     zero, one = ({state: mass * by for state, mass in measure.items()} for measure in joint)
     return zero, one
 
 
 def frozen(joint: Joint) -> Hashable:
-    """A hashable form."""
+    """Return a joint measure in a hashable form."""
     return frozenset(joint[0].items()), frozenset(joint[1].items())

@@ -14,7 +14,7 @@ class LedgerFilter:
     ledger: Ledger
 
     def charge(self, measure: Measure) -> "LedgerFilter | None":
-        """After one mechanism more, or None where the ledger refuses it, also as no cost at all (0)."""
+        """Return the filter after one mechanism more; None where the ledger refuses it, also as no cost (0)."""
         try:
             entry = self.ledger.ask("created", measure, "[HSV] Def 12.2")
             return LedgerFilter(self.ledger.charge(entry))

@@ -43,7 +43,7 @@ class RandomizedResponse:
     delta: Fraction = Fraction(0)
 
     def initial(self) -> Mapping[RRState, Fraction]:
-        """Waiting for the bit."""
+        """Return the law of the first state: waiting for the bit."""
         return {"waiting": ONE}
 
     def step(self, state: RRState, query: int) -> Law[RRState]:
@@ -75,7 +75,7 @@ class InteractiveRandomizedResponse:
     delta: Fraction = Fraction(0)
 
     def initial(self) -> Mapping[IRRState, Fraction]:
-        """Waiting for the bit."""
+        """Return the law of the first state: waiting for the bit."""
         return {("waiting",): ONE}
 
     def step(self, state: IRRState, query: int | str) -> Law[IRRState]:
@@ -107,7 +107,7 @@ class LateResponse:
     delta: Fraction
 
     def initial(self) -> Mapping[str, Fraction]:
-        """Nothing taken."""
+        """Return the law of the first state: nothing taken."""
         return {"new": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
@@ -131,7 +131,7 @@ class NoisyBits:
     odds: Fraction
 
     def initial(self) -> Mapping[None, Fraction]:
-        """Nothing to remember."""
+        """Return the law of the first state: nothing to remember."""
         return {None: ONE}
 
     def step(self, state: None, query: int) -> Law[None]:
@@ -150,7 +150,7 @@ class Ladder:
     delta: Fraction
 
     def initial(self) -> Mapping[None, Fraction]:
-        """Nothing to remember."""
+        """Return the law of the first state: nothing to remember."""
         return {None: ONE}
 
     def step(self, state: None, query: int) -> Law[None]:
@@ -175,7 +175,7 @@ class LeakyBit:
     delta: Fraction
 
     def initial(self) -> Mapping[LeakyState, Fraction]:
-        """No bit yet, nothing revealed."""
+        """Return the law of the first state: no bit yet, nothing revealed."""
         return {(0, Symbol.BOTTOM): ONE}
 
     def step(self, state: LeakyState, query: int) -> Law[LeakyState]:

@@ -51,7 +51,7 @@ class Sampled:
         )
 
     def init(self, noise: Noise) -> SampledState:
-        """Nothing taken."""
+        """Return the first state: nothing taken."""
         return SampledState(draw_from(self.machine.initial(), noise), None)
 
     def step(

@@ -44,7 +44,7 @@ class SmallHSS:
     high: int
 
     def initial(self) -> Mapping[HSSPoint, Fraction]:
-        """An empty interval."""
+        """Return the law of the first state: an empty interval."""
         return {((0,) * self.width, ()): Fraction(1)}
 
     def step(self, state: HSSPoint, query: Row) -> Law[HSSPoint]:

@@ -49,7 +49,7 @@ class TickComposition:
     kept: int = 0
 
     def initial(self) -> Mapping[TickState, Fraction]:
-        """Nothing alive, nothing seen."""
+        """Return the law of the first state: nothing alive, nothing seen."""
         return {((), ()): ONE}
 
     def step(self, state: TickState, query: Begin | End | TickRow) -> Law[TickState]:

@@ -28,11 +28,11 @@ class Verified:
         object.__setattr__(self, "_held", contents(self.verifier))
 
     def __hash__(self) -> int:
-        """By what the verifier holds."""
+        """Hash by what the verifier holds."""
         return hash(self._held)
 
     def __eq__(self, other: object) -> bool:
-        """Same menu, and verifiers that hold the same."""
+        """Say whether both have the same menu, and verifiers that hold the same."""
         if not isinstance(other, Verified):
             return NotImplemented
         return self.menu is other.menu and self._held == other._held

@@ -58,12 +58,12 @@ class Node:
 
     @property
     def ready(self) -> bool:
-        """Whether it says that it serves."""
+        """Whether the node says that it serves."""
         return self.running and _READY in _text(self.log)
 
     @property
     def died_uncleanly(self) -> bool:
-        """Whether it ran before and its last run did not end by a clean stop."""
+        """Whether the node ran before and its last run did not end by a clean stop."""
         data = self.folder / "data"
         ran = (data / "__cluster_metadata-0").exists()
         return ran and not (data / ".kafka_cleanshutdown").exists()
@@ -75,7 +75,7 @@ class Node:
 
     @property
     def lost_its_port(self) -> bool:
-        """Whether it ended because somebody else took its port."""
+        """Whether the node ended because somebody else took its port."""
         return not self.running and _PORT_TAKEN in _text(self.log)
 
     def write_config(self, properties: str) -> None:

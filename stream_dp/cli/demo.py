@@ -17,7 +17,7 @@ from stream_dp.cli.demo_results import print_results
 from stream_dp.cli.options import Port
 from stream_dp.cli.progress import progress
 
-QUESTION = (
+LIVE_SERIES = (
     "{name: very_late, statistic: count, where: [{field: delay, at_least: 120}], epsilon: 0.25}"
 )
 
@@ -66,5 +66,5 @@ async def _demo(options: DemoOptions, as_json: bool, compare_exact: bool) -> Non
 
 
 def _invitation(url: str) -> str:
-    command = f"{sys.argv[0]} query create {flights_folder() / 'pipeline.yaml'} --url {url} --series '{QUESTION}'"
+    command = f"{sys.argv[0]} query create {flights_folder() / 'pipeline.yaml'} --url {url} --series '{LIVE_SERIES}'"
     return f"Ask it something of your own while it runs, as far as the budget goes:\n  {command}"

@@ -40,23 +40,23 @@ class LiveSeriesClient:
     token: str = field(repr=False)
 
     def create(self, definition: bytes, analyst: str) -> dict[str, Any]:
-        """Create a mechanism."""
+        """Create a series."""
         return self._ask("POST", f"/api/queries?analyst={quote(analyst, safe='')}", definition)
 
     def preview(self, definition: bytes, analyst: str) -> dict[str, Any]:
-        """What creating it would cost; changes nothing."""
+        """Return what creating the series would cost; changes nothing."""
         path = f"/api/queries/preview?analyst={quote(analyst, safe='')}"
         return self._ask("POST", path, definition)
 
     def halt(self, name: str) -> dict[str, Any]:
-        """Halt a mechanism."""
+        """Halt a series."""
         try:
             return self._ask("DELETE", f"/api/queries/{quote(name, safe='')}")
         except UnknownMechanism as error:
             raise UnknownMechanism(f"{name}: {error}") from None
 
     def queries(self) -> list[dict[str, Any]]:
-        """All series, halted ones too."""
+        """Return all series, halted ones too."""
         found: list[dict[str, Any]] = self._ask("GET", "/api/queries")["queries"]
         return found
 

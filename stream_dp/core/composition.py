@@ -70,7 +70,7 @@ class ConcurrentComposition:
     """
 
     def init(self, noise: Noise | None = None) -> CompositionState:
-        """No mechanism yet; draws nothing (the argument is that of every mechanism, so that games can play it)."""
+        """Return the first state: no mechanism yet. Draws nothing; `noise` is there so that games can play it."""
         return CompositionState(0, {})
 
     def step(

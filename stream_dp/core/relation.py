@@ -89,7 +89,7 @@ class Identical:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """Always."""
+        """True: all pairs are identical."""
         return True
 
     def accept(self, left: Any, right: Any) -> "Identical | None":
@@ -103,7 +103,7 @@ class Nothing:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """Always."""
+        """True: no pair is accepted."""
         return True
 
     def accept(self, left: Any, right: Any) -> None:
@@ -118,7 +118,7 @@ class All:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """If one part is: the conjunction accepts no more than that."""
+        """Whether one part is: the conjunction accepts no more than that."""
         return any(part.first_pair_consistent for part in self.parts)
 
     def accept(self, left: Any, right: Any) -> "All | None":

@@ -73,7 +73,7 @@ class EventRows:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """No: the first rows may be equal and later ones differ."""
+        """False: the first rows may be equal and later ones differ."""
         return False
 
     def accept(self, left: Any, right: Any) -> "EventRows | None":
@@ -133,7 +133,7 @@ class StepRows:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """No."""
+        """False: the step that is replaced may be a later one."""
         return False
 
     def accept(self, left: Any, right: Any) -> "StepRows | None":
@@ -156,7 +156,7 @@ class Stream:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """No: a query may come before the rows that differ."""
+        """False: a query may come before the rows that differ."""
         return False
 
     def accept(self, left: Any, right: Any) -> "Stream | None":

@@ -101,7 +101,7 @@ class Alerts:
         return self.threshold - 1, beside
 
     def init(self, noise: Noise) -> AlertsState:
-        """Nothing counted; all instances armed."""
+        """Return the first state: nothing counted; all instances armed."""
         return AlertsState(
             np.zeros(self.width, dtype=np.int64), noise.geometric(self.scale, self.width)
         )

@@ -105,7 +105,7 @@ class Counter:
         return 0, 0
 
     def init(self, noise: Noise) -> CounterState:
-        """All counts zero."""
+        """Return the first state: all counts zero."""
         return CounterState(np.zeros(self.width, dtype=np.int64), self.tree.init(noise))
 
     def step(

@@ -200,7 +200,7 @@ class HSS:
         return LEAD if self.statistic is Statistic.MAXIMUM else self.gamma(1, 0), 0
 
     def init(self, noise: Noise) -> HSSState:
-        """The counter and the first instance created, nothing released but zeros."""
+        """Return the first state: the counter and the first instance created, nothing released but zeros."""
         zeros = np.zeros(self.width, dtype=np.int64)
         parts, _ = self.composition.step(self.composition.init(), Create(self.counter), noise)
         parts, _ = self.composition.step(parts, Create(self.instance()), noise)

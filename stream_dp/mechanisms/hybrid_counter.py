@@ -127,7 +127,7 @@ class HybridCounter:
         ]
 
     def init(self, noise: Noise) -> HybridState:
-        """All counts zero, epoch 0."""
+        """Return the first state: all counts zero, epoch 0."""
         zeros = np.zeros(self.width, dtype=np.int64)
         return HybridState(zeros, 0, self.inner(0).init(noise), self.totals.init(noise))
 

@@ -119,7 +119,7 @@ class LocalProtocol:
         return Guarantee(PureDP(self.sparsity * max(pure)), self.users[0].guarantee.neighbors)
 
     def init(self, noise: Noise) -> LocalProtocolState:
-        """All users created ([HSV] Def 8.5 (a)), the server before its first round."""
+        """Return the first state: all users created ([HSV] Def 8.5 (a)), the server before its first round."""
         parts = self.composition.init()
         for user in self.users:
             parts, _ = self.composition.step(parts, Create(user), noise)

@@ -102,7 +102,7 @@ class MultiSparseVector:
         return table
 
     def init(self, noise: Noise) -> MultiSparseVectorState:
-        """Nothing counted; all coordinates armed."""
+        """Return the first state: nothing counted; all coordinates armed."""
         size = len(self.views)
         lift = noise.geometric(self.lift_scale, size)
         return MultiSparseVectorState(

@@ -51,7 +51,7 @@ def laplace_quantile(terms: Terms, failure: float) -> int:
 
 
 def _in_steps(terms: Terms, *scales: Fraction) -> tuple[Terms, tuple[Fraction, ...], int, int]:
-    """The same noise counted in steps, so that work is bounded at any scale: (terms, scales, step, rest).
+    """Return the noise counted in steps, so that work is bounded at any scale: (terms, scales, step, rest).
 
     A geometric of scale b is step times a geometric of scale b / step, plus less than a step; a DLap is the difference
     of two. So the sum is within `rest` of step times the sum in steps, and a bound on that one bounds it.

@@ -87,7 +87,7 @@ class SparseVector:
         return leaf("one sparse vector instance", self.guarantee, SOURCE, (scale, lift))
 
     def init(self, noise: Noise) -> SparseVectorState:
-        """Nothing counted; the noisy threshold drawn."""
+        """Return the first state: nothing counted; the noisy threshold drawn."""
         lift = int(noise.geometric(self.lift_scale, 1)[0])
         return SparseVectorState(np.zeros(self.width, dtype=np.int64), lift, halted=False)
 

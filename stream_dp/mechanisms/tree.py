@@ -104,7 +104,7 @@ class TreeNoise:
     width: int
 
     def init(self, noise: Noise) -> TreeState:
-        """Prefix 0, with the windows of all levels drawn."""
+        """Return the first state: prefix 0, with the windows of all levels drawn."""
         return TreeState(0, self._draw(self.shape.height, noise))
 
     def advance(self, state: TreeState, noise: Noise) -> TreeState:

@@ -31,7 +31,7 @@ NONE = Fraction(0)
 def fixed_block(
     pipeline: str, premises: tuple[Derivation, ...], delta: Fraction = NONE
 ) -> Derivation:
-    """All series of the first start, run concurrently on the same events, at the delta that is granted.
+    """Derive what the series of the first start guarantee, run at once on the same events, at the delta granted.
 
     Raises:
         NotDerivable: no series, or no rule covers them.
@@ -42,7 +42,7 @@ def fixed_block(
 def whole(
     pipeline: str, filter_: Filter, parts: Sequence[tuple[Derivation, Alive]], target: ApproxDP
 ) -> Derivation:
-    """What holds for everything that is ever asked: the filter's promise, for parts alive at these ticks.
+    """Derive what holds for all that is ever asked: the filter's promise, for parts alive at these ticks.
 
     Under the pure filter what is alive at one tick adds up; under another one all parts do, whenever they live. What
     zCDP and RDP filters promise is said as the `target` for which their budgets were made.

@@ -76,7 +76,7 @@ class RowLayout:
         return cls(len(keys), {feature: Slot(0, keys)}, {})
 
     def slice(self, series: str) -> slice:
-        """Where the rows of this series lie."""
+        """Return the slice of the tick row that holds the entries of this series."""
         slot = self.features[self.series[series]]
         return slice(slot.start, slot.stop)
 

@@ -94,7 +94,7 @@ def derivation_json(derivation: Derivation) -> dict[str, Any]:
 
 
 def guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
-    """Its parameters by name; measures other than DP, and groups, say so."""
+    """Return a guarantee's parameters by name; measures other than DP, and groups, say so."""
     name = NAMES[type(guarantee.measure)]
     amounts = {key: number(amount) for key, amount in parameters(guarantee.measure).items()}
     kind = {} if name == "DP" else {"measure": name}

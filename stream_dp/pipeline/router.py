@@ -178,7 +178,7 @@ class _Ticks(dict[str, int]):
 
 
 class _EpochTicks(_Ticks):
-    """The same for integer milliseconds; nothing to remember."""
+    """From integer milliseconds to their tick; nothing to remember."""
 
     def __missing__(self, time: Any) -> int:
         return self._tick(time)

@@ -225,7 +225,7 @@ def fingerprint(spec: PipelineSpec) -> str:
 
 
 def fingerprints(spec: PipelineSpec) -> dict[str, str]:
-    """The same, in short, for each part of the file on its own."""
+    """Return a short fingerprint for each part of the file on its own."""
     return {part: _digest(what)[:12] for part, what in meaning(spec).items()}
 
 

@@ -78,11 +78,11 @@ class Journal(Protocol):
         ...
 
     def read(self) -> AsyncIterator[bytes]:
-        """All durable sealed commits, oldest first; checks that none is missing or half written."""
+        """Yield all durable sealed commits, oldest first; checks that none is missing or half written."""
         ...
 
     async def verify(self, positions: Positions) -> None:
-        """After `read`: what else the world knows of this journal must agree with its last commit's positions.
+        """Check, after `read`, that what is known of this journal elsewhere agrees with its last commit's positions.
 
         `positions` is empty for an empty journal. Raises:
             FailClosed: the journal was wiped or set back.

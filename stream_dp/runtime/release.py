@@ -83,7 +83,7 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def shape(self) -> Shape:
-        """Which of the three it has."""
+        """The shape of the release: which of `value`, `values` and `fired` it has."""
         if self.value is not UNSET:
             return Shape.SCALAR
         return Shape.FLAGS if self.values is UNSET else Shape.HISTOGRAM

@@ -37,7 +37,7 @@ class Broadcast:
         self._log.wake()
 
     async def events(self, after: int | None) -> AsyncIterator[bytes]:
-        """All releases after `after` (None: after the newest), for ever."""
+        """Yield all releases after `after` (None: after the newest), for ever."""
         position = self._log.last_sequence if after is None else after
         yield self._opening()
         if position < self._log.forgotten:

@@ -42,7 +42,7 @@ class PageServer:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         if self._running is None:
             raise UsageError("the page server was not started")
         return self._running.url

@@ -61,7 +61,7 @@ class _Reading:
         return self.records[: cuts.get(last)], cuts
 
     def behind(self, before: "_Reading", last: int | None) -> tuple[list[_Record], dict[int, int]]:
-        """The same without what `before` gave; a tick that had passed then may pass again, at once."""
+        """Return this reading without what `before` gave; a tick that had passed then may pass again, at once."""
         records, cuts = self.until(last)
         known = len(before.records)
         cuts = {tick: max(0, cut - known) for tick, cut in cuts.items() if tick > before.marked}

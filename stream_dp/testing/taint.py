@@ -106,7 +106,7 @@ class TaintedComposition(ConcurrentComposition):
     def step(
         self, state: CompositionState, message: CompositionMessage, noise: Noise
     ) -> tuple[CompositionState, IntArray | None]:
-        """As ever, but nothing except an update's row may be private.
+        """Take a message as the composition does; nothing except an update's row may be private.
 
         Raises:
             TaintError: a destination, a created mechanism's parameter or a threshold is tainted.

@@ -4,6 +4,7 @@ Each rule is a function from a module to what is wrong with it, tried on a snipp
 """
 
 import ast
+import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ SYNCHRONOUS = ("core", "noise", "mechanisms", "accounting")
 MAX_LINES = 400
 MEDIAN_LINES = 150
 RANDOMNESS = ("random", "secrets", "numpy.random")
+LEANING = ("The same", "So many", "Likewise", "See above", "Ditto", "As above", "As ever")
 
 
 def under(path: Path, *packages: str) -> bool:
@@ -100,6 +102,15 @@ def public_definitions(scope: ast.Module | ast.ClassDef) -> Iterator[Definition]
             yield from public_definitions(node)
 
 
+def leaning(tree: ast.Module) -> Iterator[str]:
+    """Find docstrings that begin by leaning on another one: each is read alone."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | Definition):
+            opening = (ast.get_docstring(node) or "").partition("\n")[0]
+            if re.match(rf"({'|'.join(LEANING)})\b", opening):
+                yield f"{getattr(node, 'name', 'module')}: {opening}"
+
+
 def is_overload(node: Definition) -> bool:
     """Say whether this is a signature of an overloaded function only."""
     names = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
@@ -129,6 +140,10 @@ def test_all_that_is_public_is_documented(syntax: Syntax) -> None:
     assert findings(undocumented, syntax, lambda _: True) == []
 
 
+def test_docstrings_stand_alone(syntax: Syntax) -> None:
+    assert findings(leaning, syntax, lambda _: True) == []
+
+
 def test_files_are_small(modules: Mapping[Path, str]) -> None:
     lines = {path: len(source.splitlines()) for path, source in modules.items()}
     assert oversized({path: count for path, count in lines.items() if count > 4}) == []
@@ -149,6 +164,10 @@ def test_files_are_small(modules: Mapping[Path, str]) -> None:
         (undocumented, ""),
         (undocumented, '"""M."""\ndef f(): ...'),
         (undocumented, '"""M."""\nclass A:\n    """A."""\n    def f(self): ...'),
+        (leaning, '"""The same for nightly runs."""'),
+        (leaning, 'def f():\n    """So many creations."""'),
+        (leaning, 'async def _f():\n    """Likewise, later."""'),
+        (leaning, 'class A:\n    def f(self):\n        """See above."""'),
     ],
 )
 def test_rules_can_fail(rule: Rule, bad: str) -> None:
@@ -162,6 +181,10 @@ def test_rules_can_fail(rule: Rule, bad: str) -> None:
         (randomness, "from stream_dp.noise import random\nx.random"),
         (printing, "console.print(1)"),
         (undocumented, '"""M."""\ndef _f(): ...\nclass _A:\n    def f(self): ...'),
+        (
+            leaning,
+            'def f():\n    """Return the same object.\n\n    The same for all."""\ndef g(): ...',
+        ),
     ],
 )
 def test_rules_leave_good_code_alone(rule: Rule, good: str) -> None:

@@ -84,7 +84,7 @@ class ApproximateFilter(_ApproximateBudget):
 
     @property
     def name(self) -> str:
-        """Its name in `CONCURRENT`."""
+        """The filter's name in `CONCURRENT`."""
         return "approximate"
 
     @property
@@ -128,7 +128,7 @@ class TightApproximateFilter(_ApproximateBudget):
 
     @property
     def name(self) -> str:
-        """Its name in `CONCURRENT`."""
+        """The filter's name in `CONCURRENT`."""
         return "tight approximate"
 
     @property

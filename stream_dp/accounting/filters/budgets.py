@@ -9,7 +9,7 @@ from stream_dp.errors import InvalidCost
 
 
 def exact_number(value: object) -> bool:
-    """Whether it is a whole number or a fraction: a float is not, and so neither infinity nor NaN is."""
+    """Say whether `value` is a whole number or a fraction: a float is not, and so neither infinity nor NaN is."""
     return isinstance(value, int | Fraction) and not isinstance(value, bool)
 
 

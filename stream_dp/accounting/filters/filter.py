@@ -27,15 +27,15 @@ class Spend:
     delta: int = 0
 
     def __add__(self, other: "Spend") -> "Spend":
-        """Both sums."""
+        """Return the sums of the amounts and of the deltas."""
         return Spend(self.amount + other.amount, self.delta + other.delta)
 
     def __sub__(self, other: "Spend") -> "Spend":
-        """Both differences."""
+        """Return the differences of the amounts and of the deltas."""
         return Spend(self.amount - other.amount, self.delta - other.delta)
 
     def within(self, other: "Spend") -> bool:
-        """Whether neither part exceeds the other's."""
+        """Say whether neither the amount nor the delta exceeds the other's."""
         return self.amount <= other.amount and self.delta <= other.delta
 
 
@@ -43,7 +43,7 @@ class Filter(Protocol):
     """A filter ([HSV] Def 12.1) with a budget, named in `concurrent.CONCURRENT`."""
 
     def __hash__(self) -> int:
-        """A filter is a value."""
+        """Hash by value: filters with equal budgets are equal."""
         ...
 
     @property

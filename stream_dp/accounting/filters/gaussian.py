@@ -45,7 +45,7 @@ class GaussianFilter:
 
     @property
     def name(self) -> str:
-        """Its name in `CONCURRENT`."""
+        """The filter's name in `CONCURRENT`."""
         return "GDP"
 
     @property
@@ -79,7 +79,7 @@ class GaussianFilter:
         return charge(name, measure.mu, f"{rule}; {why}", measure=GAUSSIAN_FINITE)
 
     def cost(self, entry: Entry) -> Spend:
-        """Its mu squared, exactly."""
+        """Return the entry's mu squared, exactly."""
         if entry.measure == GAUSSIAN:
             raise BudgetRefused(
                 f"{entry.name}: the GDP filter needs finite communication ([HSV] Def 14.4): clamp the answers to a "

@@ -28,7 +28,7 @@ class PureFilter(EpsilonBudget):
 
     @property
     def name(self) -> str:
-        """Its name in `CONCURRENT`."""
+        """The filter's name in `CONCURRENT`."""
         return PURE
 
     @property
@@ -43,7 +43,7 @@ class PureFilter(EpsilonBudget):
         return charge(name, measure.epsilon, rule, delta=measure.delta)
 
     def cost(self, entry: Entry) -> Spend:
-        """Its epsilon."""
+        """Return the entry's epsilon."""
         return epsilon_spend(self, entry)
 
     def least(self, used: Spend) -> Measure:

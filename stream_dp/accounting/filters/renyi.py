@@ -33,7 +33,7 @@ class RenyiFilter(EpsilonBudget):
 
     @property
     def name(self) -> str:
-        """Its name in `CONCURRENT`."""
+        """The filter's name in `CONCURRENT`."""
         return "RDP"
 
     @property
@@ -56,7 +56,7 @@ class RenyiFilter(EpsilonBudget):
         return charge(name, here.epsilon, rule, measure=renyi(self.alpha))
 
     def cost(self, entry: Entry) -> Spend:
-        """Its epsilon at the order."""
+        """Return the entry's epsilon at the order."""
         return epsilon_spend(self, entry, renyi(self.alpha))
 
     def least(self, used: Spend) -> Measure:

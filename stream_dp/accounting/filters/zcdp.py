@@ -38,7 +38,7 @@ class ZCDPFilter:
 
     @property
     def name(self) -> str:
-        """Its name in `CONCURRENT`: depends on whether deltas may be spent."""
+        """The filter's name in `CONCURRENT`: depends on whether deltas may be spent."""
         return "approximate zCDP" if self.capacity.delta else "zCDP"
 
     @property
@@ -72,7 +72,7 @@ class ZCDPFilter:
                 raise foreign(self, name, measure)
 
     def cost(self, entry: Entry) -> Spend:
-        """Its rho."""
+        """Return the entry's rho, and its delta."""
         checked_entry(self, entry, DP, ZERO_CONCENTRATED)
         if entry.measure == DP:
             return Spend(zcdp_units(entry.epsilon), entry.delta)

@@ -22,7 +22,7 @@ from stream_dp.core.guarantee import (
 
 
 def concentrated(measure: Measure) -> ZCDP | None:
-    """As zCDP: exactly, or by the tight rho of a pure or Gaussian mechanism; None where it has no such rho."""
+    """Return `measure` as zCDP, by the tight rho of a pure or Gaussian mechanism; None where it has no rho."""
     match measure:
         case ZCDP():
             return measure
@@ -37,7 +37,7 @@ def concentrated(measure: Measure) -> ZCDP | None:
 
 
 def rhos(found: tuple[Measure, ...]) -> list[Fraction]:
-    """Their rhos, which all of them have (`all_orders`)."""
+    """Return the rhos of the premises, which all of them have (`all_orders`)."""
     return [known.rho for m in found if (known := concentrated(m)) is not None]
 
 
@@ -53,7 +53,7 @@ def _orders(measure: RenyiDP | RenyiCurve) -> list[Fraction]:
 
 
 def at(measure: Measure, alpha: Fraction) -> Fraction:
-    """Its Renyi epsilon at this order, which it has."""
+    """Return a measure's Renyi epsilon at this order, at which it must be known."""
     match measure:
         case RenyiDP(_, epsilon):
             return epsilon
@@ -69,7 +69,7 @@ def at(measure: Measure, alpha: Fraction) -> Fraction:
 
 
 def one_order(found: tuple[Measure, ...]) -> Condition:
-    """All parts are known at an order that some part names."""
+    """Check that all parts are known at an order that some part names."""
     without = [
         m for m in found if not isinstance(m, RenyiDP | RenyiCurve) and concentrated(m) is None
     ]
@@ -84,7 +84,7 @@ def one_order(found: tuple[Measure, ...]) -> Condition:
 
 
 def all_orders(found: tuple[Measure, ...]) -> Condition:
-    """Every part has a rho."""
+    """Check that every part has a rho."""
     without = sorted({NAMES[type(m)] for m in found if concentrated(m) is None})
     why = (
         f"a part is {', '.join(without)} and has no rho"
@@ -95,5 +95,5 @@ def all_orders(found: tuple[Measure, ...]) -> Condition:
 
 
 def curve(points: list[RenyiDP]) -> Measure:
-    """One point as itself, several as a curve."""
+    """Return one point as itself, several as a curve."""
     return points[0] if len(points) == 1 else RenyiCurve(tuple(points))

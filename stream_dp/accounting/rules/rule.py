@@ -41,7 +41,7 @@ class Rule(Generic[S]):
     members: Callable[[S], int] = lambda _: 1
 
     def __call__(self, premises: Premises, situation: S) -> Derivation:
-        """Derive.
+        """Derive the measure of the premises in this situation by this theorem.
 
         Raises:
             NotDerivable: no premise, or a condition does not hold; the message names it.
@@ -61,23 +61,23 @@ class Rule(Generic[S]):
 
 
 def measures(premises: Premises) -> tuple[Measure, ...]:
-    """The premises' measures."""
+    """Return the premises' measures."""
     return tuple(premise.guarantee.measure for premise in premises)
 
 
 def pure_measures(found: tuple[Measure, ...]) -> bool:
-    """Whether all are pure DP; (epsilon, 0) counts."""
+    """Say whether all are pure DP; (epsilon, 0) counts."""
     return all(isinstance(m, PureDP | ApproxDP | ProbabilisticDP) and m.delta == 0 for m in found)
 
 
 def pure(premises: Premises, otherwise: str = "a part is not pure DP") -> Condition:
-    """Every part is pure DP."""
+    """Check that every part is pure DP."""
     holds = pure_measures(measures(premises))
     return Condition("pure", holds, "every part is pure DP" if holds else otherwise)
 
 
 def stated(found: tuple[Measure, ...]) -> Condition:
-    """Every part states an epsilon and a delta."""
+    """Check that every part states an epsilon and a delta."""
     if pure_measures(found):
         return Condition("pure", True, "every part is pure DP")
     others = sorted(
@@ -88,7 +88,7 @@ def stated(found: tuple[Measure, ...]) -> Condition:
 
 
 def same_neighbors(premises: Premises) -> Condition:
-    """All parts protect against the same relation, and groups of the same size."""
+    """Check that all parts protect against the same relation, and groups of the same size."""
     relations = {(p.guarantee.neighbors, p.guarantee.group) for p in premises}
     names = sorted(
         str(relation) if group == 1 else f"{relation}, groups of {group}"
@@ -100,7 +100,7 @@ def same_neighbors(premises: Premises) -> Condition:
 
 
 def within(deltas: Fraction, granted: Fraction) -> Condition:
-    """The parts' own deltas fit into the delta that is granted."""
+    """Check that the parts' own deltas fit into the delta that is granted."""
     holds = deltas <= granted
     why = (
         f"the parts' deltas come to {text(deltas)}, {text(granted)} is granted"
@@ -111,17 +111,17 @@ def within(deltas: Fraction, granted: Fraction) -> Condition:
 
 
 def epsilon_of(measure: Measure) -> Fraction:
-    """Its epsilon, as (epsilon, delta)-DP."""
+    """Return the measure's epsilon, as (epsilon, delta)-DP."""
     return differential_privacy(measure).epsilon
 
 
 def delta_of(measure: Measure) -> Fraction:
-    """Its delta, as (epsilon, delta)-DP."""
+    """Return the measure's delta, as (epsilon, delta)-DP."""
     return differential_privacy(measure).delta
 
 
 def dp(epsilon: Fraction, delta: Fraction) -> Measure:
-    """Pure where delta is 0.
+    """Return (epsilon, delta)-DP, as pure DP where delta is 0.
 
     Raises:
         NotDerivable: delta reaches 1, so nothing is promised.

@@ -59,7 +59,7 @@ class NaiveBook:
 
 
 def books() -> tuple[NaiveBook, ...]:
-    """All of them."""
+    """Return every naive book, each computed anew."""
     return largest_delta(), touched_renyi(), approximate_loss(), events_as_responses()
 
 
@@ -134,7 +134,7 @@ def events_as_responses() -> NaiveBook:
 
 
 def first_sentence(call: Callable[[], Any]) -> str:
-    """Of the refusal that `call` meets.
+    """Return the first sentence of the refusal that `call` meets.
 
     Raises:
         RuntimeError: it is not refused.

@@ -31,7 +31,7 @@ class OneBitAnswer:
     ones: tuple[Fraction, Fraction]
 
     def initial(self) -> Mapping[str, Fraction]:
-        """Waiting for the bit."""
+        """Return the law of the first state: waiting for the bit."""
         return {"waiting": ONE}
 
     def step(self, state: str, query: int) -> Law[str]:
@@ -82,7 +82,7 @@ class LossAdversary:
     """Sends the pair of rows (0, 1) and looks: the privacy loss of its view is what an odometer claims to bound."""
 
     def init(self, noise: Noise) -> int:
-        """Nothing sent."""
+        """Return the first state: nothing sent."""
         return 0
 
     def step(self, state: int, message: Any, noise: Noise) -> tuple[int, Any]:

@@ -39,7 +39,7 @@ class NoisyLeak:
     odds: Fraction
 
     def initial(self) -> Mapping[LeakyState, Fraction]:
-        """No bit yet, nothing revealed."""
+        """Return the law of the first state: no bit yet, nothing revealed."""
         return {(0, Symbol.BOTTOM): ONE}
 
     def step(self, state: LeakyState, query: int) -> Law[LeakyState]:

@@ -42,7 +42,7 @@ class WaitingAdversary(ABC):
         """What it creates: takes bits; answers TOP when it gives up, then TOP + 1 + bit."""
 
     def init(self, noise: Noise) -> tuple[Phase, int]:
-        """Nothing created."""
+        """Return the first state: nothing created."""
         return Phase.CREATE, 0
 
     def step(self, state: tuple[Phase, int], message: Any, noise: Noise) -> tuple[Any, Any]:

@@ -93,5 +93,5 @@ def coming_and_going() -> Instance:
 
 
 def ticks() -> tuple[Instance, ...]:
-    """For the time rule."""
+    """Return the instances of the time rule."""
     return lives(), coming_and_going()

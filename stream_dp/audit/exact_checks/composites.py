@@ -35,7 +35,7 @@ def _parts() -> Derivation:
 
 
 def hss() -> tuple[Instance, ...]:
-    """For the composite rule: two columns, two ticks."""
+    """Return the instances of the composite rule: two columns, two ticks."""
     why = "thresholds, intervals and releases depend on answers only"
     return (
         Instance(

@@ -51,7 +51,7 @@ def behind_ledger(
 
 
 def admitted() -> tuple[Instance, ...]:
-    """For the filter rule: every filter that takes DP and is proven for concurrent continual mechanisms."""
+    """Return the instances of the filter rule: filters that take DP, proven for concurrent continual mechanisms."""
     both = exact(cost_units(logarithm(THREE)) + cost_units(logarithm(TWO)))
     at_order = pure_to_renyi(PureDP(logarithm(THREE)), ORDER)
     twice = RenyiDP(ORDER, 2 * exact(cost_units(at_order.epsilon)))

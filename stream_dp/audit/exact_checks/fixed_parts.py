@@ -52,7 +52,7 @@ def _all_at_once(words: str, parts: tuple[Part, ...], delta: Fraction = ZERO) ->
 
 
 def summed() -> tuple[Instance, ...]:
-    """For the rule that adds epsilons up."""
+    """Return the instances of the rule that adds epsilons up."""
     return (
         _all_at_once("RR(ln 3), RR(ln 2) at once", (rr(THREE), rr(TWO))),
         _all_at_once(
@@ -64,7 +64,7 @@ def summed() -> tuple[Instance, ...]:
 
 
 def best() -> tuple[Instance, ...]:
-    """For the rule that takes the least epsilon at a granted delta."""
+    """Return the instances of the rule that takes the least epsilon at a granted delta."""
     parts = rr(THREE), rr(THREE), rr(TWO)
     measures = tuple(part.measure for part in parts)
     allowed = [(m.epsilon, m.delta) for m in map(differential_privacy, measures)]
@@ -87,17 +87,17 @@ def best() -> tuple[Instance, ...]:
 
 
 def summed_zcdp() -> tuple[Instance, ...]:
-    """For zCDP; whole orders only."""
+    """Return the instances of the sum of rhos (zCDP), compared at whole orders only."""
     return (_all_at_once("RR(ln 3), RR(ln 2) at once", (rr(THREE), rr(TWO))),)
 
 
 def summed_renyi() -> tuple[Instance, ...]:
-    """For Renyi DP at one order."""
+    """Return the instances of the sum of epsilons at one Renyi order."""
     part = rr(THREE).claiming(renyi_claim(THREE))
     return (_all_at_once("two RR(ln 3) at once, order 2", (part, part)),)
 
 
 def summed_gaussian() -> tuple[Instance, ...]:
-    """For Gaussian DP."""
+    """Return the instances of the sum of squares in Gaussian DP."""
     parts = tuple(rr(odds).claiming(gaussian_claim(odds)) for odds in (THREE, TWO))
     return (_all_at_once("RR(ln 3), RR(ln 2), each as GDP", parts),)

@@ -50,7 +50,7 @@ def two_bits(measure: Measure, words: str) -> Instance:
 
 
 def events() -> tuple[Instance, ...]:
-    """For the group rule."""
+    """Return the instances of the group rule."""
     rho, mu = pure_to_zcdp(PureDP(logarithm(THREE))), gaussian_claim(THREE)
     return (
         ladder(2),

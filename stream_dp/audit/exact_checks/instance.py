@@ -62,22 +62,22 @@ class Part:
 
     @property
     def claim(self) -> Claim:
-        """What is claimed of it; its communication is finite."""
+        """What is claimed of the part; its communication is finite."""
         return Claim(self.measure, self.relation, finite=True)
 
     @property
     def create(self) -> Create:
-        """Its creation query ([HSV] Def 4.1)."""
+        """The part's creation query ([HSV] Def 4.1)."""
         machine: Any = Lawful(self.machine)
         return Create(machine, self.claim)
 
     @property
     def leaf(self) -> Derivation:
-        """Its claim, as a derivation starts from it."""
+        """The part's claim, as a derivation starts from it."""
         return leaf(self.name, Guarantee(self.measure, ADD), "audit.exact_checks")
 
     def claiming(self, measure: Measure) -> "Part":
-        """The same part with another true claim."""
+        """Return this part with another true claim."""
         return replace(self, measure=measure)
 
 
@@ -133,7 +133,7 @@ class OneBitDiffers:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """No: a later bit may be the one that differs."""
+        """False: a later bit may be the one that differs."""
         return False
 
     def accept(self, left: Any, right: Any) -> "OneBitDiffers | None":

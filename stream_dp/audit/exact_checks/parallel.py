@@ -34,23 +34,23 @@ DATA_FIRST = "its data set is its first message"
 
 
 def measure_of(claim: Claim) -> object:
-    """A part's parameter is its measure, whatever that is."""
+    """Return a claim's measure, which is the parameter of a part here."""
     return claim.measure
 
 
 def at_most(part: Part, number: int) -> CreatedWithin:
-    """So many creations."""
+    """Return the relation that admits at most `number` creations of `part`."""
     return CreatedWithin.of([part.measure] * number, measure_of)
 
 
 def late(odds: Fraction, delta: Fraction) -> Part:
-    """It tells of its failure before the bit that counts."""
+    """Return a part that tells of its failure before the bit that counts."""
     pairs = ((0, 0), (0, 1))
     return Part("late", LateResponse(odds, delta), private(odds, delta), OneBitDiffers(), pairs)
 
 
 def leaky(delta: Fraction) -> Part:
-    """M_delta of [HSV] Thm 5.2."""
+    """Return M_delta of [HSV] Thm 5.2 as a part."""
     return Part("leaky", LeakyBit(delta), private(Fraction(1), delta), OneBitDiffers())
 
 
@@ -74,7 +74,7 @@ def pure_responses(created: int, k: int, delta: Fraction) -> Instance:
 
 
 def touched_pure() -> tuple[Instance, ...]:
-    """For Cor 5.5."""
+    """Return the instances of [HSV] Cor 5.5."""
     return (
         pure_responses(3, 1, ZERO),
         pure_responses(3, 2, Fraction(1, 5)),
@@ -128,7 +128,7 @@ def responses(created: int) -> Instance:
 
 
 def touched_deltas() -> tuple[Instance, ...]:
-    """For Thm 5.4."""
+    """Return the instances of [HSV] Thm 5.4."""
     return (
         responses(3),
         delta_budget(leaky(TENTH), 3, "3 leaky bits (M_0.1 of Thm 5.2) created, 1 touched"),
@@ -155,7 +155,7 @@ def _data_first(
 
 
 def first_pair() -> tuple[Instance, ...]:
-    """For Thm 5.14."""
+    """Return the instances of [HSV] Thm 5.14."""
     part = irr(THREE, TENTH)
     return (
         _data_first("2 IRR(ln 3, 0.1) created, 1 touched", part, TENTH),
@@ -164,12 +164,12 @@ def first_pair() -> tuple[Instance, ...]:
 
 
 def first_pair_concentrated() -> tuple[Instance, ...]:
-    """For Thm 13.6 at every order."""
+    """Return the instances of [HSV] Thm 13.6 at every order."""
     return (_data_first("2 IRR(ln 3) created, 1 touched", irr(THREE)),)
 
 
 def first_pair_renyi() -> tuple[Instance, ...]:
-    """For Thm 13.6 at one order."""
+    """Return the instances of [HSV] Thm 13.6 at one order."""
     part = irr(THREE).claiming(renyi_claim(THREE))
     return (
         _data_first("2 IRR(ln 3) created, 1 touched, order 2", part, parameters=Renyi(Fraction(2))),
@@ -177,7 +177,7 @@ def first_pair_renyi() -> tuple[Instance, ...]:
 
 
 def first_pair_gaussian() -> tuple[Instance, ...]:
-    """For Cor 14.8."""
+    """Return the instances of [HSV] Cor 14.8."""
     part = irr(THREE).claiming(gaussian_claim(THREE))
     return (
         _data_first(

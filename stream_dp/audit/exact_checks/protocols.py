@@ -65,7 +65,7 @@ class OneEdge:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """No: another vertex may hold the edge."""
+        """False: another vertex may hold the edge."""
         return False
 
     def accept(self, left: Any, right: Any) -> "OneEdge | None":
@@ -97,7 +97,7 @@ class OneQuestion:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """Always equal pairs."""
+        """True: all pairs are equal."""
         return True
 
     def accept(self, left: Any, right: Any) -> "OneQuestion | None":
@@ -152,18 +152,18 @@ class Twice:
     query: Query
 
     def init(self) -> tuple[int, tuple[int, ...]]:
-        """Everybody takes part."""
+        """Return the first state: everybody takes part."""
         return 2, tuple(range(self.users))
 
     def questions(self, state: tuple[int, tuple[int, ...]]) -> tuple[Ask, ...]:
-        """To those who take part."""
+        """Return the query, sent to each vertex that still takes part."""
         left, asked = state
         return tuple(Ask(user, self.query) for user in asked) if left else ()
 
     def hear(
         self, state: tuple[int, tuple[int, ...]], answers: tuple[IntArray, ...]
     ) -> tuple[int, tuple[int, ...]]:
-        """Without those who answered 1."""
+        """Return the state without those who answered 1."""
         left, asked = state
         stay = (user for user, answer in zip(asked, answers, strict=True) if not answer[0])
         return left - 1, tuple(stay)
@@ -191,12 +191,12 @@ def real_code(questions: int = 2) -> Instance:
 
 
 def local() -> tuple[Instance, ...]:
-    """For local protocols."""
+    """Return the instances of the rule for local protocols."""
     return one_user(TENTH), triangle(), real_code()
 
 
 def coordinates() -> Instance:
-    """The same two coordinates as one sparse vector ([HSV] section 9)."""
+    """Return two coordinates over one column as one sparse vector ([HSV] section 9)."""
     two = Fraction(2)
     vector = MultiSparseVector(1, ((0,), (0,)), two, two, ADD)
     touched = Touched(vector.sensitivity, ADD, "coordinates that look at one column")

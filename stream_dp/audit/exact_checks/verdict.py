@@ -63,7 +63,7 @@ class Comparison:
 
 
 def compare(measure: Measure, instance: Instance) -> Comparison:
-    """`measure`, booked for `instance`, against every adaptive adversary."""
+    """Compare `measure`, booked for `instance`, with what is exact against every adaptive adversary."""
     if instance.cut:
         return _cut(measure, instance)
     match measure:
@@ -136,7 +136,7 @@ def _gaussian(measure: GaussianDP, instance: Instance) -> Comparison:
 
 
 def worst_comparison(found: list[Comparison]) -> Comparison:
-    """The one that is violated, or whose exact figure comes nearest to what is booked."""
+    """Return the comparison that is violated, or whose exact figure comes nearest to what is booked."""
 
     def badness(one: Comparison) -> tuple[bool, float]:
         share = float(one.exact) / float(one.booked) if one.booked else float(one.exact)

@@ -27,7 +27,7 @@ class Boundary(Protocol):
     """A time-uniform boundary of a sub-Gaussian martingale."""
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """With probability 1 - delta' the martingale is below this at every intrinsic time; None is infinity."""
+        """Return what the martingale never exceeds with probability 1 - delta', at any intrinsic time; None: infinity."""
         ...
 
 

@@ -23,7 +23,7 @@ class SparseDataSets:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """No: the second user's data set may be the one that differs."""
+        """False: the second user's data set may be the one that differs."""
         return False
 
     def accept(self, left: Any, right: Any) -> "SparseDataSets | None":
@@ -55,12 +55,12 @@ class LocalMessages:
         auxiliary: tuple[Create, ...] = (),
         truth: Truth = own,
     ) -> "LocalMessages":
-        """Before the first message."""
+        """Return the relation before the first message."""
         return cls(users, datasets, auxiliary, Suitable(truth))
 
     @property
     def first_pair_consistent(self) -> bool:
-        """No: the first pair creates something."""
+        """False: the first pair creates something."""
         return False
 
     def accept(self, left: Any, right: Any) -> "LocalMessages | None":

@@ -29,7 +29,7 @@ class PairCondition:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """No: the first pair creates something."""
+        """False: the first pair creates something."""
         return False
 
     def accept(self, left: Any, right: Any) -> "Any | None":
@@ -43,11 +43,11 @@ class PairCondition:
                 return self
 
     def creation(self, query: Create) -> "Any | None":
-        """After a creation query; unchanged by default."""
+        """Return the condition after a creation query; unchanged by default."""
         return self
 
     def query(self, left: Ask, right: Ask) -> "Any | None":
-        """After a pair of queries to one mechanism; unchanged by default."""
+        """Return the condition after a pair of queries to one mechanism; unchanged by default."""
         return self
 
 
@@ -81,7 +81,7 @@ class CreatedWithin(PairCondition):
     def of(
         cls, allowed: Iterable[Hashable], parameters: Parameters = approximate
     ) -> "CreatedWithin":
-        """Before the first creation."""
+        """Return the condition before the first creation."""
         return cls(pmap(Counter(allowed)), parameters)
 
     def creation(self, query: Create) -> "CreatedWithin | None":
@@ -105,7 +105,7 @@ class TouchedWithin(PairCondition):
     def of(
         cls, allowed: Iterable[Hashable], parameters: Parameters = approximate
     ) -> "TouchedWithin":
-        """Before the first creation."""
+        """Return the condition before the first creation."""
         return cls(pmap(Counter(allowed)), parameters)
 
     def creation(self, query: Create) -> "TouchedWithin | None":

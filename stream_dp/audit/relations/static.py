@@ -26,7 +26,7 @@ class StaticDataSet:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """Yes: nothing but the first pair may differ."""
+        """True: nothing but the first pair may differ."""
         return True
 
     def accept(self, left: Any, right: Any) -> "StaticDataSet | None":

@@ -37,7 +37,7 @@ class Suitable:
 
     @property
     def first_pair_consistent(self) -> bool:
-        """No: the first pair creates something."""
+        """False: the first pair creates something."""
         return False
 
     def accept(self, left: Any, right: Any) -> "Suitable | None":

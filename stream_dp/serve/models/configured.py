@@ -142,7 +142,7 @@ class PlannedSeries(Answer):
 
 
 class Promise(Answer):
-    """What holds for everything, what is asked later too: the budget of the one filter."""
+    """What holds for everything, live series included: the budget of the one filter."""
 
     epsilon: Amount
     delta: Amount
@@ -209,7 +209,7 @@ class Budget(Answer):
     epsilon: Account
     delta: Granted
     filter: str
-    """The one filter that books everything."""
+    """The one filter that every charge goes through."""
     unit: Annotated[str, Field(examples=["epsilon", "rho"])]
     """What the filter adds up: the unit of `epsilon.spent`, `capacity` and `peak`."""
     capacity: Decimal

@@ -1,7 +1,7 @@
 // One card for each series: what its releases say, in words, numbers and pictures.
 // Rules: a card takes releases in order (each sequence once) and draws when asked, so that many releases
 // cost one drawing. A value within its band is called noise. The foot of every card says the same of every series,
-// of the file or asked later: mechanism, price, expected error, start, end, analyst. Cards know no network.
+// of the file or a live one: mechanism, price, expected error, start, end, analyst. Cards know no network.
 
 import { BandChart, drawStrip, thin } from "./charts.js";
 import { amount, band, count, el, errorText, percent, seconds, setText, shortTime, tickText, words } from "./format.js";

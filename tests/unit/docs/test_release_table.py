@@ -6,7 +6,7 @@ from pathlib import Path
 from stream_dp.runtime.release import Released, Shape, read
 
 PAGE = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
-RELEASES = PAGE.partition("## Releases")[2].partition("## Asking")[0]
+RELEASES = PAGE.partition("## Releases")[2].partition("## Live series")[0]
 
 
 def test_the_table_has_the_fields_in_their_order() -> None:

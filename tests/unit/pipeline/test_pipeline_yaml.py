@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_dp.cli.demo import QUESTION
+from stream_dp.cli.demo import LIVE_SERIES
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.spec import SqliteJournalSpec
 from stream_dp.pipeline.yaml import load, load_series
@@ -236,6 +236,6 @@ def test_the_example() -> None:
     assert len(spec.fields["airline"].domain) == 16  # type: ignore[union-attr]
     assert len(spec.fields["destination"].domain) == 105  # type: ignore[union-attr]
     left = spec.privacy.epsilon - sum(series.epsilon for series in spec.series)
-    asked = load_series(QUESTION.encode(), spec)
+    asked = load_series(LIVE_SERIES.encode(), spec)
     assert 2 * asked.epsilon == left  # the series that the demo proposes, and one more
     assert spec.public_data
