@@ -26,7 +26,7 @@ class BudgetRefused(StreamDPError):
 
 
 class FailClosed(StreamDPError):
-    """The engine stops rather than risk a second version of a published fact or an unbooked cost."""
+    """The engine stops rather than risk a second version of a published fact or a cost that was not charged."""
 
     exit_code = 4
 

@@ -171,7 +171,7 @@ class Engine:
         return recovered
 
     def _grid_of(self, header: Header) -> TickGrid:
-        """The journal's grid, once it is sure that its steps are those of this plan."""
+        """The journal's grid, once it is sure that its steps are those of this configuration."""
         config, key_id = self._config, self._ports.sealer.key_id
         require_same(header, config.header(header.source, header.partitions, header.origin, key_id))
         return config.grid(header.origin)

@@ -1,4 +1,4 @@
-"""The plan of a run: what an engine runs, fixed before the first event and public."""
+"""The configuration of a run: what an engine runs, fixed before the first event and public."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -20,7 +20,7 @@ _DESCRIPTION = """\
 Live statistics under differential privacy: what is published, to everyone who can reach this server; series that come
 and go, to the holder of a token. All that is served is public, each number was published once and never changes.
 
-Ticks are numbers on a public grid, from 0; times are UTC. Booked amounts are exact decimal strings, those of the plan
+Ticks are numbers on a public grid, from 0; times are UTC. Charged amounts are exact decimal strings, those of the plan
 are numbers to show. Where a key may be missing, it is not required; where it may be null, its type says so.
 A path that is not here is answered by 404, a method that a path does not have by 405, both with `{"detail"}`.
 """

@@ -42,7 +42,7 @@ class Series:
 
 
 def hss(statistic: Statistic, relation: Neighbors, shape: Shape, epsilon: Fraction) -> Series:
-    """The HSS that the planner would choose."""
+    """Return the HSS that a pipeline would choose."""
     demand = Demand(
         Setting(shape.width, relation, shape.ticks, CONFIDENCE), statistic, epsilon, shape.events
     )

@@ -27,7 +27,7 @@ class Boundary(Protocol):
     """A time-uniform boundary of a sub-Gaussian martingale."""
 
     def above(self, variance: Fraction) -> Fraction | None:
-        """Return what the martingale never exceeds with probability 1 - delta', at any intrinsic time; None: infinity."""
+        """Return what the martingale stays below at all times with probability 1 - delta'; None: infinity."""
         ...
 
 

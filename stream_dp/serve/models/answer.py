@@ -1,7 +1,7 @@
 """The base of all answers, the kinds of values in them, and the two smallest: health and refusal.
 
 Rules: answers are frozen and refuse keys that are not theirs, so that nothing leaves which is not documented. A key
-that may be missing is typed `X | Absent`, one that may be null `X | None`. Amounts of privacy that are booked are
+that may be missing is typed `X | Absent`, one that may be null `X | None`. Amounts of privacy that are charged are
 decimal strings (never rounded by a reader's floats), those that a plan shows are numbers.
 """
 
@@ -29,7 +29,7 @@ Amount: TypeAlias = Annotated[
 """A privacy parameter as a number, rounded up: to be shown, not to be reckoned with."""
 
 Decimal: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", examples=["0.2"])]
-"""A booked amount, exact: costs are rounded up, what is left is rounded down."""
+"""A charged amount, exact: costs are rounded up, what is left is rounded down."""
 
 Tick: TypeAlias = Annotated[int, Field(ge=0, examples=[412])]
 """The number of a tick of the public grid, from 0."""

@@ -50,7 +50,7 @@ class Created(Answer):
     epsilon: Decimal
     """What it costs."""
     rule: str
-    """The rule by which it was booked."""
+    """The rule by which it was charged."""
     left: Decimal
     """The largest epsilon that one more series may cost the same ledger."""
     error: HalfWidth

@@ -28,7 +28,7 @@ export function showBudget(holder, budget, queries) {
     toNumber(budget.delta?.total) === 0 ? null : el("p", { class: "muted small" }, `For everything together: ε ${amount(total)} at δ ${amount(budget.delta.total)}.`),
     odometer(budget.odometer),
     quotas(budget.analysts ?? []),
-    budget.filter ? el("p", { class: "muted small" }, `Booked through one filter: ${words(budget.filter)}.`) : null,
+    budget.filter ? el("p", { class: "muted small" }, `Charged through one filter: ${words(budget.filter)}.`) : null,
   ].filter((part) => part !== null));
 }
 

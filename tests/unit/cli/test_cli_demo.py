@@ -252,7 +252,7 @@ async def test_a_paced_source_holds_back(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sizes == [1, 1, 1, 3, 3]
 
 
-def test_pacing_keeps_the_other_ports() -> None:
+def test_a_paced_demo_keeps_the_other_ports() -> None:
     ports = Ports(*(object(),) * 5, seeds=lambda: bytes(32))  # type: ignore[arg-type]
     spec = load(flights_folder() / "pipeline.yaml")
     paced = module._paced(ports, spec)

@@ -23,7 +23,7 @@ Privacy = dict[str, Any]
 BEGINS = {tick: f"2026-01-01T{tick:02}:00:00Z" for tick in range(HORIZON + 1)}
 
 
-def question(name: str, epsilon: str) -> bytes:
+def definition(name: str, epsilon: str) -> bytes:
     return json.dumps({"name": name, "statistic": "count", "epsilon": epsilon}).encode()
 
 
@@ -62,7 +62,7 @@ async def two_in_turn(world: World) -> None:
 async def one_after_the_other(
     world: World, live_series: EngineLiveSeries, source: Stopping
 ) -> None:
-    made = await live_series.create(question("first", "1"))
+    made = await live_series.create(definition("first", "1"))
     assert made == {
         "name": "first", "start": 3, "start_time": BEGINS[3], "epsilon": "1", "rule": made["rule"],
         "left": made["left"], "error": made["error"], "error_tick": HORIZON - 1, "confidence": 0.95,
@@ -77,7 +77,7 @@ async def one_after_the_other(
     await world.until(5)
     ended = await live_series.halt("first")
     assert (ended["name"], float(ended["left"])) == ("first", float(made["left"]) + 1)
-    await live_series.create(question("second", "1"))
+    await live_series.create(definition("second", "1"))
 
 
 async def test_the_ledger_adds_up_what_is_alive_at_one_tick() -> None:
@@ -116,13 +116,13 @@ async def test_a_total_above_the_ledgers_is_said_also_where_the_budget_has_room(
         ledger_json(world.built, found)
 
 
-async def test_the_desk_lists_previews_and_prices() -> None:
+async def test_live_series_are_listed_previewed_and_priced() -> None:
     world = World()
 
     async def ask(live_series: EngineLiveSeries, _source: Stopping) -> None:
         before = [dict(each) for each in live_series.queries()]
         assert [each["name"] for each in before] == ["orders"]
-        seen = await live_series.preview(question("dear", "1.5"))
+        seen = await live_series.preview(definition("dear", "1.5"))
         assert (seen["fits"], seen["asked"], seen["left"], seen["largest"]) == (
             False,
             "1.5",
@@ -130,11 +130,11 @@ async def test_the_desk_lists_previews_and_prices() -> None:
             "1",
         )
         with pytest.raises(BudgetRefused):
-            await live_series.create(question("dear", "1.5"))
+            await live_series.create(definition("dear", "1.5"))
         with pytest.raises(UnknownMechanism, match="belongs to the pipeline file"):
             await live_series.halt("orders")
         assert [dict(each) for each in live_series.queries()] == before
-        await live_series.create(question("cheap", "0.25"))
+        await live_series.create(definition("cheap", "0.25"))
         assert live_series.queries()[1]["epsilon"] == "0.25"
         (ticks,) = live_series.promise().premises
         assert [p.subject for p in ticks.premises] == ["shop: series of the first start", "cheap"]
@@ -160,23 +160,23 @@ async def test_every_filter_states_its_budget_and_what_is_left(name: str) -> Non
     world = World(pipeline=PIPELINE | {"privacy": privacy, "series": series})
 
     async def ask(live_series: EngineLiveSeries, _source: Stopping) -> None:
-        largest = (await live_series.preview(question("a", "0.01")))["left"]
-        over = await live_series.preview(question("a", str(float(largest) + 1e-6)))
+        largest = (await live_series.preview(definition("a", "0.01")))["left"]
+        over = await live_series.preview(definition("a", str(float(largest) + 1e-6)))
         assert not over["fits"]
-        await live_series.create(question("a", "0.03"), "ann")
+        await live_series.create(definition("a", "0.03"), "ann")
         with pytest.raises(
             BudgetRefused, match=r"ledger of analyst ann: b asks .* halt what is not needed"
         ):
-            await live_series.create(question("b", "0.03"), "ann")
+            await live_series.create(definition("b", "0.03"), "ann")
         with pytest.raises(
             UsageError, match=r"analyst: no such analyst; .* names ann, and without"
         ):
-            await live_series.create(question("b", "0.01"), "bob")
-        await live_series.create(question("c", largest))
+            await live_series.create(definition("b", "0.01"), "bob")
+        await live_series.create(definition("c", largest))
         with pytest.raises(BudgetRefused, match="a halt frees nothing under this filter") as told:
-            await live_series.create(question("d", "0.05"))
+            await live_series.create(definition("d", "0.05"))
         assert "halt what is not needed" not in str(told.value)
-        assert (await live_series.preview(question("d", "0.05")))[
+        assert (await live_series.preview(definition("d", "0.05")))[
             "unit"
         ] == world.built.ledger.filter.unit
         budget = api_budget(world.built.spec, live_series._engine.admission.subledgers, [])

@@ -77,7 +77,7 @@ def at(state: HybridState, prefix: int) -> HybridState:
 
 
 def answered(counter: HybridCounter, state: HybridState) -> IntArray:
-    """What it answers; asking changes nothing and draws nothing."""
+    """What it answers; a query changes nothing and draws nothing."""
     after, answer = counter.step(state, Query(), Symbols(0))
     assert after is state
     assert answer is not None

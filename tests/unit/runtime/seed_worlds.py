@@ -108,7 +108,7 @@ class Lives:
                 life.given = self.world.drawn[handed:]
 
 
-def question(name: str, **more: Any) -> bytes:
+def definition(name: str, **more: Any) -> bytes:
     """The definition of a live count."""
     return json.dumps({"name": name, "statistic": "count", "epsilon": "0.3"} | more).encode()
 
@@ -120,9 +120,9 @@ async def three_lives() -> Lives:
     async def ask(engine: Engine, tick: int) -> None:
         names = engine.admission.names
         if tick >= 1 and "a" not in names:
-            await engine.create(question("a"))
+            await engine.create(definition("a"))
         if tick >= 7 and "b" not in names:
-            await engine.create(question("b", statistic="histogram", by="country", method="tree"))
+            await engine.create(definition("b", statistic="histogram", by="country", method="tree"))
         if tick >= 10 and "a" in {s.series.name for s in engine.admission.registry.live}:
             await engine.halt("a")
 

@@ -126,7 +126,7 @@ async def test_the_list_is_public(view: PublicView, live_series: FakeLiveSeries)
     [{}, {"token": TOKEN}, {"live_series": FakeLiveSeries()}],
     ids=["neither", "no live series", "no token"],
 )
-async def test_without_a_desk_or_a_token_nothing_can_be_written(
+async def test_without_live_series_or_a_token_nothing_can_be_written(
     view: PublicView, change: dict[str, Any]
 ) -> None:
     async with connected(replace(view, **change)) as client:
