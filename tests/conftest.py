@@ -20,4 +20,4 @@ def group_of(item: pytest.Item) -> str:
     for fixture in ("kafka", "certified"):
         if fixture in wanted:
             return fixture
-    return item.path.stem
+    return f"{item.path.parent.name}/{item.path.stem}"

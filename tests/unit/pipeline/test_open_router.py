@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from unit.pipeline.question_worlds import PIPELINE, batches, record
+from unit.pipeline.live_series_worlds import PIPELINE, batches, record
 
 from stream_dp.errors import FailClosed
 from stream_dp.pipeline.layout import Feature, RowLayout, feature_of

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from unit.pipeline.question_worlds import HORIZON, PIPELINE, Stopping, World
+from unit.pipeline.live_series_worlds import HORIZON, PIPELINE, Stopping, World
 
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.live_series import _canonical

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from unit.pipeline.question_worlds import HORIZON, PIPELINE, Stopping, World
+from unit.pipeline.live_series_worlds import HORIZON, PIPELINE, Stopping, World
 
 from stream_dp.adapters.memory import MemoryJournal
 from stream_dp.errors import WorldError

@@ -1,7 +1,7 @@
 """Every seed of every commit comes from the port, is used for one thing, and never again after an attempt was lost."""
 
 import pytest
-from unit.pipeline import question_worlds
+from unit.pipeline import live_series_worlds
 from unit.runtime import broken_seeds as broken
 from unit.runtime.seed_worlds import Lives, check, three_lives
 
@@ -46,7 +46,7 @@ def check_is_worth_it(found: Lives, snapshots: bool) -> None:
 async def test_a_seed_from_elsewhere_or_used_twice_is_caught(
     twin: type[Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(question_worlds, "Engine", twin)
+    monkeypatch.setattr(live_series_worlds, "Engine", twin)
     found = await three_lives()
     with pytest.raises(AssertionError):
         check(found)
@@ -56,6 +56,6 @@ async def test_a_seed_from_elsewhere_or_used_twice_is_caught(
 async def test_noise_from_another_seed_than_the_recorded_one_is_caught_by_recovery(
     twin: type[Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(question_worlds, "Engine", twin)
+    monkeypatch.setattr(live_series_worlds, "Engine", twin)
     with pytest.raises(FailClosed, match="does not give the recorded bytes"):
         await three_lives()

@@ -1,6 +1,6 @@
 """The certified instances against independent numbers: closed forms, enumeration, a second composition and verifier.
 
-The known-broken twins of the rules are in tests/unit/cli/test_cli_rules.py, where the command refuses them.
+The known-broken twins of the rules are in tests/unit/cli/test_audit_rules.py, where the command refuses them.
 """
 
 import itertools

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from unit.pipeline.question_worlds import HORIZON, PIPELINE, Stopping, World, batches
+from unit.pipeline.live_series_worlds import HORIZON, PIPELINE, Stopping, World, batches
 
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemorySource
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError, WorldError
@@ -414,7 +414,7 @@ async def test_a_journal_whose_ledger_does_not_add_up_is_refused(
     change: Callable[[Commit], dict[str, Any]],
 ) -> None:
     import msgspec
-    from unit.pipeline.question_worlds import SEALER
+    from unit.pipeline.live_series_worlds import SEALER
 
     from stream_dp.runtime.commit import digest, encode
 
@@ -599,7 +599,7 @@ async def test_a_created_series_never_runs_on_with_another_mechanism(
 async def test_a_halt_lies_at_its_own_tick_and_at_no_other(moved: int) -> None:
     """What frees ticks that the mechanism saw is no ledger."""
     import msgspec
-    from unit.pipeline.question_worlds import SEALER
+    from unit.pipeline.live_series_worlds import SEALER
 
     from stream_dp.runtime.commit import digest, encode
     from stream_dp.runtime.journal_summary import read_summary

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from unit.pipeline.question_worlds import PIPELINE
+from unit.pipeline.live_series_worlds import PIPELINE
 
 from stream_dp.app.tick_times import TickTimes
 from stream_dp.pipeline.spec import PipelineSpec

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from unit.pipeline.question_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
+from unit.pipeline.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
 
 from stream_dp.adapters.memory import MemorySource
 from stream_dp.app import ledger_check

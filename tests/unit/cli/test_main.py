@@ -129,7 +129,7 @@ def test_a_bug_shows_where_it_was_and_not_what_it_held(
     said = say("plan", "secret.yaml")
     assert said.code == 1
     assert "a bug of ours (ValueError)" in said.err
-    assert "test_cli_main.py" in said.err
+    assert "test_main.py" in said.err
     assert "in fail" in said.err
     assert not any(private in said.err for private in ("123456", "alice", "secret.yaml"))
     assert said.out == ""

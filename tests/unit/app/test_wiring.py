@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.pipeline.question_worlds import PIPELINE, SEALER, World, batches
+from unit.pipeline.live_series_worlds import PIPELINE, SEALER, World, batches
 
 from stream_dp.adapters.memory import MemorySource
 from stream_dp.adapters.sqlite import SqliteJournal
