@@ -7,6 +7,7 @@ Chromium, the certified rules, or else the caches of a file.
 import pytest
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test without an `xdist_group` that of its file."""
     for item in items:

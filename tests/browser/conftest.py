@@ -19,6 +19,7 @@ _HERE = Path(__file__).parent
 _LOOP: Final = "session"
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
