@@ -3,12 +3,16 @@
 Rules: the brokers are compiled for a quick start, not for a long run, unless the environment says otherwise.
 """
 
+import gc
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from kafka.kafka_worlds import Close
 
-from stream_dp.testing.kafka import kafka
+from stream_dp.adapters.kafka_client import KafkaSettings
+from stream_dp.testing.kafka import fresh_topic_name, kafka
 
 __all__ = ["kafka"]
 
@@ -20,3 +24,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.kafka)
+
+
+@pytest.fixture
+def settings(kafka: str) -> KafkaSettings:
+    return KafkaSettings(kafka)
+
+
+@pytest.fixture
+def name() -> str:
+    return fresh_topic_name("pipeline")
+
+
+@pytest.fixture
+async def closing(caplog: pytest.LogCaptureFixture) -> AsyncIterator[list[Close]]:
+    """Closed twice at the end; nothing may be left that the event loop complains about."""
+    calls: list[Close] = []
+    yield calls
+    for close in reversed(calls):
+        await close()
+        await close()
+    calls.clear()
+    gc.collect()
+    assert [one.getMessage() for one in caplog.records if one.name == "asyncio"] == []

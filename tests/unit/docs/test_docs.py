@@ -55,7 +55,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.parent.name + page.name)
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_of_the_pages_runs(page: Path) -> None:
     assert failures(page.read_text(), page.name) == []
 
@@ -142,7 +142,7 @@ def missing_links(page: Path) -> list[str]:
     return [link for link in links if not (page.parent / link).exists()]
 
 
-@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=lambda page: page.parent.name + page.name)
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files(page: Path) -> None:
     assert missing_links(page) == []
 

@@ -1,0 +1,113 @@
+"""Topics, records and engines' parts for the tests of the adapters, and what readers see of them."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from stream_dp.adapters.kafka_client import KafkaSettings
+from stream_dp.adapters.kafka_journal import KafkaJournal
+from stream_dp.adapters.kafka_lease import KafkaLease, _abandon
+from stream_dp.runtime.commit import Release
+from stream_dp.testing.port_checks import (
+    sample_release,
+)
+
+STEP = 400
+SETTLE = 200
+ENDLESS = 1_000.0  # seconds of patience: what waits for them does not end within the time of a test
+Close = Callable[[], Awaitable[None]]
+
+
+class WallClock:
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    async def sleep_until(self, moment: int) -> None:
+        await asyncio.sleep(max(0, moment - self.now()) / 1000)
+
+
+@asynccontextmanager
+async def administering(kafka: str) -> AsyncIterator[Any]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def create(kafka: str, topic: str, partitions: int = 1, **config: str) -> str:
+    configs = {key.replace("_", "."): value for key, value in config.items()}
+    async with administering(kafka) as admin:
+        await admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=configs)])
+    return topic
+
+
+async def deleted(admin: Any, topic: str) -> None:
+    """Delete a topic and wait until it is gone: the brokers tell nobody when they are done."""
+    await admin.delete_topics([topic])
+    async with asyncio.timeout(60):
+        while topic in {one["topic"] for one in await admin.describe_topics()}:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def visible(kafka: str, topic: str, isolation: str = "read_committed") -> list[Any]:
+    """All records of partition 0 that a reader sees."""
+    at = TopicPartition(topic, 0)
+    reader = AIOKafkaConsumer(
+        bootstrap_servers=kafka, isolation_level=isolation, auto_offset_reset="earliest"
+    )
+    await reader.start()
+    try:
+        reader.assign([at])
+        reader.seek(at, 0)
+        end = (await reader.end_offsets([at]))[at]
+        found: list[Any] = []
+        while await reader.position(at) < end:
+            found += (await reader.getmany(timeout_ms=100)).get(at, [])
+        return found
+    finally:
+        await reader.stop()
+
+
+async def journal(settings: KafkaSettings, name: str, closing: list[Close]) -> KafkaJournal:
+    """A journal of a new engine, open."""
+    made = KafkaJournal(KafkaLease(settings, name), f"{name}.events")
+    closing.append(made.close)
+    await made.open()
+    return made
+
+
+def release(sequence: int, tick: int = 0) -> Release:
+    end = datetime.fromtimestamp(1_000 + tick, UTC).isoformat()
+    return sample_release(sequence, "by_day", tick, end=end)
+
+
+async def half_a_transaction(lease: KafkaLease, topic: str, value: bytes = b"half") -> None:
+    """What a kill between send and commit leaves."""
+    producer = lease._producer
+    await producer.begin_transaction()
+    await (await producer.send(topic, value, b"k", 0))
+    await _abandon(producer)
+
+
+@asynccontextmanager
+async def writing(kafka: str) -> AsyncIterator[Any]:
+    producer = AIOKafkaProducer(bootstrap_servers=kafka)
+    await producer.start()
+    try:
+        yield producer
+    finally:
+        await producer.stop()
+
+
+def topic_resource(topic: str, configs: dict[str, str]) -> Any:
+    from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+    return ConfigResource(ConfigResourceType.TOPIC, topic, configs)

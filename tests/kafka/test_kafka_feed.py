@@ -1,0 +1,169 @@
+"""A feed into a topic, the commands `replay` and `topic`, and a run whose broker stops."""
+
+import asyncio
+import gc
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from kafka.kafka_worlds import (
+    ENDLESS,
+    SETTLE,
+    STEP,
+    Close,
+    WallClock,
+    create,
+    visible,
+    writing,
+)
+
+from stream_dp.adapters.kafka_client import KafkaSettings
+from stream_dp.adapters.kafka_feed import KafkaFeed
+from stream_dp.adapters.kafka_journal import KafkaJournal
+from stream_dp.adapters.kafka_lease import KafkaLease
+from stream_dp.adapters.kafka_sink import KafkaSink
+from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
+from stream_dp.adapters.kafka_ticks import TICK_HEADER
+from stream_dp.adapters.records import Record
+from stream_dp.app.run_pipeline import run_pipeline
+from stream_dp.app.running import Setup
+from stream_dp.broker import LocalKafka, create_topic
+from stream_dp.cli.replay import replay
+from stream_dp.cli.topic import topic as make_topic
+from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.ports import Batch, Ports
+from stream_dp.testing.kafka import fresh_topic_name
+
+
+async def test_a_feed_goes_on_after_its_last_mark_and_names_a_missing_topic(
+    kafka: str, settings: KafkaSettings, closing: list[Close]
+) -> None:
+    feed = KafkaFeed(KafkaSettings(kafka, patience_s=ENDLESS), fresh_topic_name("no-such"))
+    closing.append(feed.close)
+    with pytest.raises(WorldError, match=r"no-such.* does not exist at .*create it.*--create N"):
+        await feed.open()
+    topic = await create(kafka, fresh_topic_name("fed"), 2)
+    for first in (0, 2):
+        feed = KafkaFeed(settings, topic)
+        closing.append(feed.close)
+        assert await feed.open() == first
+        await feed.send(first, [[Record(0, None, b"a")], []])
+    async with writing(kafka) as producer:
+        headers = [(TICK_HEADER, b"soon")]
+        await producer.send_and_wait(topic, b"", partition=0, headers=headers)
+    feed = KafkaFeed(settings, topic)
+    closing.append(feed.close)
+    with pytest.raises(FailClosed, match="not a number"):
+        await feed.open()
+
+
+def test_a_topic_is_made_once(kafka: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = fresh_topic_name("made")
+    make_topic(name, bootstrap=kafka, partitions=2)
+    make_topic(name, bootstrap=kafka, partitions=1, stamped=False)
+    assert capsys.readouterr().out.splitlines() == [
+        f"{name}: created, 2 partitions, records are stamped on arrival",
+        f"{name}: exists already and was left as it is",
+    ]
+    source = KafkaSource(KafkaSettings(kafka), name, WallClock(), StampTicks(STEP, SETTLE))
+
+    async def partitions() -> tuple[int, ...]:
+        try:
+            return await source.open(WallClock().now())
+        finally:
+            await source.close()
+
+    assert asyncio.run(partitions()) == (0, 1)
+    with pytest.raises(UsageError, match="NAME"):
+        make_topic("a b", bootstrap=kafka)
+    with pytest.raises(WorldError, match=r"127\.0\.0\.1:1"):
+        make_topic("a", bootstrap="127.0.0.1:1")
+
+
+PIPELINE = """\
+version: 1
+name: {name}
+source: {{kind: kafka, topic: {topic}, bootstrap: "{kafka}"}}
+schema: {{time: {{type: time}}}}
+privacy: {{epsilon: 1}}
+clock: {clock}
+series:
+  - {{name: all, statistic: count, epsilon: 1}}
+"""
+
+
+REPLAYED = "{kind: replay, field: time, start: 2020-01-01T00:00:00Z, step: 1s, horizon: 3}"
+
+
+def test_a_replay_into_another_topic_is_told_and_a_missing_one_is_named_at_once(
+    kafka: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patient = KafkaSettings(kafka, patience_s=ENDLESS)
+    monkeypatch.setattr("stream_dp.app.replay_feed.settings_for", lambda _: patient)
+    pipeline, events = tmp_path / "p.yaml", tmp_path / "events.csv"
+    text = PIPELINE.format(name="p", topic="expected", kafka=kafka, clock=REPLAYED)
+    pipeline.write_text(text)
+    events.write_text("time\n2020-01-01T00:00:01Z\n")
+    name = fresh_topic_name("fed")
+    with pytest.raises(WorldError, match=f"{name} does not exist"):
+        replay(events, topic=name, pipeline=pipeline)
+    warning = f"Warning: p reads topic expected, not {name}"
+    assert warning in capsys.readouterr().err.replace("\n", " ")
+    replay(events, topic=name, pipeline=pipeline, create=1)
+    assert len(asyncio.run(visible(kafka, name))) == 4
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # half-open sockets
+@pytest.mark.parametrize("clock", ["{kind: wall, step: 200ms}", REPLAYED], ids=["wall", "replay"])
+async def test_a_broker_that_stops_during_a_run_is_one_line(
+    tmp_path: Path, clock: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline, key = tmp_path / "p.yaml", tmp_path / "key"
+    key.touch(0o600)
+    key.write_bytes(bytes(32))
+
+    def hasty(spec: PipelineSpec, sealer: Sealer, accepted: str) -> Ports:
+        settings = KafkaSettings(broker.bootstrap, patience_s=5, transaction_timeout_ms=5_000)
+        lease = KafkaLease(settings, spec.name)
+        ticks = StampTicks(200, 250) if "wall" in clock else ReplayTicks()
+        source = Noted(settings, "events", WallClock(), ticks)
+        journal = KafkaJournal(lease, "events")
+        return Ports(source, journal, KafkaSink(lease), WallClock(), sealer)
+
+    class Noted(KafkaSource):
+        async def read(self) -> Sequence[Batch]:
+            reading.set()
+            return await super().read()
+
+    reading = asyncio.Event()
+    broker = LocalKafka(tmp_path / "broker")
+    async with asyncio.timeout(250):
+        await broker.start()
+        try:
+            await create_topic(
+                broker.bootstrap, "events", 2, {"message.timestamp.type": "LogAppendTime"}
+            )
+            text = PIPELINE.format(name="p", topic="events", kafka=broker.bootstrap, clock=clock)
+            pipeline.write_text(text)
+            running = asyncio.create_task(
+                run_pipeline(pipeline, False, None, key, Setup(adapters=hasty))
+            )
+            at_work = asyncio.create_task(reading.wait())
+            await asyncio.wait({running, at_work}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(1)
+            assert not running.done()
+        finally:
+            await broker.stop()
+        with pytest.raises(WorldError) as caught:
+            await running
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 5
+    assert "check that" in str(caught.value)
+    del running, caught, at_work
+    gc.collect()
+    assert [one.getMessage() for one in caplog.records if "Unclosed" in one.getMessage()] == []
