@@ -21,7 +21,7 @@ def zero(_seed: bytes, _index: int) -> Any:
     return ZeroNoise()
 
 
-def question(name: str = "large", epsilon: str = "0.5", **more: Any) -> bytes:
+def definition(name: str = "large", epsilon: str = "0.5", **more: Any) -> bytes:
     where = [{"field": "amount", "at_least": 5}]
     return json.dumps(
         {"name": name, "statistic": "count", "where": where, "epsilon": epsilon} | more
@@ -72,7 +72,7 @@ async def test_it_counts_from_its_first_tick_and_the_others_do_not_notice() -> N
     await alone.engine(MemorySource(batches(), partitions=(0, 1))).run()
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        created = await engine.create(question())
+        created = await engine.create(definition())
         assert (created.start, created.number) == (3, 1)
 
     await running(world, 2, ask)
@@ -85,7 +85,7 @@ async def test_an_early_record_before_the_cut_does_not_count_in_fresh_columns() 
     world = World(noise=zero)
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        await engine.create(question())
+        await engine.create(definition())
 
     await running(world, 3, ask)
     assert world.releases("large")[HORIZON - 1] == large(HORIZON - 1, 4)
@@ -102,7 +102,7 @@ async def test_how_far_the_reader_was_ahead_changes_nothing(ahead: int) -> None:
     world = World(noise=zero)
 
     async def ask(engine: Engine, source: Stopping) -> None:
-        asked = asyncio.create_task(engine.create(question()))
+        asked = asyncio.create_task(engine.create(definition()))
         source.go(2 + ahead)
         created = await asked
         assert world.releases("large").keys() <= set(range(created.start, HORIZON))
@@ -116,14 +116,14 @@ async def test_a_halt_ends_its_releases_and_frees_what_comes_later() -> None:
     world = World(noise=zero)
 
     async def ask(engine: Engine, source: Stopping) -> None:
-        await engine.create(question("first", "1"))
+        await engine.create(definition("first", "1"))
         with pytest.raises(BudgetRefused, match=r"asks for epsilon 0\.5; .* has 0 left"):
-            await engine.create(question("second"))
+            await engine.create(definition("second"))
         source.go(5)
         await world.until(5)
         halted = await engine.halt("first")
         assert halted == Halted(1, 6)
-        assert (await engine.create(question("second", "1"))).start == 6
+        assert (await engine.create(definition("second", "1"))).start == 6
         assert engine.admission.subledgers.main.left == 0
 
     await running(world, 2, ask)
@@ -147,7 +147,7 @@ async def test_choosing_a_mechanism_happens_once_and_does_not_hold_the_loop(
 
     async def ask(engine: Engine, _source: Stopping) -> None:
         monkeypatch.setattr(live_series, "chosen_for", slowly)
-        for asking in (engine.preview(question()), engine.create(question())):
+        for asking in (engine.preview(definition()), engine.create(definition())):
             task = asyncio.create_task(asking)
             assert await asyncio.to_thread(begun.wait, 30)
             looped.set()
@@ -174,15 +174,15 @@ async def test_a_preview_tells_nothing_of_a_tick_that_is_stepped_and_not_publish
 
     async def ask(engine: Engine, source: Stopping) -> None:
         await at_a_cut(engine)
-        before, _ = await engine.preview(question(epsilon="1"))
+        before, _ = await engine.preview(definition(epsilon="1"))
         with monkeypatch.context() as patch:
             patch.setattr(MemorySink, "publish", hold)
             source.go(4)
             await holding.wait()
-            during, _ = await engine.preview(question(epsilon="1"))
+            during, _ = await engine.preview(definition(epsilon="1"))
             released.set()
         await at_a_cut(engine)
-        after, _ = await engine.preview(question(epsilon="1"))
+        after, _ = await engine.preview(definition(epsilon="1"))
         assert before.derivation == during.derivation != after.derivation
 
     await running(world, 2, ask)
@@ -203,7 +203,7 @@ async def test_a_preview_tells_nothing_of_ticks_that_wait_for_the_rest_of_their_
                 break
             await asyncio.sleep(0)
         await at_a_cut(engine)
-        found, _ = await engine.preview(question(epsilon="1"))
+        found, _ = await engine.preview(definition(epsilon="1"))
         seen.append(found.derivation)
     assert seen[0] == seen[1] == seen[2] != seen[3]
     source.go(HORIZON)
@@ -213,7 +213,7 @@ async def test_a_preview_tells_nothing_of_ticks_that_wait_for_the_rest_of_their_
 async def test_an_order_taken_when_the_engine_fails_is_refused() -> None:
     """Whoever asked would else wait for ever: it is no longer in the inbox, and not executed yet."""
     engine = World().engine(Stopping(0))
-    asking = asyncio.create_task(engine.create(question()))
+    asking = asyncio.create_task(engine.create(definition()))
     await asyncio.sleep(0)
     waiting = asyncio.create_task(engine._next())
     for _ in range(10):
@@ -233,14 +233,14 @@ async def test_a_refusal_leaves_state_ledger_and_randomness_as_they_were() -> No
     async def ask(engine: Engine, _source: Stopping) -> None:
         before = (len(world.drawn), len(world.store.commits), engine.admission.subledgers.main)
         for bad, error in (
-            (question(epsilon="1.000000000001"), BudgetRefused),
-            (question(epsilon="0"), UsageError),
-            (question(epsilon="-1"), UsageError),
-            (question(epsilon="nan"), UsageError),
-            (question(epsilon="inf"), UsageError),
-            (question("orders"), UsageError),
-            (question(statistic="sum"), UsageError),
-            (question(by="planet", statistic="histogram", method="tree"), UsageError),
+            (definition(epsilon="1.000000000001"), BudgetRefused),
+            (definition(epsilon="0"), UsageError),
+            (definition(epsilon="-1"), UsageError),
+            (definition(epsilon="nan"), UsageError),
+            (definition(epsilon="inf"), UsageError),
+            (definition("orders"), UsageError),
+            (definition(statistic="sum"), UsageError),
+            (definition(by="planet", statistic="histogram", method="tree"), UsageError),
             (b"[1]", UsageError),
             (b"\xff", UsageError),
         ):
@@ -249,7 +249,7 @@ async def test_a_refusal_leaves_state_ledger_and_randomness_as_they_were() -> No
             with pytest.raises(error) if error is UsageError else Nothing():
                 await engine.preview(bad)
         with pytest.raises(UsageError, match="no such analyst"):
-            await engine.create(question(), "eve")
+            await engine.create(definition(), "eve")
         for name in ("large", "orders"):
             with pytest.raises(UnknownMechanism):
                 await engine.halt(name)
@@ -258,10 +258,10 @@ async def test_a_refusal_leaves_state_ledger_and_randomness_as_they_were() -> No
             len(world.store.commits),
             engine.admission.subledgers.main,
         )
-        _, preview = await engine.preview(question(epsilon="1.5"))
+        _, preview = await engine.preview(definition(epsilon="1.5"))
         assert not preview.fits
         assert preview.largest.epsilon == 10**12
-        await engine.create(question(epsilon="1"))
+        await engine.create(definition(epsilon="1"))
 
     await running(world, 2, ask)
     assert len(world.releases("large")) == 9
@@ -298,7 +298,7 @@ async def test_the_charge_is_durable_before_the_mechanism_draws() -> None:
     run = asyncio.create_task(engine.run())
     await world.until(2)
     before = streams.count(1)
-    asked = asyncio.create_task(engine.create(question()))
+    asked = asyncio.create_task(engine.create(definition()))
     await asked
     source.go(HORIZON)
     await run
@@ -340,15 +340,15 @@ async def at(engine: Engine, tick: int) -> None:
     """What is asked after a tick, unless an earlier run did it."""
     names = engine.admission.names
     if tick >= 2 and "a" not in names:
-        await engine.create(question("a", "0.4"))
+        await engine.create(definition("a", "0.4"))
     if tick >= 4 and "b" not in names:
         await engine.create(
-            question("b", "0.3", statistic="histogram", by="country", method="tree")
+            definition("b", "0.3", statistic="histogram", by="country", method="tree")
         )
     if tick >= 6 and "a" in {s.series.name for s in engine.admission.registry.live}:
         await engine.halt("a")
     if tick >= 7 and "c" not in names:
-        await engine.create(question("c", "0.7"))
+        await engine.create(definition("c", "0.7"))
 
 
 def burn(fuse: list[int]) -> None:
@@ -402,7 +402,9 @@ async def test_a_snapshot_holds_created_series(monkeypatch: pytest.MonkeyPatch) 
         lambda c: {"charges": ()},
         lambda c: {"charges": (*c.charges, *c.charges)},
         lambda c: {"charges": tuple(_with(x, epsilon=x.epsilon - 1) for x in c.charges)},
-        lambda c: {"changes": tuple(_with(x, definition=question(epsilon="9")) for x in c.changes)},
+        lambda c: {
+            "changes": tuple(_with(x, definition=definition(epsilon="9")) for x in c.changes)
+        },
         lambda c: {"changes": tuple(_with(x, definition=b"{}") for x in c.changes)},
         lambda c: {"changes": (Halted(5, 3),)},
         lambda c: {"changes": (Halted(0, 3),)},
@@ -421,7 +423,7 @@ async def test_a_journal_whose_ledger_does_not_add_up_is_refused(
     world = World()
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        await engine.create(question())
+        await engine.create(definition())
 
     await running(world, 2, ask)
     previous, sealed = b"", []
@@ -447,7 +449,7 @@ async def test_after_the_end_nothing_is_taken() -> None:
     engine = world.engine(MemorySource(batches(), partitions=(0, 1)))
     await engine.run()
     with pytest.raises(UsageError, match="ended"):
-        await engine.create(question())
+        await engine.create(definition())
     with pytest.raises(UsageError, match="ended"):
         await engine.halt("large")
 
@@ -462,13 +464,13 @@ async def test_an_analyst_spends_from_a_ledger_of_their_own() -> None:
     async def ask(engine: Engine, _source: Stopping) -> None:
         assert engine.admission.subledgers.main.left == 0
         with pytest.raises(BudgetRefused):
-            await engine.create(question("mine", "0.1"))
-        await engine.create(question("anns", "0.5"), "ann")
+            await engine.create(definition("mine", "0.1"))
+        await engine.create(definition("anns", "0.5"), "ann")
         with pytest.raises(BudgetRefused):
-            await engine.create(question("bens", "0.5"), "ben")
-        await engine.create(question("bens", "0.4"), "ben")
+            await engine.create(definition("bens", "0.5"), "ben")
+        await engine.create(definition("bens", "0.4"), "ben")
         await engine.halt("anns")
-        await engine.create(question("anns2", "0.6"), "ann")
+        await engine.create(definition("anns2", "0.6"), "ann")
 
     await running(world, 2, ask)
     charges = [(c.name, c.analyst) for commit in world.commits() for c in commit.charges]
@@ -488,7 +490,7 @@ async def test_under_other_filters_a_halt_frees_nothing(name: str) -> None:
 
     async def ask(engine: Engine, _source: Stopping) -> None:
         left = engine.admission.subledgers.main.left
-        await engine.create(question(epsilon="0.05"))
+        await engine.create(definition(epsilon="0.05"))
         spent = left - engine.admission.subledgers.main.left
         assert spent > 0
         await engine.halt("large")
@@ -539,10 +541,10 @@ async def test_nothing_is_charged_for_what_cannot_be_placed(
         with monkeypatch.context() as patch:
             patch.setattr(live_series.PlannedSeries, "place", refuse)
             with pytest.raises(UsageError, match="no place"):
-                await engine.create(question(epsilon="1"))
+                await engine.create(definition(epsilon="1"))
         assert engine.admission.subledgers.running == {}
         assert engine.admission.subledgers.main.left == 10**12
-        await engine.create(question(epsilon="1"))
+        await engine.create(definition(epsilon="1"))
 
     await running(world, 2, ask)
 
@@ -552,7 +554,7 @@ async def test_releases_of_what_is_created_say_that_test_noise_is_not_private(no
     world = World() if noise is None else World(noise=noise)
 
     async def ask(engine: Engine, _source: Stopping) -> None:
-        await engine.create(question())
+        await engine.create(definition())
 
     await running(world, 2, ask)
     bodies = [json.loads(body) for body in world.bodies]
@@ -576,7 +578,7 @@ async def test_a_created_series_never_runs_on_with_another_mechanism(
     engine = world.engine(source)
     run = asyncio.create_task(engine.run())
     await world.until(2)
-    await engine.create(question())
+    await engine.create(definition())
     source.go(5)
     await world.until(5)
     engine.stop()
@@ -607,7 +609,7 @@ async def test_a_halt_lies_at_its_own_tick_and_at_no_other(moved: int) -> None:
     world = World()
 
     async def ask(engine: Engine, source: Stopping) -> None:
-        await engine.create(question())
+        await engine.create(definition())
         source.go(5)
         await world.until(5)
         await engine.halt("large")
@@ -645,7 +647,7 @@ async def test_who_asked_learns_that_the_outcome_is_unknown() -> None:
     run = asyncio.create_task(engine.run())
     await world.until(2)
     with pytest.raises(WorldError, match="it may be durable and paid for"):
-        await engine.create(question())
+        await engine.create(definition())
     with pytest.raises(WorldError, match="no answer"):
         await run
     again = world.engine(MemorySource(batches(), partitions=(0, 1)))
