@@ -1,24 +1,45 @@
-"""How the tests of a run are shared between its workers (`pytest -n`): a file stays together, Kafka has one broker.
+"""How the tests of a run are shared between its workers (`pytest -n`): a file stays together, the longest go first.
 
-Rules: tests of one group go to one worker, in their order. What is grouped shares something dear: a broker, a
-Chromium, the certified rules, or else the caches of a file.
+Rules: what shares something dear besides its file is one group: a Chromium, the certified rules. Groups are told from
+the names of the tests, which is all that the process sees that hands them out.
 """
+
+from typing import Any
 
 import pytest
 
+CERTIFIED = ("tests/unit/audit/test_exact_", "tests/unit/cli/test_audit_rules.py")
+LONGEST = ("tests/kafka/", "tests/faults/", "tests/browser/", *CERTIFIED, "tests/unit/cli/")
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+
+def group_of(name: str) -> str:
+    """Return what a test shares with others, from its name: a Chromium, the certified rules, else its file."""
+    if name.startswith("tests/browser/"):
+        return "browser"
+    return "certified" if name.startswith(CERTIFIED) else name.split("::")[0]
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test without an `xdist_group` that of its file."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    """Put the folders that take longest first, so that no worker is left with them at the end."""
+    places = {folder: place for place, folder in enumerate(LONGEST)}
+
+    def place(item: pytest.Item) -> int:
+        found = (places[folder] for folder in LONGEST if item.nodeid.startswith(folder))
+        return next(found, len(LONGEST))
+
+    items.sort(key=place)
 
 
-def group_of(item: pytest.Item) -> str:
-    """Return the group that shares a fixture of the session with this test, else its file."""
-    wanted = getattr(item, "fixturenames", ())
-    for fixture in ("kafka", "certified"):
-        if fixture in wanted:
-            return fixture
-    return f"{item.path.parent.name}/{item.path.stem}"
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return a scheduler that keeps groups together; `--dist loadgroup` does not, with pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        """One group, one worker."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return Groups(config, log)

@@ -37,7 +37,7 @@ series:
 """
 
 
-QUESTION = {"name": "large", "statistic": "histogram", "by": "kind", "method": "tree", "epsilon": "0.75",
+LIVE_SERIES = {"name": "large", "statistic": "histogram", "by": "kind", "method": "tree", "epsilon": "0.75",
             "where": [{"field": "size", "at_least": 5}]}  # fmt: skip
 
 
@@ -129,10 +129,10 @@ async def test_live_series_survive_kill_9(
     engine = place.engine_anew()
     try:
         asked = json.loads(
-            await place.answered("create", "--series", json.dumps(QUESTION), "--json")
+            await place.answered("create", "--series", json.dumps(LIVE_SERIES), "--json")
         )
         code, said = await place.query(
-            "create", "--series", json.dumps({**QUESTION, "name": "more"})
+            "create", "--series", json.dumps({**LIVE_SERIES, "name": "more"})
         )
         assert (code, "has 0.25 left" in said) == (3, True), said
         changed = (tmp_path / "p.yaml").read_text().replace("epsilon: 2", "epsilon: 3")
@@ -153,7 +153,7 @@ async def test_live_series_survive_kill_9(
         halted = json.loads(await place.answered("halt", "large", "--json"))
         again = json.loads(
             await place.answered(
-                "create", "--series", json.dumps({**QUESTION, "name": "again"}), "--json"
+                "create", "--series", json.dumps({**LIVE_SERIES, "name": "again"}), "--json"
             )
         )
         assert again["start"] >= halted["end"]

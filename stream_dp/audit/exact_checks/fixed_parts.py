@@ -56,7 +56,7 @@ def summed() -> tuple[Instance, ...]:
     return (
         _all_at_once("RR(ln 3), RR(ln 2) at once", (rr(THREE), rr(TWO))),
         _all_at_once(
-            "two IRR(ln 3, 0.1), questions interleaved",
+            "two IRR(ln 3, 0.1), queries interleaved",
             (irr(THREE, TENTH), irr(THREE, TENTH)),
             Fraction(19, 100),
         ),
