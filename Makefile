@@ -17,7 +17,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # One worker more than processors: some tests wait for others (Kafka, Chromium, processes that are killed).
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 PYTEST := python -m pytest
-PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 MYPY_SAID := $(VENV)/.mypy-said
 
 .DEFAULT_GOAL := help

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-CERTIFIED = ("tests/unit/audit/test_exact_", "tests/unit/cli/test_audit_rules.py")
+CERTIFIED = (
+    "tests/unit/audit/test_exact_checks.py",
+    "tests/unit/audit/test_exact_instances.py",
+    "tests/unit/cli/test_audit_rules.py",
+)
 LONGEST = ("tests/kafka/", "tests/faults/", "tests/browser/", *CERTIFIED, "tests/unit/cli/")
 
 
@@ -36,7 +40,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Return a scheduler that keeps groups together; `--dist loadgroup` does not, with pytest 9.2."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class Groups(LoadScopeScheduling):
+    class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         """One group, one worker."""
 
         def _split_scope(self, nodeid: str) -> str:

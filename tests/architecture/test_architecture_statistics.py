@@ -43,9 +43,11 @@ from stream_dp.app.running import Run
 from stream_dp.app.wiring import open_ports
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
+from stream_dp.serve.models.configured import Pipeline
 spec = load(Path("toy.yaml"))
 run = Run(build(spec), open_ports(spec, sealer_for(spec, None)))
-print(json.dumps(run.view().pipeline()["series"]))
+said = Pipeline.model_validate(run.view().pipeline())
+print(json.dumps(said.model_dump(mode="json")["series"]))
 """
 
 
@@ -165,7 +167,7 @@ def test_the_recipes_statistic_runs_everywhere(toy: Path) -> None:
     told = json.loads(run(toy, "-c", LOOK))
     assert told[0] == {
         "name": "per_tick", "statistic": "rate", "by": None, "shape": "scalar", "about": "rate per tick",
-        "meaning": None,
+        "meaning": None, "parameters": {},
     }  # fmt: skip
 
 

@@ -23,7 +23,6 @@ _LOOP: Final = "session"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
-            item.add_marker(pytest.mark.xdist_group("browser"))
             item.add_marker(pytest.mark.asyncio(loop_scope=_LOOP), append=False)
 
 

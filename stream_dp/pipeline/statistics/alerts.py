@@ -1,7 +1,7 @@
 """The statistic `alerts`: per category, have about `threshold` events come since its last alert?"""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -30,9 +30,10 @@ class AlertsSeries(GroupedSeries):
         """What an alert means."""
         return f"about {self.threshold:,} {{band}} events since the one before"
 
-    def described(self) -> dict[str, Any]:
-        """Return what the API says of the series, with its threshold."""
-        return {**super().described(), "threshold": self.threshold}
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """The threshold."""
+        return {"threshold": self.threshold}
 
     def choose(self, setting: Setting) -> Choice:
         """Choose one re-armed sparse vector for each key."""

@@ -56,8 +56,13 @@ class SeriesSpec(Frozen, ABC):
         """What a flag means, as a sentence in which `{band}` stands for the release's band; None without flags."""
         return None
 
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """The statistic's own keys that readers of its releases want to know, with their values."""
+        return {}
+
     def described(self) -> dict[str, Any]:
-        """Return what the API says of the series: public, plain values."""
+        """Return what the API says of the series: public, plain values. A statistic adds `parameters`, and no key."""
         return {
             "name": self.name,
             "statistic": self.statistic,
@@ -65,6 +70,7 @@ class SeriesSpec(Frozen, ABC):
             "shape": str(self.shape),
             "about": self.about,
             "meaning": self.meaning,
+            "parameters": self.parameters,
         }
 
     @classmethod

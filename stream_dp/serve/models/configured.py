@@ -49,8 +49,8 @@ class SeriesEntry(Answer):
     """What a flag means, `{band}` standing for the release's band; null without flags."""
     domain: tuple[str, ...] | Absent = None
     """The values of `by`, in order; missing where `by` is null."""
-    threshold: Annotated[int, Field(ge=1)] | Absent = None
-    """About how many events since its last alert make a key fire; alerts only."""
+    parameters: Annotated[dict[str, int | str], Field(examples=[{"threshold": 100}])]
+    """What else the pipeline file says of it that shows in its releases, by its key there; `{}` where nothing does."""
 
 
 class Pipeline(Answer):
