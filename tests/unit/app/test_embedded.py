@@ -20,6 +20,8 @@ from stream_dp import (
 )
 from stream_dp.adapters.files import FileSource
 from stream_dp.adapters.sqlite import SqliteJournal
+from stream_dp.runtime.release import Shape
+from stream_dp.serve.models.published import EXAMPLES
 
 __all__ = ["live_series", "say"]  # fixtures
 SERIES = 3
@@ -146,6 +148,13 @@ async def test_an_error_in_the_block_ends_the_run_and_is_the_one_that_is_raised(
 def test_what_is_no_release_is_not_handed_out() -> None:
     with pytest.raises(FailClosed):
         PublicRelease.of(b"{}")
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_a_release_of_every_shape_is_handed_out(shape: Shape) -> None:
+    said = PublicRelease.of(json.dumps(EXAMPLES[shape]).encode())
+    assert said.series == EXAMPLES[shape]["series"]
+    assert said.value
 
 
 class Full(SqliteJournal):
