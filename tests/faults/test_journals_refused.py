@@ -130,7 +130,7 @@ def test_something_that_is_no_journal(case: Case) -> None:
 
 def test_a_release_that_was_changed(case: Case) -> None:
     lines = case.releases.read_bytes().splitlines(keepends=True)
-    lines[-1] = lines[-1].replace(b'"v":1', b'"v":2')
+    lines[-1] = lines[-1].replace(b'"confidence":0.95', b'"confidence":0.94')
     case.releases.write_bytes(b"".join(lines))
     assert "is older than, or differs from" in refused(case)
 
