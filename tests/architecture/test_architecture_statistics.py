@@ -46,8 +46,9 @@ from stream_dp.pipeline.yaml import load
 from stream_dp.serve.models.configured import Pipeline
 spec = load(Path("toy.yaml"))
 run = Run(build(spec), open_ports(spec, sealer_for(spec, None)))
-said = Pipeline.model_validate(run.view().pipeline())
-print(json.dumps(said.model_dump(mode="json")["series"]))
+said = run.view().pipeline()
+Pipeline.model_validate(said)  # as the API does
+print(json.dumps(said["series"]))
 """
 
 

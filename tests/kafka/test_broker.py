@@ -128,7 +128,12 @@ async def test_a_restart_keeps_the_data(tmp_path: Path) -> None:
         assert await read(kafka.bootstrap, "kept", 2) == [b"one", b"two"]
 
 
-async def test_a_death_is_noticed_and_survived(tmp_path: Path) -> None:
+async def test_a_death_is_noticed_and_survived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(
+        "JAVA_TOOL_OPTIONS", raising=False
+    )  # Java says that it took them, in the log
     kafka = LocalKafka(tmp_path)
     async with kafka:
         await create_topic(kafka.bootstrap, "kept")
