@@ -13,7 +13,12 @@ def clock() -> dict[str, Any]:
 
 def series(name: str, **more: Any) -> dict[str, Any]:
     """A series as `/api/pipeline` shows it, a count unless told otherwise."""
-    words = {"shape": "scalar", "about": "count so far", "meaning": None, "parameters": {}}
+    words: dict[str, Any] = {
+        "shape": "scalar",
+        "about": "count so far",
+        "meaning": None,
+        "parameters": {},
+    }
     return {"name": name, "statistic": "count", "by": None, **words, **more}
 
 
