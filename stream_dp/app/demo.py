@@ -82,22 +82,25 @@ class DemoRun:
     run: Run
 
 
-async def run_demo(options: DemoOptions, told: Told) -> DemoRun:
-    """Run the demo until its end or the first signal.
+@asynccontextmanager
+async def run_demo(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
+    """Run the demo until its end or the first signal; its broker, and so its journal, stays inside the context.
 
     Raises:
         UsageError: another demo runs, or the pipeline is not one that may be shown.
         FailClosed, WorldError: the engine stopped.
     """
     try:
-        return await _run_demo(options, told)
+        async with _ran(options, told) as done:
+            yield done
     except FailClosed as error:
         raise FailClosed(
             f"{error}. If no other demo runs: --fresh deletes what an earlier one left"
         ) from None
 
 
-async def _run_demo(options: DemoOptions, told: Told) -> DemoRun:
+@asynccontextmanager
+async def _ran(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
     spec = load(flights_folder() / "pipeline.yaml")
     if not spec.public_data:
         raise UsageError(
@@ -109,7 +112,8 @@ async def _run_demo(options: DemoOptions, told: Told) -> DemoRun:
         _delete(folder, told)
     folder.mkdir(parents=True, exist_ok=True)
     if embedded:
-        return await _run(_embedded(spec, folder), folder, options, told, None)
+        yield await _run(_embedded(spec, folder), folder, options, told, None)
+        return
     async with LocalKafka(folder / "broker") as kafka:
         told.line(f"Kafka is ready at {kafka.bootstrap}")
         source = KafkaSourceSpec(topic=TOPIC, bootstrap=kafka.bootstrap)
@@ -120,7 +124,7 @@ async def _run_demo(options: DemoOptions, told: Told) -> DemoRun:
         def feeder() -> Awaitable[None]:
             return feed_file(local, flights_folder() / DATA, TOPIC, speed)
 
-        return await _run(local, folder, options, told, feeder)
+        yield await _run(local, folder, options, told, feeder)
 
 
 def _kafka_can_be_had(told: Told) -> bool:

@@ -58,8 +58,9 @@ async def _demo(options: DemoOptions, as_json: bool, compare_exact: bool) -> Non
         if sys.stdout.isatty():
             webbrowser.open(url)
 
-    done = await run_demo(options, Told(line, fetch_progress, page, progress(console)))
-    found = await figures_of(done, compare_exact=compare_exact)
+    told = Told(line, fetch_progress, page, progress(console))
+    async with run_demo(options, told) as done:
+        found = await figures_of(done, compare_exact=compare_exact)
     print_results(found)
     if as_json:
         typer.echo(json.dumps(found.json(done.built)))
