@@ -1,10 +1,9 @@
-"""The journal as a private Kafka topic: one transaction holds a commit, its positions and its dead letters.
+"""The journal as a private Kafka topic: one transaction holds a commit and its positions.
 
 Rules: opening fences first, and only then looks. A sealed commit is cut into parts, each a record with the headers
 stream-dp-journal (the version of this form), sequence, part and parts; a missing part or commit, or another version,
-stops the engine. The source's positions are the
-offsets of a group that nobody joins: `verify` compares them with the last commit, which tells a wiped or
-restored journal. The topics keep everything; their access is for the engine alone.
+stops the engine. The source's positions are the offsets of a group that nobody joins: `verify` compares them with the
+last commit, which tells a wiped or restored journal. The topic keeps everything; its access is for the engine alone.
 """
 
 import asyncio
@@ -12,8 +11,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, NamedTuple
-
-import msgspec
 
 from stream_dp.adapters.kafka_client import KEPT, KafkaSettings, disconnect, library, speaking
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing, reading
@@ -43,22 +40,20 @@ class KafkaJournal:
         self._lease = lease
         self._source = source_topic
         self._topic = f"{lease.pipeline}.private.journal"
-        self._dead_letters = f"{lease.pipeline}.private.dead-letters"
         self._group = f"{lease.pipeline}.engine"
         self._next: int | None = None
         self.warnings: tuple[str, ...] = ()
 
     async def open(self) -> None:
-        """Take the lease, then create or check the topics; `warnings` says what production would mend.
+        """Take the lease, then create or check the topic; `warnings` says what production would mend.
 
         Raises:
-            FailClosed: a topic could lose records or has lost some, or has a foreign writer.
+            FailClosed: the topic could lose records or has lost some, or has a foreign writer.
             WorldError: no answer, or access denied.
         """
         await self._lease.start()
         settings = self._lease.settings
-        topics = (self._topic, self._dead_letters)
-        self.warnings = warnings({one: await ensure(settings, one, KEPT) for one in topics})
+        self.warnings = warnings({self._topic: await ensure(settings, self._topic, KEPT)})
         for warning in self.warnings:
             _log.warning(warning)
         async with reading(settings, self._topic) as log:
@@ -120,7 +115,7 @@ class KafkaJournal:
         )
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
-        """Make the commit, its positions and its dead letters durable, all or none.
+        """Make the commit and its positions durable, both or none.
 
         Raises:
             FailClosed: another engine took over, or this is not the next commit.
@@ -132,7 +127,7 @@ class KafkaJournal:
             )
         partition = library().TopicPartition
         offsets = {partition(self._source, one): at for one, at in commit.positions.items()}
-        records = [*self._parts(commit.sequence, sealed), *self._letters(commit)]
+        records = list(self._parts(commit.sequence, sealed))
         await self._lease.transact(records, offsets, self._group)
         self._next = commit.sequence + 1
 
@@ -150,17 +145,6 @@ class KafkaJournal:
                 sealed[part * PART_BYTES : (part + 1) * PART_BYTES],
                 headers=tuple((name, b"%d" % value) for name, value in headers),
             )
-
-    def _letters(self, commit: Commit) -> Iterator[Outgoing]:
-        for letter in commit.dead_letters:
-            fields = {
-                "topic": self._source,
-                "partition": letter.partition,
-                "offset": letter.offset,
-                "reason": letter.reason,
-                "field": letter.field,
-            }
-            yield Outgoing(self._dead_letters, msgspec.json.encode(fields))
 
     def _part(self, record: Any) -> _Part:
         headers = dict(record.headers)

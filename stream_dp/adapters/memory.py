@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from stream_dp.adapters.publish_once import not_yet_visible
 from stream_dp.errors import FailClosed
-from stream_dp.runtime.commit import Commit, DeadLetter, Release
+from stream_dp.runtime.commit import Commit, Release
 from stream_dp.runtime.ports import Batch, Positions
 
 
@@ -70,7 +70,6 @@ class MemoryStore:
 
     commits: list[bytes] = field(default_factory=list, repr=False)
     positions: dict[int, int] = field(default_factory=dict, repr=False)
-    dead_letters: list[DeadLetter] = field(default_factory=list, repr=False)
     epoch: int = 0
 
 
@@ -106,7 +105,6 @@ class MemoryJournal:
             raise FailClosed("memory journal: this commit is not the next one; nothing was written")
         self._store.commits.append(sealed)
         self._store.positions.update(commit.positions)
-        self._store.dead_letters.extend(commit.dead_letters)
 
     async def close(self) -> None:
         """Give the lease back."""

@@ -1,9 +1,8 @@
 """The embedded journal: one SQLite file (WAL, synchronous=FULL), one writer, one thread.
 
-Rules: a commit and its dead letters are one transaction, durable when `append`
-returns. A lock on `FILE.lock` (`flock`) excludes a second engine while the first one lives; the
-system gives it back however the process ends, and the lock file stays. Should somebody remove it,
-the sequence is the second fence: a commit that is not the next one is refused. What is not a sound
+Rules: a commit is one transaction, durable when `append` returns. A lock on `FILE.lock` (`flock`) excludes a second
+engine while the first one lives; the system gives it back however the process ends, and the lock file stays. Should
+somebody remove it, the sequence is the second fence: a commit that is not the next one is refused. What is not a sound
 journal of ours, or of another version (`user_version`), is never written to and never replaced.
 The file is private (mode 0600).
 """
@@ -18,23 +17,20 @@ from typing import ParamSpec, TypeVar
 
 from stream_dp.adapters.threads import OneThread, sync_folder
 from stream_dp.errors import FailClosed, UnknownFormat, UsageError, WorldError
-from stream_dp.runtime.commit import Commit, DeadLetter
+from stream_dp.runtime.commit import Commit
 from stream_dp.runtime.ports import Positions
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _APPLICATION = 0x7364_706A  # "sdpj"
-_VERSION = 1
+_VERSION = 2
 _ROWS_PER_READ = 64
 _SCHEMA = (
     "CREATE TABLE commits (sequence INTEGER PRIMARY KEY, sealed BLOB NOT NULL)",
-    "CREATE TABLE dead_letters (id INTEGER PRIMARY KEY, partition INTEGER NOT NULL,"
-    " label INTEGER NOT NULL, reason TEXT NOT NULL, field TEXT)",
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {_VERSION}",
 )
 _COMMITS = "SELECT sequence, sealed FROM commits WHERE sequence >= ? ORDER BY sequence LIMIT ?"
-_DEAD_LETTERS = "SELECT partition, label, reason, field FROM dead_letters ORDER BY id"
 _OF_THE_WORLD = ("PERM", "BUSY", "LOCKED", "NOMEM", "READONLY", "IOERR", "FULL", "CANTOPEN")
 
 
@@ -122,7 +118,7 @@ class SqliteJournal:
         return _sealed(rows, start, self._path)
 
     def _append(self, commit: Commit, sealed: bytes) -> None:
-        database, letters = self._connection(), commit.dead_letters
+        database = self._connection()
         if not _is_still(self._path, self._file):
             raise FailClosed(f"{self._path}: the journal was moved or replaced; bring it back")
         with _transaction(database):
@@ -130,10 +126,6 @@ class SqliteJournal:
             if commit.sequence != (0 if last is None else last + 1):
                 raise FailClosed(f"{self._path}: not the next commit; another engine wrote to it")
             database.execute("INSERT INTO commits VALUES (?, ?)", (commit.sequence, sealed))
-            database.executemany(
-                "INSERT INTO dead_letters (partition, label, reason, field) VALUES (?, ?, ?, ?)",
-                [(each.partition, each.offset, each.reason, each.field) for each in letters],
-            )
 
     def _close(self) -> None:
         database, self._database = self._database, None
@@ -151,20 +143,14 @@ class SqliteJournal:
         return self._database
 
 
-def read_sealed(path: Path, most: int = -1) -> list[bytes]:
-    """The first `most` sealed commits (all: -1), oldest first, without a lock: an engine may be running.
+def read_sealed(path: Path, most: int = -1, start: int = 0) -> list[bytes]:
+    """`most` sealed commits (all: -1) from number `start` on, without a lock: an engine may be running.
 
     Raises:
         UsageError: there is no journal. FailClosed: it is damaged, or not ours.
     """
     with _failures(path), _read_only(path) as database:
-        return _sealed(database.execute(_COMMITS, (0, most)), 0, path)
-
-
-def dead_letters(path: Path) -> list[DeadLetter]:
-    """The private dead letters, in commit order; raises like `read_sealed`."""
-    with _failures(path), _read_only(path) as database:
-        return [DeadLetter(*row) for row in database.execute(_DEAD_LETTERS)]
+        return _sealed(database.execute(_COMMITS, (start, most)), start, path)
 
 
 @contextmanager
@@ -248,6 +234,7 @@ def _recognise(database: sqlite3.Connection, path: Path) -> bool:
 def _sealed(rows: sqlite3.Cursor, start: int, path: Path) -> list[bytes]:
     """The blobs of rows that must be numbered on from `start`."""
     found = rows.fetchall()
-    if [sequence for sequence, _ in found] != list(range(start, start + len(found))):
+    numbered = [sequence for sequence, _ in found] == list(range(start, start + len(found)))
+    if not numbered or not all(isinstance(sealed, bytes) for _, sealed in found):
         raise _damaged(path)
     return [sealed for _, sealed in found]

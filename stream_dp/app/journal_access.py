@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import msgspec
 
@@ -18,6 +19,8 @@ from stream_dp.runtime.header_check import require_same
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import closing
 
+_AT_ONCE = 16
+
 
 async def sealed_commits(spec: PipelineSpec, most: int = -1) -> AsyncIterator[bytes]:
     """The first `most` sealed commits (all: -1) of the specification's journal, read only.
@@ -26,7 +29,7 @@ async def sealed_commits(spec: PipelineSpec, most: int = -1) -> AsyncIterator[by
         UsageError: there is no journal yet.
     """
     if isinstance(spec.journal, endpoints.SqliteJournalSpec):
-        for sealed in await asyncio.to_thread(read_sealed, spec.journal.path, most):
+        async for sealed in _of_a_file(spec.journal.path, most):
             yield sealed
         return
     if not isinstance(spec.source, endpoints.KafkaSourceSpec):
@@ -42,6 +45,19 @@ async def sealed_commits(spec: PipelineSpec, most: int = -1) -> AsyncIterator[by
             most -= 1
             if most == 0:
                 return
+
+
+async def _of_a_file(path: Path, most: int) -> AsyncIterator[bytes]:
+    """The first `most` sealed commits (all: -1) of an SQLite journal, some at a time."""
+    begin = 0
+    while begin != most:
+        size = _AT_ONCE if most < 0 else min(_AT_ONCE, most - begin)
+        chunk = await asyncio.to_thread(read_sealed, path, size, begin)
+        begin += len(chunk)
+        for sealed in chunk:
+            yield sealed
+        if len(chunk) < size:
+            return
 
 
 async def require_own(built: Built, sealer: Sealer, *, private: bool) -> None:

@@ -1,7 +1,7 @@
 """Groups of commands that show their help whole, and one that imports a command only when it is invoked.
 
-Rules: the command NAME is the attribute NAME of the module `stream_dp.cli.NAME`, a function or a group. What
-`--help` lists is the table's text; a test compares it with the docstring.
+Rules: the command NAME is the attribute NAME (with _ for -) of the module `stream_dp.cli.NAME`, a function or a group.
+What `--help` lists is the table's text; a test compares it with the docstring.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,7 +54,8 @@ class _Imported(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._names:
             raise KeyError(name)
-        return _command(name, getattr(import_module(f"stream_dp.cli.{name}"), name))
+        attribute = name.replace("-", "_")
+        return _command(name, getattr(import_module(f"stream_dp.cli.{attribute}"), attribute))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -8,16 +8,12 @@ message, which may carry content. Nothing a payload holds raises out of here.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from stream_dp.pipeline.schema import TimeField
-
-NOT_JSON: Final = "not_json"
-MISSING_FIELD: Final = "missing_field"
-WRONG_TYPE: Final = "wrong_type"
-TIME_OUT_OF_RANGE: Final = "time_out_of_range"
+from stream_dp.runtime.dead_letters import MISSING_FIELD, NOT_JSON, WRONG_TYPE
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _TYPES: Mapping[str, Any] = {

@@ -12,9 +12,8 @@ import numpy as np
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import FailClosed
 from stream_dp.pipeline.layout import Feature, RowLayout
-from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.router import Router, Tally, dead
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.commit import DeadLetter
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import Routed
 
@@ -91,25 +90,21 @@ class OpenRouter:
 
     def route(self, batch: Batch) -> Routed:
         """Decode and add up a batch; nothing that a payload holds raises."""
-        base = self._base.route(batch)
         if self.width == self._base.width:
-            return base
+            return self._base.route(batch)
+        base = self._base.tally(batch)
         rows: dict[int, IntArray] = {}
         self._fill(rows, 0, base)
-        dead = {letter.offset: letter for letter in base.dead}
+        refused = {each.position: each for each in base.refused}
         for added in self._added.values():
-            routed = added.router.route(batch)
-            self._fill(rows, added.column, routed)
-            for letter in routed.dead:
-                dead.setdefault(letter.offset, letter)
-        return Routed(rows, _in_order(dead), base.records)
+            tally = added.router.tally(batch)
+            self._fill(rows, added.column, tally)
+            for each in tally.refused:
+                refused.setdefault(each.position, each)
+        return Routed(rows, dead(batch, refused.values()), base.records)
 
-    def _fill(self, rows: dict[int, IntArray], column: int, routed: Routed) -> None:
-        for tick, part in routed.rows.items():
+    def _fill(self, rows: dict[int, IntArray], column: int, tally: Tally) -> None:
+        for tick, part in tally.rows.items():
             if tick not in rows:
                 rows[tick] = np.zeros(self.width, dtype=np.int64)
             rows[tick][column : column + len(part)] = part
-
-
-def _in_order(dead: dict[int, DeadLetter]) -> list[DeadLetter]:
-    return [dead[offset] for offset in sorted(dead)]

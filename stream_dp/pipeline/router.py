@@ -5,28 +5,22 @@ record's own time says where. A time outside the grid is a dead letter, an unkno
 `other`, null matches no condition. No await, no queue and no Python call per record beyond the decoder's own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from operator import attrgetter
-from typing import Any, TypeAlias
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.moments import parse_moment
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.pipeline.decoder import (
-    TIME_OUT_OF_RANGE,
-    WRONG_TYPE,
-    Decoded,
-    RecordDecoder,
-    Refusal,
-)
+from stream_dp.pipeline.decoder import Decoded, RecordDecoder, Refusal
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.layout import Feature, RowLayout, Slot, Test
 from stream_dp.pipeline.schema import TimeField
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.commit import DeadLetter
+from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import Routed
 
@@ -39,6 +33,26 @@ _LONGEST_TIME = 40
 
 _Select: TypeAlias = Callable[[list[Any]], IntArray | None]
 _Filter: TypeAlias = Callable[[list[Any], Sequence[int]], list[int]]
+
+
+class Tally(NamedTuple):
+    """What the payloads of a batch add: rows and numbers of records by tick, and the refusals, in any order."""
+
+    rows: dict[int, IntArray]
+    records: dict[int, int]
+    refused: Sequence[Refusal]
+
+    def __repr__(self) -> str:
+        return "<Tally>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+def dead(batch: Batch, refused: Iterable[Refusal]) -> list[Span]:
+    """What the source could not read of a batch, then these refusals, by their positions."""
+    ordered = sorted(refused, key=itemgetter(0))
+    return [*batch.refused, *as_spans((batch.labels[at], why, field) for at, why, field in ordered)]
 
 
 class Router:
@@ -68,19 +82,24 @@ class Router:
         Raises:
             ValueError: the batch has no tick although the clock is a wall clock.
         """
+        tally = self.tally(batch)
+        return Routed(tally.rows, dead(batch, tally.refused), tally.records)
+
+    def tally(self, batch: Batch) -> Tally:
+        """Decode and add up the payloads alone; raises like `route`."""
         if not batch.payloads:
-            return Routed({}, [], {})
+            return Tally({}, {}, ())
         decoded = self._decoder.decode(batch.payloads)
         if batch.tick is None:
             decoded, ticks = self._own_ticks(decoded)
-            return self._routed(batch, decoded, ticks)
-        return self._routed(batch, self._given_tick(decoded, batch.tick), batch.tick)
+            return self._added_up(decoded, ticks)
+        return self._added_up(self._given_tick(decoded, batch.tick), batch.tick)
 
-    def _routed(self, batch: Batch, decoded: Decoded, ticks: IntArray | int) -> Routed:
+    def _added_up(self, decoded: Decoded, ticks: IntArray | int) -> Tally:
         if not decoded.records:
-            return Routed({}, _dead(batch, decoded.refused), {})
+            return Tally({}, {}, decoded.refused)
         rows = self._rows(decoded.records, ticks)
-        return Routed(rows, _dead(batch, decoded.refused), _per_tick(ticks, len(decoded.records)))
+        return Tally(rows, _per_tick(ticks, len(decoded.records)), decoded.refused)
 
     def _given_tick(self, decoded: Decoded, tick: int) -> Decoded:
         if tick in self._grid:
@@ -236,10 +255,3 @@ def _per_tick(ticks: IntArray | int, records: int) -> dict[int, int]:
         return {ticks: records}
     distinct, numbers = np.unique(ticks, return_counts=True)
     return dict(zip(distinct.tolist(), numbers.tolist(), strict=True))
-
-
-def _dead(batch: Batch, refused: list[Refusal]) -> list[DeadLetter]:
-    return [
-        DeadLetter(batch.partition, batch.labels[r.position], r.reason, r.field)
-        for r in sorted(refused, key=lambda r: r.position)
-    ]

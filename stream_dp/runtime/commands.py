@@ -84,13 +84,16 @@ class Inbox:
         return await command.reply
 
     async def get(self, most: int) -> Command | list[ClosedTick]:
-        """Return a command, or the ticks that have come, up to `most` or so. Cancelled, it takes nothing."""
+        """Return a command, or the ticks that have come, `most` at most if no more were put at once.
+
+        Cancelled, it takes nothing.
+        """
         found = self._held.pop(0) if self._held else self._taken(await self._queue.get())
         if isinstance(found, Command):
             return found
         while found and len(found) < most and not self._held and not self._queue.empty():
             more = self._taken(self._queue.get_nowait())
-            if isinstance(more, Command) or not more:
+            if isinstance(more, Command) or not more or len(found) + len(more) > most:
                 self._held.append(more)
                 break
             found = found + more

@@ -15,7 +15,7 @@ import msgspec
 from stream_dp.errors import UnknownFormat
 
 KIND = "commit"
-VERSION = 1
+VERSION = 2
 
 
 class _Part(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
@@ -42,12 +42,17 @@ class Release(_Private, frozen=True, array_like=True, tag="release"):
 
 
 class DeadLetter(_Private, frozen=True, array_like=True, tag="dead-letter"):
-    """A record that could not be used: where it lies and why, never what it holds."""
+    """How many records of a partition could not be used for one reason, never what they hold.
+
+    `ranges` say where they lie, each from its first to its last place, both included; `records` counts also those
+    whose places were not kept.
+    """
 
     partition: int
-    offset: int
     reason: str
     field: str | None
+    records: int
+    ranges: tuple[tuple[int, int], ...]
 
 
 class Charge(_Part, frozen=True, tag="charge"):
@@ -111,10 +116,10 @@ class Commit(_Private, frozen=True, tag=KIND):
     """What one durable step holds; `positions` is where reading continues after it, `marks` the last tick
     mark of each partition before that.
 
-    `ticks` are the closed ticks, with one row and one 32-byte seed each; `pending` holds rows of ticks
-    still open at the cut; `records` counts the events read up to it; `previous` is the SHA-256 of the
-    sealed commit before this one. A commit with `changes` has no ticks: it lies at the cut between two of them, its
-    charges are those of the mechanisms created, and its seeds those of their first states.
+    `ticks` are the closed ticks, with one row and one 32-byte seed each; `pending` holds, of rows of ticks still open
+    at the cut, the entries that are not 0, by column; `records` counts the events read up to it; `previous` is the
+    SHA-256 of the sealed commit before this one. A commit with `changes` has no ticks: it lies at the cut between two
+    of them, its charges are those of the mechanisms created, and its seeds those of their first states.
     """
 
     sequence: int
@@ -127,7 +132,7 @@ class Commit(_Private, frozen=True, tag=KIND):
     releases: tuple[Release, ...] = ()
     positions: dict[int, int] = {}
     marks: dict[int, int] = {}
-    pending: dict[int, tuple[int, ...]] = {}
+    pending: dict[int, dict[int, int]] = {}
     dead_letters: tuple[DeadLetter, ...] = ()
     late: int = 0
     records: int = 0

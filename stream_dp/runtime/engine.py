@@ -24,6 +24,7 @@ from stream_dp.runtime.actor import Actor, Halt, Snapshot, Tick
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.commands import Command, Inbox
 from stream_dp.runtime.commit import Commit, Created, Halted, Header, Release, SavedStates
+from stream_dp.runtime.dead_letters import DeadLetters
 from stream_dp.runtime.gate import Gate
 from stream_dp.runtime.header_check import require_same
 from stream_dp.runtime.phases import ENGINE, EnginePhase, Lifecycle
@@ -189,15 +190,14 @@ class Engine:
         self._recovered, self._settled = recovered, recovered.cut.next_tick
         self._since_snapshot = recovered.replayed
         partitions = recovered.header.partitions
-        group = self._config.group
-        self._reader = Reader(self._ports.source, self._router, partitions, self._inbox, group)
+        self._reader = Reader(self._ports.source, self._router, partitions, self._inbox)
         self._guard = Guard(self._router.width)
         self._actors: dict[int, Actor] = {}
         async with asyncio.TaskGroup() as self._tasks:
             for live in self.admission.registry.live:
                 self._start_series(live, recovered.states[live.number])
             recovered.cut = recovered.cut.opened(self._router.width, NONE)
-            self._reader.begin(self._tasks, recovered.cut)
+            self._reader.begin(self._tasks, recovered.cut, self._group)
             await self._commit_all()
             self._lifecycle.move(EnginePhase.STOPPING)
             await self._reader.end()
@@ -208,6 +208,12 @@ class Engine:
         """Give a series its actor."""
         actor = self._actors[live.number] = Actor(live.series, self._grid, state)
         self._tasks.create_task(actor.run())
+
+    @property
+    def _group(self) -> int:
+        """How many ticks may share a commit, with the series that live now."""
+        living = [live.series for live in self.admission.registry.live]
+        return self._config.ticks_together(self._router.width, living)
 
     async def _commit_all(self) -> None:
         """Step and commit closed ticks and execute commands, until the horizon, the end of the source or `stop()`."""
@@ -224,7 +230,7 @@ class Engine:
 
     async def _next(self) -> Command | list[ClosedTick]:
         """A command, or what has closed since the last commit, `group` ticks or so; none at the end or on `stop`."""
-        got = asyncio.create_task(self._inbox.get(self._config.group))
+        got = asyncio.create_task(self._inbox.get(self._group))
         stop = asyncio.create_task(self._asked_to_stop.wait())
         try:
             await asyncio.wait({got, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -254,7 +260,7 @@ class Engine:
         await self._change(Commit(0, b"", charges=(charge,), seeds=(seed,), changes=(created,)))
         self._start_series(live, initial_states((live,), seed, self._make_noise)[live.number])
         self._guard = Guard(self._router.width)
-        await self._reader.again(self._tasks, now.cut)
+        await self._reader.again(self._tasks, now.cut, self._group)
         return created
 
     async def _halt(self, name: str) -> Halted:
@@ -282,7 +288,7 @@ class Engine:
             rows=tuple(tuple(t.row.tolist()) for t in ticks),
             seeds=tuple(seeds),
             releases=releases,
-            dead_letters=tuple(d for t in ticks for d in t.dead_letters),
+            dead_letters=DeadLetters(*(t.dead_letters for t in ticks)).sealed(),
             late=sum(t.late for t in ticks),
             records=sum(t.records for t in ticks),
             snapshot=await self._snapshot(len(ticks)),
@@ -300,7 +306,7 @@ class Engine:
             previous=now.previous,
             positions=dict(cut.positions),
             marks=dict(cut.marks),
-            pending={t: tuple(row.tolist()) for t, row in cut.pending.items()},
+            pending=cut.sparse,
         )
 
     def _sealed(self, commit: Commit) -> bytes:

@@ -53,7 +53,7 @@ async def read_summary(
         summary.ticks += len(ticks)
         summary.releases += sum(through is None or r.tick <= through for r in commit.releases)
         summary.events += commit.records
-        summary.dead_letters += len(commit.dead_letters)
+        summary.dead_letters += sum(letter.records for letter in commit.dead_letters)
         summary.late += commit.late
         if ticks:
             rows = np.array(commit.rows[: len(ticks)], dtype=np.int64).sum(axis=0)

@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 
 from stream_dp.noise import fresh_seed
 from stream_dp.runtime.commit import Commit, Release
+from stream_dp.runtime.dead_letters import Span
 from stream_dp.runtime.keys import Sealer
 
 Positions: TypeAlias = Mapping[int, int]
@@ -25,6 +26,7 @@ class Batch:
     record's own time does (replay). `mark` = k says: after these payloads the partition has passed the
     end of tick k (marks may skip ahead: k closes every tick up to k). `position` is where reading
     continues after the batch, its mark included. `labels` tell people where a payload lies (offset or line).
+    `refused` are records before the mark that the source itself could not read: they are in no payload.
     """
 
     partition: int
@@ -33,6 +35,7 @@ class Batch:
     position: int = field(repr=False)
     tick: int | None = None
     mark: int | None = None
+    refused: Sequence[Span] = field(default=(), repr=False)
 
 
 @asynccontextmanager
@@ -90,7 +93,7 @@ class Journal(Protocol):
         ...
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
-        """Make `sealed` durable together with `commit.positions` and `commit.dead_letters`, atomically."""
+        """Make `sealed`, which is `commit`, durable together with `commit.positions`, atomically."""
         ...
 
     async def close(self) -> None:

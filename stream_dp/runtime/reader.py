@@ -13,29 +13,28 @@ from stream_dp.runtime.tick_assembler import Cut, Router, TickAssembler
 
 
 class Reader:
-    """Reads `source` from a cut on and puts closed ticks, up to `group` at a time, into `inbox`."""
+    """Reads `source` from a cut on and puts closed ticks into `inbox`."""
 
     def __init__(
-        self, source: Source, router: Router, partitions: Sequence[int], inbox: Inbox, group: int
+        self, source: Source, router: Router, partitions: Sequence[int], inbox: Inbox
     ) -> None:
         self._source = source
         self._router = router
         self._partitions = partitions
         self._inbox = inbox
-        self._group = group
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, tasks: asyncio.TaskGroup, cut: Cut) -> None:
-        """Read on behind this cut, where the source stands."""
+    def begin(self, tasks: asyncio.TaskGroup, cut: Cut, group: int) -> None:
+        """Read on behind this cut, where the source stands; put at most `group` ticks at a time."""
         ticks = TickAssembler.at(cut, self._partitions, self._router.width)
-        self._task = tasks.create_task(self._gather(ticks))
+        self._task = tasks.create_task(self._gather(ticks, group))
 
-    async def again(self, tasks: asyncio.TaskGroup, cut: Cut) -> None:
+    async def again(self, tasks: asyncio.TaskGroup, cut: Cut, group: int) -> None:
         """Forget what was read behind this cut and read it again."""
         await self.end()
         self._inbox.drop_ticks()
         await self._source.seek(cut.positions)
-        self.begin(tasks, cut)
+        self.begin(tasks, cut, group)
 
     async def end(self) -> None:
         """Stop reading."""
@@ -44,12 +43,12 @@ class Reader:
             task.cancel()
             await asyncio.wait({task})
 
-    async def _gather(self, ticks: TickAssembler) -> None:
+    async def _gather(self, ticks: TickAssembler, group: int) -> None:
         batches: Sequence[Batch] = ()
         while True:
             for batch in batches:
                 ticks.add(batch, self._router.route(batch))
-            while closed := ticks.closed(self._group):
+            while closed := ticks.closed(group):
                 await self._inbox.put(closed)
             if not (batches := await self._source.read()):
                 break

@@ -172,11 +172,10 @@ def _rebuild(
         elif commit is not start or commit.snapshot is None:
             _replay(commit, admission, states, grid, make_noise)
     last, ticked = history.last, history.ticked
-    pending = {t: np.array(r, dtype=np.int64) for t, r in last.pending.items()}
     next_tick = 0 if ticked is None else ticked.ticks[-1] + 1
     recovered = Recovered(
         _header_of(history), history.first.charges, states, history.previous, last.sequence + 1,
-        Cut(next_tick, last.positions, last.marks, pending),
+        Cut.of(next_tick, last.positions, last.marks, last.pending),
         unpublished=history.after_head,
     )  # fmt: skip
     recovered.replayed = sum(len(c.ticks) for c in history.since if c.snapshot is None)

@@ -1,6 +1,6 @@
 """The configuration of a run: what an engine runs, fixed before the first event and public."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from stream_dp.core.tick_grid import TickGrid
@@ -8,7 +8,10 @@ from stream_dp.runtime.commit import Charge, Header
 from stream_dp.runtime.series import Series
 
 GROUP = 100
-"""How many ticks share a private commit, about and at most, when the engine is behind."""
+"""How many ticks share a private commit at most, when the engine is behind."""
+COMMIT_BYTES = 4_000_000
+"""How large a private commit of several ticks gets, about and at most; a tick that is larger has its own."""
+_COUNT_BYTES = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,15 @@ class RunConfig:
     def grid(self, origin: int) -> TickGrid:
         """The tick grid from this origin."""
         return TickGrid(origin, self.step, self.horizon)
+
+    def ticks_together(self, width: int, series: Iterable[Series]) -> int:
+        """How many ticks share a commit at most, for rows of `width` entries and the releases of these series.
+
+        Only what is public decides: a row of zeros takes as much room as any other. What else a commit holds is small
+        (dead letters, `dead_letters.DETAIL`) or there once, however many ticks it has (snapshot, pending rows).
+        """
+        size = _COUNT_BYTES * width + sum(each.most_bytes for each in series)
+        return max(1, min(self.group, COMMIT_BYTES // max(1, size)))
 
     def header(self, source: str, partitions: tuple[int, ...], origin: int, key_id: str) -> Header:
         """The header a journal of this configuration on that source begins with."""

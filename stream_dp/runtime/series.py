@@ -12,6 +12,9 @@ from stream_dp.core.messages import IntArray
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.release import VERSION, Released, Shape, content, write
 
+_HEAD_BYTES = 250
+_ENTRY_BYTES = 24
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -29,6 +32,11 @@ class Series:
     band: Callable[[int, Any], int]
     confidence: float
     private: bool = True
+
+    @property
+    def most_bytes(self) -> int:
+        """How many bytes a release has, about and at most; public."""
+        return _HEAD_BYTES + sum(map(len, self.keys)) + _ENTRY_BYTES * len(self.keys)
 
     def body(self, grid: TickGrid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
         """The exact public bytes of one release."""

@@ -14,16 +14,16 @@ from typing import Protocol
 import numpy as np
 
 from stream_dp.core.messages import IntArray
-from stream_dp.runtime.commit import DeadLetter
+from stream_dp.runtime.dead_letters import DeadLetters, Span
 from stream_dp.runtime.ports import Batch
 
 
 @dataclass(slots=True, repr=False)
 class Routed:
-    """What a batch adds: rows of shape (width,) and their number of records by tick, and dead letters."""
+    """What a batch adds: rows of shape (width,) and their number of records by tick, and what was refused."""
 
     rows: dict[int, IntArray]
-    dead: list[DeadLetter]
+    dead: Sequence[Span]
     records: dict[int, int]
 
 
@@ -48,6 +48,29 @@ class Cut:
     positions: Mapping[int, int] = field(default_factory=dict)
     marks: Mapping[int, int] = field(default_factory=dict)
     pending: Mapping[int, IntArray] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        next_tick: int,
+        positions: Mapping[int, int],
+        marks: Mapping[int, int],
+        sparse: Mapping[int, Mapping[int, int]],
+    ) -> "Cut":
+        """Return a cut whose pending rows are `sparse`, each no longer than it must be (`opened` widens them)."""
+        pending = {}
+        for tick, counts in sparse.items():
+            pending[tick] = np.zeros(max(counts, default=-1) + 1, dtype=np.int64)
+            pending[tick][list(counts)] = list(counts.values())
+        return cls(next_tick, positions, marks, pending)
+
+    @property
+    def sparse(self) -> dict[int, dict[int, int]]:
+        """The entries of the pending rows that are not 0, by tick and column: no larger than the records make them."""
+        return {
+            tick: {column: int(row[column]) for column in np.flatnonzero(row).tolist()}
+            for tick, row in self.pending.items()
+        }
 
     def opened(self, width: int, fresh: slice) -> "Cut":
         """Return this cut for rows of `width` entries, of which those of `fresh` begin to count behind it.
@@ -75,7 +98,7 @@ class ClosedTick:
     positions: dict[int, int]
     marks: dict[int, int]
     pending: dict[int, IntArray]
-    dead_letters: tuple[DeadLetter, ...]
+    dead_letters: DeadLetters
     late: int
     records: int
 
@@ -90,7 +113,7 @@ class _Segment:
     """What a partition holds between two of its marks."""
 
     rows: dict[int, IntArray] = field(default_factory=dict)
-    dead: list[DeadLetter] = field(default_factory=list)
+    dead: DeadLetters = field(default_factory=DeadLetters)
     late: int = 0
     records: int = 0
     mark: int = -1
@@ -131,7 +154,7 @@ class TickAssembler:
         self._width = width
         self._next = next_tick
         self._merged: dict[int, IntArray] = dict(pending or {})
-        self._dead: list[DeadLetter] = []
+        self._dead = DeadLetters()
         self._late = 0
         self._records = 0
 
@@ -150,7 +173,7 @@ class TickAssembler:
             else:
                 _accumulate(segment.rows, tick, row)
         segment.records += sum(routed.records.values())
-        segment.dead.extend(routed.dead)
+        segment.dead.add(batch.partition, routed.dead)
         if batch.mark is not None and batch.mark > partition.marked:
             segment.mark, segment.position = batch.mark, batch.position
             partition.closed.append(segment)
@@ -170,14 +193,14 @@ class TickAssembler:
             while partition.cut < tick:
                 self._take(partition, partition.closed.popleft())
         row = self._merged.pop(tick, None)
-        dead, late, records = tuple(self._dead), self._late, self._records
-        self._dead, self._late, self._records = [], 0, 0
+        dead, late, records = self._dead, self._late, self._records
+        self._dead, self._late, self._records = DeadLetters(), 0, 0
         return ClosedTick(
             tick,
             np.zeros(self._width, dtype=np.int64) if row is None else row,
             {n: p.position for n, p in self._partitions.items() if p.position is not None},
             {n: p.cut for n, p in self._partitions.items()},
-            {t: r.copy() for t, r in self._merged.items()},
+            dict(self._merged),
             dead,
             late,
             records,
@@ -187,7 +210,7 @@ class TickAssembler:
         partition.cut, partition.position = segment.mark, segment.position
         for tick, row in segment.rows.items():
             _accumulate(self._merged, tick, row)
-        self._dead.extend(segment.dead)
+        self._dead.merge(segment.dead)
         self._late += segment.late
         self._records += segment.records
 

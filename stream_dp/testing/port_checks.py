@@ -20,8 +20,8 @@ _ALL = 150  # more than an adapter reads at a time
 
 
 def sample_commit(sequence: int) -> tuple[Commit, bytes]:
-    """A commit with positions and a dead letter, and bytes that stand for its sealed form."""
-    letters = (DeadLetter(partition=0, offset=sequence, reason="missing", field="time"),)
+    """A commit with positions and dead letters, and bytes that stand for its sealed form."""
+    letters = (DeadLetter(0, "missing_field", "time", 1, ((sequence, sequence),)),)
     commit = Commit(
         sequence=sequence, previous=b"", positions={0: 2 * sequence, 1: 3}, dead_letters=letters
     )

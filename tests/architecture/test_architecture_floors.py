@@ -33,6 +33,7 @@ CLI_MAY_USE = (
 FILE_NAMES = {
     "__init__.py": "a package's own file",
     "alerts.py": "a mechanism, and the statistic that it serves",
+    "dead_letters.py": "what was refused, and the command that lists it",
     "demo.py": "what a command does, and the command",
     "gaussian.py": "a rule and a filter of one measure",
     "ledger.py": "the ledger, and the command that shows it",

@@ -13,7 +13,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,11 +56,10 @@ class Public(NamedTuple):
 
 @dataclass(slots=True)
 class Evidence:
-    """A journal's commits, opened; the public log in its order; the dead letters; a torn last line."""
+    """A journal's commits, opened; the public log in its order; a torn last line."""
 
     commits: list[dict[str, Any]]
     public: list[Public]
-    letters: list[Letter] = field(default_factory=list)
     torn: bytes = b""
 
 
@@ -148,16 +147,24 @@ def embedded(journal: Path, releases: Path, key: bytes, pipeline: str) -> Eviden
     rows = sqlite_rows(journal, "SELECT sequence, sealed FROM commits ORDER BY sequence")
     if [number for number, _ in rows] != list(range(len(rows))):
         raise EvidenceError("the journal's rows are not numbered without a gap")
-    letters = sqlite_rows(
-        journal, "SELECT partition, label, reason, field FROM dead_letters ORDER BY id"
-    )
     lines = releases.read_bytes().split(b"\n") if releases.exists() else [b""]
     return Evidence(
         opened([blob for _, blob in rows], key, pipeline),
         [Public(line) for line in lines[:-1]],
-        [Letter(*row) for row in letters],
         lines[-1],
     )
+
+
+def letters_of(commits: Sequence[dict[str, Any]]) -> list[Letter]:
+    """All dead letters whose places are kept, one for each record; they must be all that the commits count."""
+    found: list[Letter] = []
+    for commit in commits:
+        for _, partition, reason, name, records, ranges in commit["dead_letters"]:
+            places = [place for first, last in ranges for place in range(first, last + 1)]
+            if len(places) != records:
+                raise EvidenceError("a commit counts other dead letters than it has places for")
+            found += [Letter(partition, place, reason, name) for place in places]
+    return found
 
 
 def content(body: bytes) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from faults.evidence import Event, Evidence, EvidenceError, Letter, Public, event, opened
+from faults.evidence import Event, Evidence, EvidenceError, Public, event, opened
 
 MARK = "stream-dp-tick"
 
@@ -100,11 +100,4 @@ async def over_kafka(bootstrap: str, pipeline: str, key: bytes) -> Evidence:
     """What a run with the Kafka journal has left."""
     public = await public_log(bootstrap, f"{pipeline}.releases")
     blobs = await journal_blobs(bootstrap, f"{pipeline}.private.journal")
-    letters = [
-        Letter(said["partition"], said["offset"], said["reason"], said["field"])
-        for said in map(
-            json.loads,
-            [one.value for one in await records(bootstrap, f"{pipeline}.private.dead-letters")],
-        )
-    ]
-    return Evidence(opened(blobs, key, pipeline), public, letters)
+    return Evidence(opened(blobs, key, pipeline), public)

@@ -118,7 +118,7 @@ def _seed_again(evidence: Evidence) -> None:
 
 
 def _letter_lost(evidence: Evidence) -> None:
-    evidence.commits[1]["dead_letters"] = [["dead-letter", 0, 5, "not_json", None]]
+    evidence.commits[1]["dead_letters"] = [["dead-letter", 0, "not_json", None, 1, [[5, 5]]]]
 
 
 def _said_private(evidence: Evidence) -> None:

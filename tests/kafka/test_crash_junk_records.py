@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 from faults.cases import Case, document, expectation, flights, write
 from faults.checker import findings
 from faults.evidence import Letter
-from faults.junk import Junk, thousand
+from faults.junk import KINDS, Junk, thousand
 from faults.kafka_evidence import over_kafka, public_log
 
 from stream_dp.adapters.kafka_client import KafkaSettings
@@ -18,6 +20,7 @@ from stream_dp.adapters.kafka_feed import KafkaFeed
 from stream_dp.adapters.records import FieldType, load_records, ticked
 from stream_dp.broker.topics import create_topic
 from stream_dp.core.tick_grid import TickGrid
+from stream_dp.runtime.dead_letters import DETAIL
 from stream_dp.testing.kafka import fresh_topic_name
 
 TICKS, PARTITIONS = 100, 2
@@ -71,6 +74,17 @@ async def mixed(kafka: str, case: Case, junk: Sequence[Junk]) -> list[Letter]:
     return letters
 
 
+async def fed(kafka: str, topic: str, ticks: list[Any]) -> None:
+    """Feed all ticks, marks included."""
+    feed = KafkaFeed(KafkaSettings(kafka), topic)
+    await feed.open()
+    try:
+        for begin in range(0, TICKS, 10):
+            await feed.send(begin, ticks[begin : begin + 10])
+    finally:
+        await feed.close()
+
+
 async def bodies(kafka: str, case: Case) -> list[bytes]:
     log = await public_log(kafka, f"{case.expected.pipeline}.releases")
     return [one.body for one in log if one.committed]
@@ -99,3 +113,52 @@ async def test_a_topic_of_marks_alone_releases_every_tick(kafka: str, tmp_path: 
     left = await over_kafka(kafka, case.expected.pipeline, case.key)
     assert findings(case.expected, (), left) == []
     assert len(left.public) == TICKS * 5
+
+
+MANY = 300_000
+FLOOD = [one for one in (*KINDS, TOMBSTONE) if len(one.payload or b"") < 200]
+
+
+async def flood(kafka: str, topic: str) -> Counter[tuple[int, str, str | None]]:
+    """Junk in every partition before the first mark, one kind after the other: no two neighbours are alike."""
+    producer = AIOKafkaProducer(bootstrap_servers=kafka, max_batch_size=200_000)
+    await producer.start()
+    sent: Counter[tuple[int, str, str | None]] = Counter()
+    kinds = cycle(FLOOD)
+    try:
+        while sum(sent.values()) < MANY:
+            for partition in range(PARTITIONS):
+                batch = producer.create_batch()
+                one = next(kinds)
+                while batch.append(key=None, value=one.payload, timestamp=None):
+                    sent[partition, one.reason, one.field] += 1
+                    one = next(kinds)
+                await producer.send_batch(batch, topic, partition=partition)
+        await producer.flush()
+    finally:
+        await producer.stop()
+    return sent
+
+
+async def test_any_number_of_junk_records_in_one_commit_delays_nothing_and_is_counted(
+    kafka: str, tmp_path: Path
+) -> None:
+    """As Kafka records of their own they went beyond the transaction's time, at every start again."""
+    case = over(kafka, tmp_path)
+    topic = f"{case.expected.pipeline}.events"
+    await create_topic(kafka, topic, PARTITIONS)
+    sent = await flood(kafka, topic)
+    await fed(kafka, topic, ticks_of(case))
+    await asyncio.to_thread(case.finish, "--zero-noise")
+    left = await over_kafka(kafka, case.expected.pipeline, case.key)
+    letters = [letter[1:] for commit in left.commits for letter in commit["dead_letters"]]
+    counted: Counter[tuple[int, str, str | None]] = Counter()
+    for partition, reason, field, records, _ in letters:
+        counted[partition, reason, field] += records
+    assert counted == sent
+    assert sum(len(ranges) for *_, ranges in letters) == DETAIL
+    flooded = [commit for commit in left.commits if commit["dead_letters"]]
+    assert [commit["ticks"][0] for commit in flooded] == [0]
+    for commit in left.commits:
+        commit["dead_letters"] = []
+    assert findings(case.expected, case.events, left) == []

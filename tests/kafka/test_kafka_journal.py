@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import msgspec
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
@@ -24,7 +23,7 @@ from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_lease import KafkaLease
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.errors import FailClosed
-from stream_dp.runtime.commit import Commit, DeadLetter
+from stream_dp.runtime.commit import Commit
 from stream_dp.runtime.ports import Journal
 from stream_dp.testing.kafka import fresh_topic_name
 from stream_dp.testing.port_checks import (
@@ -58,7 +57,7 @@ async def test_the_journals_contract_holds(
     await check(lambda: KafkaJournal(KafkaLease(settings, name), f"{name}.events"))
 
 
-async def test_a_commit_its_positions_and_its_dead_letters_are_one(
+async def test_a_commit_and_its_positions_are_one(
     kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
 ) -> None:
     await create(kafka, f"{name}.events", 2)
@@ -66,24 +65,15 @@ async def test_a_commit_its_positions_and_its_dead_letters_are_one(
     assert await sealed(one) == []
     await one.verify({})
     await one.append(commit(0), b"header")
-    dead = DeadLetter(1, 6, "not json", None)
-    await one.append(commit(1, {0: 5, 1: 7}, dead_letters=(dead,)), b"first")
+    await one.append(commit(1, {0: 5, 1: 7}), b"first")
     await one.verify({0: 5, 1: 7})
     assert await sealed(one) == [b"header", b"first"]
     assert await offsets(kafka, f"{name}.engine") == {
         TopicPartition(f"{name}.events", 0): 5,
         TopicPartition(f"{name}.events", 1): 7,
     }
-    (letter,) = await visible(kafka, f"{name}.private.dead-letters")
-    assert msgspec.json.decode(letter.value) == {
-        "topic": f"{name}.events",
-        "partition": 1,
-        "offset": 6,
-        "reason": "not json",
-        "field": None,
-    }
     (warning,) = one.warnings
-    assert warning.startswith(f"{name}.private.journal and {name}.private.dead-letters: one copy")
+    assert warning.startswith(f"{name}.private.journal: one copy")
     assert warning.endswith("a power cut could lose commits")
 
 

@@ -28,7 +28,7 @@ async def restored(kafka: str, version: Path, folder: Path) -> Case:
     shown["source"]["bootstrap"] = kafka
     case.pipeline.write_text(json.dumps(shown))
     await create_topic(kafka, f"{name}.events", 2)
-    for topic in ("private.journal", "private.dead-letters", "releases"):
+    for topic in ("private.journal", "releases"):
         await create_topic(kafka, f"{name}.{topic}", 1, KEPT)
     await written(kafka, name, content)
     blobs = [one.value for one in content if one.topic == "private.journal"]

@@ -86,7 +86,6 @@ async def test_second_engine_fences_the_first() -> None:
     await second.append(*sample_commit(1))
     assert len(store.commits) == 2
     assert store.positions == {0: 2, 1: 3}
-    assert len(store.dead_letters) == 2
 
 
 def test_a_store_shows_nothing() -> None:

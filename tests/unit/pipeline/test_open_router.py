@@ -62,7 +62,7 @@ def test_a_record_bad_for_a_live_series_counts_elsewhere_and_is_one_dead_letter(
     batch = Batch(0, [record(1, "DE", "many"), b"junk"], [40, 41], 42)
     routed = router.route(batch)
     assert routed.rows[1].tolist() == [1, 0, 0]
-    assert [letter.offset for letter in routed.dead] == [40, 41]
+    assert list(routed.dead) == [("wrong_type", "amount", 40, 40), ("not_json", None, 41, 41)]
 
 
 def test_columns_are_shared_by_equal_features_and_used_again_when_free() -> None:

@@ -67,7 +67,7 @@ def routed_ticks(path: Path, form: str = "iso") -> dict[int, int | str]:
     router = router_for(form)
     for record in load_records(path, {"time": FieldType.TIME}, "time"):
         routed = router.route(Batch(0, [record.payload], [record.line], 1))
-        found |= {letter.offset: letter.reason for letter in routed.dead}
+        found |= {span.first: span.reason for span in routed.dead}
         found |= dict.fromkeys([record.line] * len(routed.rows), next(iter(routed.rows), 0))
     return found
 

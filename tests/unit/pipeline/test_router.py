@@ -1,6 +1,7 @@
 """Batches become tick rows: against a slow oracle, record by record, and whatever a payload holds."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from stream_dp.pipeline import router as module
 from stream_dp.pipeline.decoder import Decoded
 from stream_dp.pipeline.router import Routed, Router
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.commit import DeadLetter
+from stream_dp.runtime.dead_letters import Span
 from stream_dp.runtime.ports import Batch
 
 Data = dict[str, Any]
@@ -58,9 +59,16 @@ def batch(payloads: list[bytes], tick: int | None = None) -> Batch:
     return Batch(3, payloads, range(100, 100 + len(payloads)), 0, tick=tick)
 
 
-def flat(routed: Routed) -> tuple[dict[int, list[int]], list[DeadLetter]]:
-    """Rows as lists."""
-    return {tick: row.tolist() for tick, row in routed.rows.items()}, routed.dead
+def flat(routed: Routed) -> tuple[dict[int, list[int]], list[Span]]:
+    """Rows as lists, and a span for each refused record."""
+    return {tick: row.tolist() for tick, row in routed.rows.items()}, singles(routed.dead)
+
+
+def singles(dead: Iterable[Span]) -> list[Span]:
+    """Each refused record by itself."""
+    return [
+        one._replace(first=at, last=at) for one in dead for at in range(one.first, one.last + 1)
+    ]
 
 
 def flight(**changes: Any) -> bytes:
@@ -151,7 +159,7 @@ def test_against_the_oracle(payloads: list[bytes]) -> None:
             expected[tick] = [a + b for a, b in zip(expected.get(tick, [0] * 14), row, strict=True)]
     rows, dead = flat(REPLAY.route(batch(payloads)))
     assert rows == expected
-    assert [d.offset - 100 for d in dead] == [i for i, p in enumerate(payloads) if oracle(p)[0] < 0]
+    assert [d.first - 100 for d in dead] == [i for i, p in enumerate(payloads) if oracle(p)[0] < 0]
 
 
 def additive(router: Router, payloads: list[bytes], gone: int, tick: int | None) -> bool:
@@ -165,7 +173,7 @@ def additive(router: Router, payloads: list[bytes], gone: int, tick: int | None)
         for at in whole.rows.keys() | alone.rows.keys() | rest.rows.keys()
     )
     reasons = [sorted(str((d.reason, d.field)) for d in dead)
-               for dead in (whole.dead, alone.dead + rest.dead)]  # fmt: skip
+               for dead in (singles(whole.dead), singles([*alone.dead, *rest.dead]))]  # fmt: skip
     one_hot = len(alone.dead) + len(alone.rows) == 1
     one_hot &= all(row.max() <= 1 for row in alone.rows.values())
     return same and one_hot and reasons[0] == reasons[1]
@@ -195,8 +203,7 @@ def test_junk_drops_nothing_else() -> None:
     payloads = [p for bad in junk for p in (bad, flight())]
     rows, dead = flat(REPLAY.route(batch(payloads)))
     assert rows[0][0] == len(junk)
-    assert [d.offset for d in dead] == list(range(100, 100 + 2 * len(junk), 2))
-    assert {d.partition for d in dead} == {3}
+    assert [d.first for d in dead] == list(range(100, 100 + 2 * len(junk), 2))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +222,7 @@ def test_junk_drops_nothing_else() -> None:
 )
 def test_bad_times(time: Any, reason: str) -> None:
     rows, dead = flat(REPLAY.route(batch([flight(), flight(time=time)])))
-    assert dead == [DeadLetter(3, 101, reason, "time")]
+    assert dead == [Span(reason, "time", 101, 101)]
     assert rows[0][0] == 1
 
 

@@ -16,7 +16,8 @@ from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.noise import NoiseStream, fresh_seed
-from stream_dp.runtime.commit import Charge, Commit, DeadLetter, Release, decode
+from stream_dp.runtime.commit import Charge, Commit, Release, decode
+from stream_dp.runtime.dead_letters import as_spans
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.journal_summary import JournalSummary, read_summary
 from stream_dp.runtime.keys import Sealer
@@ -41,15 +42,17 @@ class Router:
 
     def route(self, batch: Batch) -> Routed:
         """Route one batch."""
-        routed = Routed({}, [], {})
+        routed = Routed({}, (), {})
+        refused = []
         for payload, label in zip(batch.payloads, batch.labels, strict=True):
             if payload == b"junk":
-                routed.dead.append(DeadLetter(batch.partition, label, "junk", None))
+                refused.append((label, "junk", None))
                 continue
             tick, column = map(int, payload.split())
             row = routed.rows.setdefault(tick, np.zeros(WIDTH, np.int64))
             row[[0, 1 + column]] += 1
             routed.records[tick] = routed.records.get(tick, 0) + 1
+        routed.dead = as_spans(refused)
         return routed
 
 

@@ -29,19 +29,19 @@ FROZEN = {
     "charge": "name epsilon delta rule measure='DP' analyst=''",
     "commit": (
         "sequence previous header=None charges=() ticks=() rows=() seeds=() releases=() positions={} marks={} "
-        "pending={} dead_letters=() late=0 records=0 snapshot=None changes=() version=1"
+        "pending={} dead_letters=() late=0 records=0 snapshot=None changes=() version=2"
     ),
     "created": "number definition start column mechanism=''",
     "halted": "number end",
     "header": ("pipeline fingerprint source partitions origin private key_id parts={} accepted=''"),
     "snapshot": "states",
-    "dead-letter": "[] partition offset reason field",
+    "dead-letter": "[] partition reason field records ranges",
     "release": "[] sequence series tick body",
 }
 HEADER = Header("p", "f", "s", (0, 1), 5, True, "k", {"a": "b"})
 FULL = Commit(
     3, b"before", HEADER, (Charge("c", 5, 0, "r"),), (7,), ((1, 2),), (bytes(32),),
-    (Release(4, "s", 7, b"{}"),), {0: 9}, {0: 7}, {8: (1, 0)}, (DeadLetter(0, 3, "not_json", None),),
+    (Release(4, "s", 7, b"{}"),), {0: 9}, {0: 7}, {8: {0: 1}}, (DeadLetter(0, "not_json", None, 5, ((3, 6),)),),
     1, 4, SavedStates({0: b"state"}), (Created(2, b"{}", 8, 2, "m"), Halted(1, 8)),
 )  # fmt: skip
 
@@ -65,7 +65,7 @@ def test_kinds_fields_and_defaults_are_frozen() -> None:
 def test_a_commit_comes_back_as_it_was_and_says_what_it_is() -> None:
     assert decode(encode(FULL)) == FULL
     plain = msgspec.msgpack.decode(encode(FULL), strict=False)
-    assert (plain["kind"], plain["version"]) == ("commit", 1)
+    assert (plain["kind"], plain["version"]) == ("commit", 2)
     kinds = [plain[part]["kind"] for part in ("header", "snapshot")]
     kinds += [part["kind"] for name in ("charges", "changes") for part in plain[name]]
     kinds += [part[0] for name in ("releases", "dead_letters") for part in plain[name]]
@@ -96,13 +96,14 @@ def test_what_is_no_commit(plain: bytes) -> None:
 def test_an_array_like_part_may_get_longer_and_refuses_what_it_does_not_know() -> None:
     class Later(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag="dead-letter"):
         partition: int
-        offset: int
         reason: str
         field: str | None
+        records: int
+        ranges: tuple[tuple[int, int], ...]
         line: int = 0
 
     old = msgspec.msgpack.encode(FULL.dead_letters[0])
     assert msgspec.msgpack.decode(old, type=Later).line == 0
-    new = msgspec.msgpack.encode(Later(0, 3, "not_json", None, 9))
+    new = msgspec.msgpack.encode(Later(0, "not_json", None, 5, ((3, 6),), 9))
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.decode(new, type=commit.DeadLetter)

@@ -237,8 +237,7 @@ async def test_dead_letters_are_durable_with_their_tick() -> None:
     world = World(batches=[Batch(0, [b"junk", b"0 0"], [10, 11], 3, mark=23),
                            Batch(1, (), (), 1, mark=23)])  # fmt: skip
     await world.run()
-    assert world.store.dead_letters == [DeadLetter(0, 10, "junk", None)]
-    assert world.commits()[1].dead_letters == (DeadLetter(0, 10, "junk", None),)
+    assert world.commits()[1].dead_letters == (DeadLetter(0, "junk", None, 1, ((10, 10),)),)
 
 
 class _Unread(MemoryJournal):

@@ -37,7 +37,7 @@ def exact(given: list[Batch]) -> tuple[list[list[int]], int, int, int]:
         ticks.add(batch, Router().route(batch))
     closed = ticks.closed(HORIZON)
     return ([each.row.tolist() for each in closed], sum(each.records for each in closed),
-            sum(len(each.dead_letters) for each in closed), sum(each.late for each in closed))  # fmt: skip
+            sum(each.dead_letters.records for each in closed), sum(each.late for each in closed))  # fmt: skip
 
 
 async def check_whole(world: World) -> None:

@@ -15,6 +15,7 @@ from rich.pretty import pretty_repr
 from stream_dp.noise import NoiseStream
 from stream_dp.runtime.actor import Tick
 from stream_dp.runtime.commit import Commit, DeadLetter, Release, SavedStates
+from stream_dp.runtime.dead_letters import DeadLetters, Span
 from stream_dp.runtime.journal_summary import JournalSummary
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Batch, Ports
@@ -27,15 +28,25 @@ BYTES = b"987654321" + bytes(23)
 ROW = np.full(2, SECRET)
 COMMIT = Commit(
     1, BYTES, None, (), (4,), ((SECRET,),), (BYTES,), (Release(1, "a", 4, BYTES),),
-    {0: SECRET}, {0: 4}, {5: (SECRET,)}, (DeadLetter(0, SECRET, "junk", None),), SECRET, SECRET,
+    {0: SECRET}, {0: 4}, {5: {0: SECRET}}, (DeadLetter(0, "junk", None, SECRET, ((SECRET, SECRET),)),), SECRET, SECRET,
     SavedStates({0: BYTES}),
 )  # fmt: skip
+
+
+SPAN = Span("junk", None, SECRET, SECRET)
+
+
+def letters() -> DeadLetters:
+    """One dead letter."""
+    made = DeadLetters()
+    made.add(0, [SPAN])
+    return made
 
 
 def assembler() -> TickAssembler:
     """One that holds records."""
     made = TickAssembler((0,), 2)
-    made.add(Batch(0, (BYTES,), (SECRET,), SECRET), Routed({0: ROW}, [], {0: SECRET}))
+    made.add(Batch(0, (BYTES,), (SECRET,), SECRET), Routed({0: ROW}, [SPAN], {0: SECRET}))
     return made
 
 
@@ -49,9 +60,11 @@ PRIVATE: list[Any] = [
     COMMIT.releases[0],
     COMMIT.dead_letters[0],
     COMMIT.snapshot,
-    Batch(0, (BYTES,), (SECRET,), SECRET),
-    Routed({4: ROW}, list(COMMIT.dead_letters), {4: SECRET}),
-    ClosedTick(4, ROW, {0: SECRET}, {0: 4}, {5: ROW}, COMMIT.dead_letters, SECRET, SECRET),
+    Batch(0, (BYTES,), (SECRET,), SECRET, refused=(SPAN,)),
+    SPAN,
+    letters(),
+    Routed({4: ROW}, [SPAN], {4: SECRET}),
+    ClosedTick(4, ROW, {0: SECRET}, {0: 4}, {5: ROW}, letters(), SECRET, SECRET),
     Recovered(None, (), {0: ROW}, BYTES, 1, Cut(5, {0: SECRET}, {}, {4: ROW})),  # type: ignore[arg-type]
     Cut(5, {0: SECRET}, {}, {4: ROW}),
     History(COMMIT, [COMMIT], COMMIT, BYTES, [COMMIT.releases[0]]),

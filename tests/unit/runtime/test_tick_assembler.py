@@ -10,7 +10,7 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from stream_dp.runtime.commit import DeadLetter
+from stream_dp.runtime.dead_letters import as_spans
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import ClosedTick, Routed, TickAssembler
 
@@ -74,21 +74,25 @@ def batches(partition: int, items: Items, begin: int, size: int) -> list[Batch]:
 
 def route(batch: Batch) -> Routed:
     """A router for payloads `tick column`."""
-    routed = Routed({}, [], {})
+    routed = Routed({}, (), {})
+    refused = []
     for payload, label in zip(batch.payloads, batch.labels, strict=True):
         tick, column = map(int, payload.split())
         if tick == JUNK:
-            routed.dead.append(DeadLetter(batch.partition, label, "junk", None))
+            refused.append((label, "junk", None))
             continue
         routed.rows.setdefault(tick, np.zeros(WIDTH, np.int64))[column] += 1
         routed.records[tick] = routed.records.get(tick, 0) + 1
+    routed.dead = as_spans(refused)
     return routed
 
 
 def flat(closed: ClosedTick) -> Flat:
     """A closed tick as plain values."""
     pending = {tick: row.tolist() for tick, row in closed.pending.items()}
-    dead = sorted((d.partition, d.offset) for d in closed.dead_letters)
+    letters = closed.dead_letters.sealed()
+    dead = sorted((d.partition, n) for d in letters for a, b in d.ranges for n in range(a, b + 1))
+    assert sum(letter.records for letter in letters) == len(dead)
     return (closed.tick, closed.row.tolist(), closed.positions, closed.marks, pending, dead,
             closed.late, closed.records)  # fmt: skip
 
