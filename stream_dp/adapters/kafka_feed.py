@@ -1,8 +1,8 @@
 """The writer of a topic for a replay clock: records in time order, and a tick mark in every partition at each end.
 
 Rules: a chunk of whole ticks is one transaction, so a feed that is killed goes on after its last complete tick and
-never sends a record twice. A record's partition is a function of the record alone. Marks carry the header
-`stream-dp-tick` and an empty value. This file knows no mechanism and no release.
+never sends a record twice, whatever others write there. A record's partition is a function of the record alone. This
+file knows no mechanism and no release.
 """
 
 import asyncio
@@ -12,21 +12,22 @@ from typing import Any, TypeAlias
 
 from stream_dp.adapters.kafka_client import KafkaSettings, connect, disconnect, library, speaking
 from stream_dp.adapters.kafka_lease import reading
-from stream_dp.adapters.kafka_ticks import TICK_HEADER, mark_of
+from stream_dp.adapters.kafka_ticks import mark_of
 from stream_dp.adapters.kafka_topics import administering, existing
 from stream_dp.adapters.records import Record
+from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks
 from stream_dp.errors import WorldError
 
-_SCAN = 64
 _Item: TypeAlias = tuple[bytes, list[tuple[str, bytes]]]
 
 
 class KafkaFeed:
-    """Writes ticks into `topic`; one feed per topic (the newest wins)."""
+    """Writes ticks into the topic of `marks`; one feed per topic (the newest wins)."""
 
-    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+    def __init__(self, settings: KafkaSettings, marks: TickMarks) -> None:
         self._settings = settings
-        self._topic = topic
+        self._marks = marks
+        self._topic = marks.topic
         self._producer: Any = None
         self._partitions: tuple[int, ...] = ()
 
@@ -61,8 +62,8 @@ class KafkaFeed:
             for record in records:
                 placed = self._partitions[zlib.crc32(record.payload) % len(self._partitions)]
                 lanes[placed].append((record.payload, []))
-            for lane in lanes.values():
-                lane.append((b"", [(TICK_HEADER, str(tick).encode())]))
+            for partition, lane in lanes.items():
+                lane.append((b"", [(TICK_HEADER, self._marks.sign(partition, tick))]))
         with speaking(self._settings, f"topic {self._topic}"):
             async with self._producer.transaction():
                 sent: list[Any] = []
@@ -92,16 +93,14 @@ class KafkaFeed:
         yield batch
 
     async def _last_mark(self) -> int:
-        """The last tick whose marks are in the topic; -1 where there is none (partition 0 tells for all)."""
+        """The last tick whose marks are in the topic; -1 where there is none (partition 0 tells for all).
+
+        The partition is read from its beginning: what lies at its end may be copies of marks.
+        """
+        found = -1
         async with reading(self._settings, self._topic) as log:
             begin, end = await log.bounds()
-            start = max(begin, end - _SCAN)
-            while True:
-                found = -1
-                async for records in log.records(start, end):
-                    for record in records:
-                        mark = mark_of(record)
-                        found = found if mark is None else mark
-                if found >= 0 or start <= begin:
-                    return found
-                start = max(begin, start - 16 * (end - start))
+            async for records in log.records(begin, end):
+                marks = [mark_of(0, one, self._marks) for one in records if one.headers]
+                found = max(found, *(-1 if mark is None else mark for mark in marks), -1)
+        return found

@@ -25,6 +25,7 @@ from stream_dp.adapters.kafka_client import (
 )
 from stream_dp.adapters.kafka_ticks import split, split_marked, stamped_on_arrival
 from stream_dp.adapters.kafka_topics import administering, check_kept, check_stamped, existing
+from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.runtime.ports import Batch, Clock, Positions
@@ -38,7 +39,9 @@ _SILENCE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ReplayTicks:
-    """Ticks close on marker records; records are placed by their own time."""
+    """Ticks close on marker records, read by `marks`; records are placed by their own time."""
+
+    marks: TickMarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class KafkaSource:
         self._settings = settings
         self._topic = topic
         self._clock = clock
+        self._replay = ticks if isinstance(ticks, ReplayTicks) else None
         self._stamps = ticks if isinstance(ticks, StampTicks) else None
         self._settle_ms = 0 if self._stamps is None else self._stamps.settle_ms
         self._grid: TickGrid | None = None
@@ -169,9 +173,9 @@ class KafkaSource:
                 await disconnect(client)
 
     def _split(self, partition: int, records: Sequence[Any]) -> list[Batch]:
-        if self._grid is None:
-            return split_marked(partition, records)
-        if not stamped_on_arrival(records):
+        if self._replay is not None:
+            return split_marked(partition, records, self._replay.marks)
+        if self._grid is None or not stamped_on_arrival(records):
             raise FailClosed(
                 f"topic {self._topic!r} holds records that its brokers did not stamp on arrival; start a "
                 "new pipeline with an origin after the topic's setting was changed"

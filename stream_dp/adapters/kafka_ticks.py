@@ -2,21 +2,20 @@
 
 Rules: a record's tick is its append stamp's (live) or is left to its own time (replay). Live, the mark of a
 tick lies before the first record stamped `settle` or more after the tick's end, so a record is late only
-where the brokers' clock stepped back by more than `settle`. In replay, marks are records with the header
-`stream-dp-tick`. Pure: this file knows no client, and how a reader groups records changes nothing.
+where the brokers' clock stepped back by more than `settle`. In replay, marks are records (`tick_marks`); one
+that claims to be a mark and is none ends nothing. Pure: this file knows no client, and how a reader groups
+records changes nothing.
 """
 
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+from stream_dp.adapters.tick_marks import TickMarks, claimed
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.errors import FailClosed
 from stream_dp.runtime.ports import Batch
 
-TICK_HEADER = "stream-dp-tick"
 _APPENDED = 1
-_MARK_DIGITS = 18
 _stamp = attrgetter("timestamp")
 _kind = attrgetter("timestamp_type")
 _headers = attrgetter("headers")
@@ -52,19 +51,16 @@ def split(
     return batches + _run(partition, records[start:], tick), marked
 
 
-def split_marked(partition: int, records: Sequence[Any]) -> list[Batch]:
-    """Consecutive records of a replay as batches that end at its marks.
-
-    Raises:
-        FailClosed: a mark is not a number.
-    """
+def split_marked(partition: int, records: Sequence[Any], marks: TickMarks) -> list[Batch]:
+    """Consecutive records of a replay as batches that end at its marks."""
     if not any(map(_headers, records)):
         return [_batch(partition, records)]
     batches: list[Batch] = []
     run: list[Any] = []
     for record in records:
-        if (mark := mark_of(record)) is None:
-            run.append(record)
+        mark = mark_of(partition, record, marks)
+        if mark is None:
+            run.append(record)  # also one that only claims to be a mark
             continue
         payloads, labels = _payloads(run), _labels(run)
         batches.append(Batch(partition, payloads, labels, record.offset + 1, mark=mark))
@@ -72,18 +68,10 @@ def split_marked(partition: int, records: Sequence[Any]) -> list[Batch]:
     return [*batches, _batch(partition, run)] if run else batches
 
 
-def mark_of(record: Any) -> int | None:
-    """The tick that a record of a replay marks, None for one that is not a mark.
-
-    Raises:
-        FailClosed: the mark is not a number.
-    """
-    mark = dict(record.headers).get(TICK_HEADER) if record.headers else None
-    if mark is None:
-        return None
-    if not mark.isdigit() or len(mark) > _MARK_DIGITS:
-        raise FailClosed(f"the source has a tick marker ({TICK_HEADER}) that is not a number")
-    return int(mark)
+def mark_of(partition: int, record: Any, marks: TickMarks) -> int | None:
+    """The tick that a record of a replay marks, None for one that is not a mark."""
+    claim = claimed(record.headers, record.value) if record.headers else None
+    return None if claim is None else marks.read(partition, claim)
 
 
 def _run(partition: int, run: Sequence[Any], tick: int) -> list[Batch]:

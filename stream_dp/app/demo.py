@@ -122,7 +122,8 @@ async def _ran(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
         speed = None if options.headless else _speed(spec)
 
         def feeder() -> Awaitable[None]:
-            return feed_file(local, flights_folder() / DATA, TOPIC, speed)
+            sealer = sealer_for(local, None)
+            return feed_file(local, sealer, flights_folder() / DATA, TOPIC, speed)
 
         yield await _run(local, folder, options, told, feeder)
 

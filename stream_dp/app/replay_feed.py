@@ -1,6 +1,7 @@
 """A file fed into a topic at a chosen speed, with tick marks: the work behind `replay` and the demo."""
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,12 +9,15 @@ from pathlib import Path
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_feed import KafkaFeed
 from stream_dp.adapters.records import Record, load_records, ticked
+from stream_dp.adapters.tick_marks import TickMarks
+from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.settings import fields_of, settings_for
 from stream_dp.broker.topics import create_topic
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.keys import Sealer
 
 CHUNK_TICKS = 200
 CHUNKS_PER_SECOND = 10
@@ -25,26 +29,33 @@ async def replay_file(
     topic: str,
     ticks_per_second: float | None,
     create: int,
+    key_file: Path | None,
     warn: Callable[[str], None],
 ) -> None:
     """Feed `file` into `topic` of the broker that the pipeline file names; `warn` is told if it reads another topic.
 
     Raises:
-        UsageError, WorldError: see `feed_file`.
+        UsageError, WorldError: no operator's key; see `feed_file`.
     """
     spec = load(pipeline)
     _, source = _replayed(spec)
     if topic != source.topic:
         warn(f"Warning: {spec.name} reads topic {source.topic}, not {topic}")
-    await feed_file(spec, file, topic, ticks_per_second, create)
+    await feed_file(spec, sealer_for(spec, key_file), file, topic, ticks_per_second, create)
 
 
 async def feed_file(
-    spec: PipelineSpec, file: Path, topic: str, ticks_per_second: float | None, create: int = 0
+    spec: PipelineSpec,
+    sealer: Sealer,
+    file: Path,
+    topic: str,
+    ticks_per_second: float | None,
+    create: int = 0,
 ) -> None:
     """Feed `file`, sorted by time, into `topic` of the pipeline's broker, up to the end of the declared range.
 
-    A topic that was fed before is continued. `create` makes a missing topic with so many partitions (0: it does not).
+    Its marks are signed with the operator's key. A topic that was fed before is continued. `create` makes a missing
+    topic with so many partitions (0: it does not).
 
     Raises:
         UsageError: the pipeline has no replay clock or no Kafka source, or the file has no such records.
@@ -56,7 +67,8 @@ async def feed_file(
     settings = settings_for(source)
     if create:
         await create_topic(source.bootstrap, topic, create, client=settings.client())
-    await feed(settings, topic, ticks, ticks_per_second)
+    marks = TickMarks(sealer.mark_key(), topic, clock.grid, feed_id(ticks))
+    await feed(settings, marks, ticks, ticks_per_second)
 
 
 def _replayed(spec: PipelineSpec) -> tuple[ReplayClock, KafkaSourceSpec]:
@@ -69,12 +81,12 @@ def _replayed(spec: PipelineSpec) -> tuple[ReplayClock, KafkaSourceSpec]:
 
 async def feed(
     settings: KafkaSettings,
-    topic: str,
+    marks: TickMarks,
     ticks: Sequence[Sequence[Record]],
     ticks_per_second: float | None = None,
 ) -> None:
     """Send what the topic does not hold yet; as fast as it goes, or at `ticks_per_second`."""
-    sender = KafkaFeed(settings, topic)
+    sender = KafkaFeed(settings, marks)
     chunk = CHUNK_TICKS
     if ticks_per_second is not None:
         chunk = max(1, round(ticks_per_second / CHUNKS_PER_SECOND))
@@ -88,3 +100,13 @@ async def feed(
             await sender.send(begin, ticks[begin : begin + chunk])
     finally:
         await sender.close()
+
+
+def feed_id(ticks: Sequence[Sequence[Record]]) -> str:
+    """What is fed, as 32 hexadecimal digits: a digest of every record and of the tick that it lies in."""
+    digest = hashlib.blake2b(digest_size=16)
+    for records in ticks:
+        digest.update(b"%d\n" % len(records))
+        for record in records:
+            digest.update(b"%d\n%s" % (len(record.payload), record.payload))
+    return digest.hexdigest()

@@ -11,6 +11,7 @@ from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.adapters.sqlite import SqliteJournal
 from stream_dp.adapters.system_clock import SystemClock
+from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.app.settings import fields_of, settings_for, settled
 from stream_dp.broker.places import state_dir
 from stream_dp.pipeline.endpoints import (
@@ -36,29 +37,29 @@ def open_ports(
     guarantee for an empty journal on a source that was seen before.
     """
     clock = SystemClock()
-    source = OPENERS[type(spec.source)](spec, clock)
+    source = OPENERS[type(spec.source)](spec, clock, sealer)
     journal, sink = _durable(spec)
     folder = marks or state_dir() / "high-water"
     marked = HighWater(journal, folder, spec.name, source.name, accepted)
     return Ports(source, marked, sink, clock, sealer)
 
 
-def _kafka_source(spec: PipelineSpec, clock: Clock) -> Source:
+def _kafka_source(spec: PipelineSpec, clock: Clock, sealer: Sealer) -> Source:
     source, ticking = settled(spec.source, KafkaSourceSpec), spec.clock
     ticks = (
         StampTicks(ticking.step, ticking.delay // 2)
         if isinstance(ticking, WallClock)
-        else ReplayTicks()
+        else ReplayTicks(TickMarks(sealer.mark_key(), source.topic, ticking.grid))
     )
     return KafkaSource(settings_for(source), source.topic, clock, ticks)
 
 
-def _file_source(spec: PipelineSpec, clock: Clock) -> Source:
+def _file_source(spec: PipelineSpec, _clock: Clock, _sealer: Sealer) -> Source:
     source, ticking = settled(spec.source, FileSourceSpec), settled(spec.clock, ReplayClock)
     return FileSource(source.path, fields_of(spec), ticking.field, ticking.grid)
 
 
-OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock], Source]] = {
+OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Source]] = {
     KafkaSourceSpec: _kafka_source,
     FileSourceSpec: _file_source,
 }

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from stream_dp.app.replay_feed import replay_file
+from stream_dp.cli.options import KeyFile
 from stream_dp.errors import UsageError
 
 
@@ -29,10 +30,12 @@ def replay(
             help="Create the topic with so many partitions if it is missing; 0: do not create it.",
         ),
     ] = 0,
+    key_file: KeyFile = None,
 ) -> None:
     """Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.
 
-    A topic that was fed before is continued after its last complete tick; no record is sent twice.
+    The marks are signed with the operator's key. A topic that was fed before is continued after its last complete
+    tick; no record is sent twice.
     """
     if speed is not None and not 0 < speed < math.inf:
         raise UsageError("--speed: must be more than 0 ticks per second, and finite")
@@ -41,5 +44,5 @@ def replay(
     def warn(text: str) -> None:
         console.print(text, markup=False)
 
-    asyncio.run(replay_file(pipeline, file, topic, speed, create, warn))
+    asyncio.run(replay_file(pipeline, file, topic, speed, create, key_file, warn))
     console.print(f"{topic}: fed up to the end of the declared range")

@@ -77,11 +77,16 @@ class Sealer:
         self._cipher = AESGCM(key)
         self._pipeline = pipeline
         self._query_token = hmac.digest(key, b"stream-dp query\n" + pipeline.encode(), "sha256")
+        self._mark_key = hmac.digest(key, b"stream-dp tick marks", "sha256")
         self.key_id = hashlib.sha256(b"stream-dp key id\0" + key).hexdigest()[:16]
 
     def query_token(self) -> str:
         """The bearer token of this pipeline's HTTP API: HMAC-SHA256 under the operator's key, in hex."""
         return self._query_token.hex()
+
+    def mark_key(self) -> bytes:
+        """The key of tick marks: HMAC-SHA256 under the operator's key; the same for all pipelines that have it."""
+        return self._mark_key
 
     def seal(self, sequence: int, plain: bytes) -> bytes:
         """The sealed form of commit `sequence`."""

@@ -17,7 +17,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.adapters.system_clock import SystemClock
+from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.broker import LocalKafka, create_topic
+from stream_dp.core.tick_grid import TickGrid
 
 COUNT = 1_000_000
 PARTITIONS = 4
@@ -83,10 +85,11 @@ async def ours(bootstrap: str, topic: str, ticks: ReplayTicks | StampTicks) -> f
 
 async def measure(bootstrap: str) -> None:
     topic = f"bench-{time.time_ns()}"
+    marks = TickMarks(bytes(32), topic, TickGrid(0, STEP_MS))
     await fill(bootstrap, topic)
     runs: dict[str, Callable[[], Awaitable[float]]] = {
         "bare": lambda: bare(bootstrap, topic),
-        "replay": lambda: ours(bootstrap, topic, ReplayTicks()),
+        "replay": lambda: ours(bootstrap, topic, ReplayTicks(marks)),
         "stamps": lambda: ours(bootstrap, topic, StampTicks(STEP_MS, 100)),
     }
     found: dict[str, list[float]] = {name: [] for name in runs}

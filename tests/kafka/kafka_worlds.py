@@ -9,11 +9,15 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from faults.cases import Case
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_lease import KafkaLease, _abandon
+from stream_dp.adapters.tick_marks import TickMarks
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.commit import Release
+from stream_dp.runtime.keys import Sealer
 from stream_dp.testing.port_checks import (
     sample_release,
 )
@@ -40,6 +44,19 @@ async def administering(kafka: str) -> AsyncIterator[Any]:
         yield admin
     finally:
         await admin.close()
+
+
+def tick_marks(
+    topic: str, key: bytes = bytes(32), origin: int = 0, step: int = STEP, horizon: int = 1_000
+) -> TickMarks:
+    """The marks of a topic by this operator's key."""
+    return TickMarks(Sealer(key, "any").mark_key(), topic, TickGrid(origin, step, horizon))
+
+
+def marks_of(case: Case) -> TickMarks:
+    """The marks of the topic that a case reads."""
+    want = case.expected
+    return tick_marks(f"{want.pipeline}.events", case.key, want.origin, want.step, want.horizon)
 
 
 async def create(kafka: str, topic: str, partitions: int = 1, **config: str) -> str:

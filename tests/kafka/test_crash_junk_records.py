@@ -14,6 +14,7 @@ from faults.checker import findings
 from faults.evidence import Letter
 from faults.junk import KINDS, Junk, thousand
 from faults.kafka_evidence import over_kafka, public_log
+from kafka.kafka_worlds import marks_of
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_feed import KafkaFeed
@@ -53,7 +54,7 @@ async def mixed(kafka: str, case: Case, junk: Sequence[Junk]) -> list[Letter]:
     await create_topic(kafka, topic, PARTITIONS)
     ticks, left, chance = ticks_of(case), list(junk), random.Random(4)
     letters: list[Letter] = []
-    feed = KafkaFeed(KafkaSettings(kafka), topic)
+    feed = KafkaFeed(KafkaSettings(kafka), marks_of(case))
     junkyard = AIOKafkaProducer(bootstrap_servers=kafka, linger_ms=5)
     await feed.open()
     await junkyard.start()

@@ -17,6 +17,7 @@ from faults.evidence import milliseconds
 from faults.forked import Forked, Run
 from faults.kafka_evidence import consumer, over_kafka, source_events
 from faults.killing import POINTS, Look, killed_at, killed_at_random
+from kafka.kafka_worlds import marks_of
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.records import FieldType, load_records, ticked
@@ -56,7 +57,7 @@ def ticks_of(case: Case) -> list[Any]:
 async def fed(kafka: str, case: Case) -> Case:
     """Create the topic and put everything in."""
     await create_topic(kafka, topic_of(case), PARTITIONS)
-    await feed(KafkaSettings(kafka), topic_of(case), ticks_of(case))
+    await feed(KafkaSettings(kafka), marks_of(case), ticks_of(case))
     return case
 
 

@@ -11,6 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from faults.cases import Case, document, expectation, flights, make_key, write
 from faults.checker import findings
 from faults.kafka_evidence import over_kafka, public_log, records
+from kafka.kafka_worlds import marks_of
 
 from stream_dp.adapters.kafka_client import KEPT, KafkaSettings
 from stream_dp.adapters.records import FieldType, load_records, ticked
@@ -44,7 +45,7 @@ async def case(kafka: str, tmp_path: Path, request: pytest.FixtureRequest) -> Ca
     await create_topic(kafka, topic, 2)
     rows = load_records(tmp_path / "slice.csv", FIELDS, "time")
     ticks = ticked(rows, TickGrid(expected.origin, expected.step, TICKS))
-    await feed(KafkaSettings(kafka), topic, ticks)
+    await feed(KafkaSettings(kafka), marks_of(made), ticks)
     options = ("--until-end", "--dawdle", "1", "--crash", "after-publish:4")
     assert (
         await asyncio.to_thread(made.run, *options, anew=getattr(request, "param", False))

@@ -13,6 +13,7 @@ from kafka.kafka_worlds import (
     Close,
     WallClock,
     create,
+    tick_marks,
     visible,
     writing,
 )
@@ -23,16 +24,16 @@ from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_lease import KafkaLease
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
-from stream_dp.adapters.kafka_ticks import TICK_HEADER
 from stream_dp.adapters.records import Record
+from stream_dp.adapters.tick_marks import TICK_HEADER
 from stream_dp.app.run_pipeline import run_pipeline
 from stream_dp.app.running import Setup
 from stream_dp.broker import LocalKafka, create_topic
 from stream_dp.cli.replay import replay
 from stream_dp.cli.topic import topic as make_topic
-from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.errors import UsageError, WorldError
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.keys import Sealer, make_key
 from stream_dp.runtime.ports import Batch, Ports
 from stream_dp.testing.kafka import fresh_topic_name
 
@@ -40,23 +41,25 @@ from stream_dp.testing.kafka import fresh_topic_name
 async def test_a_feed_goes_on_after_its_last_mark_and_names_a_missing_topic(
     kafka: str, settings: KafkaSettings, closing: list[Close]
 ) -> None:
-    feed = KafkaFeed(KafkaSettings(kafka, patience_s=ENDLESS), fresh_topic_name("no-such"))
+    missing = tick_marks(fresh_topic_name("no-such"))
+    feed = KafkaFeed(KafkaSettings(kafka, patience_s=ENDLESS), missing)
     closing.append(feed.close)
     with pytest.raises(WorldError, match=r"no-such.* does not exist at .*create it.*--create N"):
         await feed.open()
     topic = await create(kafka, fresh_topic_name("fed"), 2)
+    marks = tick_marks(topic)
     for first in (0, 2):
-        feed = KafkaFeed(settings, topic)
+        feed = KafkaFeed(settings, marks)
         closing.append(feed.close)
         assert await feed.open() == first
         await feed.send(first, [[Record(0, None, b"a")], []])
     async with writing(kafka) as producer:
-        headers = [(TICK_HEADER, b"soon")]
-        await producer.send_and_wait(topic, b"", partition=0, headers=headers)
-    feed = KafkaFeed(settings, topic)
+        for value in (b"soon", b"9" * 18, b"999", marks.sign(1, 9), *[marks.sign(0, 1)] * 200):
+            headers = [(TICK_HEADER, value)]
+            await producer.send_and_wait(topic, b"", partition=0, headers=headers)
+    feed = KafkaFeed(settings, marks)
     closing.append(feed.close)
-    with pytest.raises(FailClosed, match="not a number"):
-        await feed.open()
+    assert await feed.open() == 4
 
 
 def test_a_topic_is_made_once(kafka: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,11 +113,15 @@ def test_a_replay_into_another_topic_is_told_and_a_missing_one_is_named_at_once(
     pipeline.write_text(text)
     events.write_text("time\n2020-01-01T00:00:01Z\n")
     name = fresh_topic_name("fed")
+    key = tmp_path / "key"
+    make_key(key)
     with pytest.raises(WorldError, match=f"{name} does not exist"):
-        replay(events, topic=name, pipeline=pipeline)
+        replay(events, topic=name, pipeline=pipeline, key_file=key)
     warning = f"Warning: p reads topic expected, not {name}"
     assert warning in capsys.readouterr().err.replace("\n", " ")
-    replay(events, topic=name, pipeline=pipeline, create=1)
+    with pytest.raises(UsageError, match=r"operator key.*--key-file"):
+        replay(events, topic=name, pipeline=pipeline, create=1)
+    replay(events, topic=name, pipeline=pipeline, create=1, key_file=key)
     assert len(asyncio.run(visible(kafka, name))) == 4
 
 
@@ -130,7 +137,7 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
     def hasty(spec: PipelineSpec, sealer: Sealer, accepted: str) -> Ports:
         settings = KafkaSettings(broker.bootstrap, patience_s=5, transaction_timeout_ms=5_000)
         lease = KafkaLease(settings, spec.name)
-        ticks = StampTicks(200, 250) if "wall" in clock else ReplayTicks()
+        ticks = StampTicks(200, 250) if "wall" in clock else ReplayTicks(tick_marks("events"))
         source = Noted(settings, "events", WallClock(), ticks)
         journal = KafkaJournal(lease, "events")
         return Ports(source, journal, KafkaSink(lease), WallClock(), sealer)

@@ -16,6 +16,7 @@ from kafka.kafka_worlds import (
     administering,
     create,
     deleted,
+    tick_marks,
     topic_resource,
     writing,
 )
@@ -23,7 +24,7 @@ from kafka.kafka_worlds import (
 from stream_dp.adapters import kafka_source
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
-from stream_dp.adapters.kafka_ticks import TICK_HEADER
+from stream_dp.adapters.tick_marks import TICK_HEADER
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.runtime.ports import Batch
@@ -182,7 +183,7 @@ async def test_records_deleted_under_the_reader_stop_it(
     kafka: str, settings: KafkaSettings, closing: list[Close]
 ) -> None:
     topic = await create(kafka, fresh_topic_name("events"))
-    source = KafkaSource(settings, topic, WallClock(), ReplayTicks())
+    source = KafkaSource(settings, topic, WallClock(), ReplayTicks(tick_marks(topic)))
     closing.append(source.close)
     async with writing(kafka) as producer:
         for _ in range(5):
@@ -241,14 +242,15 @@ async def test_replay_marks_come_from_records(
     kafka: str, settings: KafkaSettings, closing: list[Close]
 ) -> None:
     topic = await create(kafka, fresh_topic_name("replay"), 2)
+    signed = tick_marks(topic)
     async with writing(kafka) as producer:
         for partition in (0, 1):
             for tick in range(3):
                 if partition == 0:
                     await producer.send_and_wait(topic, b"%d" % tick, partition=0)
-                mark = [(TICK_HEADER, b"%d" % tick)]
+                mark = [(TICK_HEADER, signed.sign(partition, tick))]
                 await producer.send_and_wait(topic, b"", partition=partition, headers=mark)
-    source = KafkaSource(settings, topic, WallClock(), ReplayTicks())
+    source = KafkaSource(settings, topic, WallClock(), ReplayTicks(signed))
     closing.append(source.close)
     assert await source.open(0) == (0, 1)
     assert source.name == topic
@@ -268,7 +270,7 @@ async def test_reading_can_be_cancelled_at_once_and_loses_nothing(
     kafka: str, settings: KafkaSettings, closing: list[Close]
 ) -> None:
     topic = await create(kafka, fresh_topic_name("replay"))
-    source = KafkaSource(settings, topic, WallClock(), ReplayTicks())
+    source = KafkaSource(settings, topic, WallClock(), ReplayTicks(tick_marks(topic)))
     closing.append(source.close)
     await source.open(0)
     waiting = asyncio.create_task(source.read())
@@ -305,7 +307,7 @@ async def test_a_compacted_source_is_refused(
         name = fresh_topic_name("events")
         stamps = "LogAppendTime"
         topic = await create(kafka, name, cleanup_policy=policy, message_timestamp_type=stamps)
-        for ticks in (StampTicks(STEP, SETTLE), ReplayTicks()):
+        for ticks in (StampTicks(STEP, SETTLE), ReplayTicks(tick_marks(topic))):
             source = KafkaSource(settings, topic, WallClock(), ticks)
             closing.append(source.close)
             with pytest.raises(FailClosed, match=told):

@@ -1,11 +1,12 @@
 """Kafka as a source keeps the port's contract, with append stamps and with the marks of a replay."""
 
 from aiokafka import AIOKafkaProducer
+from kafka.kafka_worlds import tick_marks
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
-from stream_dp.adapters.kafka_ticks import TICK_HEADER
 from stream_dp.adapters.system_clock import SystemClock
+from stream_dp.adapters.tick_marks import TICK_HEADER
 from stream_dp.broker import create_topic
 from stream_dp.testing.kafka import fresh_topic_name
 from stream_dp.testing.source_checks import SOURCE_CHECKS, SourceCase
@@ -66,6 +67,7 @@ async def test_append_stamps(kafka: str) -> None:
 async def test_marks_of_a_replay(kafka: str) -> None:
     """One partition holds records in every tick, one only marks; a transaction that was aborted leaves no trace."""
     topic = fresh_topic_name("replay")
+    signed = tick_marks(topic)
     await create_topic(kafka, topic, partitions=2)
     async with AIOKafkaProducer(
         bootstrap_servers=kafka, transactional_id=fresh_topic_name("writer")
@@ -79,6 +81,6 @@ async def test_marks_of_a_replay(kafka: str) -> None:
                     value = b"record %d.%d" % (tick, number)
                     await producer.send_and_wait(topic, value, partition=0)
                 for partition in (0, 1):
-                    mark = [(TICK_HEADER, b"%d" % tick)]
+                    mark = [(TICK_HEADER, signed.sign(partition, tick))]
                     await producer.send_and_wait(topic, b"", partition=partition, headers=mark)
-    await check_all(kafka, topic, ReplayTicks())
+    await check_all(kafka, topic, ReplayTicks(signed))

@@ -1,7 +1,7 @@
 """What a released version wrote into topics is read by this one from a real broker; a newer form is refused.
 
 See tests/faults/test_old_journals.py. The stored records go into topics of their old names: commits are bound to the
-pipeline's name.
+pipeline's name. Only the marks among the events are signed here: those of version 0.1.0 were not.
 """
 
 import asyncio
@@ -15,8 +15,10 @@ from faults.cases import Case
 from faults.evidence import opened, releases_of
 from faults.kafka_evidence import journal_blobs, public_log
 from fixtures.old_journals import FOLDERS, Stored, ledger, ready, stored
+from kafka.kafka_worlds import marks_of
 
 from stream_dp.adapters.kafka_client import KEPT
+from stream_dp.adapters.tick_marks import TICK_HEADER
 from stream_dp.broker.topics import create_topic
 
 
@@ -30,7 +32,7 @@ async def restored(kafka: str, version: Path, folder: Path) -> Case:
     await create_topic(kafka, f"{name}.events", 2)
     for topic in ("private.journal", "releases"):
         await create_topic(kafka, f"{name}.{topic}", 1, KEPT)
-    await written(kafka, name, content)
+    await written(kafka, name, [signed(case, one) for one in content])
     blobs = [one.value for one in content if one.topic == "private.journal"]
     last = opened(blobs, case.key, name)[-1]
     group = AIOKafkaConsumer(
@@ -46,6 +48,16 @@ async def restored(kafka: str, version: Path, folder: Path) -> Case:
     finally:
         await group.stop()
     return case
+
+
+def signed(case: Case, one: Stored) -> Stored:
+    """The record, or what it marks in today's form."""
+    if one.topic != "events" or not one.headers:
+        return one
+    [(header, tick)] = one.headers
+    assert header == TICK_HEADER
+    mark = marks_of(case).sign(one.partition, int(tick))
+    return one._replace(headers=[(TICK_HEADER, mark)])
 
 
 async def written(kafka: str, name: str, content: list[Stored]) -> None:

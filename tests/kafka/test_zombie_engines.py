@@ -11,6 +11,7 @@ from faults.cases import Case, broken_command, document, expectation, flights, w
 from faults.checker import findings
 from faults.evidence import EvidenceError, content
 from faults.kafka_evidence import journal_blobs, over_kafka, public_log
+from kafka.kafka_worlds import marks_of
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.records import FieldType, load_records, ticked
@@ -38,8 +39,9 @@ async def case(kafka: str, tmp_path: Path) -> Case:
     expected = expectation(name, TICKS)
     rows = load_records(tmp_path / "slice.csv", FIELDS, "time")
     ticks = ticked(rows, TickGrid(expected.origin, expected.step, TICKS))
-    await feed(KafkaSettings(kafka), f"{name}.events", ticks)
-    return Case(tmp_path, expected, made.events).expecting(zero_noise=False)
+    case = Case(tmp_path, expected, made.events).expecting(zero_noise=False)
+    await feed(KafkaSettings(kafka), marks_of(case), ticks)
+    return case
 
 
 UNFENCED = """

@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from stream_dp.adapters.kafka_source import StampTicks
-from stream_dp.adapters.kafka_ticks import TICK_HEADER, split, split_marked, stamped_on_arrival
+from stream_dp.adapters.kafka_ticks import split, split_marked, stamped_on_arrival
+from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.errors import FailClosed, UsageError
+from stream_dp.errors import UsageError
 from stream_dp.pipeline.endpoints import WallClock
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import Routed, TickAssembler
 
 ORIGIN, STEP, SETTLE = 1_000, 10, 4
 GRID = TickGrid(ORIGIN, STEP)
+MARKS = TickMarks(bytes(32), "replay", GRID)
 
 
 @dataclass
@@ -181,23 +183,29 @@ def test_how_a_reader_groups_records_changes_nothing(
 
 
 def test_replay_batches_end_at_marks_that_are_not_counted() -> None:
-    mark = ((TICK_HEADER, b"7"),)
+    mark = ((TICK_HEADER, MARKS.sign(1, 7)),)
     records = [Record(0, value=b"a"), Record(2, value=None), Record(3, headers=mark), Record(4)]
-    batches = split_marked(1, records)
+    batches = split_marked(1, records, MARKS)
     assert shape(batches) == [(None, 7, [0, 2], 4), (None, None, [4], 5)]
     assert batches[0].payloads == [b"a", b""]
 
 
 def test_replay_without_marks_is_one_batch_and_other_headers_are_ignored() -> None:
-    assert shape(split_marked(0, stamped(1, 2))) == [(None, None, [0, 1], 2)]
+    assert shape(split_marked(0, stamped(1, 2), MARKS)) == [(None, None, [0, 1], 2)]
     traced = [Record(0, headers=(("trace", b"x"),))]
-    assert shape(split_marked(0, traced)) == [(None, None, [0], 1)]
+    assert shape(split_marked(0, traced, MARKS)) == [(None, None, [0], 1)]
 
 
-@pytest.mark.parametrize("value", [b"", b"-1", b"x", b"1.5", b"9" * 5_000])
-def test_a_mark_that_is_no_number_stops(value: bytes) -> None:
-    with pytest.raises(FailClosed, match=TICK_HEADER):
-        split_marked(0, [Record(0, headers=((TICK_HEADER, value),))])
+@pytest.mark.parametrize("value", [b"", b"-1", b"7", b"1.5", b"9" * 5_000, MARKS.sign(1, 7)])
+def test_what_only_claims_to_be_a_mark_ends_nothing(value: bytes) -> None:
+    records = [Record(0), Record(1, headers=((TICK_HEADER, value),)), Record(2)]
+    assert shape(split_marked(0, records, MARKS)) == [(None, None, [0, 1, 2], 3)]
+
+
+def test_a_record_with_a_value_or_with_two_marks_is_no_mark() -> None:
+    mark = (TICK_HEADER, MARKS.sign(0, 7))
+    for one in (Record(0, value=b"{}", headers=(mark,)), Record(0, headers=(mark, mark))):
+        assert shape(split_marked(0, [one], MARKS)) == [(None, None, [0], 1)]
 
 
 def test_live_ticks_need_a_step() -> None:

@@ -13,6 +13,7 @@ from stream_dp import __version__, errors
 from stream_dp.app import plan_view as plan_module
 from stream_dp.app.example_files import flights_folder
 from stream_dp.cli.main import Commands, code_of, main
+from stream_dp.runtime.keys import make_key
 
 Say = Callable[..., Any]
 COMMANDS = ("demo", "plan", "audit", "run", "replay", "ledger", "query", "broker", "topic")
@@ -175,7 +176,9 @@ CLOCK = "{kind: replay, field: time, start: 2024-05-01T00:00:00Z, step: 1h, hori
         ((), ("--pipeline", "none.yaml"), "none.yaml"),
         ((CLOCK, "{kind: wall, step: 1s}"), (), "clock: {kind: replay"),
         (('kafka, topic: views, bootstrap: "127.0.0.1:9"', "file, path: a.csv"), (), "kind: kafka"),
-        ((), (), "events.csv: no such file"),
+        ((), (), "needs an operator key: make one with"),
+        ((), ("--key-file", "none.key"), "no operator key at none.key"),
+        ((), ("--key-file", "KEY"), "events.csv: no such file"),
     ],
 )
 def test_replay_refuses(
@@ -184,6 +187,8 @@ def test_replay_refuses(
     path = tmp_path / "views.yaml"
     text = REPLAY.replace("CLOCK", CLOCK)
     path.write_text(text.replace(*change) if change else text)
+    make_key(tmp_path / "KEY")
+    arguments = tuple(str(tmp_path / "KEY") if one == "KEY" else one for one in arguments)
     given = arguments if "--pipeline" in arguments else ("--pipeline", str(path), *arguments)
     said = say("replay", str(tmp_path / "events.csv"), "--topic", "views", *given)
     assert said.code == 2

@@ -83,6 +83,12 @@ def test_the_key_id_says_nothing_of_the_key() -> None:
     assert KEY.hex() not in repr(vars(SEALER)) + repr(SEALER)
 
 
+def test_the_key_of_marks_is_an_hmac_and_one_for_all_pipelines() -> None:
+    expected = hmac.new(KEY, b"stream-dp tick marks", hashlib.sha256).digest()
+    assert SEALER.mark_key() == Sealer(KEY, "views").mark_key() == expected
+    assert Sealer(OTHER, "clicks").mark_key() != expected
+
+
 def test_the_query_token_is_an_hmac_of_the_pipelines_name() -> None:
     expected = hmac.new(KEY, b"stream-dp query\nclicks", hashlib.sha256).hexdigest()
     assert SEALER.query_token() == expected

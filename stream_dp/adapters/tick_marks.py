@@ -1,0 +1,71 @@
+"""Tick marks of a replay topic: who made them, and what they say.
+
+Rules: a mark is the header `stream-dp-tick` of a record without a value, and counts only with the signature of the
+operator's key for this topic, partition and grid. So whoever may only write there can close no tick: what is not such
+a mark is refused alone, like any other bad record, and a mark that is copied within its partition says what was said
+before. Marks say nothing of the records. The form is public (docs/replay.md): other feeders may make them.
+"""
+
+import hmac
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from stream_dp.core.tick_grid import TickGrid
+
+TICK_HEADER: Final = "stream-dp-tick"
+UNNAMED: Final = "0" * 32
+_FORM = re.compile(rb"1\.(0|[1-9][0-9]{0,17})\.([0-9a-f]{32})\.([0-9a-f]{64})")
+
+
+class TickMarks:
+    """Makes and reads the marks of one topic.
+
+    A copy of a mark in another partition or topic, or for another grid or key, is none. A mark may skip ahead: it
+    closes every tick up to its own.
+    """
+
+    def __init__(self, key: bytes, topic: str, grid: TickGrid, feed: str = UNNAMED) -> None:
+        """Take the key of marks (`Sealer.mark_key`), and the feed, 32 hexadecimal digits, that new marks name."""
+        self.topic = topic
+        self._key = key
+        self._grid = grid
+        self._feed = feed
+
+    def sign(self, partition: int, tick: int) -> bytes:
+        """Return the header's value: tick `tick` is over in this partition.
+
+        Raises:
+            ValueError: the grid has no such tick.
+        """
+        if tick not in self._grid:
+            raise ValueError("a mark needs a tick of the grid")
+        return b"1.%d.%s.%s" % (tick, self._feed.encode(), self._tag(partition, tick, self._feed))
+
+    def read(self, partition: int, value: bytes) -> int | None:
+        """Return the tick that a header's value marks in this partition.
+
+        None where it is malformed, beyond the grid, or not signed with the operator's key for this topic, partition and
+        grid.
+        """
+        form = _FORM.fullmatch(value)
+        if form is None or (tick := int(form[1])) not in self._grid:
+            return None
+        expected = self._tag(partition, tick, form[2].decode())
+        return tick if hmac.compare_digest(expected, form[3]) else None
+
+    def _tag(self, partition: int, tick: int, feed: str) -> bytes:
+        grid = f"{self._grid.origin}\n{self._grid.step}"
+        said = f"stream-dp tick mark 1\n{self.topic}\n{partition}\n{grid}\n{tick}\n{feed}"
+        return hmac.digest(self._key, said.encode(), "sha256").hex().encode()
+
+
+def claimed(headers: Sequence[tuple[str, bytes | None]], value: bytes | None) -> bytes | None:
+    """Return what a record with these headers and this value claims to mark; None where it claims nothing.
+
+    Empty, so no mark, where it has the header twice or has a value of its own.
+    """
+    claims = [said for name, said in headers if name == TICK_HEADER]
+    if not claims:
+        return None
+    return b"" if value or len(claims) > 1 else claims[0] or b""
