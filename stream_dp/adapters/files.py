@@ -22,7 +22,7 @@ from stream_dp.adapters.threads import OneThread, sync_folder
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.runtime.commit import Release
-from stream_dp.runtime.ports import Batch, Positions
+from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Positions
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -53,6 +53,16 @@ class FileSource:
         """The file's name."""
         return self._path.name
 
+    @property
+    def identity(self) -> str:
+        """Nothing: a file may be copied."""
+        return ""
+
+    @property
+    def grows(self) -> bool:
+        """It has one partition."""
+        return False
+
     async def open(self, origin: int) -> tuple[int, ...]:
         """Load the file and start at its first tick.
 
@@ -66,7 +76,7 @@ class FileSource:
         self._position = 0
         return (0,)
 
-    async def seek(self, positions: Positions) -> None:
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Continue at the position of partition 0.
 
         Raises:

@@ -12,10 +12,9 @@ from typing import Any, TypeAlias
 
 from stream_dp.adapters.kafka_client import KafkaSettings, connect, disconnect, library, speaking
 from stream_dp.adapters.kafka_lease import reading
-from stream_dp.adapters.kafka_ticks import mark_of
 from stream_dp.adapters.kafka_topics import administering, existing
 from stream_dp.adapters.records import Record
-from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks
+from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks, claimed
 from stream_dp.errors import WorldError
 
 _Item: TypeAlias = tuple[bytes, list[tuple[str, bytes]]]
@@ -101,6 +100,7 @@ class KafkaFeed:
         async with reading(self._settings, self._topic) as log:
             begin, end = await log.bounds()
             async for records in log.records(begin, end):
-                marks = [mark_of(0, one, self._marks) for one in records if one.headers]
+                claims = [claimed(one.headers, one.value) for one in records if one.headers]
+                marks = [None if one is None else self._marks.read(0, one) for one in claims]
                 found = max(found, *(-1 if mark is None else mark for mark in marks), -1)
         return found

@@ -1,20 +1,25 @@
-"""The source as a Kafka topic, read by hand-assigned partitions.
+"""The source as a Kafka topic, read in whole record batches by hand-assigned partitions.
 
-Rules: a record's tick depends on that record alone. Live, it is the broker's append stamp. A tick passes in a
-partition at the first record stamped `settle_ms` or more after the tick's end, or, in a silent partition, at
+Rules: a record's tick depends on the log alone. Live, it is the broker's append stamp. A tick passes in a
+partition at the first batch stamped `settle_ms` or more after the tick's end, or, in a silent partition, at
 that moment where the brokers say that nothing older is to come: so it passes at the same time with or without
 an event, and its publication is held until later. Clocks: the brokers' append clocks and the engine's must
 agree to within `settle_ms`, and none may step back by more; else a record is late (it goes to the late bin, and
 whether it is late may depend on another record's stamp). In replay, marks and a record's own time decide.
-Only committed records count. Nothing here decodes a payload, and nothing leaves but batches; errors carry no
-offset.
+An open transaction holds nothing up (unless `wait`): its records count where it is committed. Before a tick passes the
+topic is looked at anew: a partition that was added is read from its first record on, and a topic made anew is refused.
+No record stops the reader. Nothing here decodes a payload, and nothing leaves but batches; errors carry no offset.
 """
 
+import asyncio
+import logging
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from stream_dp.adapters.kafka_batches import batches, consumer, fitting
 from stream_dp.adapters.kafka_client import (
     KafkaSettings,
     connect,
@@ -23,18 +28,28 @@ from stream_dp.adapters.kafka_client import (
     library,
     speaking,
 )
-from stream_dp.adapters.kafka_ticks import split, split_marked, stamped_on_arrival
+from stream_dp.adapters.kafka_offsets import KafkaOffsets
+from stream_dp.adapters.kafka_recall import Recall
+from stream_dp.adapters.kafka_ticks import (
+    MarkedTicks,
+    PartitionTicks,
+    Place,
+    StampedTicks,
+)
+from stream_dp.adapters.kafka_topic_look import TopicEyes, TopicLook
 from stream_dp.adapters.kafka_topics import administering, check_kept, check_stamped, existing
+from stream_dp.adapters.open_transactions import ROOM_BYTES, Room
+from stream_dp.adapters.record_batches import Kind, RecordBatch
 from stream_dp.adapters.tick_marks import TickMarks
+from stream_dp.adapters.unpacker import LIMIT_BYTES, Unpacker
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, UsageError, WorldError
-from stream_dp.runtime.ports import Batch, Clock, Positions
+from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Clock, Positions
 
-__all__ = ["KafkaSource", "ReplayTicks", "StampTicks", "split"]
-
-_ROWS = 500
+_FULL = 4
 _SLICE_MS = 100
 _SILENCE_S = 10.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +77,37 @@ class StampTicks:
 
 
 class KafkaSource:
-    """The `Source` port over one topic; it never joins a group and commits nothing."""
+    """The `Source` port over one topic; it never joins a group and commits nothing.
+
+    A record batch that would expand beyond `limit` bytes is refused. With `wait`, what lies behind an open transaction
+    waits for its end.
+    """
 
     def __init__(
-        self, settings: KafkaSettings, topic: str, clock: Clock, ticks: ReplayTicks | StampTicks
+        self,
+        settings: KafkaSettings,
+        topic: str,
+        clock: Clock,
+        ticks: ReplayTicks | StampTicks,
+        *,
+        wait: bool = False,
+        limit: int = LIMIT_BYTES,
     ) -> None:
         self._settings = settings
         self._topic = topic
         self._clock = clock
-        self._replay = ticks if isinstance(ticks, ReplayTicks) else None
-        self._stamps = ticks if isinstance(ticks, StampTicks) else None
-        self._settle_ms = 0 if self._stamps is None else self._stamps.settle_ms
+        self._ticks = ticks
+        self._wait = wait
+        self._limit = limit
         self._grid: TickGrid | None = None
-        self._reader: Any = None
-        self._lookup: Any = None
-        self._marked: dict[int, int] = {}
+        self._settle_ms = ticks.settle_ms if isinstance(ticks, StampTicks) else 0
+        self._clients: list[Any] = []
+        self._room = Room()
+        self._looked = TopicLook("", ())
+        self._look_at = 0
+        self._logs: dict[int, PartitionTicks] = {}
+        self._queue: deque[tuple[PartitionTicks, Iterator[RecordBatch]]] = deque()
+        self._recall: Recall | None = None
         self._ready: list[Batch] = []
         self._heard = 0.0
 
@@ -85,6 +116,16 @@ class KafkaSource:
         """The topic."""
         return self._topic
 
+    @property
+    def identity(self) -> str:
+        """The topic's id, once it is open: another one has the same name and another id."""
+        return self._looked.id
+
+    @property
+    def grows(self) -> bool:
+        """Whether partitions that are added are read: in a replay their ticks would never close."""
+        return isinstance(self._ticks, StampTicks)
+
     async def open(self, origin: int) -> tuple[int, ...]:
         """Connect, check the topic, and stand at `origin`; return the partitions.
 
@@ -92,107 +133,223 @@ class KafkaSource:
             WorldError: no such topic, no answer, or access denied.
             FailClosed: the topic drops older records of a key, or live ticks lack stamps set on arrival.
         """
-        self._grid = None if self._stamps is None else TickGrid(origin, self._stamps.step_ms)
-        partitions = await self._check()
-        self._marked = dict.fromkeys(partitions, -1)
-        consumer = library().AIOKafkaConsumer
-        options = {**self._settings.client(), "enable_auto_commit": False}
-        options |= {"auto_offset_reset": "none", "fetch_max_wait_ms": _SLICE_MS}
-        self._reader = consumer(isolation_level="read_committed", **options)
-        self._lookup = consumer(isolation_level="read_uncommitted", **options)
+        if isinstance(self._ticks, StampTicks):
+            self._grid = TickGrid(origin, self._ticks.step_ms)
+        await self._check()
+        if not fitting():
+            _log.warning(
+                "this version of aiokafka is not the one that whole record batches are read with: records are read one "
+                "by one, more slowly, and an open transaction holds ticks up"
+            )
+        settings = self._settings
+        self._unpacker = Unpacker(marks=self._grid is None, limit=self._limit)
+        self._eyes = TopicEyes(settings, self._topic)
+        self._reader = consumer(settings, wait=self._wait, fetch_wait_ms=_SLICE_MS)
+        self._again = consumer(settings, wait=False, fetch_wait_ms=_SLICE_MS)
+        self._offsets = KafkaOffsets(settings, self._topic)
         try:
-            await connect(self._settings, self._reader)
-            await connect(self._settings, self._lookup)
+            for client in (self._eyes, self._reader, self._again, self._offsets):
+                self._clients.append(client)
+                await connect(settings, client)
+            with speaking(settings, f"topic {self._topic!r}"):
+                self._looked = await self._see()
             await self.seek({})
         except BaseException:
             await self.close()
             raise
-        return partitions
+        return self._looked.partitions
 
-    async def _check(self) -> tuple[int, ...]:
-        async with administering(self._settings, f"topic {self._topic!r}") as admin:
-            found = await existing(admin, self._topic)
-            if found is None:
-                raise WorldError(
-                    f"topic {self._topic!r} does not exist at {self._settings.bootstrap}, or may not be "
-                    "read: create it first, or check its name and its ACL"
-                )
-            await check_kept(self._settings, admin, self._topic)
-            if self._stamps is not None:
-                await check_stamped(self._settings, admin, self._topic)
-        return tuple(int(one["partition"]) for one in found)
-
-    async def seek(self, positions: Positions) -> None:
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Continue at these positions, at the origin where there is none; marks may come again.
 
         Raises:
             FailClosed: a position lies outside of what the topic still holds.
         """
+        every = self._looked.partitions
         with speaking(self._settings, f"topic {self._topic!r}"):
-            every = [self._place(one) for one in self._marked]
-            begins = starts = await self._lookup.beginning_offsets(every)
+            begins = starts = await self._offsets.begins(every)
             if self._grid is not None:
-                starts = await self._cuts(every, self._grid.origin)
-            ends = await self._lookup.end_offsets(every)
-        starts = {at: positions.get(at.partition, starts[at]) for at in every}
-        if not all(begins[at] <= starts[at] <= ends[at] for at in every):
+                starts = await self._offsets.cuts(every, self._grid.origin)
+            ends = await self._offsets.ends(every)
+        places = [Place(one, positions.get(one, starts[one]), behind.get(one)) for one in every]
+        if not all(
+            begins[at.partition] <= at.begin <= at.position <= ends[at.partition] for at in places
+        ):
             raise deleted(f"topic {self._topic!r}")
-        self._ready = []
+        self._ready.clear()
+        self._queue.clear()
+        self._recall = None
+        self._room.left = ROOM_BYTES
+        self._look_at = 0
         self._heard = time.monotonic()
-        self._marked = dict.fromkeys(self._marked, -1)
-        self._reader.assign(every)
-        for at in every:
-            self._reader.seek(at, starts[at])
+        self._logs = {at.partition: self._read_from(at) for at in places}
+        self._assign({at.partition: at.begin for at in places})
 
     async def read(self) -> Sequence[Batch]:
         """Wait for records or marks.
 
         Raises:
-            FailClosed: records were deleted before they were read, or carry stamps of their producers.
+            FailClosed: records were deleted before they were read, or carry stamps of their producers; or the topic was
+                made anew, or a replay's has another partition.
             WorldError: no answer.
         """
         try:
             with speaking(self._settings, f"topic {self._topic!r}"):
                 while not self._ready:
-                    wait_ms = self._wait_ms()
-                    fetched = await self._reader.getmany(timeout_ms=wait_ms, max_records=_ROWS)
-                    for at, records in fetched.items():
-                        self._ready += self._split(at.partition, records)
-                    await self._pass_silent({at.partition for at in fetched})
+                    await self._step()
         except WorldError:
             await self._still_there()
             raise
-        ready, self._ready = self._ready, []
+        if self._grid is None and any(one.mark is not None for one in self._ready):
+            await self._look()
+        ready, self._ready[:] = self._ready[:], []
         return ready
 
     async def close(self) -> None:
         """Give the connections back."""
-        clients, self._reader, self._lookup = (self._reader, self._lookup), None, None
+        clients, self._clients = self._clients, []
         for client in clients:
-            if client is not None:
-                await disconnect(client)
+            await disconnect(client)
 
-    def _split(self, partition: int, records: Sequence[Any]) -> list[Batch]:
-        if self._replay is not None:
-            return split_marked(partition, records, self._replay.marks)
-        if self._grid is None or not stamped_on_arrival(records):
-            raise FailClosed(
-                f"topic {self._topic!r} holds records that its brokers did not stamp on arrival; start a "
-                "new pipeline with an origin after the topic's setting was changed"
-            )
-        batches, self._marked[partition] = split(
-            partition, records, self._grid, self._marked[partition], self._settle_ms
+    async def _check(self) -> None:
+        async with administering(self._settings, f"topic {self._topic!r}") as admin:
+            if await existing(admin, self._topic) is None:
+                raise WorldError(
+                    f"topic {self._topic!r} does not exist at {self._settings.bootstrap}, or may not be "
+                    "read: create it first, or check its name and its ACL"
+                )
+            await check_kept(self._settings, admin, self._topic)
+            if self._grid is not None:
+                await check_stamped(self._settings, admin, self._topic)
+
+    def _read_from(self, place: Place) -> PartitionTicks:
+        if isinstance(self._ticks, ReplayTicks):
+            return MarkedTicks(place, self._unpacker, self._room, self._ready, self._ticks.marks)
+        grid = cast("TickGrid", self._grid)
+        return StampedTicks(
+            place, self._unpacker, self._room, self._ready, grid, self._ticks.settle_ms
         )
-        return batches
+
+    def _assign(self, positions: Mapping[int, int]) -> None:
+        self._reader.assign(list(map(self._place, positions)))
+        for partition, position in positions.items():
+            self._reader.seek(self._place(partition), position)
+
+    async def _step(self) -> None:
+        """Go on with the transaction in hand, with what was fetched, or with a fetch."""
+        if self._recall is not None:
+            if not await self._recall.more(self._again):
+                self._recall = None
+        elif self._queue:
+            await self._take()
+        else:
+            fetched = await self._reader.getmany(timeout_ms=self._wait_ms())
+            for at, found in fetched.items():
+                self._queue.append((self._logs[at.partition], iter(batches(found))))
+            await self._pass_silent({at.partition for at in fetched})
+
+    async def _take(self) -> None:
+        """Take what was fetched, until there is enough for one reading."""
+        log, found = self._queue[0]
+        for batch in found:
+            if not self._unpacker.intact(batch):
+                raise WorldError(
+                    f"topic {self._topic!r}: what its broker sends of partition {log.partition} is damaged"
+                )
+            if self._grid is not None and batch.kind is not Kind.FOREIGN:
+                if not batch.appended:
+                    raise self._unstamped()
+                if batch.stamp >= self._look_at:
+                    await self._look(batch.stamp)
+            if (transaction := log.take(batch)) is not None:
+                self._recall = Recall(log, transaction, batch, self._place(log.partition))
+                self._recall.begin(self._again)
+                return
+            if len(self._ready) >= _FULL:
+                return
+        self._queue.popleft()
+        log.flush()
+
+    async def _pass_silent(self, busy: set[int]) -> None:
+        """Mark the tick that is due in partitions that have nothing older to come."""
+        if busy:
+            self._heard = time.monotonic()
+        due = self._due()
+        late = [one for one, log in self._logs.items() if log.marked < due and one not in busy]
+        silent = [one for one in late if await self._caught_up(one)]
+        if silent and self._grid is not None:
+            moment = self._grid.end(due) + self._settle_ms
+            if moment >= self._look_at:
+                await self._look(moment)
+            cuts = await self._offsets.cuts(silent, moment)
+            self._heard = time.monotonic()
+            for one in silent:
+                if self._logs[one].position >= cuts[one]:
+                    self._logs[one].mark(due)
+        elif time.monotonic() - self._heard > _SILENCE_S:
+            await self._offsets.ends([min(self._logs)])
+            self._heard = time.monotonic()
+
+    async def _caught_up(self, partition: int) -> bool:
+        """Whether the reader knows of nothing that it has not given; needs no request."""
+        at = self._place(partition)
+        known = self._reader.highwater(at)
+        return known is not None and await self._reader.position(at) >= known
+
+    async def _look(self, moment: int = 0) -> None:
+        """Compare the topic with what it was, and read on with partitions that were added before `moment` or now.
+
+        Raises:
+            FailClosed: it was made anew, or a partition was added to a replay's topic.
+            WorldError: it is gone.
+        """
+        found = await self._see()
+        if found.id != self._looked.id:
+            raise deleted(f"topic {self._topic!r}")
+        added = [one for one in found.partitions if one not in self._logs]
+        if added and self._grid is None:
+            raise FailClosed(
+                f"topic {self._topic!r}: partitions were added, and a replay's ticks would never end in them; replay "
+                "into a new topic, with a new pipeline name"
+            )
+        if added and self._grid is not None:
+            starts = await self._offsets.cuts(added, self._grid.origin)
+            positions = {one: await self._reader.position(self._place(one)) for one in self._logs}
+            for one in added:
+                self._logs[one] = self._read_from(Place(one, starts[one]))
+                self._ready.append(Batch(one, (), (), starts[one]))
+            self._assign({**positions, **starts})
+        self._looked = found
+        if self._grid is not None:
+            passed = self._grid.passed(max(moment, self._clock.now()) - self._settle_ms)
+            self._look_at = self._grid.end(passed + 1) + self._settle_ms
+
+    async def _see(self) -> TopicLook:
+        """The topic as it is now, with a while of patience, for brokers that have just begun know no topic."""
+        deadline = time.monotonic() + self._settings.patience_s
+        while (found := await self._eyes.look()) is None:
+            if time.monotonic() > deadline:
+                raise self._gone()
+            await asyncio.sleep(_SLICE_MS / 1000)
+        return found
 
     async def _still_there(self) -> None:
         """After an error that may have any cause: a better one where the topic is gone."""
         async with administering(self._settings, f"topic {self._topic!r}") as admin:
             if await existing(admin, self._topic) is None:
-                raise WorldError(
-                    f"topic {self._topic!r} was deleted at {self._settings.bootstrap} while it was "
-                    "read, or may not be read any more; nothing uncommitted was published"
-                )
+                raise self._gone()
+
+    def _gone(self) -> WorldError:
+        return WorldError(
+            f"topic {self._topic!r} was deleted at {self._settings.bootstrap} while it was "
+            "read, or may not be read any more; nothing uncommitted was published"
+        )
+
+    def _unstamped(self) -> FailClosed:
+        return FailClosed(
+            f"topic {self._topic!r} holds records that its brokers did not stamp on arrival; start a "
+            "new pipeline with an origin after the topic's setting was changed"
+        )
 
     def _due(self) -> int:
         """The last tick that has settled by now, so that a silent partition may pass it."""
@@ -204,38 +361,9 @@ class KafkaSource:
         """Until the next tick is due, in slices, for the clock may be a manual one."""
         if self._grid is None:
             return _SLICE_MS
-        due = self._grid.end(min(self._marked.values()) + 1) + self._settle_ms
+        marked = min(log.marked for log in self._logs.values())
+        due = self._grid.end(marked + 1) + self._settle_ms
         return min(_SLICE_MS, max(10, due - self._clock.now()))
-
-    async def _pass_silent(self, busy: set[int]) -> None:
-        """Mark the tick that is due in partitions that have nothing older to come."""
-        if busy:
-            self._heard = time.monotonic()
-        due = self._due()
-        late = [one for one, marked in self._marked.items() if marked < due and one not in busy]
-        silent = [at for at in map(self._place, late) if await self._caught_up(at)]
-        if silent and self._grid is not None:
-            cuts = await self._cuts(silent, self._grid.end(due) + self._settle_ms)
-            self._heard = time.monotonic()
-            for at in silent:
-                position = await self._reader.position(at)
-                if position >= cuts[at]:
-                    self._marked[at.partition] = due
-                    self._ready.append(Batch(at.partition, (), (), position, mark=due))
-        elif time.monotonic() - self._heard > _SILENCE_S:
-            await self._lookup.end_offsets([self._place(min(self._marked))])
-            self._heard = time.monotonic()
-
-    async def _caught_up(self, at: Any) -> bool:
-        """Whether the reader knows of nothing that it has not given; needs no request."""
-        known = self._reader.highwater(at)
-        return known is not None and await self._reader.position(at) >= known
-
-    async def _cuts(self, places: Sequence[Any], moment: int) -> dict[Any, int]:
-        """The first position with a stamp at or beyond `moment`, or the end as it is after that look."""
-        found = await self._lookup.offsets_for_times(dict.fromkeys(places, moment))
-        ends = await self._lookup.end_offsets(places)
-        return {at: ends[at] if found[at] is None else found[at].offset for at in places}
 
     def _place(self, partition: int) -> Any:
         return library().TopicPartition(self._topic, partition)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from stream_dp.adapters.publish_once import not_yet_visible
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Commit, Release
-from stream_dp.runtime.ports import Batch, Positions
+from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Positions
 
 
 class MemorySource:
@@ -39,12 +39,22 @@ class MemorySource:
         """What the journal's header calls this source."""
         return self._name
 
+    @property
+    def identity(self) -> str:
+        """Nothing."""
+        return ""
+
+    @property
+    def grows(self) -> bool:
+        """Its partitions are given."""
+        return False
+
     async def open(self, origin: int) -> tuple[int, ...]:
         """Start at the first batch."""
         await self.seek({})
         return self._partitions
 
-    async def seek(self, positions: Positions) -> None:
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Continue behind these positions."""
         before: dict[int, int] = {}
         self._left = []

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from stream_dp.runtime.ports import Batch, Positions, Source
+from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Positions, Source
 
 PAUSE = 0.1
 
@@ -25,16 +25,26 @@ class Paced:
         """The name of the source."""
         return self._source.name
 
+    @property
+    def identity(self) -> str:
+        """That of the source."""
+        return self._source.identity
+
+    @property
+    def grows(self) -> bool:
+        """As the source."""
+        return self._source.grows
+
     async def open(self, origin: int) -> tuple[int, ...]:
         """Open the source; the pace counts from here."""
         self._started = time.monotonic()
         return await self._source.open(origin)
 
-    async def seek(self, positions: Positions) -> None:
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Seek in the source; the pace counts from here."""
         self._waiting.clear()
         self._started, self._marks = time.monotonic(), 0
-        await self._source.seek(positions)
+        await self._source.seek(positions, behind)
 
     async def read(self) -> Sequence[Batch]:
         """The batches that are due by now, at least one; empty at the end."""

@@ -7,7 +7,8 @@ the world are `WorldError`, anything that endangers the guarantee is `FailClosed
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from types import MappingProxyType
+from typing import NamedTuple, Protocol, TypeAlias
 
 from stream_dp.noise import fresh_seed
 from stream_dp.runtime.commit import Commit, Release
@@ -15,6 +16,23 @@ from stream_dp.runtime.dead_letters import Span
 from stream_dp.runtime.keys import Sealer
 
 Positions: TypeAlias = Mapping[int, int]
+
+
+class Behind(NamedTuple):
+    """What a source must read again before a position, because something there was still open at the position.
+
+    It reads from `start`; of what is open, that below `done` was given before the position.
+    """
+
+    start: int
+    done: int = 0
+
+    def __repr__(self) -> str:
+        return "<Behind>"
+
+
+Behinds: TypeAlias = Mapping[int, Behind]
+NOTHING_BEHIND: Behinds = MappingProxyType({})
 Published: TypeAlias = Callable[[Release], None]
 
 
@@ -25,8 +43,9 @@ class Batch:
     `tick` is the tick of all `payloads` where the source's clock assigns it (append stamps), None where each
     record's own time does (replay). `mark` = k says: after these payloads the partition has passed the
     end of tick k (marks may skip ahead: k closes every tick up to k). `position` is where reading
-    continues after the batch, its mark included. `labels` tell people where a payload lies (offset or line).
-    `refused` are records before the mark that the source itself could not read: they are in no payload.
+    continues after the batch, its mark included, with what lies `behind` it read again. `labels` tell people where a
+    payload lies (offset or line). `refused` are records before the mark that the source itself could not read: they are
+    in no payload. A batch of a partition that was not known says that it was added.
     """
 
     partition: int
@@ -35,6 +54,7 @@ class Batch:
     position: int = field(repr=False)
     tick: int | None = None
     mark: int | None = None
+    behind: Behind | None = field(default=None, repr=False)
     refused: Sequence[Span] = field(default=(), repr=False)
 
 
@@ -49,19 +69,29 @@ async def closing(items: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[by
 
 
 class Source(Protocol):
-    """Replayable records of a fixed set of partitions."""
+    """Replayable records of partitions, which are fixed unless it `grows`."""
 
     @property
     def name(self) -> str:
         """What the journal's header calls this source (topic or file name)."""
         ...
 
+    @property
+    def identity(self) -> str:
+        """What tells this source, once open, from another one of the same name; empty where nothing does."""
+        ...
+
+    @property
+    def grows(self) -> bool:
+        """Whether partitions may be added: they are read from their first record on."""
+        ...
+
     async def open(self, origin: int) -> tuple[int, ...]:
         """Connect; `origin` (ms since 1970) is the start of tick 0. Return the partitions."""
         ...
 
-    async def seek(self, positions: Positions) -> None:
-        """Continue at these positions; a partition that is not named starts at the origin."""
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
+        """Continue at these positions, with what it said lies behind them; a partition without starts at the origin."""
         ...
 
     async def read(self) -> Sequence[Batch]:

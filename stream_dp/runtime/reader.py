@@ -33,7 +33,7 @@ class Reader:
         """Forget what was read behind this cut and read it again."""
         await self.end()
         self._inbox.drop_ticks()
-        await self._source.seek(cut.positions)
+        await self._source.seek(cut.positions, cut.behind)
         self.begin(tasks, cut, group)
 
     async def end(self) -> None:
@@ -48,6 +48,7 @@ class Reader:
         while True:
             for batch in batches:
                 ticks.add(batch, self._router.route(batch))
+                await asyncio.sleep(0)  # others must not wait for all that was fetched
             while closed := ticks.closed(group):
                 await self._inbox.put(closed)
             if not (batches := await self._source.read()):

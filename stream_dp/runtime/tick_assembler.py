@@ -15,7 +15,7 @@ import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.runtime.dead_letters import DeadLetters, Span
-from stream_dp.runtime.ports import Batch
+from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behind, Behinds
 
 
 @dataclass(slots=True, repr=False)
@@ -48,6 +48,7 @@ class Cut:
     positions: Mapping[int, int] = field(default_factory=dict)
     marks: Mapping[int, int] = field(default_factory=dict)
     pending: Mapping[int, IntArray] = field(default_factory=dict)
+    behind: Behinds = NOTHING_BEHIND
 
     @classmethod
     def of(
@@ -83,7 +84,7 @@ class Cut:
             kept = min(width, len(row))
             wide[:kept] = row[:kept]
             wide[fresh] = 0
-        return Cut(self.next_tick, self.positions, self.marks, pending)
+        return Cut(self.next_tick, self.positions, self.marks, pending, self.behind)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -101,11 +102,12 @@ class ClosedTick:
     dead_letters: DeadLetters
     late: int
     records: int
+    behind: Behinds = NOTHING_BEHIND
 
     @property
     def cut(self) -> Cut:
         """The cut at which the tick ended."""
-        return Cut(self.tick + 1, self.positions, self.marks, self.pending)
+        return Cut(self.tick + 1, self.positions, self.marks, self.pending, self.behind)
 
 
 @dataclass(slots=True, repr=False)
@@ -118,6 +120,7 @@ class _Segment:
     records: int = 0
     mark: int = -1
     position: int = 0
+    behind: Behind | None = None
 
 
 @dataclass(slots=True, repr=False)
@@ -127,6 +130,7 @@ class _Partition:
     marked: int
     cut: int
     position: int | None
+    behind: Behind | None = None
     current: _Segment = field(default_factory=_Segment)
     closed: deque[_Segment] = field(default_factory=deque)
 
@@ -145,12 +149,15 @@ class TickAssembler:
         pending: Mapping[int, IntArray] | None = None,
         positions: Mapping[int, int] | None = None,
         marks: Mapping[int, int] | None = None,
+        behind: Behinds = NOTHING_BEHIND,
     ) -> None:
-        known, passed = positions or {}, marks or {}
+        known, passed, open_there = positions or {}, marks or {}, behind
         self._partitions: dict[int, _Partition] = {}
         for number in partitions:
             mark = passed.get(number, next_tick - 1)
-            self._partitions[number] = _Partition(mark, mark, known.get(number))
+            self._partitions[number] = _Partition(
+                mark, mark, known.get(number), open_there.get(number)
+            )
         self._width = width
         self._next = next_tick
         self._merged: dict[int, IntArray] = dict(pending or {})
@@ -161,11 +168,16 @@ class TickAssembler:
     @classmethod
     def at(cls, cut: Cut, partitions: Sequence[int], width: int) -> "TickAssembler":
         """Return an assembler that goes on behind this cut."""
-        return cls(partitions, width, cut.next_tick, cut.pending, cut.positions, cut.marks)
+        return cls(
+            partitions, width, cut.next_tick, cut.pending, cut.positions, cut.marks, cut.behind
+        )
 
     def add(self, batch: Batch, routed: Routed) -> None:
-        """Take what `batch` adds, and its mark."""
-        partition = self._partitions[batch.partition]
+        """Take what `batch` adds, and its mark; a partition that was not known begins with it."""
+        partition = self._partitions.get(batch.partition)
+        if partition is None:
+            over = self._next - 1
+            partition = self._partitions[batch.partition] = _Partition(over, over, batch.position)
         segment = partition.current
         for tick, row in routed.rows.items():
             if tick <= partition.marked:
@@ -175,7 +187,11 @@ class TickAssembler:
         segment.records += sum(routed.records.values())
         segment.dead.add(batch.partition, routed.dead)
         if batch.mark is not None and batch.mark > partition.marked:
-            segment.mark, segment.position = batch.mark, batch.position
+            segment.mark, segment.position, segment.behind = (
+                batch.mark,
+                batch.position,
+                batch.behind,
+            )
             partition.closed.append(segment)
             partition.current, partition.marked = _Segment(), batch.mark
 
@@ -204,10 +220,15 @@ class TickAssembler:
             dead,
             late,
             records,
+            {n: p.behind for n, p in self._partitions.items() if p.behind is not None},
         )
 
     def _take(self, partition: _Partition, segment: _Segment) -> None:
-        partition.cut, partition.position = segment.mark, segment.position
+        partition.cut, partition.position, partition.behind = (
+            segment.mark,
+            segment.position,
+            segment.behind,
+        )
         for tick, row in segment.rows.items():
             _accumulate(self._merged, tick, row)
         self._dead.merge(segment.dead)

@@ -23,7 +23,7 @@ from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.sqlite import SqliteJournal
 from stream_dp.errors import UsageError
 from stream_dp.runtime.commit import Commit, Release
-from stream_dp.runtime.ports import Batch, Journal, Positions, Sink, Source
+from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Journal, Positions, Sink, Source
 
 POINTS = (
     "before-commit",
@@ -161,14 +161,24 @@ class Dawdling:
         """The name of the source."""
         return self._source.name
 
+    @property
+    def identity(self) -> str:
+        """That of the source."""
+        return self._source.identity
+
+    @property
+    def grows(self) -> bool:
+        """As the source."""
+        return self._source.grows
+
     async def open(self, origin: int) -> tuple[int, ...]:
         """Open the source."""
         return await self._source.open(origin)
 
-    async def seek(self, positions: Positions) -> None:
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Seek in the source."""
         self._waiting.clear()
-        await self._source.seek(positions)
+        await self._source.seek(positions, behind)
 
     async def read(self) -> Sequence[Batch]:
         """The next batch."""

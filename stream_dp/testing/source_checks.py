@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from stream_dp.runtime.ports import Batch, Positions, Source
+from stream_dp.runtime.ports import Batch, Behinds, Positions, Source
 
 _Record: TypeAlias = tuple[bytes, int, int | None]
 _END_READS = 3
@@ -117,21 +117,21 @@ async def check_positions(case: SourceCase) -> None:
     async with _opened(case.make, case) as (source, partitions):
         batches = await _batches(source, case, partitions)
         whole = _readings(batches, partitions)
-        tried: list[Positions] = []
+        tried: list[tuple[Positions, Behinds]] = []
         for stop in range(len(batches) + 1):
-            positions = {one.partition: one.position for one in batches[:stop]}
-            if positions in tried or _over(batches[:stop], partitions, case):
+            place = _place(batches[:stop])
+            if place in tried or _over(batches[:stop], partitions, case):
                 continue
-            tried.append(positions)
-            await source.seek(positions)
+            tried.append(place)
+            await source.seek(*place)
             found = await _batches(source, case, partitions)
             _check_rest(found, whole, _readings(batches[:stop], partitions), case)
             await source.seek({})
             await source.read()
     middle = tried[len(tried) // 2]
-    stop = next(n for n in range(len(batches) + 1) if _positions(batches[:n]) == middle)
+    stop = next(n for n in range(len(batches) + 1) if _place(batches[:n]) == middle)
     async with _opened(case.make, case) as (source, partitions):
-        await source.seek(middle)
+        await source.seek(*middle)
         found = await _batches(source, case, partitions)
         _check_rest(found, whole, _readings(batches[:stop], partitions), case)
 
@@ -148,7 +148,7 @@ async def check_origin(case: SourceCase) -> None:
             first = next((one for one in batches if one.partition == named and one.payloads), None)
             if first is None or _over([first], partitions, case):
                 continue
-            await source.seek({named: first.position})
+            await source.seek(*_place([first]))
             found = _readings(await _batches(source, case, partitions), partitions)
             others = set(partitions) - {named}
             _same(_only(found, others), _only(whole, others), case, rule)
@@ -213,14 +213,15 @@ SOURCE_CHECKS: tuple[Callable[[SourceCase], Awaitable[None]], ...] = (
 
 def _check_order(batches: Sequence[Batch]) -> None:
     """Of one partition: positions grow, marks grow, and no record comes behind the end of its tick."""
-    position, marked = 0, -1
+    place, marked = (0, 0), -1
     for one in batches:
-        moved = one.position > position if one.payloads else one.position >= position
+        here = one.position, one.behind.done if one.behind is not None else 0
+        moved = here > place if one.payloads else here >= place
         _require(moved, "positions grow with every record")
         if one.payloads and one.tick is not None:
             _require(one.tick >= 0, "a record's tick is not before the origin")
             _require(one.tick > marked, "no record comes behind the mark of its tick")
-        position = one.position
+        place = here
         if one.mark is not None:
             _require(one.mark > marked, "marks grow")
             marked = one.mark
@@ -245,8 +246,11 @@ def _over(batches: Sequence[Batch], partitions: Sequence[int], case: SourceCase)
     return case.last is not None and any(one.marked >= case.last for one in readings.values())
 
 
-def _positions(batches: Sequence[Batch]) -> Positions:
-    return {one.partition: one.position for one in batches}
+def _place(batches: Sequence[Batch]) -> tuple[Positions, Behinds]:
+    """Where reading continues after these batches."""
+    last = {one.partition: one for one in batches}
+    behind = {at: one.behind for at, one in last.items() if one.behind is not None}
+    return {at: one.position for at, one in last.items()}, behind
 
 
 def _readings(batches: Iterable[Batch], partitions: Iterable[int] = ()) -> _Readings:

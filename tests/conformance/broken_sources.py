@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import count
 
 from stream_dp.adapters.memory import MemorySource
-from stream_dp.runtime.ports import Batch, Positions, Source
+from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Positions, Source
 from stream_dp.testing import source_checks as suite
 from stream_dp.testing.source_checks import SourceCase
 
@@ -66,9 +66,9 @@ class _Changed(Right):
 class LosesARecordAtASeek(Right):
     """The first record behind a position is gone."""
 
-    async def seek(self, positions: Positions) -> None:
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Continue one record too far."""
-        await super().seek(positions)
+        await super().seek(positions, behind)
         for at, one in enumerate(self._left if positions else ()):
             if one.payloads:
                 shorter = replace(one, payloads=one.payloads[1:], labels=one.labels[1:])
@@ -87,9 +87,9 @@ class RepeatsAtASeek(_Changed):
 class MarksEarly(Right):
     """The mark of a tick comes before the last records of it."""
 
-    async def seek(self, positions: Positions) -> None:
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Exchange a mark and the records before it."""
-        await super().seek(positions)
+        await super().seek(positions, behind)
         at = next((n for n, one in enumerate(self._left) if one.mark == 0), 0)
         if at:
             records, mark = self._left[at - 1 : at + 1]
@@ -122,10 +122,10 @@ class LabelsShifted(_Changed):
 
     at = 0
 
-    async def seek(self, positions: Positions) -> None:
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Count anew."""
         self.at = 0
-        await super().seek(positions)
+        await super().seek(positions, behind)
 
     def change(self, batch: Batch) -> Batch:
         """The batch with labels from zero on."""
@@ -144,9 +144,9 @@ class LabelsMissing(_Changed):
 class NoMarkBehindASeek(Right):
     """A mark that did not move the position is not given again."""
 
-    async def seek(self, positions: Positions) -> None:
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Leave out the first mark."""
-        await super().seek(positions)
+        await super().seek(positions, behind)
         at = next((n for n, one in enumerate(self._left) if one.mark is not None), None)
         if positions and at is not None:
             del self._left[at]
@@ -155,10 +155,10 @@ class NoMarkBehindASeek(Right):
 class GoesOnWhereItIsNotNamed(Right):
     """A partition that a seek does not name stays where it is."""
 
-    async def seek(self, positions: Positions) -> None:
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Seek in the partitions that are named."""
         left = self._left
-        await super().seek(positions)
+        await super().seek(positions, behind)
         if positions:
             mine = [one for one in left if one.partition not in positions]
             self._left = [one for one in self._left if one.partition in positions] + mine
@@ -180,9 +180,9 @@ class OnePlaceForAll(Right):
 
     left: list[Batch] = []  # noqa: RUF012 - this is what is broken
 
-    async def seek(self, positions: Positions) -> None:
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Seek for all."""
-        await super().seek(positions)
+        await super().seek(positions, behind)
         type(self).left[:] = self._left
         self._left = self.left
 
@@ -194,7 +194,7 @@ class ClosesForAll(OnePlaceForAll):
         """The next batch, while none is closed."""
         return await MemorySource.read(self)
 
-    async def seek(self, positions: Positions) -> None:
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Seek alone."""
         await MemorySource.seek(self, positions)
         self.everyone.append(self)

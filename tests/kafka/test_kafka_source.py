@@ -1,8 +1,8 @@
 """A topic as a source: ticks by append stamp and by marks, positions, and sources that are refused."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -74,6 +74,11 @@ def rows(batches: Sequence[Batch]) -> dict[tuple[int, int | None], list[bytes]]:
         if one.payloads:
             found.setdefault((one.partition, one.tick), []).extend(one.payloads)
     return found
+
+
+def values(batches: Sequence[Batch]) -> list[bytes]:
+    """All payloads, in the order given."""
+    return [value for one in batches for value in one.payloads]
 
 
 async def test_live_ticks_pass_with_one_silent_partition(
@@ -214,17 +219,29 @@ async def test_records_before_the_origin_are_not_read(
     assert [value for values in rows(batches).values() for value in values] == [b"new"]
 
 
-async def test_an_open_transaction_in_the_source_holds_its_tick_open(
-    kafka: str, settings: KafkaSettings, closing: list[Close]
-) -> None:
-    topic = await stamped_topic(kafka, 1)
-    source = live(settings, topic, closing)
-    grid = TickGrid(WallClock().now(), STEP)
-    await source.open(grid.origin)
+@asynccontextmanager
+async def transacting(kafka: str) -> AsyncIterator[AIOKafkaProducer]:
     identity = fresh_topic_name("writer")
     producer = AIOKafkaProducer(bootstrap_servers=kafka, transactional_id=identity)
     await producer.start()
     try:
+        yield producer
+    finally:
+        await producer.stop()
+
+
+async def test_a_source_that_waits_holds_the_tick_of_an_open_transaction_open(
+    kafka: str, settings: KafkaSettings, closing: list[Close]
+) -> None:
+    topic = await stamped_topic(kafka, 1)
+    source = KafkaSource(settings, topic, WallClock(), StampTicks(STEP, SETTLE), wait=True)
+    closing.append(source.close)
+    grid = TickGrid(WallClock().now(), STEP)
+    await source.open(grid.origin)
+    async with transacting(kafka) as producer:
+        await producer.begin_transaction()
+        await (await producer.send(topic, b"never"))
+        await producer.abort_transaction()
         await producer.begin_transaction()
         sent = await (await producer.send(topic, b"slow"))
         early = await during((2 * STEP + SETTLE) / 1000, source)
@@ -232,10 +249,55 @@ async def test_an_open_transaction_in_the_source_holds_its_tick_open(
         assert not rows(early)
         await producer.commit_transaction()
         batches = await until(source, lambda seen: marks(seen).get(0, -1) >= 2)
-    finally:
-        await producer.stop()
     tick = grid.tick_of(sent.timestamp)
-    assert rows(batches) == {(0, tick): [b"slow"]}
+    assert rows(early + batches) == {(0, tick): [b"slow"]}
+
+
+async def test_an_open_transaction_holds_no_tick_up(
+    kafka: str, settings: KafkaSettings, closing: list[Close]
+) -> None:
+    """What it holds is given where it is committed, with the tick of its stamps: late behind that tick's mark."""
+    topic = await stamped_topic(kafka, 1)
+    source = live(settings, topic, closing)
+    grid = TickGrid(WallClock().now(), STEP)
+    await source.open(grid.origin)
+    async with transacting(kafka) as producer, transacting(kafka) as other, writing(kafka) as plain:
+        await producer.begin_transaction()
+        slow = await (await producer.send(topic, b"slow"))
+        await other.begin_transaction()
+        await (await other.send(topic, b"never"))
+        free = await plain.send_and_wait(topic, b"free", partition=0)
+        late = grid.tick_of(slow.timestamp)
+        batches = await until(source, lambda seen: marks(seen).get(0, -1) >= late + 1)
+        assert rows(batches) == {(0, grid.tick_of(free.timestamp)): [b"free"]}
+        await producer.commit_transaction()
+        await other.abort_transaction()
+        end = await plain.send_and_wait(topic, b"end", partition=0)
+        more = await until(source, lambda seen: b"end" in values(seen))
+    assert rows(more) == {(0, late): [b"slow"], (0, grid.tick_of(end.timestamp)): [b"end"]}
+
+
+async def test_a_transaction_too_large_to_be_held_is_fetched_again(
+    kafka: str, settings: KafkaSettings, closing: list[Close], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_source, "ROOM_BYTES", 200)
+    topic = await stamped_topic(kafka, 1)
+    source = live(settings, topic, closing)
+    await source.open(0)
+    async with transacting(kafka) as producer, transacting(kafka) as other:
+        await producer.begin_transaction()
+        await other.begin_transaction()
+        for number in range(20):
+            await (await producer.send(topic, b"value %d" % number))
+            await (await other.send(topic, b"other %d" % number))
+        await other.abort_transaction()
+        await producer.commit_transaction()
+        await producer.begin_transaction()
+        await (await producer.send(topic, b"never"))
+        batches = await until(source, lambda seen: len(values(seen)) >= 20)
+        batches += await during(0.3, source)
+        await producer.abort_transaction()
+    assert values(batches) == [b"value %d" % number for number in range(20)]
 
 
 async def test_replay_marks_come_from_records(

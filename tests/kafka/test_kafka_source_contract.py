@@ -16,15 +16,15 @@ STAMPED = {"message.timestamp.type": "LogAppendTime"}
 
 
 class OneByOne(KafkaSource):
-    """Takes one record at a time from its client."""
+    """Takes one record batch at a time from its client, and gives them one by one."""
 
     async def open(self, origin: int) -> tuple[int, ...]:
         """Open, and ask the client for single records from then on."""
         partitions = await super().open(origin)
         fetch = self._reader.getmany
 
-        async def single(*, timeout_ms: int, max_records: int) -> object:
-            return await fetch(timeout_ms=timeout_ms, max_records=min(1, max_records))
+        async def single(*, timeout_ms: int) -> object:
+            return await fetch(timeout_ms=timeout_ms, max_records=1)
 
         self._reader.getmany = single
         return partitions
