@@ -105,6 +105,7 @@ class KafkaSource:
         self._room = Room()
         self._looked = TopicLook("", ())
         self._look_at = 0
+        self._opened: tuple[int, ...] = ()
         self._logs: dict[int, PartitionTicks] = {}
         self._queue: deque[tuple[PartitionTicks, Iterator[RecordBatch]]] = deque()
         self._recall: Recall | None = None
@@ -153,11 +154,12 @@ class KafkaSource:
                 await connect(settings, client)
             with speaking(settings, f"topic {self._topic!r}"):
                 self._looked = await self._see()
+            self._opened = self._looked.partitions
             await self.seek({})
         except BaseException:
             await self.close()
             raise
-        return self._looked.partitions
+        return self._opened
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Continue at these positions, at the origin where there is none; marks may come again.
@@ -183,6 +185,8 @@ class KafkaSource:
         self._look_at = 0
         self._heard = time.monotonic()
         self._logs = {at.partition: self._read_from(at) for at in places}
+        added = [at for at in places if at.partition not in self._opened]
+        self._ready += [Batch(at.partition, (), (), at.position) for at in added]
         self._assign({at.partition: at.begin for at in places})
 
     async def read(self) -> Sequence[Batch]:

@@ -93,7 +93,10 @@ Change: TypeAlias = Created | Halted
 
 
 class Header(_Part, frozen=True, tag="header"):
-    """The journal's first commit says what it belongs to; anything else is refused at start."""
+    """The journal's first commit says what it belongs to; anything else is refused at start.
+
+    `identity` tells the source from another one of the same name, where something does.
+    """
 
     pipeline: str
     fingerprint: str
@@ -104,6 +107,7 @@ class Header(_Part, frozen=True, tag="header"):
     key_id: str
     parts: dict[str, str] = {}
     accepted: str = ""
+    identity: str = ""
 
 
 class SavedStates(_Private, frozen=True, tag="snapshot"):
@@ -119,7 +123,9 @@ class Commit(_Private, frozen=True, tag=KIND):
     `ticks` are the closed ticks, with one row and one 32-byte seed each; `pending` holds, of rows of ticks still open
     at the cut, the entries that are not 0, by column; `records` counts the events read up to it; `previous` is the
     SHA-256 of the sealed commit before this one. A commit with `changes` has no ticks: it lies at the cut between two
-    of them, its charges are those of the mechanisms created, and its seeds those of their first states.
+    of them, its charges are those of the mechanisms created, and its seeds those of their first states. `admitted` are
+    partitions that were added to the source: they are read from their first record on, and count from these ticks on.
+    `behind` says what is read again before a position (start and done, see `ports.Behind`).
     """
 
     sequence: int
@@ -138,6 +144,8 @@ class Commit(_Private, frozen=True, tag=KIND):
     records: int = 0
     snapshot: SavedStates | None = None
     changes: tuple[Change, ...] = ()
+    admitted: tuple[int, ...] = ()
+    behind: dict[int, tuple[int, int]] = {}
     version: int = VERSION
 
 

@@ -156,10 +156,14 @@ class Engine:
             ports.journal, ports.sink, ports.sealer, ports.clock, self._grid,
             config.block, config.hold, self._published,
         )  # fmt: skip
-        header = config.header(ports.source.name, partitions, origin, ports.sealer.key_id)
+        header = config.header(
+            ports.source.name, partitions, origin, ports.sealer.key_id, ports.source.identity
+        )
         if recovered is None:
             recovered = await self._first_commit(header)
-        require_same(recovered.header, header)
+        then = msgspec.structs.replace(recovered.header, partitions=recovered.partitions)
+        require_same(then, header, grows=ports.source.grows)
+        self._partitions = partitions
         if recovered.charges != config.charges:
             raise FailClosed(
                 f"the ledger in the journal of {config.pipeline} is not what its pipeline file derives; "
@@ -168,7 +172,7 @@ class Engine:
         async for body in ports.sink.read():
             self._published(release_of(body))
         await self._gate.publish(recovered.unpublished)
-        await ports.source.seek(recovered.cut.positions)
+        await ports.source.seek(recovered.cut.positions, recovered.cut.behind)
         return recovered
 
     def _grid_of(self, header: Header) -> TickGrid:
@@ -184,13 +188,14 @@ class Engine:
         sealed, link = self._gate.seal(commit)
         await self._gate.commit(commit, sealed)
         states = initial_states(self.admission.registry.live, seed, self._make_noise)
-        return Recovered(header, commit.charges, states, link, next_commit=1)
+        return Recovered(
+            header, commit.charges, states, link, next_commit=1, partitions=header.partitions
+        )
 
     async def _run(self, recovered: Recovered) -> None:
         self._recovered, self._settled = recovered, recovered.cut.next_tick
         self._since_snapshot = recovered.replayed
-        partitions = recovered.header.partitions
-        self._reader = Reader(self._ports.source, self._router, partitions, self._inbox)
+        self._reader = Reader(self._ports.source, self._router, self._partitions, self._inbox)
         self._guard = Guard(self._router.width)
         self._actors: dict[int, Actor] = {}
         async with asyncio.TaskGroup() as self._tasks:
@@ -300,6 +305,8 @@ class Engine:
     def _cut_here(self, commit: Commit, cut: Cut) -> Commit:
         """The commit as the next one of the chain, at this cut."""
         now = self._recovered
+        admitted = tuple(sorted(cut.marks.keys() - set(now.partitions)))
+        now.partitions += admitted
         return msgspec.structs.replace(
             commit,
             sequence=now.next_commit,
@@ -307,6 +314,8 @@ class Engine:
             positions=dict(cut.positions),
             marks=dict(cut.marks),
             pending=cut.sparse,
+            admitted=admitted,
+            behind={partition: tuple(one) for partition, one in cut.behind.items()},
         )
 
     def _sealed(self, commit: Commit) -> bytes:

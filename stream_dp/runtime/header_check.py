@@ -7,12 +7,11 @@ _FIELDS = {
     "private": "whether its noise is private",
     "pipeline": "the pipeline's name",
     "source": "the source",
-    "partitions": "the source's partitions",
 }
 
 
-def require_same(journal: Header, now: Header) -> None:
-    """Refuse to go on with a journal that belongs to something else.
+def require_same(journal: Header, now: Header, *, grows: bool = False) -> None:
+    """Refuse to go on with a journal that belongs to something else; partitions may be added where the source `grows`.
 
     Raises:
         FailClosed: something differs; the message names what.
@@ -22,6 +21,13 @@ def require_same(journal: Header, now: Header) -> None:
         for name, what in _FIELDS.items()
         if getattr(journal, name) != getattr(now, name)
     ]
+    gone = not set(journal.partitions) <= set(now.partitions)
+    if gone or (len(journal.partitions) != len(now.partitions) and not grows):
+        differing.append(
+            f"the source's partitions: then {journal.partitions!r}, now {now.partitions!r}"
+        )
+    if journal.identity and now.identity and journal.identity != now.identity:
+        differing.append(f"the source: {now.source!r} was deleted and made anew since")
     if journal.fingerprint != now.fingerprint:
         names = sorted(journal.parts.keys() | now.parts.keys())
         changed = [n for n in names if journal.parts.get(n) != now.parts.get(n)]

@@ -41,7 +41,8 @@ GENESIS = b""
 class Recovered:
     """Where the engine stands after the last durable commit; `replayed` ticks lie behind the last snapshot.
 
-    `charges` are those of the first start; `states` has one for each live series, by its number.
+    `charges` are those of the first start; `states` has one for each live series, by its number; `partitions` are those
+    that were read until then.
     """
 
     header: Header
@@ -52,6 +53,7 @@ class Recovered:
     cut: Cut = field(default_factory=Cut)
     next_release: int = 1
     replayed: int = 0
+    partitions: tuple[int, ...] = ()
     unpublished: list[Release] = field(default_factory=list)
 
 
@@ -69,6 +71,7 @@ class History:
     after_head: list[Release]
     changing: list[Commit] = field(default_factory=list)
     ticked: Commit | None = None
+    partitions: tuple[int, ...] = ()
 
 
 async def unsealed(
@@ -142,6 +145,9 @@ def _extend(history: History, commit: Commit, link: bytes) -> None:
         history.since = [commit]
     elif commit.sequence > 0:
         history.since.append(commit)
+    if commit.header is not None:
+        history.partitions = commit.header.partitions
+    history.partitions += commit.admitted
     history.last, history.previous = commit, link
     if commit.ticks:
         history.ticked = commit
@@ -175,7 +181,8 @@ def _rebuild(
     next_tick = 0 if ticked is None else ticked.ticks[-1] + 1
     recovered = Recovered(
         _header_of(history), history.first.charges, states, history.previous, last.sequence + 1,
-        Cut.of(next_tick, last.positions, last.marks, last.pending),
+        Cut.of(next_tick, last.positions, last.marks, last.pending, last.behind),
+        partitions=history.partitions,
         unpublished=history.after_head,
     )  # fmt: skip
     recovered.replayed = sum(len(c.ticks) for c in history.since if c.snapshot is None)

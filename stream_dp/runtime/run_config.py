@@ -56,13 +56,21 @@ class RunConfig:
         size = _COUNT_BYTES * width + sum(each.most_bytes for each in series)
         return max(1, min(self.group, COMMIT_BYTES // max(1, size)))
 
-    def header(self, source: str, partitions: tuple[int, ...], origin: int, key_id: str) -> Header:
+    def header(
+        self,
+        source: str,
+        partitions: tuple[int, ...],
+        origin: int,
+        key_id: str,
+        identity: str = "",
+    ) -> Header:
         """The header a journal of this configuration on that source begins with."""
         return Header(
             pipeline=self.pipeline,
             fingerprint=self.fingerprint,
             source=source,
             partitions=partitions,
+            identity=identity,
             origin=origin,
             private=self.private,
             key_id=key_id,

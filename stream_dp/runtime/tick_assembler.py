@@ -48,7 +48,7 @@ class Cut:
     positions: Mapping[int, int] = field(default_factory=dict)
     marks: Mapping[int, int] = field(default_factory=dict)
     pending: Mapping[int, IntArray] = field(default_factory=dict)
-    behind: Behinds = NOTHING_BEHIND
+    behind: Behinds = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -57,13 +57,16 @@ class Cut:
         positions: Mapping[int, int],
         marks: Mapping[int, int],
         sparse: Mapping[int, Mapping[int, int]],
+        behind: Mapping[int, tuple[int, int]],
     ) -> "Cut":
         """Return a cut whose pending rows are `sparse`, each no longer than it must be (`opened` widens them)."""
         pending = {}
         for tick, counts in sparse.items():
             pending[tick] = np.zeros(max(counts, default=-1) + 1, dtype=np.int64)
             pending[tick][list(counts)] = list(counts.values())
-        return cls(next_tick, positions, marks, pending)
+        return cls(
+            next_tick, positions, marks, pending, {n: Behind(*one) for n, one in behind.items()}
+        )
 
     @property
     def sparse(self) -> dict[int, dict[int, int]]:
@@ -102,7 +105,7 @@ class ClosedTick:
     dead_letters: DeadLetters
     late: int
     records: int
-    behind: Behinds = NOTHING_BEHIND
+    behind: Behinds = field(default_factory=dict)
 
     @property
     def cut(self) -> Cut:

@@ -236,8 +236,8 @@ Gate.commit = commit
 SKIPS_RECORDS = """
 from stream_dp.adapters.files import FileSource
 seek = FileSource.seek
-async def skip(self, positions):
-    await seek(self, {0: positions[0] + 20} if positions else {})
+async def skip(self, positions, behind):
+    await seek(self, {0: positions[0] + 20} if positions else {}, behind)
 FileSource.seek = skip
 """
 DIES_ON_THE_WAY = ("--until-end", "--dawdle", "2", "--crash", "before-commit:12")

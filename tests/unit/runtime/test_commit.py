@@ -29,20 +29,22 @@ FROZEN = {
     "charge": "name epsilon delta rule measure='DP' analyst=''",
     "commit": (
         "sequence previous header=None charges=() ticks=() rows=() seeds=() releases=() positions={} marks={} "
-        "pending={} dead_letters=() late=0 records=0 snapshot=None changes=() version=2"
+        "pending={} dead_letters=() late=0 records=0 snapshot=None changes=() admitted=() behind={} version=2"
     ),
     "created": "number definition start column mechanism=''",
     "halted": "number end",
-    "header": ("pipeline fingerprint source partitions origin private key_id parts={} accepted=''"),
+    "header": (
+        "pipeline fingerprint source partitions origin private key_id parts={} accepted='' identity=''"
+    ),
     "snapshot": "states",
     "dead-letter": "[] partition reason field records ranges",
     "release": "[] sequence series tick body",
 }
-HEADER = Header("p", "f", "s", (0, 1), 5, True, "k", {"a": "b"})
+HEADER = Header("p", "f", "s", (0, 1), 5, True, "k", {"a": "b"}, "", "id")
 FULL = Commit(
     3, b"before", HEADER, (Charge("c", 5, 0, "r"),), (7,), ((1, 2),), (bytes(32),),
     (Release(4, "s", 7, b"{}"),), {0: 9}, {0: 7}, {8: {0: 1}}, (DeadLetter(0, "not_json", None, 5, ((3, 6),)),),
-    1, 4, SavedStates({0: b"state"}), (Created(2, b"{}", 8, 2, "m"), Halted(1, 8)),
+    1, 4, SavedStates({0: b"state"}), (Created(2, b"{}", 8, 2, "m"), Halted(1, 8)), (2,), {0: (7, 8)},
 )  # fmt: skip
 
 

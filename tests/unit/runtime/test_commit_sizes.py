@@ -121,7 +121,7 @@ def test_a_cut_keeps_of_pending_rows_what_is_not_zero() -> None:
     rows = {4: np.array([0, 3, 0, 0]), 9: np.zeros(4, np.int64), 5: np.array([1, 0, 0, 2])}
     cut = Cut(4, {0: 1}, {0: 3}, rows)
     assert cut.sparse == {4: {1: 3}, 9: {}, 5: {0: 1, 3: 2}}
-    again = Cut.of(4, {0: 1}, {0: 3}, cut.sparse).opened(4, slice(0, 0))
+    again = Cut.of(4, {0: 1}, {0: 3}, cut.sparse, {}).opened(4, slice(0, 0))
     assert {tick: row.tolist() for tick, row in again.pending.items()} == {
         tick: row.tolist() for tick, row in rows.items()
     }
