@@ -1,7 +1,7 @@
 """Unpacking of what is compressed in a record batch, up to a limit and never beyond.
 
 Rules: whatever the bytes are, no more than `limit` bytes come out of them, and little more than that is ever held;
-what would be more is refused unread. Bytes behind the last frame of gzip and lz4 are ignored, as by Kafka itself.
+what would be more is refused unread. What lies behind the last gzip or the first lz4 frame is ignored, as by Kafka itself.
 This file knows no record.
 """
 
@@ -120,15 +120,14 @@ def _grown(
 
 
 def _lz4_end(data: bytes | memoryview) -> int:
-    """Where the last frame ends."""
-    at = 0
-    while bytes(data[at : at + 4]) == _LZ4_FRAME:
-        flags = data[at + 4]
-        at += 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
-        while size := _LITTLE.unpack_from(data, at)[0] & 0x7FFFFFFF:
-            at += 4 + size + (4 if flags & 0x10 else 0)
-        at += 4 + (4 if flags & 0x04 else 0)
-    return at
+    """Where the first frame ends, the only one that counts."""
+    if bytes(data[:4]) != _LZ4_FRAME:
+        raise DamagedError
+    flags = data[4]
+    at = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    while size := _LITTLE.unpack_from(data, at)[0] & 0x7FFFFFFF:
+        at += 4 + size + (4 if flags & 0x10 else 0)
+    return at + 4 + (4 if flags & 0x04 else 0)
 
 
 def _codecs() -> Any:

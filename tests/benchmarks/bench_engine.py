@@ -2,7 +2,9 @@
 
 Flight-like records, broker append stamps, 1 s wall ticks, the Kafka journal and sink. The bare consumer does
 `getmany` and msgspec decoding and nothing else. Both are timed from their first read to their last record (the
-engine: to the durable, published commit of the last tick). Run: python tests/benchmarks/bench_engine.py [--records N]
+engine: to the durable, published commit of the last tick), by the wall clock and by the CPU time of this process.
+`--conditions N` adds N counts with a condition of their own, `--batch N` writes N records a record batch.
+Run: python tests/benchmarks/bench_engine.py [--records N] [--pairs N]
 """
 
 import argparse
@@ -15,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -46,7 +48,24 @@ class Flight(msgspec.Struct):
     delay: int | None
 
 
-async def produce(bootstrap: str, records: int) -> tuple[int, int]:
+class Speed(NamedTuple):
+    """Records per second of wall time, and of CPU time."""
+
+    wall: float
+    cpu: float
+
+    @classmethod
+    def of(cls, records: int, began: tuple[float, float], ended: tuple[float, float]) -> "Speed":
+        """So many records between two moments."""
+        return cls(*(records / (to - at) for at, to in zip(began, ended, strict=True)))
+
+
+def moment() -> tuple[float, float]:
+    """The wall clock and the CPU time of this process, in seconds."""
+    return time.perf_counter(), time.process_time()
+
+
+async def produce(bootstrap: str, records: int, size: int) -> tuple[int, int]:
     """Fill the topic; return the first and last second of its append stamps (ms)."""
     choose = random.Random(1)
     weights = [1 / (i + 1) for i in range(len(DESTINATIONS))]
@@ -64,18 +83,18 @@ async def produce(bootstrap: str, records: int) -> tuple[int, int]:
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=512 * 1024, acks=1)
     await producer.start()
     begin = int(time.time() * 1000)
-    for start in range(0, records, 4000):
+    for start in range(0, records, size):
         batch = producer.create_batch()
-        for i in range(start, min(records, start + 4000)):
+        for i in range(start, min(records, start + size)):
             batch.append(key=None, value=pool[i % len(pool)], timestamp=None)
         batch.close()
-        await producer.send_batch(batch, TOPIC, partition=(start // 4000) % PARTITIONS)
+        await producer.send_batch(batch, TOPIC, partition=(start // size) % PARTITIONS)
     await producer.stop()
     return begin - begin % 1000, int(time.time() * 1000)
 
 
-async def bare(bootstrap: str, records: int) -> float:
-    """Events per second of `getmany` and msgspec."""
+async def bare(bootstrap: str, records: int) -> Speed:
+    """The speed of `getmany` and msgspec."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False
     )
@@ -83,13 +102,13 @@ async def bare(bootstrap: str, records: int) -> float:
     consumer.assign([TopicPartition(TOPIC, p) for p in range(PARTITIONS)])
     await consumer.seek_to_beginning()
     decode = msgspec.json.Decoder(Flight).decode
-    seen, started = 0, time.perf_counter()
+    seen, began = 0, moment()
     while seen < records:
         for fetched in (await consumer.getmany(timeout_ms=200, max_records=500)).values():
             seen += len([decode(record.value) for record in fetched])
-    rate = seen / (time.perf_counter() - started)
+    speed = Speed.of(seen, began, moment())
     await consumer.stop()
-    return rate
+    return speed
 
 
 class Timed:
@@ -97,11 +116,11 @@ class Timed:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self.started = 0.0
+        self.began: tuple[float, float] | None = None
 
     async def read(self) -> Sequence[Batch]:
         """Read, and note the first time."""
-        self.started = self.started or time.perf_counter()
+        self.began = self.began or moment()
         return await self._source.read()
 
     def __getattr__(self, name: str) -> Any:
@@ -109,14 +128,14 @@ class Timed:
 
 
 async def engine(
-    bootstrap: str, records: int, stamps: tuple[int, int], name: str, marks: Path
-) -> float:
-    """Events per second of the whole engine over the same topic."""
-    spec = specification(bootstrap, stamps[0], name)
+    bootstrap: str, records: int, stamps: tuple[int, int], name: str, marks: Path, conditions: int
+) -> Speed:
+    """The speed of the whole engine over the same topic."""
+    spec = specification(bootstrap, stamps[0], name, conditions)
     ports = open_ports(spec, Sealer(os.urandom(32), spec.name), marks=marks)
     timed = Timed(ports.source)
     last = (stamps[1] - stamps[0]) // 1000
-    seen, ended = 0, 0.0
+    seen, ended = 0, (0.0, 0.0)
     append = ports.journal.append
 
     async def noted(commit: Commit, sealed: bytes) -> None:
@@ -129,7 +148,7 @@ async def engine(
     def published(release: Release) -> None:
         nonlocal ended
         if release.tick >= last:
-            ended = ended or time.perf_counter()
+            ended = ended if ended[0] else moment()
 
     ports.journal.append = noted  # type: ignore[method-assign]
     built = build(spec)
@@ -144,10 +163,11 @@ async def engine(
     await this.run()
     if seen != records:
         raise SystemExit(f"the engine counted {seen} of {records} records")
-    return records / (ended - timed.started)
+    assert timed.began is not None
+    return Speed.of(records, timed.began, ended)
 
 
-def specification(bootstrap: str, start: int, name: str) -> PipelineSpec:
+def specification(bootstrap: str, start: int, name: str, conditions: int) -> PipelineSpec:
     """The flights series on a wall clock of 1 s."""
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start // 1000))
     series: list[dict[str, Any]] = [
@@ -169,6 +189,15 @@ def specification(bootstrap: str, start: int, name: str) -> PipelineSpec:
             "epsilon": "0.3",
         },
     ]
+    series += [
+        {
+            "name": f"late_{at}",
+            "statistic": "count",
+            "where": [{"field": "delay", "at_least": str(at)}],
+            "epsilon": "0.01",
+        }
+        for at in range(conditions)
+    ]
     return PipelineSpec.model_validate(
         {
             "version": 1,
@@ -179,27 +208,34 @@ def specification(bootstrap: str, start: int, name: str) -> PipelineSpec:
                 "destination": {"type": "category", "domain": DESTINATIONS},
                 "delay": {"type": "integer", "nullable": True},
             },
-            "privacy": {"epsilon": "2"},
+            "privacy": {"epsilon": "4"},
             "clock": {"kind": "wall", "step": "1s", "delay": "500ms", "start": moment},
             "series": series,
         }
     )
 
 
-async def compare(records: int, pairs: int) -> None:
-    """Print each pair and the median ratio."""
+async def compare(records: int, pairs: int, conditions: int, size: int) -> None:
+    """Print each pair and the median ratios."""
     with tempfile.TemporaryDirectory() as folder:
         async with LocalKafka(Path(folder)) as kafka:
             stamping = {"message.timestamp.type": "LogAppendTime"}
             await create_topic(kafka.bootstrap, TOPIC, PARTITIONS, stamping)
-            stamps = await produce(kafka.bootstrap, records)
-            ratios = []
+            stamps = await produce(kafka.bootstrap, records, size)
+            ratios: list[Speed] = []
             for pair in range(pairs):
                 alone = await bare(kafka.bootstrap, records)
-                whole = await engine(kafka.bootstrap, records, stamps, f"bench{pair}", Path(folder))
-                ratios.append(whole / alone)
-                print(f"bare {alone:,.0f}/s  engine {whole:,.0f}/s  ratio {ratios[-1]:.2f}")
-            print(f"median ratio of {pairs}: {statistics.median(ratios):.2f}")
+                whole = await engine(
+                    kafka.bootstrap, records, stamps, f"bench{pair}", Path(folder), conditions
+                )
+                ratio = Speed(whole.wall / alone.wall, whole.cpu / alone.cpu)
+                ratios.append(ratio)
+                rates = f"bare {alone.wall:,.0f}/s  engine {whole.wall:,.0f}/s"
+                print(f"{rates}  ratio {ratio.wall:.2f}  by CPU {ratio.cpu:.2f}")
+            walls, cpus = zip(*ratios, strict=True)
+            print(
+                f"median ratio of {pairs}: {statistics.median(walls):.2f}, by CPU {statistics.median(cpus):.2f}"
+            )
 
 
 def main() -> None:
@@ -207,8 +243,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=3_000_000)
     parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--conditions", type=int, default=0)
+    parser.add_argument("--batch", type=int, default=4000)
     arguments = parser.parse_args()
-    asyncio.run(compare(arguments.records, arguments.pairs))
+    asyncio.run(compare(arguments.records, arguments.pairs, arguments.conditions, arguments.batch))
 
 
 if __name__ == "__main__":
