@@ -116,7 +116,7 @@ async def test_a_topic_of_marks_alone_releases_every_tick(kafka: str, tmp_path: 
     assert len(left.public) == TICKS * 5
 
 
-MANY = 300_000
+MANY = 1_000_000
 FLOOD = [one for one in (*KINDS, TOMBSTONE) if len(one.payload or b"") < 200]
 
 
