@@ -219,7 +219,7 @@ class TickAssembler:
             np.zeros(self._width, dtype=np.int64) if row is None else row,
             {n: p.position for n, p in self._partitions.items() if p.position is not None},
             {n: p.cut for n, p in self._partitions.items()},
-            dict(self._merged),
+            {t: r.copy() for t, r in self._merged.items()},
             dead,
             late,
             records,

@@ -75,9 +75,9 @@ async def mixed(kafka: str, case: Case, junk: Sequence[Junk]) -> list[Letter]:
     return letters
 
 
-async def fed(kafka: str, topic: str, ticks: list[Any]) -> None:
+async def fed(kafka: str, case: Case) -> None:
     """Feed all ticks, marks included."""
-    feed = KafkaFeed(KafkaSettings(kafka), topic)
+    ticks, feed = ticks_of(case), KafkaFeed(KafkaSettings(kafka), marks_of(case))
     await feed.open()
     try:
         for begin in range(0, TICKS, 10):
@@ -116,7 +116,7 @@ async def test_a_topic_of_marks_alone_releases_every_tick(kafka: str, tmp_path: 
     assert len(left.public) == TICKS * 5
 
 
-MANY = 300_000
+MANY = 1_000_000
 FLOOD = [one for one in (*KINDS, TOMBSTONE) if len(one.payload or b"") < 200]
 
 
@@ -149,7 +149,7 @@ async def test_any_number_of_junk_records_in_one_commit_delays_nothing_and_is_co
     topic = f"{case.expected.pipeline}.events"
     await create_topic(kafka, topic, PARTITIONS)
     sent = await flood(kafka, topic)
-    await fed(kafka, topic, ticks_of(case))
+    await fed(kafka, case)
     await asyncio.to_thread(case.finish, "--zero-noise")
     left = await over_kafka(kafka, case.expected.pipeline, case.key)
     letters = [letter[1:] for commit in left.commits for letter in commit["dead_letters"]]

@@ -15,10 +15,8 @@ from faults.cases import Case
 from faults.evidence import opened, releases_of
 from faults.kafka_evidence import journal_blobs, public_log
 from fixtures.old_journals import FOLDERS, Stored, ledger, ready, stored
-from kafka.kafka_worlds import marks_of
 
 from stream_dp.adapters.kafka_client import KEPT
-from stream_dp.adapters.tick_marks import TICK_HEADER
 from stream_dp.broker.topics import create_topic
 
 
@@ -32,7 +30,7 @@ async def restored(kafka: str, version: Path, folder: Path) -> Case:
     await create_topic(kafka, f"{name}.events", 2)
     for topic in ("private.journal", "releases"):
         await create_topic(kafka, f"{name}.{topic}", 1, KEPT)
-    await written(kafka, name, [signed(case, one) for one in content])
+    await written(kafka, name, content)
     blobs = [one.value for one in content if one.topic == "private.journal"]
     last = opened(blobs, case.key, name)[-1]
     group = AIOKafkaConsumer(
@@ -48,16 +46,6 @@ async def restored(kafka: str, version: Path, folder: Path) -> Case:
     finally:
         await group.stop()
     return case
-
-
-def signed(case: Case, one: Stored) -> Stored:
-    """The record, or what it marks in today's form."""
-    if one.topic != "events" or not one.headers:
-        return one
-    [(header, tick)] = one.headers
-    assert header == TICK_HEADER
-    mark = marks_of(case).sign(one.partition, int(tick))
-    return one._replace(headers=[(TICK_HEADER, mark)])
 
 
 async def written(kafka: str, name: str, content: list[Stored]) -> None:

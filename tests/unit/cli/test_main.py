@@ -16,7 +16,18 @@ from stream_dp.cli.main import Commands, code_of, main
 from stream_dp.runtime.keys import make_key
 
 Say = Callable[..., Any]
-COMMANDS = ("demo", "plan", "audit", "run", "replay", "ledger", "query", "broker", "topic")
+COMMANDS = (
+    "demo",
+    "plan",
+    "audit",
+    "run",
+    "replay",
+    "ledger",
+    "dead-letters",
+    "query",
+    "broker",
+    "topic",
+)
 
 
 def test_version(say: Say) -> None:
@@ -32,7 +43,8 @@ def test_help_names_every_command(say: Say) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_all_says_what_each_says_of_itself(name: str) -> None:
-    found = getattr(import_module(f"stream_dp.cli.{name}"), name)
+    attribute = name.replace("-", "_")
+    found = getattr(import_module(f"stream_dp.cli.{attribute}"), attribute)
     own = str(found.info.help) if isinstance(found, typer.Typer) else str(inspect.getdoc(found))
     assert " ".join(own.partition("\n\n")[0].split()) == Commands.table[name]
 

@@ -9,6 +9,7 @@ from stream_dp.pipeline.layout import Feature, RowLayout, feature_of
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec, diagnose_series
+from stream_dp.runtime.dead_letters import Span
 from stream_dp.runtime.ports import Batch
 
 SPEC = PipelineSpec.model_validate(PIPELINE)
@@ -88,3 +89,15 @@ def test_a_closed_feature_counts_nothing_until_its_columns_are_used_again() -> N
     rows = router.route(Batch(0, [record(1, "DE", 9)], [0], 1)).rows
     assert rows[1].tolist() == [1, 0]
     assert router.width == 2
+
+
+@pytest.mark.parametrize("added", [[], [LARGE, HUGE]])
+def test_what_the_source_could_not_read_is_handed_on_once(added: list[Feature]) -> None:
+    router = OpenRouter(SPEC, START)
+    for number, each in enumerate(added):
+        router.open(each, router.place(each), number)
+    unread = Span("unreadable_batch", None, 30, 39)
+    batch = Batch(0, [b"junk", b"junk", record(1, "DE", 7)], [40, 41, 42], 43, refused=[unread])
+    assert list(router.route(batch).dead) == [unread, ("not_json", None, 40, 41)]
+    alone = Batch(0, (), (), 40, mark=3, refused=[unread])
+    assert list(router.route(alone).dead) == [unread]

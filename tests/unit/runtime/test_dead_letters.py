@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,7 @@ from stream_dp.runtime import dead_letters as module
 from stream_dp.runtime.commit import DeadLetter
 from stream_dp.runtime.dead_letters import DETAIL, NOT_JSON, WRONG_TYPE, DeadLetters, Span, as_spans
 
+Lots: TypeAlias = list[tuple[int, list[Any]]]
 CAUSES: list[tuple[str, str | None]] = [(NOT_JSON, None), (WRONG_TYPE, "time"), (WRONG_TYPE, "n")]
 
 
@@ -22,7 +23,7 @@ LOTS = st.lists(
 )
 
 
-def refused(partition_lots: Sequence[tuple[int, dict[int, Any]]]) -> list[tuple[int, list[Any]]]:
+def refused(partition_lots: Sequence[tuple[int, dict[int, Any]]]) -> Lots:
     """Lots with places that do not come twice: each lot lies behind the one before."""
     return [
         (partition, [(50 * n + place, *lot[place]) for place in sorted(lot)])
@@ -30,12 +31,12 @@ def refused(partition_lots: Sequence[tuple[int, dict[int, Any]]]) -> list[tuple[
     ]
 
 
-def oracle(lots: list[tuple[int, list[Any]]]) -> dict[tuple[int, int], tuple[str, str | None]]:
+def oracle(lots: Lots) -> dict[tuple[int, int], tuple[str, str | None]]:
     """The cause of each record, one by one."""
     return {(p, place): (reason, name) for p, lot in lots for place, reason, name in lot}
 
 
-def made(lots: list[tuple[int, list[Any]]], kind: type[DeadLetters], parts: int) -> DeadLetters:
+def made(lots: Lots, kind: type[DeadLetters], parts: int) -> DeadLetters:
     """The lots dealt out to `parts` accumulators in turn, then merged."""
     each = [kind() for _ in range(parts)]
     for n, (partition, lot) in enumerate(lots):
@@ -43,9 +44,7 @@ def made(lots: list[tuple[int, list[Any]]], kind: type[DeadLetters], parts: int)
     return kind(*each)
 
 
-def holds(
-    lots: list[tuple[int, list[Any]]], letters: tuple[DeadLetter, ...], detail: int = DETAIL
-) -> bool:
+def holds(lots: Lots, letters: tuple[DeadLetter, ...], detail: int = DETAIL) -> bool:
     """Every record is counted once under its own cause; what has a place has its own; detail is bounded."""
     expected = oracle(lots)
     counts = {(at.partition, at.reason, at.field): at.records for at in letters}
@@ -119,8 +118,8 @@ class _Greedy(DeadLetters):
 
 
 def test_broken_twins_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    apart = [(0, [(2 * n, NOT_JSON, None) for n in range(k, k + 6)]) for k in (0, 10)]
-    mixed = [(0, [(0, NOT_JSON, None)]), (0, [(1, WRONG_TYPE, "n")])]
+    apart: Lots = [(0, [(2 * n, NOT_JSON, None) for n in range(k, k + 6)]) for k in (0, 10)]
+    mixed: Lots = [(0, [(0, NOT_JSON, None)]), (0, [(1, WRONG_TYPE, "n")])]
     monkeypatch.setattr(module, "DETAIL", 7)
     for lots in (apart, mixed):
         assert holds(lots, made(lots, DeadLetters, 2).sealed(), 7)
