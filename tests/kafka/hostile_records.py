@@ -78,7 +78,7 @@ def _empty_headers(number: int) -> bytes:
     return sized(GOOD) + varint(number) + b"\x00\x01" * number
 
 
-_VALUES: dict[str, bytes | None] = {
+_BAD_VALUES: dict[str, bytes | None] = {
     "null": None,
     "empty": b"",
     "white space": b"  \n",
@@ -102,7 +102,7 @@ _VALUES: dict[str, bytes | None] = {
     "100,000 brackets in a field": b'{"kind": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "an escape cut short": b'{"kind": "\\ud8"}',
 }
-_BAD = tuple(taken(f"value: {name}", _one(value), dead=1) for name, value in _VALUES.items())
+_BAD = tuple(taken(f"value: {name}", _one(value), dead=1) for name, value in _BAD_VALUES.items())
 _GOOD = tuple(
     taken(f"value: {name}", _one(value), 1)
     for name, value in {
@@ -135,6 +135,7 @@ _DELTAS = tuple(
     for numbers in ((0, 0, 0), (0, -1, 2), (-5, -5, -5), (0, 100, 2), (2, 1, 0))
     for name, codec in (("plain", 0), *CODECS.items())
 )
+BAD_VALUES = tuple(_BAD_VALUES.values())
 RECORDS: tuple[Hostile, ...] = (*_HEADERS, *_BAD, *_GOOD, *_RECORDS, *_DELTAS)
 
 
