@@ -78,7 +78,10 @@ class Mix:
         self._given_up: set[int] = set()
 
     def until(self, moment: float) -> None:
-        """Do one thing after the other until this time, seconds since 1970; then close the connection."""
+        """Do one thing after the other until this time, seconds since 1970; then close the connection.
+
+        Where nobody gives up, the transactions that are open then are ended.
+        """
         deeds: dict[str, tuple[float, Callable[[], str]]] = {
             "small": (30, self._small),
             "middling": (10, self._middling),
@@ -98,6 +101,8 @@ class Mix:
                 self.log.append(deed())
                 if self._chance.random() < 0.05:
                     time.sleep(self._chance.uniform(0, 0.1))
+            while self._sending and "give_up" not in self._world:
+                self.log.append(self._end())
 
     def _values(self, number: int) -> list[bytes | None]:
         kinds = self._chance.choices(CATEGORIES, k=number)
