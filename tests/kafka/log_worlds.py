@@ -140,7 +140,7 @@ def differences(log: Said, journal: Journalled, grid: Grid) -> Iterator[str]:
     if journal.late != log.late:
         yield f"late: {journal.late} in the journal, {log.late} in the log"
     dead: Counter[int] = Counter()
-    places = set()
+    places: set[tuple[int, int]] = set()
     for one in log.dead:
         dead[one.partition] += one.records
         places.update((one.partition, offset) for offset in range(one.first, one.last + 1))
