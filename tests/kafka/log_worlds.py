@@ -1,0 +1,184 @@
+"""Engines as processes on a topic with append stamps, what their journals hold, and what the log says of it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from faults.cases import make_key
+from faults.evidence import opened
+from faults.kafka_evidence import journal_blobs
+from kafka.hostile_records import category
+from kafka.raw_wire import Wire
+from oracles.kafka_log import Grid, Said, said
+from oracles.log_frames import Frame, frames
+
+KINDS = ("red", "green", "blue")
+COLUMNS = (*KINDS, "other")
+_LONGEST_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LivePipeline:
+    """A pipeline that counts all records of a topic and those of each kind, in a folder of its own."""
+
+    name: str
+    topic: str
+    bootstrap: str
+    folder: Path
+    grid: Grid
+
+    def written(self) -> "LivePipeline":
+        """Write its file and, once, its key."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "pipeline.yaml").write_text(json.dumps(self.document()))
+        if not (self.folder / "operator.key").exists():
+            make_key(self.folder)
+        return self
+
+    def document(self) -> dict[str, Any]:
+        """What the file says."""
+        start = datetime.fromtimestamp(self.grid.origin / 1000, UTC)
+        return {
+            "version": 1,
+            "name": self.name,
+            "source": {"kind": "kafka", "topic": self.topic, "bootstrap": self.bootstrap},
+            "schema": {"kind": {"type": "category", "domain": list(KINDS)}},
+            "privacy": {"epsilon": "2"},
+            "clock": {
+                "kind": "wall",
+                "step": f"{self.grid.step}ms",
+                "delay": f"{self.grid.delay}ms",
+                "horizon": str(self.grid.horizon),
+                "start": start.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            },
+            "series": [
+                {"name": "all", "statistic": "count", "epsilon": "1"},
+                {
+                    "name": "by_kind",
+                    "statistic": "histogram",
+                    "by": "kind",
+                    "method": "tree",
+                    "epsilon": "1",
+                },
+            ],
+        }
+
+    def start(self, *options: str) -> "subprocess.Popen[str]":
+        """Run it with the test kit and no noise."""
+        own = {
+            "STREAM_DP_HOME": str(self.folder / "state"),
+            "STREAM_DP_KEY_FILE": str(self.folder / "operator.key"),
+            "PYTHONUNBUFFERED": "1",
+        }
+        command = [sys.executable, "-m", "stream_dp.testing", "run", "--zero-noise", *options]
+        return subprocess.Popen(
+            [*command, str(self.folder / "pipeline.yaml")],
+            env={**os.environ, **own},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    async def journal(self) -> "Journalled":
+        """What its journal holds."""
+        blobs = await journal_blobs(self.bootstrap, f"{self.name}.private.journal")
+        key = (self.folder / "operator.key").read_bytes()
+        return Journalled.of(opened(blobs, key, self.name))
+
+
+@dataclass(slots=True)
+class Journalled:
+    """Rows by tick, each the counts of all and of `COLUMNS`; late ones; dead letters by partition, and places known."""
+
+    rows: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    late: int = 0
+    dead: Counter[int] = field(default_factory=Counter)
+    places: set[tuple[int, int]] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, commits: Iterable[dict[str, Any]]) -> "Journalled":
+        """The sum of these commits."""
+        made = cls()
+        for commit in commits:
+            made.rows.update(
+                (tick, tuple(row))
+                for tick, row in zip(commit["ticks"], commit["rows"], strict=True)
+            )
+            made.late += commit["late"]
+            for letter in commit["dead_letters"]:
+                made._letter(letter)
+        return made
+
+    def _letter(self, letter: list[Any]) -> None:
+        match letter:
+            case [_, int(partition), int(offset), *_]:
+                self.dead[partition] += 1
+                self.places.add((partition, offset))
+            case [_, int(partition), _, _, int(records), ranges]:
+                self.dead[partition] += records
+                for first, last in ranges:
+                    self.places.update((partition, place) for place in range(first, last + 1))
+
+
+def differences(log: Said, journal: Journalled, grid: Grid) -> Iterator[str]:
+    """In what a journal differs from what the log says, tick by tick."""
+    for tick in range(grid.horizon):
+        counted = log.tick(tick)
+        row = [counted.total(), *(counted[kind] for kind in KINDS)]
+        expected = (*row, counted.total() - sum(row[1:]))
+        found = journal.rows.get(tick)
+        if found != expected:
+            yield f"tick {tick}: {found} in the journal, {expected} in the log"
+    if journal.late != log.late:
+        yield f"late: {journal.late} in the journal, {log.late} in the log"
+    dead: Counter[int] = Counter()
+    places: set[tuple[int, int]] = set()
+    for one in log.dead:
+        dead[one.partition] += one.records
+        places.update((one.partition, offset) for offset in range(one.first, one.last + 1))
+    if journal.dead != dead:
+        yield f"dead letters: {dict(journal.dead)} in the journal, {dict(dead)} in the log"
+    if journal.places - places:
+        yield f"dead letters at other places: {sorted(journal.places - places)[:5]}"
+
+
+def log_of(bootstrap: str, topic: str) -> dict[int, list[Frame]]:
+    """All batches of all partitions of a topic, read uncommitted over a plain socket."""
+    with Wire(bootstrap.partition(",")[0]) as asking:
+        leaders = asking.leaders(topic)
+    return {number: list(_partition(address, topic, number)) for number, address in leaders.items()}
+
+
+def _partition(address: str, topic: str, number: int) -> Iterator[Frame]:
+    with Wire(address) as wire:
+        offset = 0
+        while True:
+            data, end = wire.fetch(topic, number, offset)
+            for frame in frames(data):
+                yield frame
+                offset = frame.last + 1
+            if offset >= end:
+                return
+
+
+def says(bootstrap: str, topic: str, grid: Grid) -> Said:
+    """What the log of a topic says of every tick."""
+    return said(log_of(bootstrap, topic), grid, _judge)
+
+
+@lru_cache(maxsize=2**12)
+def _remembered(value: bytes) -> str | None:
+    return category(value)
+
+
+def _judge(value: bytes | None) -> str | None:
+    short = value is not None and len(value) <= _LONGEST_REMEMBERED
+    return _remembered(value) if short and value is not None else category(value)

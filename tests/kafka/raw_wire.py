@@ -1,0 +1,175 @@
+"""A few requests of Kafka's protocol over a plain socket: whatever bytes are given are what the broker gets.
+
+Rules: no Kafka client is used, so nothing is repaired, refused or hidden on the way: batches go out and come back as
+they are. One connection, one request at a time; a broker that is gone is `OSError`. Blocking: call it in a thread.
+"""
+
+import socket
+import struct
+from collections.abc import Iterator
+from types import TracebackType
+from typing import NamedTuple, Self
+
+PRODUCE, FETCH, METADATA = 0, 1, 3
+FIND_COORDINATOR, INIT_PRODUCER, ADD_PARTITIONS, END_TXN = 10, 22, 24, 26
+WAIT_MS = 30_000
+_FETCH_BYTES = 8 * 2**20
+_SECONDS = 60.0
+
+
+class Stored(NamedTuple):
+    """The answer to a produce request: an error code (0: accepted) and its words, first offset and append stamp."""
+
+    error: int
+    base: int
+    stamp: int
+    message: str
+
+
+class Refused(Exception):
+    """A request that the broker answered with an error code."""
+
+    def __init__(self, what: str, code: int) -> None:
+        super().__init__(f"{what}: error {code}")
+        self.code = code
+
+
+def text(shown: str | None) -> bytes:
+    """A string with its length, or null."""
+    if shown is None:
+        return struct.pack(">h", -1)
+    return struct.pack(">h", len(shown.encode())) + shown.encode()
+
+
+class Answer:
+    """The body of an answer, read from its front."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._at = 0
+
+    def take(self, form: str) -> int:
+        """The next number, of a form that `struct` knows."""
+        (shown,) = struct.unpack_from(f">{form}", self._body, self._at)
+        self._at += struct.calcsize(f">{form}")
+        return int(shown)
+
+    def text(self) -> str:
+        """The next string; empty where it is null."""
+        return self._bytes(self.take("h")).decode()
+
+    def data(self) -> bytes:
+        """The next bytes; empty where they are null."""
+        return self._bytes(self.take("i"))
+
+    def items(self) -> Iterator[int]:
+        """As many numbers as the next array has elements."""
+        return iter(range(self.take("i")))
+
+    def _bytes(self, length: int) -> bytes:
+        start = self._at
+        self._at += max(0, length)
+        return self._body[start : self._at]
+
+
+class Wire:
+    """A connection to one broker, "HOST:PORT"."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), _SECONDS)
+        self._number = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def call(self, api: int, version: int, body: bytes) -> Answer:
+        """Send a request and wait for its answer."""
+        self._number += 1
+        head = struct.pack(">hhi", api, version, self._number) + text("raw")
+        self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+        answer = self._exactly(struct.unpack(">i", self._exactly(4))[0])
+        if struct.unpack_from(">i", answer)[0] != self._number:
+            raise OSError("an answer to another request")
+        return Answer(answer[4:])
+
+    def _exactly(self, size: int) -> bytes:
+        got = bytearray()
+        while len(got) < size:
+            more = self._socket.recv(min(size - len(got), 2**20))
+            if not more:
+                raise OSError("the broker closed the connection")
+            got += more
+        return bytes(got)
+
+    def produce(self, topic: str, partition: int, batch: bytes, name: str | None = None) -> Stored:
+        """Send these bytes as the records of a partition; `name` is the transactional id, if any."""
+        body = text(name) + struct.pack(">hii", -1, WAIT_MS, 1) + text(topic)
+        body += struct.pack(">iii", 1, partition, len(batch)) + batch
+        answer = self.call(PRODUCE, 8, body)
+        answer.take("i")
+        answer.text()
+        answer.take("i")
+        answer.take("i")
+        error, base, stamp, _ = (answer.take(form) for form in "hqqq")
+        words = [(answer.take("i"), answer.text())[1] for _ in answer.items()]
+        return Stored(error, base, stamp, "; ".join([answer.text(), *words]))
+
+    def fetch(self, topic: str, partition: int, offset: int) -> tuple[bytes, int]:
+        """The stored batches from an offset on, read uncommitted, and the offset behind the last.
+
+        Raises:
+            Refused: no such partition or offset here.
+        """
+        body = struct.pack(">iiiibiii", -1, 0, 0, _FETCH_BYTES, 0, 0, -1, 1) + text(topic)
+        body += struct.pack(">iiiqqii", 1, partition, -1, offset, -1, _FETCH_BYTES, 0)
+        answer = self.call(FETCH, 10, body)
+        for form in "ihi":  # throttled, error, session
+            answer.take(form)
+        if answer.take("i") == 0:
+            return b"", offset
+        answer.text()
+        answer.take("i")
+        answer.take("i")
+        error, end, _, _ = (answer.take(form) for form in "hqqq")
+        if error:
+            raise Refused(f"fetch of {topic}-{partition} at {offset}", error)
+        for _ in answer.items():  # aborted transactions
+            answer.take("q")
+            answer.take("q")
+        return answer.data(), end
+
+    def leaders(self, topic: str) -> dict[int, str]:
+        """The address of the leader of each partition of a topic that has one."""
+        answer = self.call(METADATA, 1, struct.pack(">i", 1) + text(topic))
+        nodes = {}
+        for _ in answer.items():
+            node, host, port = answer.take("i"), answer.text(), answer.take("i")
+            answer.text()  # rack
+            nodes[node] = f"{host}:{port}"
+        answer.take("i")  # controller
+        found: dict[int, str] = {}
+        for _ in answer.items():
+            answer.take("h")
+            answer.text()
+            answer.take("b")
+            for _ in answer.items():
+                answer.take("h")
+                number, leader = answer.take("i"), answer.take("i")
+                for _ in "replicas", "in sync":
+                    for _ in answer.items():
+                        answer.take("i")
+                found[number] = nodes.get(leader, "")
+        return {number: address for number, address in found.items() if address}
