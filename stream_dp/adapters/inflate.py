@@ -1,7 +1,7 @@
 """Unpacking of what is compressed in a record batch, up to a limit and never beyond.
 
 Rules: whatever the bytes are, no more than `limit` bytes come out of them, and little more than that is ever held;
-what would be more is refused unread. What lies behind the last gzip or the first lz4 frame is ignored, as by Kafka itself.
+what would be more is refused unread. What follows the last gzip or the first lz4 frame is ignored, as by Kafka itself.
 This file knows no record.
 """
 

@@ -16,7 +16,9 @@ from typing import Any
 
 from stream_dp.adapters.kafka_client import KafkaSettings, library
 from stream_dp.adapters.record_batches import (
+    APPENDED,
     HEADER,
+    Cell,
     Kind,
     RecordBatch,
     Unpacked,
@@ -30,15 +32,27 @@ _ARGUMENTS = (
 )  # fmt: skip
 _COMMITTED = 1
 _APPENDED = 1
+_NOTHING = memoryview(b"")
 
 
-def whole_batches(payload: bytes) -> bytes:
-    """The sign that a consumer wants batches; never called."""
-    return payload
+class WholeBatches:
+    """The sign that a consumer wants batches, joined in cells of stamps (see `record_batches`); never called."""
+
+    def __init__(self, cell: Cell | None) -> None:
+        self.cell = cell
+
+    def __call__(self, payload: bytes) -> bytes:
+        """Do nothing."""
+        return payload
 
 
-def consumer(settings: KafkaSettings, *, wait: bool, fetch_wait_ms: int) -> Any:
-    """A consumer, not yet started, for partitions assigned by hand; `wait`: behind open transactions it waits."""
+def consumer(
+    settings: KafkaSettings, *, wait: bool, fetch_wait_ms: int, cell: Cell | None = None
+) -> Any:
+    """A consumer, not yet started, for partitions assigned by hand.
+
+    With `wait` it waits behind open transactions. `cell` says which batches may be joined (see `record_batches`).
+    """
     options: dict[str, Any] = {**settings.client(), "enable_auto_commit": False}
     options |= {"auto_offset_reset": "none", "fetch_max_wait_ms": fetch_wait_ms}
     if not fitting():
@@ -46,7 +60,7 @@ def consumer(settings: KafkaSettings, *, wait: bool, fetch_wait_ms: int) -> Any:
     _install()
     return library().AIOKafkaConsumer(
         isolation_level="read_committed" if wait else "read_uncommitted",
-        value_deserializer=whole_batches,
+        value_deserializer=WholeBatches(cell),
         **options,
     )
 
@@ -89,7 +103,7 @@ def _of_records(run: list[Any]) -> RecordBatch:
     first, last = run[0], run[-1]
     return RecordBatch(
         Kind.DATA, first.offset, last.offset + 1, first.timestamp,
-        first.timestamp_type == _APPENDED, 0, None, len(run), content,
+        APPENDED if first.timestamp_type == _APPENDED else 0, None, len(run), _NOTHING, content,
     )  # fmt: skip
 
 
@@ -119,24 +133,18 @@ class _Chosen:
 
     def __call__(self, *arguments: Any) -> Any:
         _, records, aborted, offset, _, value, _, level = arguments
-        if value is not whole_batches:
+        if not isinstance(value, WholeBatches):
             return self._theirs(*arguments)
-        return _Batches(records.fetched, offset, aborted if level == _COMMITTED else None)
+        found = _read(records.fetched, offset, value.cell)
+        return _Batches(offset, found if level != _COMMITTED else _decided(found, aborted))
 
 
 class _Batches:
-    """An iterator of batches, and where the next fetch begins.
+    """An iterator of batches, and where the next fetch begins."""
 
-    With `aborted`, the list of aborted transactions that goes with a fetch of committed records, transactions are
-    decided: their batches count where they lie, or are left out.
-    """
-
-    def __init__(
-        self, fetched: bytes, offset: int, aborted: Sequence[tuple[int, int]] | None
-    ) -> None:
+    def __init__(self, offset: int, found: Iterator[RecordBatch]) -> None:
         self.next_fetch_offset = offset
-        found = _read(fetched, offset)
-        self._found = found if aborted is None else _decided(found, aborted)
+        self._found = found
 
     def __iter__(self) -> "_Batches":
         return self
@@ -147,21 +155,24 @@ class _Batches:
         return batch
 
 
-def _read(fetched: bytes, offset: int) -> Iterator[RecordBatch]:
+def _read(fetched: bytes, offset: int, cell: Cell | None) -> Iterator[RecordBatch]:
     """The batches; the last one is damaged if the bytes are."""
     try:
-        for batch in record_batches(fetched, offset):
+        for batch in record_batches(fetched, offset, cell):
             yield batch
             offset = batch.next
     except ValueError:
-        yield RecordBatch(Kind.DAMAGED, offset, offset, 0, False, 0, None, 0, b"")
+        yield RecordBatch(Kind.DAMAGED, offset, offset, 0, 0, None, 0, _NOTHING)
 
 
 def _decided(
-    found: Iterator[RecordBatch], aborted: Sequence[tuple[int, int]]
+    found: Iterator[RecordBatch], aborted: Sequence[tuple[int, int]] | None
 ) -> Iterator[RecordBatch]:
-    """The batches of committed transactions and of none, and what ends transactions."""
-    waiting = sorted(aborted, key=lambda one: one[1])
+    """The batches of a fetch of committed records with the list of aborted transactions that came with it.
+
+    Those of committed transactions count where they lie.
+    """
+    waiting = sorted(aborted or (), key=lambda one: one[1])
     never: set[int | None] = set()
     for batch in found:
         while waiting and waiting[0][1] <= batch.base:

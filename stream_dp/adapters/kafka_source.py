@@ -35,6 +35,7 @@ from stream_dp.adapters.kafka_ticks import (
     PartitionTicks,
     Place,
     StampedTicks,
+    cell_of,
 )
 from stream_dp.adapters.kafka_topic_look import TopicEyes, TopicLook
 from stream_dp.adapters.kafka_topics import administering, check_kept, check_stamped, existing
@@ -145,7 +146,8 @@ class KafkaSource:
         settings = self._settings
         self._unpacker = Unpacker(marks=self._grid is None, limit=self._limit)
         self._eyes = TopicEyes(settings, self._topic)
-        self._reader = consumer(settings, wait=self._wait, fetch_wait_ms=_SLICE_MS)
+        cell = None if self._grid is None else cell_of(self._grid, self._settle_ms)
+        self._reader = consumer(settings, wait=self._wait, fetch_wait_ms=_SLICE_MS, cell=cell)
         self._again = consumer(settings, wait=False, fetch_wait_ms=_SLICE_MS)
         self._offsets = KafkaOffsets(settings, self._topic)
         try:
@@ -256,7 +258,7 @@ class KafkaSource:
         """Take what was fetched, until there is enough for one reading."""
         log, found = self._queue[0]
         for batch in found:
-            if not self._unpacker.intact(batch):
+            if batch.kind is Kind.DAMAGED:
                 raise WorldError(
                     f"topic {self._topic!r}: what its broker sends of partition {log.partition} is damaged"
                 )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stream_dp.adapters.open_transactions import OpenTransactions, Room, Transaction
-from stream_dp.adapters.record_batches import Kind, RecordBatch, Unpacked
+from stream_dp.adapters.record_batches import Cell, Kind, RecordBatch, Unpacked
 from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.adapters.unpacker import Unpacker
 from stream_dp.core.tick_grid import TickGrid
@@ -166,14 +166,19 @@ class StampedTicks(PartitionTicks):
         super().__init__(place, unpacker, room, out)
         self._grid = grid
         self._settle = settle
+        self._due = 0
         self._within = range(0)
 
+    def mark(self, tick: int) -> None:
+        """Mark that `tick` has passed here."""
+        super().mark(tick)
+        self._due = self._grid.end(tick + 1) + self._settle
+
     def _meet(self, batch: RecordBatch) -> None:
-        if batch.kind is Kind.FOREIGN:
-            return
-        passed = self._grid.passed(batch.stamp - self._settle)
-        if passed > self.marked:
-            self.mark(passed)
+        if batch.stamp >= self._due and batch.kind is not Kind.FOREIGN:
+            passed = self._grid.passed(batch.stamp - self._settle)
+            if passed > self.marked:
+                self.mark(passed)
 
     def _count(self, batch: RecordBatch, skip: int) -> None:
         if batch.stamp not in self._within and batch.kind is not Kind.FOREIGN:
@@ -212,6 +217,19 @@ class MarkedTicks(PartitionTicks):
                 self.mark(tick)
         self._gather(found.values[begin:], found.offsets[begin:], refused)
         self._at(batch.next)
+
+
+def cell_of(grid: TickGrid, settle: int) -> Cell:
+    """For a stamp, the stamps around it between which neither the tick nor what has passed changes."""
+
+    def cell(stamp: int) -> range:
+        tick, passed = grid.tick_of(stamp), grid.passed(stamp - settle)
+        return range(
+            max(grid.start(tick), grid.end(passed) + settle),
+            min(grid.end(tick), grid.end(passed + 1) + settle),
+        )
+
+    return cell
 
 
 def _joined(one: Sequence[int], other: Sequence[int]) -> Sequence[int]:

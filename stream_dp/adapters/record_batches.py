@@ -1,15 +1,18 @@
 """Record batches of format 2 as the brokers send them: where each begins and ends, and what its header says.
 
-Rules: only headers are read here; nothing is unpacked and no record is looked at. A cut batch at the end of a fetch is
-left out, for the next fetch brings it whole. What is no batch of format 2 is told as such, with its offsets. Source:
+Rules: only headers are read here; nothing is unpacked and no record is looked at, but checksums are. A cut batch at
+the end of a fetch is left out, for the next fetch brings it whole. What is of an older format is told as such, with its
+offsets. Source:
 the message format of the Kafka protocol. This file knows no client, no clock and no tick.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import NamedTuple
+from functools import cache
+from typing import NamedTuple, TypeAlias
 
+from stream_dp.adapters.kafka_client import library
 from stream_dp.adapters.record_walk import walk
 from stream_dp.runtime.dead_letters import Span
 
@@ -17,9 +20,13 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 CODEC, APPENDED, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
 _LENGTH = struct.Struct(">qi")
 _FORMAT = 2
-_AFTER_LENGTH = _LENGTH.size
-_MAGIC_AT = 16
+_FORMAT_AT, _CHECKED_FROM = 16, 21
+_CRC, _ATTRIBUTES, _LAST, _STAMP, _RECORDS = 4, 5, 6, 8, 12
+_JOINED_BYTES = 256 * 1024
 _CONTROL_KEY = struct.Struct(">hh")
+
+
+Cell: TypeAlias = Callable[[int], range]
 
 
 class Kind(Enum):
@@ -54,71 +61,152 @@ class Unpacked(NamedTuple):
 
 
 class RecordBatch(NamedTuple):
-    """A batch by its header: offsets from `base` up to `next`, appended at `stamp` (ms) if `appended`.
+    """A batch by its header: offsets from `base` up to `next`, stamped `stamp` (ms) as its `attributes` say.
 
     `producer` is the id of the producer of a transaction, None outside of transactions; `records` is how many the
-    header promises; `raw` the whole batch, or what is in it where somebody else has unpacked it.
+    header promises; `raw` the whole batch; `content` what is in it, where the client library has unpacked it.
     """
 
     kind: Kind
     base: int
     next: int
     stamp: int
-    appended: bool
-    codec: int
+    attributes: int
     producer: int | None
     records: int
-    raw: bytes | memoryview | Unpacked
+    raw: memoryview
+    content: Unpacked | None = None
+
+    @property
+    def appended(self) -> bool:
+        """Whether the stamp is that of its arrival."""
+        return bool(self.attributes & APPENDED)
+
+    @property
+    def codec(self) -> int:
+        """How its records are compressed; 0 for not."""
+        return self.attributes & CODEC
+
+    @property
+    def plain(self) -> bool:
+        """Whether its header says nothing but the usual."""
+        return self.attributes == APPENDED and self.records == self.next - self.base
 
     def kept(self) -> "RecordBatch":
         """Return this batch with bytes of its own, so that the rest of its fetch can go."""
-        return self._replace(raw=bytes(self.raw)) if isinstance(self.raw, memoryview) else self
+        return self._replace(raw=memoryview(bytes(self.raw)))
 
 
-def record_batches(fetched: bytes, position: int) -> Iterator[RecordBatch]:
+class _Run:
+    """Plain batches that follow each other, with stamps in one cell, as one."""
+
+    def __init__(self, first: RecordBatch, cell: range) -> None:
+        self.next = first.next
+        self.cell = cell
+        self.size = len(first.raw)
+        self._first = first
+        self._parts = [first.raw]
+        self._stamp = first.stamp
+
+    def join(self, raw: memoryview, following: int, stamp: int) -> None:
+        """Add a batch that reaches up to `following`."""
+        self.next = following
+        self.size += len(raw)
+        self._parts.append(raw)
+        if stamp > self._stamp:
+            self._stamp = stamp
+
+    def batch(self) -> RecordBatch:
+        """Return it as one batch, with a header of its own."""
+        if len(self._parts) == 1:
+            return self._first
+        base, stamp = self._first.base, self._stamp
+        records = self.next - base
+        body = b"".join([part[HEADER.size :] for part in self._parts])
+        length = HEADER.size - _LENGTH.size + len(body)
+        header = HEADER.pack(
+            base, length, -1, _FORMAT, 0, APPENDED, records - 1, stamp, stamp, -1, -1, -1, records
+        )
+        raw = memoryview(header + body)
+        return RecordBatch(Kind.DATA, base, self.next, stamp, APPENDED, None, records, raw)
+
+
+def record_batches(
+    fetched: bytes, position: int, cell: Cell | None = None
+) -> Iterator[RecordBatch]:
     """The whole batches in `fetched` that reach to `position` or beyond, in order.
 
+    With `cell`, plain batches that follow each other are joined to larger ones (of a fresh header), as long as their
+    stamps lie in one cell: the range of stamps that `cell` gives for the first one's.
+
     Raises:
-        ValueError: the bytes are no sequence of batches; reading them again may help.
+        ValueError: the bytes are not what a producer sent; reading them again may help.
     """
-    view, at = memoryview(fetched), 0
-    while len(fetched) - at >= HEADER.size:
+    view, at, size = memoryview(fetched), 0, len(fetched)
+    run: _Run | None = None
+    while size - at > _FORMAT_AT:
         base, length = _LENGTH.unpack_from(fetched, at)
-        end = at + _AFTER_LENGTH + length
-        if end > len(fetched):
-            return
-        if length <= _MAGIC_AT - _AFTER_LENGTH:
-            raise ValueError("a batch without a header")
-        found = _batch(fetched, view[at:end], at, base, position)
-        if found.next > position:
+        begin, at = at, at + _LENGTH.size + length
+        if at > size:
+            break
+        raw = view[begin:at]
+        if raw[_FORMAT_AT] != _FORMAT:
+            found = _foreign(raw, base, position)
+        else:
+            header = _header(raw)
+            if run is not None and _joins(run, header):
+                run.join(raw, base + header[_RECORDS], header[_STAMP])
+                continue
+            found = _batch(header, raw)
+        if run is not None:
+            yield run.batch()
+            position, run = run.next, None
+        if cell is not None and base >= position and found.plain:
+            run = _Run(found, cell(found.stamp))
+        elif found.next > position:
             yield found
             position = found.next
-        at = end
+    if run is not None:
+        yield run.batch()
 
 
-def _batch(fetched: bytes, raw: memoryview, at: int, base: int, position: int) -> RecordBatch:
-    if fetched[at + _MAGIC_AT] != _FORMAT:
-        # Of older formats `base` is the last offset of a compressed set, and the first one is not told.
-        start = min(base, position)
-        return RecordBatch(Kind.FOREIGN, start, base + 1, 0, False, 0, None, 0, raw)
+def _header(raw: memoryview) -> tuple[int, ...]:
+    """The fields of the header of a batch that is as it was sent."""
     if len(raw) < HEADER.size:
         raise ValueError("a batch without a header")
-    _, _, _, _, _, attributes, last, _, stamp, producer, _, _, count = HEADER.unpack_from(
-        fetched, at
+    header = HEADER.unpack_from(raw)
+    if header[_LAST] < 0 or _checksum()(raw[_CHECKED_FROM:]) != header[_CRC]:
+        raise ValueError("a damaged batch")
+    return header
+
+
+def _joins(run: _Run, header: tuple[int, ...]) -> bool:
+    """Whether this batch goes on with the run."""
+    return (
+        header[_ATTRIBUTES] == APPENDED
+        and header[0] == run.next
+        and header[_STAMP] in run.cell
+        and header[_RECORDS] == header[_LAST] + 1
+        and run.size < _JOINED_BYTES
     )
-    if last < 0:
-        raise ValueError("a batch that ends before it begins")
-    return RecordBatch(
-        _control(raw) if attributes & CONTROL else Kind.DATA,
-        base,
-        base + last + 1,
-        stamp,
-        bool(attributes & APPENDED),
-        attributes & CODEC,
-        producer if attributes & (TRANSACTIONAL | CONTROL) else None,
-        count,
-        raw,
-    )
+
+
+def _batch(header: tuple[int, ...], raw: memoryview) -> RecordBatch:
+    base, _, _, _, _, attributes, last, _, stamp, producer, _, _, records = header
+    kind = _control(raw) if attributes & CONTROL else Kind.DATA
+    of_transaction = producer if attributes & (TRANSACTIONAL | CONTROL) else None
+    return RecordBatch(kind, base, base + last + 1, stamp, attributes, of_transaction, records, raw)
+
+
+def _foreign(raw: memoryview, last: int, position: int) -> RecordBatch:
+    """A batch of an older format, of which the last offset is known; the first one of a compressed set is not."""
+    return RecordBatch(Kind.FOREIGN, min(last, position), last + 1, 0, 0, None, 0, raw)
+
+
+@cache
+def _checksum() -> Callable[[memoryview], int]:
+    check: Callable[[memoryview], int] = library(".record.util").calc_crc32c
+    return check
 
 
 def _control(raw: memoryview) -> Kind:

@@ -38,16 +38,10 @@ class Unpacker:
         self._limit = limit
         self._parse = library(".record.default_records").DefaultRecordBatch
 
-    def intact(self, batch: RecordBatch) -> bool:
-        """Whether the batch is what its producer sent, by its checksum."""
-        if batch.kind is Kind.FOREIGN or isinstance(batch.raw, Unpacked):
-            return True
-        return batch.kind is not Kind.DAMAGED and bool(self._parse(batch.raw).validate_crc())
-
     def unpack(self, batch: RecordBatch) -> Unpacked:
         """Everything in the batch."""
-        if isinstance(batch.raw, Unpacked):
-            return batch.raw
+        if batch.content is not None:
+            return batch.content
         if batch.kind is Kind.FOREIGN:
             return _refused(batch, UNREADABLE_BATCH)
         packed = batch.raw[HEADER.size :]
