@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -108,7 +108,7 @@ class KafkaSource:
         self._look_at = 0
         self._opened: tuple[int, ...] = ()
         self._logs: dict[int, PartitionTicks] = {}
-        self._queue: deque[tuple[PartitionTicks, Iterator[RecordBatch]]] = deque()
+        self._queue: deque[tuple[PartitionTicks, deque[RecordBatch]]] = deque()
         self._recall: Recall | None = None
         self._ready: list[Batch] = []
         self._heard = 0.0
@@ -251,13 +251,14 @@ class KafkaSource:
         else:
             fetched = await self._reader.getmany(timeout_ms=self._wait_ms())
             for at, found in fetched.items():
-                self._queue.append((self._logs[at.partition], iter(batches(found))))
+                self._queue.append((self._logs[at.partition], deque(batches(found))))
             await self._pass_silent({at.partition for at in fetched})
 
     async def _take(self) -> None:
-        """Take what was fetched, until there is enough for one reading."""
+        """Take what was fetched, until there is enough for one reading; what is not taken yet stays."""
         log, found = self._queue[0]
-        for batch in found:
+        while found:
+            batch = found[0]
             if batch.kind is Kind.DAMAGED:
                 raise WorldError(
                     f"topic {self._topic!r}: what its broker sends of partition {log.partition} is damaged"
@@ -267,6 +268,7 @@ class KafkaSource:
                     raise self._unstamped()
                 if batch.stamp >= self._look_at:
                     await self._look(batch.stamp)
+            found.popleft()
             if (transaction := log.take(batch)) is not None:
                 self._recall = Recall(log, transaction, batch, self._place(log.partition))
                 self._recall.begin(self._again)
