@@ -74,6 +74,11 @@ class SecuredWorld(NamedTuple):
             grants.append((TRANSACTION, feed, _LITERAL, WRITE, user))
         asyncio.run(grant(self.secured, grants))
 
+    def feed(self) -> int:
+        """Feed the topic by `replay`; return its exit code."""
+        where = ("--topic", self.topic, "--pipeline", self.file, "--key-file", self.key())
+        return self.command("replay", self.data(), *where)
+
     def command(self, *arguments: object) -> int:
         """Run a command; return its exit code."""
         return code_of([str(one) for one in arguments])

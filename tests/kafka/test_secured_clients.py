@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka.certificates import Authority
@@ -28,8 +29,9 @@ def test_every_command_logs_in(
     mine = world._replace(way=way).write()
     mine.grant()
     assert mine.command("topic", mine.topic, "--pipeline", mine.file, "--partitions", 2) == 0
-    assert mine.command("replay", mine.data(), "--topic", mine.topic, "--pipeline", mine.file) == 0
+    assert mine.feed() == 0
     assert mine.command("run", mine.file, "--until-end", "--key-file", mine.key()) == 0
+    assert mine.command("dead-letters", mine.file, "--key-file", mine.key()) == 0
     assert mine.command("ledger", mine.file, "--key-file", mine.key(), "--json") == 0
     said = capfd.readouterr()
     assert json.loads(said.out.splitlines()[-1])["ticks"] == TICKS
@@ -56,7 +58,7 @@ def test_who_is_not_known_does_not_get_in(world: SecuredWorld) -> None:
     wrong = secured.secret("wrong", "sardine")
     stranger = Authority(world.folder, "stranger")
     late = secured.authority.sign("late", days=-1)
-    cases = [
+    cases: list[tuple[str, dict[str, Any]]] = [
         ("SCRAM", {"password_file": wrong}),
         ("PLAIN", {"password_file": wrong}),
         ("PLAIN", {"ca_file": stranger.file}),
