@@ -26,7 +26,7 @@ _PATIENCE_S, _POLL_S = 10.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class TopicLook:
+class TopicRights:
     """A topic as this user sees it; `exists` is unknown (None) where it may not be looked at."""
 
     name: str
@@ -36,7 +36,7 @@ class TopicLook:
     partitions: int
 
 
-async def topics_seen(client: Any, names: Sequence[str]) -> dict[str, TopicLook]:
+async def topics_seen(client: Any, names: Sequence[str]) -> dict[str, TopicRights]:
     """How this user sees these topics; none is created."""
     answer = await client.send(client.get_random_node(), _requests()["topics"](list(names)))
     found = {}
@@ -44,7 +44,7 @@ async def topics_seen(client: Any, names: Sequence[str]) -> dict[str, TopicLook]
         exists = None if code == _DENIED_TOPIC else code != _UNKNOWN_TOPIC
         copies = min((len(one[4]) for one in partitions), default=0)
         rights = frozenset() if exists is None else _rights(bits)
-        found[name] = TopicLook(name, exists, rights, copies, len(partitions))
+        found[name] = TopicRights(name, exists, rights, copies, len(partitions))
     return found
 
 

@@ -12,7 +12,7 @@ from stream_dp.adapters.kafka_rights import (
     DESCRIBE_CONFIGS,
     READ,
     WRITE,
-    TopicLook,
+    TopicRights,
     group_rights,
     may_create,
     may_transact,
@@ -41,7 +41,7 @@ def command(settings: KafkaSettings, resource: str, rights: Sequence[str]) -> st
 
 
 async def check_rights(
-    settings: KafkaSettings, admin: Any, name: str, source: TopicLook, own: Sequence[TopicLook]
+    settings: KafkaSettings, admin: Any, name: str, source: TopicRights, own: Sequence[TopicRights]
 ) -> list[Observation]:
     """Findings on what this user may do: one for each resource on which it lacks something, or that all is well.
 
@@ -60,7 +60,7 @@ async def check_rights(
     return found or [fine("rights", "this user has all rights that an engine needs")]
 
 
-async def _own_rights(admin: Any, name: str, own: Sequence[TopicLook]) -> list[frozenset[str]]:
+async def _own_rights(admin: Any, name: str, own: Sequence[TopicRights]) -> list[frozenset[str]]:
     """What this user may do with the pipeline's topics, its transactional id and its group."""
     client = admin._client  # noqa: SLF001 - the admin client hands out no coordinator
     topics = frozenset.intersection(*(look.rights for look in own))

@@ -6,7 +6,7 @@ from typing import Any
 
 from stream_dp.adapters.kafka_append_clock import Difference, append_differences
 from stream_dp.adapters.kafka_reach import reach
-from stream_dp.adapters.kafka_rights import DESCRIBE_CONFIGS, TopicLook, topics_seen
+from stream_dp.adapters.kafka_rights import DESCRIBE_CONFIGS, TopicRights, topics_seen
 from stream_dp.adapters.kafka_topics import administering
 from stream_dp.app.doctor import acl, machine, settings_check
 from stream_dp.app.doctor.observation import Observation, closed, denied, fine, unchecked, warning
@@ -96,7 +96,7 @@ class _Cluster:
         for finding in found:
             yield finding
 
-    async def _source(self, admin: Any, look: TopicLook) -> list[Observation]:
+    async def _source(self, admin: Any, look: TopicRights) -> list[Observation]:
         about = f"topic {look.name}"
         if look.exists is False:
             make = f"stream-dp topic {look.name} --pipeline {self._file} --partitions N"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stream_dp.adapters.kafka_client import KEPT, KafkaSettings, library
-from stream_dp.adapters.kafka_rights import TopicLook
+from stream_dp.adapters.kafka_rights import TopicRights
 from stream_dp.adapters.kafka_topics import PLAIN, STAMPED, UNCOMPACTED, config, mending
 from stream_dp.app.doctor.observation import Observation, closed, fine, unchecked, warning
 
@@ -15,7 +15,7 @@ _LARGE = 16 * 1024 * 1024
 
 
 async def check_source(
-    settings: KafkaSettings, admin: Any, look: TopicLook, *, wall: bool
+    settings: KafkaSettings, admin: Any, look: TopicRights, *, wall: bool
 ) -> list[Observation]:
     """Findings on the topic that is read."""
     about, found = f"topic {look.name}", await config(admin, look.name)
@@ -51,7 +51,7 @@ async def check_source(
 
 
 async def check_own(
-    settings: KafkaSettings, admin: Any, look: TopicLook, brokers: int
+    settings: KafkaSettings, admin: Any, look: TopicRights, brokers: int
 ) -> list[Observation]:
     """Findings on a topic of the pipeline's own that exists."""
     about, found = f"topic {look.name}", await config(admin, look.name)
