@@ -44,6 +44,11 @@ class HighWater:
         self._accept = accept
         self._commits = 0
 
+    @property
+    def path(self) -> Path:
+        """The file of the mark."""
+        return self._path
+
     async def open(self) -> None:
         """Open the journal."""
         await self.marked.open()

@@ -19,8 +19,9 @@ from stream_dp.adapters.kafka_client import (
 )
 from stream_dp.errors import FailClosed
 
-_UNCOMPACTED = {"cleanup.policy": "delete"}
-_STAMPED = {"message.timestamp.type": "LogAppendTime"}
+UNCOMPACTED = {"cleanup.policy": "delete"}
+STAMPED = {"message.timestamp.type": "LogAppendTime"}
+PLAIN = {"compression.type": "uncompressed"}
 _ONE_BROKER = "one copy only, on the only broker: a power cut could lose commits"
 _ONE_COPY = "one copy only: a power cut could lose commits; production wants replication 3"
 _FEW_IN_SYNC = "set min.insync.replicas=2, or a lost broker could lose commits"
@@ -78,7 +79,7 @@ async def check_kept(settings: KafkaSettings, admin: Any, topic: str) -> None:
     if "compact" in (await config(admin, topic)).get("cleanup.policy", ""):
         raise FailClosed(
             f"topic {topic!r} is compacted, so an event removes older ones with its key, and counts would "
-            f"depend on when; {mending(settings, topic, _UNCOMPACTED)}"
+            f"depend on when; {mending(settings, topic, UNCOMPACTED)}"
         )
 
 
@@ -89,10 +90,10 @@ async def check_stamped(settings: KafkaSettings, admin: Any, topic: str) -> None
         FailClosed: its brokers do not stamp records on arrival.
     """
     found = await config(admin, topic)
-    if any(found.get(key) != value for key, value in _STAMPED.items()):
+    if any(found.get(key) != value for key, value in STAMPED.items()):
         raise FailClosed(
             f"topic {topic!r}: live ticks need stamps that its brokers set on arrival; "
-            + mending(settings, topic, _STAMPED)
+            + mending(settings, topic, STAMPED)
         )
 
 

@@ -34,10 +34,11 @@ async def sealed_commits(spec: PipelineSpec, most: int = -1) -> AsyncIterator[by
         return
     if not isinstance(spec.source, endpoints.KafkaSourceSpec):
         raise UsageError("journal.kind: a kafka journal needs a kafka source")
-    journal = KafkaJournal(KafkaLease(settings_for(spec.source), spec.name), spec.source.topic)
+    settings = settings_for(spec.source)
+    journal = KafkaJournal(KafkaLease(settings, spec.name), spec.source.topic)
     if not await journal.exists():
         raise UsageError(
-            f"{spec.name} has no journal at {spec.source.bootstrap}: it begins with the first run of its pipeline"
+            f"{spec.name} has no journal at {settings.bootstrap}: it begins with the first run of its pipeline"
         )
     async with closing(journal.read()) as commits:
         async for sealed in commits:

@@ -12,7 +12,7 @@ from stream_dp.adapters.records import Record, load_records, ticked
 from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.settings import fields_of, settings_for
-from stream_dp.broker.topics import create_topic
+from stream_dp.app.topic_made import make_topic
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.pipeline.spec import PipelineSpec
@@ -66,7 +66,7 @@ async def feed_file(
     ticks = await asyncio.to_thread(ticked, records, clock.grid)
     settings = settings_for(source)
     if create:
-        await create_topic(source.bootstrap, topic, create, client=settings.client())
+        await make_topic(settings, topic, create, stamped=False)
     marks = TickMarks(sealer.mark_key(), topic, clock.grid, feed_id(ticks))
     await feed(settings, marks, ticks, ticks_per_second)
 

@@ -30,6 +30,8 @@ class Commands(LazyGroup):
         "replay": "Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.",
         "ledger": "Show what was charged to PIPELINE.yaml's budget and check its journal from end to end.",
         "dead-letters": "List the records that PIPELINE.yaml could not use: why, how many, where. NOT PRIVATE.",
+        "doctor": "Look at what PIPELINE.yaml needs: brokers, login, rights, topics, clocks, key, disk; say what mends "
+        "each.",
         "broker": "Start a real, local Apache Kafka; needs neither Docker nor an installed Java.",
         "topic": "Create topic NAME, ready for the events of a pipeline.",
         "query": "Preview, create, halt and list the series of a running engine (stream-dp run FILE --serve).",

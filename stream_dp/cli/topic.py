@@ -1,21 +1,22 @@
 """`stream-dp topic`: create a topic that events can be sent to.
 
 Rules: a topic that exists is left as it is. Stamped means that its brokers stamp each record on arrival, which
-is what a wall clock needs; a replay clock takes either.
+is what a wall clock needs; a replay clock takes either. How to log in comes from a pipeline file or from the
+environment.
 """
 
 import asyncio
 import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stream_dp.broker.topics import create_topic
+from stream_dp.app.settings import settings_at
+from stream_dp.app.topic_made import make_topic
 from stream_dp.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
-_KEPT = {"cleanup.policy": "delete"}
-_STAMPED = {"message.timestamp.type": "LogAppendTime"}
 
 
 def topic(
@@ -23,7 +24,11 @@ def topic(
     *,
     bootstrap: Annotated[
         str, typer.Option(help="Address of Kafka (host:port), as `stream-dp broker` prints it.")
-    ],
+    ] = "",
+    pipeline: Annotated[
+        Path | None,
+        typer.Option(help="A pipeline file: its source says where Kafka is, and how to log in."),
+    ] = None,
     partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 1,
     stamped: Annotated[
         bool,
@@ -36,8 +41,8 @@ def topic(
     """Create topic NAME, ready for the events of a pipeline."""
     if _NAME.fullmatch(name) is None or name in {".", ".."}:
         raise UsageError("NAME: a topic's name has 1 to 249 letters, digits, dots, _ or -")
-    config = _KEPT | (_STAMPED if stamped else {})
-    if not asyncio.run(create_topic(bootstrap, name, partitions, config)):
+    settings = settings_at(bootstrap, pipeline)
+    if not asyncio.run(make_topic(settings, name, partitions, stamped=stamped)):
         typer.echo(f"{name}: exists already and was left as it is")
         return
     parts = "1 partition" if partitions == 1 else f"{partitions} partitions"

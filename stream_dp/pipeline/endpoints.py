@@ -7,32 +7,25 @@ the pipeline file's folder (validation context `folder`). This file opens nothin
 import re
 from functools import reduce
 from operator import or_
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.pipeline.scalars import Duration, Frozen, Moment, problem, refuse
+from stream_dp.pipeline.scalars import Duration, Frozen, LocalPath, Moment, problem, refuse
+from stream_dp.pipeline.security import Security
 
 _LAST_MOMENT = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last that a release can print
 _SHORTEST_DELAY = 100
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII)
 
 
-def _below(path: Path, info: ValidationInfo) -> Path:
-    """Paths are relative to the pipeline file's folder, where that is known."""
-    folder = (info.context or {}).get("folder")
-    return path if folder is None else Path(folder) / path
+def addresses(value: str) -> str:
+    """The addresses of some brokers as they stand there, if they are such.
 
-
-def _written(path: object) -> object:
-    if path == "":
-        raise ValueError("must not be empty")
-    return path
-
-
-def _addresses(value: str) -> str:
+    >>> addresses("one:9092,[::1]:9092")
+    'one:9092,[::1]:9092'
+    """
     for address in value.split(","):
         match = _ADDRESS.fullmatch(address.strip())
         if match is None or not 0 < int(match[2]) < 65536:
@@ -48,29 +41,7 @@ def _settling(delay: int) -> int:
     return delay
 
 
-LocalPath: TypeAlias = Annotated[Path, BeforeValidator(_written), AfterValidator(_below)]
 Horizon: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]
-
-
-class Security(Frozen):
-    """How to speak to the broker; secrets stay in files of their own."""
-
-    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
-    username: str | None = None
-    password_file: LocalPath | None = None
-    ca_file: LocalPath | None = None
-
-    @model_validator(mode="after")
-    def _complete(self) -> "Security":
-        login = (self.mechanism, self.username, self.password_file)
-        if self.protocol.startswith("SASL") and None in login:
-            raise ValueError(f"{self.protocol} needs mechanism, username and password_file")
-        if not self.protocol.startswith("SASL") and login != (None, None, None):
-            raise ValueError(f"{self.protocol} takes no mechanism, username or password_file")
-        if not self.protocol.endswith("SSL") and self.ca_file is not None:
-            raise ValueError(f"{self.protocol} takes no ca_file")
-        return self
 
 
 class SourceSpec(Frozen):
@@ -95,7 +66,7 @@ class KafkaSourceSpec(SourceSpec):
 
     kind: Literal["kafka"] = "kafka"
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
-    bootstrap: Annotated[str, AfterValidator(_addresses)]
+    bootstrap: Annotated[str, AfterValidator(addresses)]
     security: Security | None = None
 
 

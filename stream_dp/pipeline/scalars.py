@@ -1,11 +1,13 @@
 """The values of a pipeline file: exact numbers, durations, times, names, and how a problem is told.
 
 Rules: numbers that touch the guarantee are exact (`Fraction`, integers); a float is refused. Every value is
-accepted as text, because YAML hands over text only. This file knows no part of the pipeline.
+accepted as text, because YAML hands over text only. A path is relative to the pipeline file's folder (validation
+context `folder`). This file knows no part of the pipeline.
 """
 
 import re
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 from pydantic import (
@@ -17,6 +19,7 @@ from pydantic import (
     InstanceOf,
     PlainSerializer,
     ValidationError,
+    ValidationInfo,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -137,6 +140,18 @@ def _distinct(domain: tuple[str, ...]) -> tuple[str, ...]:
     return domain
 
 
+def _below(path: Path, info: ValidationInfo) -> Path:
+    """Paths are relative to the pipeline file's folder, where that is known."""
+    folder = (info.context or {}).get("folder")
+    return path if folder is None else Path(folder) / path
+
+
+def _written(path: object) -> object:
+    if path == "":
+        raise ValueError("must not be empty")
+    return path
+
+
 def _text(value: object) -> object:
     """Conditions hold text until the schema says what it means."""
     if isinstance(value, bool):
@@ -151,8 +166,11 @@ Order: TypeAlias = Annotated[_Exact, AfterValidator(_above_one)]
 Confidence: TypeAlias = Annotated[_Exact, AfterValidator(_probability)]
 Duration: TypeAlias = Annotated[int, Field(gt=0, le=10**12), BeforeValidator(milliseconds)]
 Moment: TypeAlias = Annotated[int, BeforeValidator(moment)]
+LocalPath: TypeAlias = Annotated[Path, BeforeValidator(_written), AfterValidator(_below)]
 _NAME, _FIELD = r"^[a-z0-9][a-z0-9_.-]{0,62}$", r'^[^\x00-\x1f\x7f"\\]{1,200}$'
+HOOK = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 PATTERNS = {
+    HOOK: "must be package.module:function, the name of a function and never the secret itself",
     _NAME: "must be a lower-case letter or a digit, then at most 62 of those or of _ . -",
     _FIELD: "must be 1 to 200 characters, none of them a control character, a double quote or a backslash",
 }

@@ -29,7 +29,6 @@ from stream_dp.pipeline.endpoints import (
     KafkaSourceSpec,
     ReleasesFile,
     ReplayClock,
-    Security,
     Source,
     SqliteJournalSpec,
     WallClock,
@@ -47,6 +46,7 @@ from stream_dp.pipeline.scalars import (
     refuse,
 )
 from stream_dp.pipeline.schema import FieldSpec
+from stream_dp.pipeline.security import Security
 from stream_dp.pipeline.statistics import Series
 
 __all__ = [

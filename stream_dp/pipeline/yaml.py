@@ -289,7 +289,7 @@ def _place(root: yaml.Node, error: ErrorDetails) -> _Problem:
     if error["type"] == "union_tag_not_found":
         return _at(walk.mark, walk.path, f"is missing{_meant(walk.node, str(loc[-1]))}")
     at_key = error["type"] == "extra_forbidden"
-    return _at(walk.key_mark if at_key else walk.mark, walk.path, _message(error))
+    return _at(walk.key_mark if at_key else walk.mark, walk.path, message(error))
 
 
 def _follows(error: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
@@ -306,7 +306,8 @@ def _meant(node: yaml.Node, missing: str) -> str:
     return f"; did {near[0]} mean this?" if near else ""
 
 
-def _message(error: ErrorDetails) -> str:
+def message(error: ErrorDetails) -> str:
+    """What is wrong, in the words of the house."""
     if error["type"] == "union_tag_invalid":
         return f"'{error['ctx']['tag']}' is none of {error['ctx']['expected_tags']}"
     if error["type"] == "string_pattern_mismatch" and error["ctx"]["pattern"] in PATTERNS:

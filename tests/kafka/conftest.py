@@ -5,11 +5,12 @@ Rules: the brokers are compiled for a quick start, not for a long run, unless th
 
 import gc
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from kafka.kafka_worlds import Close
+from kafka.secured_broker import Secured, secured_session
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.testing.kafka import fresh_topic_name, kafka
@@ -29,6 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def settings(kafka: str) -> KafkaSettings:
     return KafkaSettings(kafka)
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """One broker that asks for a login and for rights, for all tests of a session."""
+    yield from secured_session(tmp_path_factory.mktemp("secured"))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from stream_dp.adapters import kafka_client
 from stream_dp.adapters.kafka_client import KafkaSettings, disconnect, library, speaking
 from stream_dp.adapters.kafka_lease import KafkaLease
+from stream_dp.adapters.kafka_security import KafkaSecurity
 from stream_dp.adapters.kafka_topics import warnings
 from stream_dp.errors import FailClosed, UsageError, WorldError
 
@@ -23,12 +24,9 @@ SECRET = "swordfish"  # noqa: S105 - of this test only
 def test_passwords_come_from_files_and_show_in_no_repr(tmp_path: Path) -> None:
     secret = tmp_path / "password"
     secret.write_text(f"{SECRET}\n")
+    secret.chmod(0o600)
     settings = KafkaSettings(
-        "k:9092",
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism="SCRAM-SHA-512",
-        sasl_username="engine",
-        sasl_password_file=secret,
+        "k:9092", KafkaSecurity("SASL_PLAINTEXT", "SCRAM-SHA-512", "engine", secret)
     )
     assert settings.client()["sasl_plain_password"] == SECRET
     assert SECRET not in repr(settings)
@@ -36,26 +34,24 @@ def test_passwords_come_from_files_and_show_in_no_repr(tmp_path: Path) -> None:
 
 def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
     settings = KafkaSettings(
-        "k:9092",
-        security_protocol="SASL_PLAINTEXT",
-        sasl_username="engine",
-        sasl_password_file=tmp_path / "gone",
+        "k:9092", KafkaSecurity("SASL_PLAINTEXT", "PLAIN", "engine", tmp_path / "gone")
     )
-    with pytest.raises(WorldError, match="gone"):
+    with pytest.raises(WorldError, match=r"security\.password_file .*gone cannot be read"):
         settings.client()
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"security_protocol": "TLS"},
-        {"sasl_mechanism": "GSSAPI"},
-        {"security_protocol": "SASL_SSL", "sasl_username": "engine"},
+        {"protocol": "TLS"},
+        {"protocol": "SASL_SSL", "mechanism": "GSSAPI"},
+        {"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": "engine"},
+        {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER"},
     ],
 )
 def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        KafkaSettings("k:9092", **wrong)
+    with pytest.raises(UsageError, match=r"security\."):
+        KafkaSecurity(**wrong)
 
 
 def test_without_the_extra_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ COMMANDS = (
     "ledger",
     "dead-letters",
     "query",
+    "doctor",
     "broker",
     "topic",
 )

@@ -138,15 +138,65 @@ def test_files_have_no_append_stamps_and_no_kafka_journal(data: Data) -> None:
 @pytest.mark.parametrize(
     ("security", "message"),
     [
-        ({"protocol": "SASL_SSL", "mechanism": "PLAIN"}, "needs mechanism, username"),
-        ({"protocol": "SSL", "username": "x"}, "takes no mechanism"),
-        ({"protocol": "PLAINTEXT", "ca_file": "x"}, "takes no ca_file"),
-        ({"protocol": "TELNET"}, "PLAINTEXT"),
+        (
+            {"protocol": "SASL_SSL", "mechanism": "PLAIN"},
+            {
+                "username": "is missing: mechanism PLAIN needs one",
+                "password_file": "is missing: mechanism PLAIN needs one",
+            },
+        ),
+        (
+            {"protocol": "SASL_SSL"},
+            {"mechanism": "is missing: protocol SASL_SSL needs one"},
+        ),
+        (
+            {"protocol": "SSL", "username": "x", "token_file": "x"},
+            {
+                "username": "does not go with protocol SSL",
+                "token_file": "does not go with protocol SSL",
+            },
+        ),
+        (
+            {"protocol": "PLAINTEXT", "ca_file": "x"},
+            {"ca_file": "does not go with protocol PLAINTEXT"},
+        ),
+        (
+            {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", "username": "x"},
+            {
+                "username": "does not go with mechanism OAUTHBEARER",
+                "token_file": "mechanism OAUTHBEARER needs either token_file or token",
+            },
+        ),
+        (
+            {
+                "protocol": "SASL_SSL",
+                "mechanism": "OAUTHBEARER",
+                "token_file": "x",
+                "token": "a.b:c",
+            },
+            {"token_file": "mechanism OAUTHBEARER needs either token_file or token"},
+        ),
+        (
+            {"protocol": "SSL", "key_file": "x", "key_password_file": "x"},
+            {
+                "key_file": "needs a certificate_file beside it",
+                "key_password_file": "needs a certificate_file beside it",
+            },
+        ),
+        (
+            {"protocol": "TELNET"},
+            {
+                "protocol": "Input should be 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' or 'SASL_SSL'",
+            },
+        ),
     ],
 )
-def test_security_is_complete(data: Data, security: Data, message: str) -> None:
+def test_security_is_complete(data: Data, security: Data, message: dict[str, str]) -> None:
     data["source"]["security"] = security
-    assert any(message in text for _, text in told(data))
+    kind = data["source"]["kind"]
+    assert dict(told(data)) == {
+        f"source.{kind}.security.{key}": text for key, text in message.items()
+    }
 
 
 def test_security(data: Data) -> None:

@@ -239,3 +239,44 @@ def test_the_example() -> None:
     asked = load_series(LIVE_SERIES.encode(), spec)
     assert 2 * asked.epsilon == left  # the series that the demo proposes, and one more
     assert spec.public_data
+
+
+SECURED = """\
+version: 1
+name: flights
+source:
+  kind: kafka
+  topic: flights
+  bootstrap: "127.0.0.1:9093"
+  security:
+    protocol: SASL_SSL
+    mechanism: SCRAM-SHA-512
+    username: engine
+    password: swordfish
+    token: eyJhbGciOiJub25lIn0.e30.
+schema: {time: {type: time}}
+privacy: {epsilon: 1}
+clock: {kind: wall, step: 1m}
+series: [{name: n, statistic: count, epsilon: 1}]
+"""
+
+
+def test_what_is_wrong_with_a_login_names_its_key_and_repeats_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(SECURED)
+    with pytest.raises(UsageError) as caught:
+        load(file)
+    assert str(caught.value).splitlines() == [
+        f"{file}:11:5: source.security.password: is not a known key",
+        f"{file}:12:12: source.security.token: must be package.module:function, the name of a function and never the "
+        "secret itself",
+    ]
+    file.write_text(
+        SECURED.replace("    password: swordfish\n", "").replace("token: eyJ", "token_file: eyJ")
+    )
+    with pytest.raises(UsageError) as caught:
+        load(file)
+    assert [line.removeprefix(f"{file}:") for line in str(caught.value).splitlines()] == [
+        "8:5: source.security.password_file: is missing: mechanism SCRAM-SHA-512 needs one",
+        "11:17: source.security.token_file: does not go with mechanism SCRAM-SHA-512",
+    ]

@@ -1,0 +1,213 @@
+"""How a client of the library shows who it is, and whom it believes: TLS, certificate, password, token.
+
+Rules: the names are those of `source.security` in a pipeline file, so an error names the very key. A secret is read
+from its file whenever a client is made, a token at each new connection; one that everybody on the machine may read is
+refused. No error, repr or log holds one. `token` names code, which is imported: who writes it there is trusted.
+"""
+
+import asyncio
+import importlib
+import inspect
+import re
+import ssl
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stream_dp.errors import UsageError, WorldError
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISMS = (*_PASSWORDS, "OAUTHBEARER")
+_BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750, b64token
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSecurity:
+    """What `source.security` says; the files are read by `arguments`."""
+
+    protocol: str = "PLAINTEXT"
+    mechanism: str | None = None
+    username: str | None = None
+    password_file: Path | None = None
+    token_file: Path | None = None
+    token: str | None = None
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    key_password_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.protocol not in _PROTOCOLS:
+            raise UsageError(f"security.protocol must be one of {', '.join(_PROTOCOLS)}")
+        if not self._sasl:
+            return
+        if self.mechanism not in _MECHANISMS:
+            raise UsageError(f"security.mechanism must be one of {', '.join(_MECHANISMS)}")
+        if self.mechanism in _PASSWORDS and (self.username is None or self.password_file is None):
+            raise UsageError(f"{self.mechanism} needs security.username and security.password_file")
+        if self.mechanism == "OAUTHBEARER" and (self.token_file is None) == (self.token is None):
+            raise UsageError("OAUTHBEARER needs either security.token_file or security.token")
+
+    @property
+    def _sasl(self) -> bool:
+        return self.protocol.startswith("SASL")
+
+    def arguments(self) -> dict[str, Any]:
+        """The library's arguments for all of this.
+
+        Raises:
+            WorldError: a file cannot be read, or holds no certificate, key, password or token.
+            UsageError: everybody may read a secret, or `token` names no function.
+        """
+        arguments: dict[str, Any] = {"security_protocol": self.protocol}
+        if self.protocol.endswith("SSL"):
+            arguments["ssl_context"] = self._tls()
+        if self._sasl:
+            arguments["sasl_mechanism"] = self.mechanism
+        if self._sasl and self.mechanism == "OAUTHBEARER":
+            arguments["sasl_oauth_token_provider"] = self._tokens()
+        elif self._sasl and self.password_file is not None:
+            arguments["sasl_plain_username"] = self.username
+            arguments["sasl_plain_password"] = secret("password_file", self.password_file)
+        return arguments
+
+    def _tls(self) -> ssl.SSLContext:
+        if self.ca_file is not None:
+            readable("ca_file", self.ca_file)
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except (ssl.SSLError, OSError):
+            raise WorldError(
+                f"security.ca_file {self.ca_file} holds no certificate (PEM)"
+            ) from None
+        if self.certificate_file is not None:
+            self._show(context, self.certificate_file)
+        return context
+
+    def _show(self, context: ssl.SSLContext, certificate: Path) -> None:
+        """Load the client's certificate and key."""
+        readable("certificate_file", certificate)
+        guarded = (
+            ("key_file", self.key_file) if self.key_file else ("certificate_file", certificate)
+        )
+        hidden(*guarded)
+        named = self.key_password_file
+        password = "" if named is None else secret("key_password_file", named)
+        try:  # with a password, be it empty, for without one the library of TLS would ask on the terminal
+            context.load_cert_chain(certificate, self.key_file, password)
+        except (ssl.SSLError, OSError, ValueError):
+            raise WorldError(
+                f"security.certificate_file {certificate}: no certificate (PEM) whose key is in "
+                f"{guarded[1]}, or that key has {'another' if named else 'a'} password "
+                "(security.key_password_file)"
+            ) from None
+
+    def _tokens(self) -> "BearerTokens":
+        if self.token_file is not None:
+            source: Callable[[], Any] = TokenFile(self.token_file)
+            source()
+        else:
+            source = hook(self.token or "")
+        provider = importlib.import_module("aiokafka.abc").AbstractTokenProvider
+        provider.register(BearerTokens)
+        return BearerTokens(source)
+
+
+OPEN = KafkaSecurity()
+"""No TLS and no login."""
+
+
+class BearerTokens:
+    """The token of each new connection, from `source`: a function or a coroutine function without arguments."""
+
+    def __init__(self, source: Callable[[], Any]) -> None:
+        self._source = source
+
+    async def token(self) -> str:
+        """Return a fresh token.
+
+        Raises:
+            OSError: there is none; the library takes it for a connection that failed.
+        """
+        try:
+            if inspect.iscoroutinefunction(self._source):
+                found = await self._source()
+            else:
+                found = await asyncio.to_thread(self._source)
+        except Exception as error:  # noqa: BLE001 - code of others; its text may hold the secret
+            raise OSError(f"security.token failed ({type(error).__name__})") from None
+        if not isinstance(found, str) or _BEARER.fullmatch(found) is None:
+            raise OSError("security.token gave no bearer token (RFC 6750)")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """A file that holds a token, read at each call: who renews it replaces the file."""
+
+    path: Path
+
+    def __call__(self) -> str:
+        """Return the token that the file holds now."""
+        return secret("token_file", self.path).strip()
+
+
+def hook(named: str) -> Callable[[], Any]:
+    """The function that `package.module:function` names; its module is imported.
+
+    Raises:
+        UsageError: there is no such function.
+    """
+    module, _, function = named.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), function, None)
+    except Exception as error:  # noqa: BLE001 - code of others; its text may hold a secret
+        raise UsageError(
+            f"security.token: {module} cannot be imported ({type(error).__name__}); it must be installed "
+            "beside stream_dp, or be on PYTHONPATH"
+        ) from None
+    if not callable(found):
+        raise UsageError(f"security.token: {module} has no function {function}")
+    return found  # type: ignore[no-any-return]
+
+
+def secret(key: str, path: Path) -> str:
+    """The one line of text in this file of `security.KEY`, without the line break at its end.
+
+    Raises:
+        WorldError: it cannot be read, or is empty. UsageError: everybody may read it.
+    """
+    content = readable(key, path)
+    hidden(key, path)
+    try:
+        text = content.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        text = ""
+    if not text:
+        raise WorldError(f"security.{key} {path} holds no text")
+    return text
+
+
+def readable(key: str, path: Path) -> bytes:
+    """What this file of `security.KEY` holds.
+
+    Raises:
+        WorldError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise WorldError(f"security.{key} {path} cannot be read: {error.strerror}") from None
+
+
+def hidden(key: str, path: Path) -> None:
+    """Refuse a secret that everybody on this machine may read or change (a group may: that is how secrets are mounted).
+
+    Raises:
+        UsageError: it is open to others.
+    """
+    if stat.S_IMODE(path.stat().st_mode) & 0o007:
+        raise UsageError(f"security.{key} {path} is open to others; run `chmod o= {path}`")

@@ -1,0 +1,79 @@
+"""This machine: the operator's key, the journal's own view of it, folders, space, the high-water mark."""
+
+import os
+import shutil
+from pathlib import Path
+
+from stream_dp.adapters.highwater import HighWater
+from stream_dp.app.doctor.observation import Observation, closed, denied, fine, warning
+from stream_dp.app.journal_access import require_own
+from stream_dp.app.operator_key import sealer_for
+from stream_dp.app.wiring import open_ports
+from stream_dp.broker.places import state_dir
+from stream_dp.errors import FailClosed, UsageError
+from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.endpoints import ReleasesFile, SqliteJournalSpec
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.keys import Sealer
+
+_LITTLE, _FULL = 1 << 30, 100 << 20
+
+
+def check_key(spec: PipelineSpec, key_file: Path | None) -> tuple[Sealer | None, list[Observation]]:
+    """The sealer and a finding on the operator's key; none is made."""
+    about = "operator's key"
+    if key_file is None and not os.environ.get("STREAM_DP_KEY_FILE") and spec.public_data:
+        return None, [fine(about, "is made at the first run, for public data")]
+    try:
+        sealer = sealer_for(spec, key_file)
+    except UsageError as error:
+        return None, [closed(about, "cannot be used", str(error))]
+    return sealer, [fine(about, "is there, and no one else may read it")]
+
+
+async def check_owner(built: Built, sealer: Sealer) -> list[Observation]:
+    """Whether the journal, where there is one, was begun by this file and this key."""
+    try:
+        await require_own(built, sealer, private=True)
+    except FailClosed as error:
+        return [closed("journal", "does not belong to this file and key", str(error))]
+    return [fine("journal", "does not exist yet, or belongs to this file and key")]
+
+
+def check_folders(spec: PipelineSpec) -> list[Observation]:
+    """Findings on the folders that an engine writes to."""
+    folders = {state_dir() / "high-water"}
+    if isinstance(spec.journal, SqliteJournalSpec):
+        folders.add(spec.journal.path.parent)
+    if isinstance(spec.releases, ReleasesFile):
+        folders.add(spec.releases.path.parent)
+    return [_folder(folder.absolute()) for folder in sorted(folders)]
+
+
+def has_journal(spec: PipelineSpec) -> bool:
+    """Say whether the journal is a file that is there."""
+    return isinstance(spec.journal, SqliteJournalSpec) and spec.journal.path.exists()
+
+
+def check_mark(spec: PipelineSpec, sealer: Sealer, *, begun: bool) -> list[Observation]:
+    """A finding on the high-water mark of a journal that has begun."""
+    about, journal = "high-water mark", open_ports(spec, sealer).journal
+    if not begun or not isinstance(journal, HighWater):
+        return []
+    if journal.path.exists():
+        return [fine(about, "is there, so a journal that vanishes would be noticed here")]
+    says = "is missing on this machine: a lost or older journal would not be noticed here"
+    return [warning(about, says, f"copy {journal.path} from where the engine ran, or run it here")]
+
+
+def _folder(folder: Path) -> Observation:
+    about = f"folder {folder}"
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        return denied(about, "may not be written", f"make {there} writable for this user")
+    free = shutil.disk_usage(there).free
+    if free < _FULL:
+        return denied(about, "has less than 100 MiB free", "free some space there")
+    if free < _LITTLE:
+        return warning(about, "has less than 1 GiB free", "free some space there")
+    return fine(about, "may be written, and has space")
