@@ -87,7 +87,7 @@ def world(chance: random.Random, steps: int = 25) -> World:
     """A random log: data of nobody and of three producers, ends of transactions, and stamps that step back at times."""
     found, stamp = World(), ORIGIN - STEP
     for _ in range(steps):
-        stamp += chance.choice((0, 0, 1, 3, 5, 12, -4, -9))
+        stamp += chance.choice((0, 1, 3, 5, 12, 8, -4, -8))
         stamp = max(0, stamp)
         what = chance.random()
         if what < 0.45:
