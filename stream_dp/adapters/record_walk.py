@@ -66,10 +66,10 @@ def _headers(data: bytes | memoryview, at: int, end: int) -> Iterator[tuple[str,
 
 def _bytes(data: bytes | memoryview, at: int, end: int) -> tuple[bytes | None, int]:
     length, at = _varint(data, at)
+    if at + max(0, length) > end:
+        raise IndexError
     if length < 0:
         return None, at
-    if at + length > end:
-        raise IndexError
     return bytes(data[at : at + length]), at + length
 
 

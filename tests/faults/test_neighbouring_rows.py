@@ -13,8 +13,11 @@ import pytest
 
 from faults.cases import AIRLINES, DESTINATIONS, EPSILON
 from faults.evidence import opened
-from stream_dp.adapters.kafka_source import split
+from stream_dp.adapters.kafka_batches import batches as as_batches
+from stream_dp.adapters.kafka_ticks import Place, StampedTicks
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
+from stream_dp.adapters.open_transactions import Room
+from stream_dp.adapters.unpacker import Unpacker
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
@@ -38,6 +41,7 @@ class Stamped:
     timestamp: int
     value: bytes
     headers: tuple[Any, ...] = ()
+    timestamp_type: int = 1
 
 
 class Clock:
@@ -111,10 +115,13 @@ def by_stamp(records: Sequence[Stamped], chance: random.Random) -> list[Batch]:
     """The product's splitting, of reads of any size."""
     cuts = sorted({0, len(records), *(chance.randrange(len(records)) for _ in range(30))})
     batches: list[Batch] = []
-    marked = -1
+    ticks = StampedTicks(
+        Place(0, 0), Unpacker(marks=False), Room(), batches, TickGrid(0, STEP), settle=0
+    )
     for begin, end in pairwise(cuts):
-        more, marked = split(0, records[begin:end], TickGrid(0, STEP), marked)
-        batches += more
+        for one in as_batches(records[begin:end]):
+            assert ticks.take(one) is None
+        ticks.flush()
     return [*batches, Batch(0, (), (), len(records), mark=TICKS - 1)]
 
 

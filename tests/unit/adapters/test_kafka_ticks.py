@@ -2,20 +2,24 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from unit.adapters.record_worlds import Given as Record
 
+from stream_dp.adapters.kafka_batches import batches as as_batches
 from stream_dp.adapters.kafka_source import StampTicks
-from stream_dp.adapters.kafka_ticks import split, split_marked, stamped_on_arrival
+from stream_dp.adapters.kafka_ticks import MarkedTicks, Place, StampedTicks
+from stream_dp.adapters.open_transactions import Room
 from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks
+from stream_dp.adapters.unpacker import Unpacker
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.endpoints import WallClock
+from stream_dp.runtime.dead_letters import BAD_MARK, Span
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import Routed, TickAssembler
 
@@ -24,13 +28,29 @@ GRID = TickGrid(ORIGIN, STEP)
 MARKS = TickMarks(bytes(32), "replay", GRID)
 
 
-@dataclass
-class Record:
-    offset: int
-    timestamp: int = 0
-    value: bytes | None = b""
-    headers: tuple[tuple[str, bytes], ...] = ()
-    timestamp_type: int = 1
+def split(
+    partition: int, records: Sequence[Record], marked: int = -1, settle: int = 0
+) -> tuple[list[Batch], int]:
+    """What one fetch of these records gives, by append stamp, and the last tick marked behind it."""
+    out: list[Batch] = []
+    place = Place(partition, records[0].offset)
+    ticks = StampedTicks(place, Unpacker(marks=False), Room(), out, GRID, settle)
+    ticks.marked = marked
+    for one in as_batches(records):
+        assert ticks.take(one) is None
+    ticks.flush()
+    return out, ticks.marked
+
+
+def split_marked(partition: int, records: Sequence[Record]) -> list[Batch]:
+    """What one fetch of these records of a replay gives."""
+    out: list[Batch] = []
+    place = Place(partition, records[0].offset)
+    ticks = MarkedTicks(place, Unpacker(marks=True), Room(), out, MARKS)
+    for one in as_batches(records):
+        assert ticks.take(one) is None
+    ticks.flush()
+    return out
 
 
 def stamped(*stamps: int) -> list[Record]:
@@ -42,7 +62,7 @@ def shape(batches: list[Batch]) -> list[tuple[int | None, int | None, list[int],
 
 
 def test_one_tick_is_one_batch_with_a_mark_only_for_the_ticks_before() -> None:
-    batches, marked = split(3, stamped(1_000, 1_005, 1_009), GRID, -1)
+    batches, marked = split(3, stamped(1_000, 1_005, 1_009), -1)
     assert shape(batches) == [(0, None, [0, 1, 2], 3)]
     assert batches[0].payloads == [b"0", b"1", b"2"]
     assert batches[0].partition == 3
@@ -50,63 +70,60 @@ def test_one_tick_is_one_batch_with_a_mark_only_for_the_ticks_before() -> None:
 
 
 def test_a_later_tick_marks_all_before_it_at_its_first_record() -> None:
-    batches, marked = split(0, stamped(1_009, 1_010, 1_055), GRID, -1)
+    batches, marked = split(0, stamped(1_009, 1_010, 1_055), -1)
     assert shape(batches) == [
-        (0, None, [0], 1),
-        (None, 0, [], 1),
-        (1, None, [1], 2),
-        (None, 4, [], 2),
+        (0, 0, [0], 1),
+        (1, 4, [1], 2),
         (5, None, [2], 3),
     ]
     assert marked == 4
 
 
 def test_a_clock_that_stepped_back_keeps_the_records_own_tick_and_marks_nothing() -> None:
-    batches, marked = split(0, stamped(1_025, 1_019, 1_026), GRID, 1)
+    batches, marked = split(0, stamped(1_025, 1_019, 1_026), 1)
     assert shape(batches) == [(2, None, [0], 1), (1, None, [1], 2), (2, None, [2], 3)]
     assert marked == 1
 
 
 def test_a_step_back_within_a_group_whose_ends_agree_is_seen() -> None:
-    batches, _ = split(0, stamped(1_005, 1_012, 1_006), GRID, -1)
-    assert [one.tick for one in batches if one.mark is None] == [0, 1, 0]
+    batches, _ = split(0, stamped(1_005, 1_012, 1_006), -1)
+    assert [one.tick for one in batches] == [0, 1, 0]
 
 
 def test_records_from_before_the_origin_are_skipped() -> None:
-    batches, marked = split(0, stamped(999, 1_000), GRID, -1)
+    batches, marked = split(0, stamped(999, 1_000), -1)
     assert shape(batches) == [(0, None, [1], 2)]
     assert marked == -1
 
 
 def test_a_tick_is_marked_at_the_first_record_that_is_past_its_settling() -> None:
-    batches, marked = split(0, stamped(1_009, 1_010, 1_013, 1_014, 1_019), GRID, -1, SETTLE)
+    batches, marked = split(0, stamped(1_009, 1_010, 1_013, 1_014, 1_019), -1, SETTLE)
     assert shape(batches) == [
         (0, None, [0], 1),
-        (1, None, [1, 2], 3),
-        (None, 0, [], 3),
+        (1, 0, [1, 2], 3),
         (1, None, [3, 4], 5),
     ]
     assert marked == 0
 
 
 def test_a_group_of_one_tick_that_is_past_the_settling_of_another_is_one_batch() -> None:
-    batches, marked = split(0, stamped(1_024, 1_029), GRID, 0, SETTLE)
+    batches, marked = split(0, stamped(1_024, 1_029), 0, SETTLE)
     assert shape(batches) == [(None, 1, [], 0), (2, None, [0, 1], 2)]
-    assert split(0, stamped(1_020, 1_029), GRID, marked, SETTLE) == (
-        split(0, stamped(1_020, 1_029), GRID, 1)[0],
+    assert split(0, stamped(1_020, 1_029), marked, SETTLE) == (
+        split(0, stamped(1_020, 1_029), 1)[0],
         1,
     )
 
 
 def test_a_settling_of_many_ticks_marks_that_many_ticks_later() -> None:
-    batches, marked = split(0, stamped(1_000, 1_030, 1_034, 1_035), GRID, -1, 25)
-    assert [(one.tick, one.mark) for one in batches] == [(0, None), (3, None), (None, 0), (3, None)]
+    batches, marked = split(0, stamped(1_000, 1_030, 1_034, 1_035), -1, 25)
+    assert [(one.tick, one.mark) for one in batches] == [(0, None), (3, 0), (3, None)]
     assert marked == 0
 
 
 def outcome(records: Sequence[Record], settle: int) -> tuple[dict[int, int], int]:
     """How many records each tick holds once all have closed, and how many are late."""
-    batches, marked = split(0, records, GRID, -1, settle)
+    batches, marked = split(0, records, -1, settle)
     ticks = TickAssembler([0], 1)
     for one in [*batches, Batch(0, (), (), 99, mark=max(20, marked))]:
         count = len(one.payloads)
@@ -144,16 +161,16 @@ def test_one_record_makes_no_other_late_where_the_clock_steps_back() -> None:
 
 
 def test_a_clock_that_steps_back_further_makes_records_late_and_says_their_tick() -> None:
-    batches, _ = split(0, stamped(1_005, 1_019, 1_009), GRID, -1, SETTLE)
-    assert shape(batches)[1:] == [(None, 0, [], 1), (1, None, [1], 2), (0, None, [2], 3)]
+    batches, _ = split(0, stamped(1_005, 1_019, 1_009), -1, SETTLE)
+    assert shape(batches) == [(0, 0, [0], 1), (1, None, [1], 2), (0, None, [2], 3)]
     assert outcome(stamped(1_005, 1_019, 1_009), SETTLE) == ({0: 1, 1: 1}, 1)
 
 
 def test_one_record_among_many_that_its_producer_stamped_is_noticed() -> None:
     records = stamped(1_000, 1_001, 1_002)
-    assert stamped_on_arrival(records)
+    assert all(one.appended for one in as_batches(records))
     records[1].timestamp_type = 0
-    assert not stamped_on_arrival(records)
+    assert [one.appended for one in as_batches(records)] == [True, False, True]
 
 
 @given(
@@ -165,13 +182,13 @@ def test_how_a_reader_groups_records_changes_nothing(
     stamps: list[int], sizes: list[int], settle: int
 ) -> None:
     records = stamped(*stamps)
-    whole, end = split(0, records, GRID, -1, settle)
+    whole, end = split(0, records, -1, settle)
     pieces: list[Batch] = []
     marked = -1
     for size in sizes:
         if records:
             group, records = records[:size], records[size:]
-            batches, marked = split(0, group, GRID, marked, settle)
+            batches, marked = split(0, group, marked, settle)
             pieces += batches
     assert marked == end
     assert [(one.mark, one.position) for one in pieces if one.mark is not None] == [
@@ -185,27 +202,31 @@ def test_how_a_reader_groups_records_changes_nothing(
 def test_replay_batches_end_at_marks_that_are_not_counted() -> None:
     mark = ((TICK_HEADER, MARKS.sign(1, 7)),)
     records = [Record(0, value=b"a"), Record(2, value=None), Record(3, headers=mark), Record(4)]
-    batches = split_marked(1, records, MARKS)
+    batches = split_marked(1, records)
     assert shape(batches) == [(None, 7, [0, 2], 4), (None, None, [4], 5)]
     assert batches[0].payloads == [b"a", b""]
 
 
 def test_replay_without_marks_is_one_batch_and_other_headers_are_ignored() -> None:
-    assert shape(split_marked(0, stamped(1, 2), MARKS)) == [(None, None, [0, 1], 2)]
+    assert shape(split_marked(0, stamped(1, 2))) == [(None, None, [0, 1], 2)]
     traced = [Record(0, headers=(("trace", b"x"),))]
-    assert shape(split_marked(0, traced, MARKS)) == [(None, None, [0], 1)]
+    assert shape(split_marked(0, traced)) == [(None, None, [0], 1)]
 
 
 @pytest.mark.parametrize("value", [b"", b"-1", b"7", b"1.5", b"9" * 5_000, MARKS.sign(1, 7)])
 def test_what_only_claims_to_be_a_mark_ends_nothing(value: bytes) -> None:
     records = [Record(0), Record(1, headers=((TICK_HEADER, value),)), Record(2)]
-    assert shape(split_marked(0, records, MARKS)) == [(None, None, [0, 1, 2], 3)]
+    (found,) = split_marked(0, records)
+    assert shape([found]) == [(None, None, [0, 2], 3)]
+    assert found.refused == [Span(BAD_MARK, None, 1, 1)]
 
 
 def test_a_record_with_a_value_or_with_two_marks_is_no_mark() -> None:
     mark = (TICK_HEADER, MARKS.sign(0, 7))
     for one in (Record(0, value=b"{}", headers=(mark,)), Record(0, headers=(mark, mark))):
-        assert shape(split_marked(0, [one], MARKS)) == [(None, None, [0], 1)]
+        (found,) = split_marked(0, [one])
+        assert shape([found]) == [(None, None, [], 1)]
+        assert found.refused == [Span(BAD_MARK, None, 0, 0)]
 
 
 def test_live_ticks_need_a_step() -> None:

@@ -1,0 +1,156 @@
+"""Where batches begin and end, and what their headers say."""
+
+import struct
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.adapters.record_worlds import (
+    ABORT,
+    COMMIT,
+    CONTROL,
+    batch,
+    marker,
+    old,
+    parsed,
+    record,
+)
+
+from stream_dp.adapters.record_batches import HEADER, Kind, Unpacked, record_batches
+from stream_dp.runtime.dead_letters import UNREADABLE_RECORD, Span
+
+
+def built(values: list[bytes], codec: int = 0, **how: int) -> bytes:
+    """A batch by the client library's own builder."""
+    made = DefaultRecordBatchBuilder(
+        magic=2, compression_type=codec, is_transactional=how.get("producer", -1) >= 0,
+        producer_id=how.get("producer", -1), producer_epoch=-1, base_sequence=-1, batch_size=10**6,
+    )  # fmt: skip
+    for at, value in enumerate(values):
+        made.append(at, 5, None, value, [])
+    return bytes(made.build())
+
+
+def test_a_header_says_what_lies_where() -> None:
+    raw = batch([record(b"a"), record(b"b", 1)], base=17, stamp=1_234)
+    found = parsed(raw)
+    assert (found.kind, found.base, found.next, found.stamp) == (Kind.DATA, 17, 19, 1_234)
+    assert (found.appended, found.codec, found.producer, found.records) == (True, 0, None, 2)
+    assert bytes(found.raw) == raw  # type: ignore[arg-type]
+
+
+@given(st.lists(st.binary(max_size=20), min_size=1, max_size=5), st.sampled_from([0, 1, 2, 3, 4]))
+def test_what_the_client_library_writes_is_read(values: list[bytes], codec: int) -> None:
+    found = parsed(built(values, codec))
+    assert (found.base, found.next, found.stamp) == (0, len(values), 5)
+    assert (found.appended, found.codec, found.records) == (False, codec, len(values))
+    assert found.producer is None
+    assert parsed(built(values, codec, producer=77)).producer == 77
+
+
+def test_the_header_has_the_size_that_the_client_library_writes() -> None:
+    assert len(built([])) == HEADER.size == 61
+
+
+def test_batches_follow_each_other_and_the_cut_one_at_the_end_is_left() -> None:
+    raw = [batch([record(b"a")], base) for base in range(4)]
+    whole = b"".join(raw)
+    for end in range(len(whole) + 1):
+        found = list(record_batches(whole[:end], 0))
+        assert [one.base for one in found] == list(range(end // len(raw[0])))
+
+
+def test_what_lies_before_the_position_is_left_out_and_a_batch_around_it_is_whole() -> None:
+    raw = batch([record(b"a")], 0) + batch([record(b"%d" % n, n) for n in range(5)], 1)
+    assert [(one.base, one.next) for one in record_batches(raw, 3)] == [(1, 6)]
+    assert list(record_batches(raw, 6)) == []
+
+
+def test_a_hole_that_compaction_left_is_part_of_its_batch() -> None:
+    raw = batch([record(b"a")], 4, count=1, last=9) + batch([record(b"b")], 14)
+    assert [(one.base, one.next) for one in record_batches(raw, 2)] == [(4, 14), (14, 15)]
+
+
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [(ABORT, Kind.ABORT), (COMMIT, Kind.COMMIT), (2, Kind.OTHER), (99, Kind.OTHER)],
+)
+def test_control_batches_say_what_they_end(what: int, kind: Kind) -> None:
+    found = parsed(marker(9, 1_000, 7, what))
+    assert (found.kind, found.producer, found.base, found.next) == (kind, 7, 9, 10)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [[], [record(b"", key=None)], [record(b"", key=b"\0")], [b"\x01"], [b"\xff" * 20]],
+    ids=["none", "no key", "short key", "cut", "junk"],
+)
+def test_a_control_batch_that_says_nothing_is_another(records: list[bytes]) -> None:
+    assert parsed(batch(records, count=1, attributes=CONTROL)).kind is Kind.OTHER
+
+
+def test_older_formats_are_told_with_their_offsets() -> None:
+    for magic in (0, 1):
+        raw = old(5, b"x" * 200, magic) + batch([record(b"a")], 6)
+        assert [(one.kind, one.base, one.next) for one in record_batches(raw, 3)] == [
+            (Kind.FOREIGN, 3, 6),
+            (Kind.DATA, 6, 7),
+        ]
+        assert [one.kind for one in record_batches(raw, 6)] == [Kind.DATA]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_smallest_message_of_an_older_format_is_told_too(magic: int) -> None:
+    """It is shorter than a header of today; left out, it would be fetched for ever."""
+    (found,) = record_batches(old(5, b"", magic), 5)
+    assert (found.kind, found.base, found.next) == (Kind.FOREIGN, 5, 6)
+
+
+@pytest.mark.parametrize("length", [-(2**31), -1, 0, 4])
+def test_a_length_that_leaves_no_room_for_a_format_is_an_error(length: int) -> None:
+    raw = struct.pack(">qi", 0, length) + bytes(60)
+    with pytest.raises(ValueError, match="header"):
+        list(record_batches(raw, 0))
+
+
+@pytest.mark.parametrize("length", [5, 20, 48])
+def test_a_batch_that_is_shorter_than_its_header_is_an_error(length: int) -> None:
+    raw = struct.pack(">qiib", 0, length, 0, 2) + bytes(80)
+    with pytest.raises(ValueError, match="header"):
+        list(record_batches(raw, 0))
+
+
+def test_a_batch_that_ends_before_it_begins_is_an_error() -> None:
+    with pytest.raises(ValueError, match="ends before"):
+        list(record_batches(batch([record(b"a")], last=-1), 0))
+
+
+@given(st.binary(max_size=300), st.integers(0, 10))
+def test_junk_gives_batches_or_an_error_and_always_ends(junk: bytes, position: int) -> None:
+    raw = batch([record(b"a")], 0) + junk
+    try:
+        found = list(record_batches(raw, position))
+    except ValueError:
+        return
+    assert all(one.next > position for one in found)
+    places = [one.next for one in found]
+    assert places == sorted(set(places))
+
+
+def test_a_batch_that_is_kept_lets_its_fetch_go() -> None:
+    found = parsed(batch([record(b"a")]))
+    assert isinstance(found.raw, memoryview)
+    assert found.kept().raw == bytes(found.raw)
+    assert isinstance(found.kept().raw, bytes)
+    unpacked = found._replace(raw=Unpacked([], [], [], {}))
+    assert unpacked.kept() is unpacked
+
+
+def test_what_lies_behind_an_offset() -> None:
+    refused = [Span(UNREADABLE_RECORD, None, 2, 2), Span(UNREADABLE_RECORD, None, 5, 9)]
+    whole = Unpacked([b"1", b"3", b"4"], [1, 3, 4], refused, {0: b"x", 2: b"y"})
+    assert whole.behind(0) == whole
+    assert whole.behind(4) == Unpacked([b"4"], [4], [refused[1]], {0: b"y"})
+    assert whole.behind(7) == Unpacked([], [], [refused[1]._replace(first=7)], {})
+    assert whole.behind(10) == Unpacked([], [], [], {})
