@@ -149,6 +149,8 @@ def record_batches(
         begin, at = at, at + _LENGTH.size + length
         if at > size:
             break
+        if length <= _FORMAT_AT - _LENGTH.size:
+            raise ValueError("a batch without a header")
         raw = view[begin:at]
         if raw[_FORMAT_AT] != _FORMAT:
             found = _foreign(raw, base, position)
