@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from stream_dp.accounting.derive import derive
+from stream_dp.accounting.rules.moved import moved
 from stream_dp.accounting.situations import Alive, Moved, Ticks
 from stream_dp.audit.exact_checks.instance import (
     Instance,
@@ -102,7 +102,7 @@ def moving() -> Instance:
     )  # fmt: skip
     return Instance(
         "begun and ended at will, at most ln 9 and ln 4 alive at a tick; an event moves",
-        tuple(derive((part.leaf,), Moved("an event moves")) for part in kinds),
+        tuple(moved((part.leaf,), Moved("an event moves")) for part in kinds),
         Ticks("time", (Alive(0, None), Alive(0, None))),
         TickComposition(tuple(part.machine for part in kinds)),
         pairs,

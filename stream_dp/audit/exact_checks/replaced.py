@@ -24,14 +24,14 @@ def _instance(
     return Instance(f"{words}; an event moves", (claimed,), Moved("moved"), machine, pairs, ticks)
 
 
-def bit() -> Instance:
+def moved_bit() -> Instance:
     """A noisy bit at every tick."""
     return _instance(
         "bits of ln 3", THREE, bits(THREE).machine, OnceEach((0,), ((0, 1), (1, 0))), 3
     )
 
 
-def alerts() -> Instance:
+def moved_alert() -> Instance:
     """One key, re-armed: the event leaves one instance and comes to the next."""
     rows = (((0,), LEVEL), ((1,), LEVEL))
     gone, come = (rows[1], rows[0]), (rows[0], rows[1])
@@ -39,13 +39,13 @@ def alerts() -> Instance:
     return _instance("re-armed alerts of ln 2", TWO, RearmedAlerts(HALF, HALF), pairs, 3)
 
 
-def hss() -> Instance:
+def moved_hss() -> Instance:
     """Two columns, three ticks: far more than ln 8, which it costs within a tick, and less than all the rule allows."""
     pairs = OnceEach(((0, 0), (0, 2), (2, 0)), (ADDED[0], ADDED[0][::-1]))
     machine = replace(SMALL, high=6)
     return _instance("HSS of ln 8, 2 columns, between its intervals", EIGHT, machine, pairs, 3)
 
 
-def events() -> tuple[Instance, ...]:
+def moved_events() -> tuple[Instance, ...]:
     """Return the instances of the rule."""
-    return bit(), alerts(), hss()
+    return moved_bit(), moved_alert(), moved_hss()

@@ -53,7 +53,7 @@ INSTANCES: Mapping[str, Instances] = {
     local.name: protocols.local,
     filtered.name: filters.admitted,
     group.name: grouped.events,
-    moved.name: replaced.events,
+    moved.name: replaced.moved_events,
     ticks.name: alive.ticks,
 }
 
