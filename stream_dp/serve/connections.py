@@ -154,9 +154,11 @@ def bounded(room: Connections) -> type[BoundedProtocol]:
     return type("RoomProtocol", (BoundedProtocol,), {"room": room})
 
 
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
+def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """Cancel it, and return what stands in its place: no timer."""
     if timer is not None:
         timer.cancel()
+    return None
 
 
 def _foreign(client: tuple[str, int] | None) -> str | None:

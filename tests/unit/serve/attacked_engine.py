@@ -1,14 +1,14 @@
 """An engine with its page in a process of its own that may open few files: `attacked_engine.py PIPELINE.yaml FILES`.
 
 It serves before it reads, says its address, and reads on when a line comes on standard input. Noise is seeded, so that
-two runs release the same bytes. This file imports nothing that is not in the product since its first page.
+two runs release the same bytes.
 """
 
 import asyncio
 import resource
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from itertools import count
@@ -18,41 +18,23 @@ from typing import Any
 from stream_dp.app.run_pipeline import run_pipeline
 from stream_dp.app.running import Setup
 from stream_dp.app.wiring import open_ports
-from stream_dp.runtime.ports import Batch, Ports, Positions
+from stream_dp.runtime.ports import Batch, Ports
+from stream_dp.testing.faults import Dawdling
+
+PAUSE = 2  # ms
 
 
-@dataclass
-class Held:
-    """A source that hands out nothing until it is told to."""
+class Held(Dawdling):
+    """A source that hands out nothing until it is told to, and then a batch at a time."""
 
-    source: Any
-    told: bool = False
-
-    @property
-    def name(self) -> str:
-        """The source's."""
-        return str(self.source.name)
-
-    async def open(self, origin: int) -> tuple[int, ...]:
-        """Open it."""
-        partitions: tuple[int, ...] = await self.source.open(origin)
-        return partitions
-
-    async def seek(self, positions: Positions) -> None:
-        """Seek in it."""
-        await self.source.seek(positions)
+    told = False
 
     async def read(self) -> Sequence[Batch]:
         """Wait for the line, once; a moment between batches lets clients in."""
         if not self.told:
             self.told = bool(await asyncio.to_thread(sys.stdin.readline))
-        await asyncio.sleep(0.002)
-        batches: Sequence[Batch] = await self.source.read()
+        batches: Sequence[Batch] = await super().read()
         return batches
-
-    async def close(self) -> None:
-        """Close it."""
-        await self.source.close()
 
 
 def held(*opened: Any) -> Ports:
@@ -60,7 +42,7 @@ def held(*opened: Any) -> Ports:
     ports, numbers = open_ports(*opened), count()
     return replace(
         ports,
-        source=Held(ports.source),
+        source=Held(ports.source, PAUSE),
         seeds=lambda: sha256(b"%d" % next(numbers)).digest(),
     )
 
