@@ -18,6 +18,7 @@ from stream_dp.accounting.rules.fixed import concurrent
 from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair
 from stream_dp.accounting.rules.group import group
 from stream_dp.accounting.rules.local import local
+from stream_dp.accounting.rules.moved import moved
 from stream_dp.accounting.rules.renyi import renyi, zcdp
 from stream_dp.accounting.rules.rule import Premises, Rule
 from stream_dp.accounting.rules.sparse_delta import sparse_delta
@@ -29,6 +30,7 @@ from stream_dp.accounting.situations import (
     Fixed,
     Group,
     Local,
+    Moved,
     Parallel,
     Situation,
     Ticks,
@@ -45,6 +47,7 @@ RULES: dict[type[Any], tuple[Rule[Any], ...]] = {
     Local: (local,),
     Filtered: (filtered,),
     Group: (group,),
+    Moved: (moved,),
     Ticks: (ticks,),
 }  # fmt: skip
 

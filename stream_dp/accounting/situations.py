@@ -33,16 +33,17 @@ class Touched:
 
     @classmethod
     def intervals(cls, relation: Neighbors, why: str, suite: str) -> "Touched":
-        """One part after the other, each with ticks of its own; both contents of an event are in one tick.
+        """One part after the other, each with ticks of its own, so one for each tick that an event may be in.
 
         That the code does so is checked by the test `suite`, which counts the parts that two neighbouring runs touch.
         """
-        return cls(1, relation, f"{why}; checked by {suite}")
+        k = 2 if relation is Neighbors.REPLACE_ANY_TICK else 1
+        return cls(k, relation, f"{why}; checked by {suite}")
 
     @classmethod
     def shards(cls, relation: Neighbors, number: int, *, moves: bool) -> "Touched":
         """One part per partition; `moves`: a replacement may lie in another partition than the original."""
-        k = 2 if moves and relation is Neighbors.REPLACE and number > 1 else 1
+        k = 2 if moves and relation is not Neighbors.ADD_REMOVE and number > 1 else 1
         why = "an event lies in one partition, by itself alone"
         return cls(k, relation, f"{why}; a replacement may lie in another" if k == 2 else why)
 
@@ -131,6 +132,13 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """One event is replaced, and the replacement may lie in another tick: one event removed and one added."""
+
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
 class Alive:
     """A part sees the ticks from `first` to `last`, both included; None: for ever. A query of the past starts there."""
 
@@ -140,10 +148,10 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """Parts that are alive at different times; an event is in one tick. `alive[i]` is the i-th premise's time."""
+    """Parts that are alive at different times. `alive[i]` is the i-th premise's time."""
 
     subject: str
     alive: tuple[Alive, ...]
 
 
-Situation = Fixed | Parallel | Composite | Local | Filtered | Group | Ticks
+Situation = Fixed | Parallel | Composite | Local | Filtered | Group | Moved | Ticks

@@ -10,11 +10,14 @@ from stream_dp.accounting.filters.pure import PURE
 from stream_dp.audit.ledger_filter import LedgerFilter
 from stream_dp.audit.lower_bound import Finding, audit_mechanism, audit_together
 from stream_dp.audit.relations.compositions import filtered
+from stream_dp.audit.relations.creation import own_or
 from stream_dp.core.mechanism import Noise
+from stream_dp.core.relation import Claim
+from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import FailClosed
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.budget import opened
-from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.yaml import load
 
 TOGETHER = "all series together"
@@ -80,25 +83,37 @@ def attack(pipeline: Path, *, runs: int, ticks: int, confidence: float) -> Attac
     ticks = min(ticks, built.spec.clock.horizon or ticks)
     failure = (1 - confidence) / (len(built.chosen) + 1)
     mechanisms = {chosen.spec.name: chosen.mechanism for chosen in built.chosen}
+    claims = [_claim(chosen) for chosen in built.chosen]
     series = tuple(
         Attacked(
             name,
             type(mechanism).__name__,
-            audit_mechanism(mechanism, fresh_noise, runs=runs, ticks=ticks, failure=failure),
+            audit_mechanism(
+                mechanism, fresh_noise, runs=runs, ticks=ticks, failure=failure, claim=claim
+            ),
         )
-        for name, mechanism in mechanisms.items()
+        for (name, mechanism), claim in zip(mechanisms.items(), claims, strict=True)
     )
     together = audit_together(
         mechanisms,
-        filtered(game_filter(built)),
+        filtered(game_filter(built), truth=own_or(claims)),
         built.derivation.guarantee.measure,
         fresh_noise,
         runs=runs,
         ticks=ticks,
         failure=failure,
+        claims=claims,
     )
     spec = built.spec
     return Attack(spec.name, str(spec.relation), built.ledger.filter.name, series, together)
+
+
+def _claim(chosen: Chosen) -> Claim | None:
+    """What has been derived of a series where its mechanism is not made for the pipeline's relation; None: its own."""
+    mechanism, guarantee = chosen.mechanism, chosen.derivation.guarantee
+    if guarantee == mechanism.guarantee:
+        return None
+    return Claim(guarantee.measure, Stream(event(guarantee.neighbors, mechanism.width)))
 
 
 def game_filter(built: Built) -> LedgerFilter:

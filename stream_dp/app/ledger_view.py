@@ -14,7 +14,7 @@ from stream_dp.app.ledger_check import derived_again, header_of, spans
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.report import derivation_json
+from stream_dp.pipeline.report import condition_json, derivation_json
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.journal_summary import JournalSummary, read_summary
 
@@ -44,6 +44,8 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         "pipeline": built.spec.name,
         "private": header.private,
         "accepted": header.accepted,
+        "neighbors": str(built.spec.relation),
+        **condition_json(built.spec),
         **budget_json(built.spec, admission.subledgers),
         "derivation": derivation_json(total),
         "charges": _charges(summary, TickGrid(header.origin, built.spec.clock.step).start_text),

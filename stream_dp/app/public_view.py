@@ -13,7 +13,7 @@ from stream_dp.core.moments import moment_text
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.layout import keys_of
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
-from stream_dp.pipeline.report import plan_json, promise_json
+from stream_dp.pipeline.report import condition_json, plan_json, promise_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import Series
 from stream_dp.runtime.engine import Engine
@@ -58,6 +58,7 @@ def pipeline_json(built: Built, planner: LiveSeriesPlanner) -> dict[str, Any]:
         "public_data": spec.public_data,
         "unit": spec.privacy.unit,
         "neighbors": str(spec.relation),
+        **condition_json(spec),
         "fingerprint": built.fingerprint,
         "clock": {
             "kind": spec.clock.kind,

@@ -15,6 +15,8 @@ from stream_dp.audit.transcript import HALT, View
 from stream_dp.core.composition import Ask, Create
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.relation import Claim
+from stream_dp.core.row_relations import MovedRows, Stream
 from stream_dp.mechanisms.serving import ServingMechanism
 
 RowPair: TypeAlias = tuple[IntArray, IntArray]
@@ -24,25 +26,33 @@ RowPair: TypeAlias = tuple[IntArray, IntArray]
 class OneEventAdversary:
     """Creates `mechanisms` in a composition; per tick it sends each its pair of rows, then asks each.
 
-    `pairs[tick][i]` is what mechanism i gets.
+    `pairs[tick][i]` is what mechanism i gets, `claims[i]` what its creation says of it (None: its own guarantee).
     """
 
     mechanisms: tuple[ServingMechanism[Any], ...]
     pairs: tuple[tuple[RowPair, ...], ...]
+    claims: tuple[Claim | None, ...]
 
     @classmethod
     def against(
-        cls, mechanisms: Sequence[ServingMechanism[Any]], ticks: int
+        cls,
+        mechanisms: Sequence[ServingMechanism[Any]],
+        ticks: int,
+        claims: Sequence[Claim | None] | None = None,
     ) -> "OneEventAdversary":
         """The event lies in the first of `ticks` ticks; the later rows are empty.
+
+        Where the claim lets a replacement move to another tick, the other stream has it in the second one.
 
         Every second mechanism gets its pair the other way round: noise that two of them share cancels in the difference
         of their answers, where the same change on both would cancel too.
         """
-        pairs = (worst_pair(mechanism) for mechanism in mechanisms)
-        begun = tuple(pair[::-1] if place % 2 else pair for place, pair in enumerate(pairs))
+        said = tuple(claims or [None] * len(mechanisms))
+        begun = _turned([worst_pair(mechanism) for mechanism in mechanisms])
         quiet = tuple((np.zeros_like(left),) * 2 for left, _ in begun)
-        return cls(tuple(mechanisms), (begun, *[quiet] * (ticks - 1)))
+        moved = _turned([_second_pair(m, c) for m, c in zip(mechanisms, said, strict=True)])
+        later = (moved, *[quiet] * (ticks - 2)) if ticks > 1 else ()
+        return cls(tuple(mechanisms), (begun, *later), said)
 
     @property
     def rounds(self) -> int:
@@ -57,7 +67,7 @@ class OneEventAdversary:
         """Create all, then an update and a query to each per tick, then HALT."""
         number = len(self.mechanisms)
         if sent < number:
-            return sent + 1, (Create(self.mechanisms[sent]),) * 2
+            return sent + 1, (Create(self.mechanisms[sent], self.claims[sent]),) * 2
         tick, place = divmod(sent - number, 2 * number)
         if tick == len(self.pairs):
             return sent, HALT
@@ -75,6 +85,24 @@ def answers(view: View) -> list[IntArray]:
 def mechanism_l0(mechanism: ServingMechanism[Any]) -> int:
     """How many columns of the mechanism's rows one event can change."""
     return mechanism.guarantee.neighbors.l0(mechanism.width)
+
+
+def moves(claim: Claim | None) -> bool:
+    """Whether the claim is for replacements that may lie in another tick."""
+    rows = claim.relation.rows if claim and isinstance(claim.relation, Stream) else None
+    return isinstance(rows, MovedRows)
+
+
+def _turned(pairs: Sequence[RowPair]) -> tuple[RowPair, ...]:
+    """Every second pair the other way round."""
+    return tuple(pair[::-1] if place % 2 else pair for place, pair in enumerate(pairs))
+
+
+def _second_pair(mechanism: ServingMechanism[Any], claim: Claim | None) -> RowPair:
+    """The rows of the second tick: the left one has the event where it may have moved, or else both are empty."""
+    left, right = np.zeros((2, mechanism.width), dtype=np.int64)
+    left[0] = int(moves(claim))
+    return left, right
 
 
 def worst_pair(mechanism: ServingMechanism[Any]) -> RowPair:

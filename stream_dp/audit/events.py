@@ -1,7 +1,8 @@
 """Which event tells two samples of answers apart, and how much epsilon it proves.
 
 An event is chosen on one part of the plays and judged on the other, where only its two rates count. The candidates are
-fixed: every answer of a touched column at or above a cut, or below; the difference of two touched columns; and the sum
+fixed: every answer of a touched column at or above a cut, or below; the difference of two touched columns, or of two
+ticks where an event may move between them; and the sum
 of all answers' log-likelihood ratios (naive Bayes), cut likewise. Rules: a bad choice costs power, never correctness.
 This file knows no mechanism.
 """
@@ -60,8 +61,16 @@ class Score:
         return np.concatenate([values, score], axis=1)
 
 
-def statistics(answers: IntArray, columns: int) -> IntArray:
-    """Plain statistics of plays; `answers` has shape (plays, ticks, entries), the result (plays, statistics)."""
+def statistics(answers: IntArray, columns: int, *, changes: bool = False) -> IntArray:
+    """Plain statistics of plays; `answers` has shape (plays, ticks, entries), the result (plays, statistics).
+
+    `changes`: those of the first column since the tick before are shown too.
+    """
+    if changes:
+        first = answers[:, :, :1]
+        return np.concatenate([first, np.diff(first, axis=1, prepend=0)], axis=2).reshape(
+            len(answers), -1
+        )
     shown = answers[:, :, :columns]
     if shown.shape[2] == 2:
         shown = np.concatenate([shown, shown[:, :, :1] - shown[:, :, 1:]], axis=2)

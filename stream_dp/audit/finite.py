@@ -52,6 +52,24 @@ class DifferAtMost:
 
 
 @dataclass(frozen=True, slots=True)
+class OnceEach:
+    """Identical pairs from `queries` at any time, each pair of `different` at most once.
+
+    With a pair in which an event is gone and one in which it has come, that is a replacement that may move.
+    """
+
+    queries: tuple[Hashable, ...]
+    different: tuple[tuple[Hashable, Hashable], ...]
+
+    def moves(self) -> Iterator[tuple[tuple[Any, Any], "OnceEach"]]:
+        """The pairs allowed next."""
+        for place, pair in enumerate(self.different):
+            rest = (*self.different[:place], *self.different[place + 1 :])
+            yield pair, replace(self, different=rest)
+        yield from (((query, query), self) for query in self.queries)
+
+
+@dataclass(frozen=True, slots=True)
 class FirstPair:
     """First one pair of `first`, then identical pairs of `queries`: first-pair consistent ([HSV] Def 5.12)."""
 

@@ -5,23 +5,24 @@ noise of the caller's. Half of the plays choose an event, the other half judge i
 nothing; one above it refutes the claim, wrongly with at most the stated probability. This file knows no pipeline.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 
-from stream_dp.audit.adversaries import OneEventAdversary, answers, mechanism_l0
+from stream_dp.audit.adversaries import OneEventAdversary, answers, mechanism_l0, moves
 from stream_dp.audit.calibration import strongest
 from stream_dp.audit.events import Event, evidence, statistics
 from stream_dp.audit.game import Game
 from stream_dp.audit.relations.compositions import fixed_mechanisms
+from stream_dp.audit.relations.creation import own_or
 from stream_dp.core.composition import ConcurrentComposition, Create
 from stream_dp.core.guarantee import Measure, differential_privacy
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
-from stream_dp.core.relation import Relation
+from stream_dp.core.relation import Claim, Relation
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.serving import ServingMechanism
 
@@ -57,16 +58,20 @@ def audit_mechanism(
     runs: int,
     ticks: int,
     failure: float,
+    claim: Claim | None = None,
 ) -> Finding:
     """Play `runs` games of `ticks` ticks, each on fresh noise, and bound the mechanism's epsilon from below.
 
+    `claim` is what has been derived of it, None its own guarantee.
+
     Raises: as `audit_together`.
     """
-    alone = fixed_mechanisms((Create(mechanism),))
-    claim = mechanism.guarantee.measure
+    alone = fixed_mechanisms((Create(mechanism, claim),), own_or([claim]))
+    measure = claim.measure if claim else mechanism.guarantee.measure
     return audit_together(
-        {"": mechanism}, alone, claim, noise, runs=runs, ticks=ticks, failure=failure
-    )
+        {"": mechanism}, alone, measure, noise,
+        runs=runs, ticks=ticks, failure=failure, claims=[claim],
+    )  # fmt: skip
 
 
 def audit_together(
@@ -78,11 +83,13 @@ def audit_together(
     runs: int,
     ticks: int,
     failure: float,
+    claims: Sequence[Claim | None] | None = None,
 ) -> Finding:
     """Play `runs` games of `ticks` ticks against one composition of all `mechanisms`, created in their order.
 
     `claim` is what is said of these mechanisms against every adversary that `verifier` lets pass; each mechanism gets a
-    pair of streams of its own ([HSV] Def 4.5). The names are for the finding's words.
+    pair of streams of its own ([HSV] Def 4.5). `claims` has what each creation says, None: the mechanism's own
+    guarantee. The names are for the finding's words.
 
     Raises:
         UsageError: too few runs or ticks, or a failure probability outside (0, 1).
@@ -95,14 +102,14 @@ def audit_together(
             f"got {runs} runs, {ticks} ticks, failure probability {failure:g}"
         )
     measure = differential_privacy(claim)
-    adversary = OneEventAdversary.against(tuple(mechanisms.values()), ticks)
+    adversary = OneEventAdversary.against(tuple(mechanisms.values()), ticks, claims)
     game, each = Game(ConcurrentComposition(), verifier), runs // 4
     left, right = (_played(game, adversary, b, noise, 2 * each) for b in (0, 1))
     found = evidence(np.hstack(left), np.hstack(right), float(measure.delta), failure)
     labels = [
         label
-        for name, part in zip(mechanisms, left, strict=True)
-        for label in _labels(name, ticks, part.shape[1] // ticks)
+        for name, part, claim in zip(mechanisms, left, adversary.claims, strict=True)
+        for label in _labels(name, ticks, part.shape[1] // ticks, changes=moves(claim))
     ]
     return Finding(
         measure.epsilon,
@@ -134,15 +141,19 @@ def _played(
             "filter refused a mechanism; report this"
         )
     return [
-        statistics(np.array([sample[place::number] for sample in found]), mechanism_l0(mechanism))
+        statistics(
+            np.array([sample[place::number] for sample in found]),
+            mechanism_l0(mechanism),
+            changes=moves(adversary.claims[place]),
+        )
         for place, mechanism in enumerate(adversary.mechanisms)
     ]
 
 
-def _labels(name: str, ticks: int, each: int) -> list[str]:
+def _labels(name: str, ticks: int, each: int, *, changes: bool) -> list[str]:
     """What each statistic of a mechanism is called, `each` to a tick."""
     of = f"{name}, " if name else ""
-    entries = ("entry 0", "entry 1", "difference")[:each]
+    entries = ("entry 0", "change") if changes else ("entry 0", "entry 1", "difference")[:each]
     return [f"{of}tick {tick}, {entry}" for tick in range(ticks) for entry in entries]
 
 

@@ -99,6 +99,8 @@ class TickComposition:
 class OneTick:
     """Streams whose rows differ in at most `times` ticks, and mechanisms that fit `budget` at every tick.
 
+    `once_each`: each pair of `different` comes at most once: an event may be gone at one tick and come at another.
+
     `prices` holds e^eps of each kind. A beginning must fit beside the living at the next tick and, if it reads the past
     and `charges_past`, at each tick it reads; an end frees the ticks to come and no earlier one. With `charges_past`
     False an end frees past ticks as well: broken. `ticks` and `creations` bound the game.
@@ -113,6 +115,7 @@ class OneTick:
     backfill: tuple[int, ...] = (0,)
     charges_past: bool = True
     times: int = 1
+    once_each: bool = False
     living: tuple[int, ...] = ()
     spent: tuple[Fraction, ...] = ()
 
@@ -130,7 +133,10 @@ class OneTick:
             yield from (((TickRow(row), TickRow(row)), after) for row in self.rows)
             if self.times:
                 touched = replace(after, times=self.times - 1)
-                yield from (((TickRow(a), TickRow(b)), touched) for a, b in self.different)
+                for a, b in self.different:
+                    left = tuple(pair for pair in self.different if pair != (a, b))
+                    rest = replace(touched, different=left) if self.once_each else touched
+                    yield (TickRow(a), TickRow(b)), rest
 
     def _begun(self, kind: int) -> Iterator[tuple[tuple[Any, Any], "OneTick"]]:
         price = self.prices[kind]

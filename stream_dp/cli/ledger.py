@@ -43,6 +43,8 @@ def _print(shown: dict[str, Any]) -> None:
             f"This journal began as new guarantee {shown['accepted']!r}; an older one on the same source adds to it.",
             markup=False,
         )
+    if "condition" in shown:
+        console.print(f"All of it on the condition that {shown['condition']}.", markup=False)
     if not shown["private"]:
         console.print(
             "NOT PRIVATE: the test kit wrote this journal, with noise that protects nobody."

@@ -99,8 +99,38 @@ class EventRows:
         return replace(self, open=window, spent=spent + events, begun=begun)
 
 
-def event(neighbors: Neighbors, width: int | None = None) -> EventRows:
-    """One event differs: the relation that the mechanisms of this package are calibrated for."""
+@dataclass(frozen=True, slots=True)
+class MovedRows:
+    """At most `most` events are replaced, and a replacement may lie in another tick than the original.
+
+    The left stream has `left` events that the right one lacks, wherever they lie, and the right one `right` that the
+    left one lacks: the larger number of events, each replaced or against the zero row, explains both, and no fewer do.
+    """
+
+    most: int = 1
+    space: RowSpace = COUNTS
+    left: int = 0
+    right: int = 0
+
+    @property
+    def first_pair_consistent(self) -> bool:
+        """False: the first rows may be equal and later ones differ."""
+        return False
+
+    def accept(self, left: Any, right: Any) -> "MovedRows | None":
+        """Take the next pair of rows."""
+        gap = self.space.gap(left, right)
+        if gap is None or not gap.size:
+            return None if gap is None else self
+        more = int(gap[gap > 0].sum())
+        only = self.left + more, self.right + more - int(gap.sum())
+        return replace(self, left=only[0], right=only[1]) if max(only) <= self.most else None
+
+
+def event(neighbors: Neighbors, width: int | None = None) -> EventRows | MovedRows:
+    """One event differs: the relation that the guarantees of this package are for."""
+    if neighbors is Neighbors.REPLACE_ANY_TICK:
+        return MovedRows(space=RowSpace(width))
     return EventRows(neighbors, space=RowSpace(width))
 
 
@@ -111,12 +141,19 @@ def user(
     *,
     windows: int | None = 1,
     width: int | None = None,
-) -> EventRows:
+) -> EventRows | MovedRows:
     """At most k events of one user differ, overall or within one public window of `window` ticks; see `EventRows`.
 
     Raises:
-        UsageError: k, `window` or `windows` is not a positive integer.
+        UsageError: k, `window` or `windows` is not a positive integer; or a window is given for replacements that may
+            move to any tick, and so out of it.
     """
+    if neighbors is Neighbors.REPLACE_ANY_TICK:
+        if window is not None or k < 1:
+            raise UsageError(
+                "a replacement that may move to any tick may leave its window: give a cap of at least 1 and no window"
+            )
+        return MovedRows(k, RowSpace(width))
     if k < 1 or (window is not None and window < 1) or (windows is not None and windows < 1):
         raise UsageError("a user's cap, its window and the number of windows must be at least 1")
     return EventRows(neighbors, k, window, windows, RowSpace(width))

@@ -20,7 +20,7 @@ from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
 from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived
 from stream_dp.pipeline.budget import frozen_charges, opened, target
 from stream_dp.pipeline.choice import Choice, Setting
-from stream_dp.pipeline.derivations import analyst_ledger, fixed_block, whole
+from stream_dp.pipeline.derivations import analyst_ledger, fixed_block, share, under, whole
 from stream_dp.pipeline.layout import SCALAR
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
@@ -166,7 +166,12 @@ def build(spec: PipelineSpec) -> Built:
 
 
 def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
-    """The mechanism of a series on these rows, why this one, and what it guarantees."""
-    width, confidence = rows.stop - rows.start, float(spec.confidence)
-    choice = series.choose(Setting(width, spec.relation, spec.clock.horizon, confidence))
-    return Chosen(series, choice, derived(choice.mechanism, series.name))
+    """The mechanism of a series on these rows, why this one, and what it guarantees.
+
+    Where a replacement may move to another tick, the mechanism is one for `add_remove` at half the series' epsilon.
+    """
+    width, confidence, relation = rows.stop - rows.start, float(spec.confidence), spec.relation
+    part = series.model_copy(update={"epsilon": series.epsilon * share(relation)})
+    choice = part.choose(Setting(width, relation.step, spec.clock.horizon, confidence))
+    step = derived(choice.mechanism, series.name)
+    return Chosen(series, choice, under(relation, series.name, step))

@@ -12,10 +12,12 @@ from stream_dp.accounting.derive import derive as tightest
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.pure import PURE
 from stream_dp.accounting.rules.convert import RENYI
+from stream_dp.accounting.rules.moved import STEPS
 from stream_dp.accounting.situations import (
     Alive,
     Filtered,
     Fixed,
+    Moved,
     Ticks,
 )
 from stream_dp.accounting.subledgers import analyst_entry
@@ -74,11 +76,27 @@ def _as_stated(premise: Derivation, target: ApproxDP) -> Derivation:
     return Derivation(premise.subject, guarantee, STATED, RENYI, (stated,), (premise,))
 
 
+def under(relation: Neighbors, subject: str, step: Derivation) -> Derivation:
+    """What holds under the pipeline's `relation`, by what holds under the one that mechanisms are made for.
+
+    Raises:
+        NotDerivable: the step's measure has no group rule.
+    """
+    return step if step.guarantee.neighbors is relation else tightest((step,), Moved(subject))
+
+
+def share(relation: Neighbors) -> Fraction:
+    """What of a series' epsilon its mechanism may spend under `relation.step`."""
+    return Fraction(1) if relation.step is relation else Fraction(1, STEPS)
+
+
 def analyst_ledger(name: str, promise: PureDP, neighbors: Neighbors) -> Derivation:
     """An analyst's ledger, paid for in full: whatever its own filter admits is within the promise."""
+    subject, part = analyst_entry(name), PureDP(promise.epsilon * share(neighbors))
     paid = Condition(
         "paid in full", True, f"charged to the main ledger before its first series; {TIME}"
     )
-    return Derivation(
-        analyst_entry(name), Guarantee(promise, neighbors), "filter inside a filter", "[HSV] Thm 12.4", (paid,)
+    ledger = Derivation(
+        subject, Guarantee(part, neighbors.step), "filter inside a filter", "[HSV] Thm 12.4", (paid,)
     )  # fmt: skip
+    return under(neighbors, subject, ledger)

@@ -24,6 +24,7 @@ def plan_json(built: Built) -> dict[str, Any]:
         "delta": number(measure.delta),
         "unit": spec.privacy.unit,
         "neighbors": str(spec.relation),
+        **condition_json(spec),
         "horizon": spec.clock.horizon,
         "series": [
             series_json(chosen, predicted_errors(spec, chosen), float(spec.confidence))
@@ -32,6 +33,11 @@ def plan_json(built: Built) -> dict[str, Any]:
         "derivation": derivation_json(built.derivation),
         "promise": promise_json(built, built.promise),
     }
+
+
+def condition_json(spec: PipelineSpec) -> dict[str, str]:
+    """What the guarantee takes for granted, under `condition`; nothing where the file vouches for nothing."""
+    return {} if spec.condition is None else {"condition": spec.condition}
 
 
 def promise_json(built: Built, promise: Derivation) -> dict[str, Any]:

@@ -68,6 +68,11 @@ __all__ = [
 
 _SERIES: TypeAdapter[Series] = TypeAdapter(Series)
 # of `privacy`, later than the first journals: at their defaults they mean what was always meant
+_WRITTEN = (
+    Neighbors.ADD_REMOVE,
+    Neighbors.REPLACE,
+)  # the clock says whether a replacement may move
+KEEPS_ITS_TICK = "a replacement keeps its tick (moves: within_tick)"
 _LATER = ("delta", "filter", "order", "analysts")
 
 
@@ -81,6 +86,12 @@ def _event_only(value: object) -> object:
     return value
 
 
+def _written(value: object) -> object:
+    if value not in _WRITTEN:
+        raise ValueError(f"must be {' or '.join(_WRITTEN)}")
+    return value
+
+
 class Analyst(Frozen):
     """One who may create live series, from a ledger that is paid for in full at the start."""
 
@@ -91,11 +102,13 @@ class Analyst(Frozen):
 class Privacy(Frozen):
     """Who is protected, and how much may be spent on all series together, those asked later included.
 
-    `filter` admits every charge; `order` is that of a renyi filter.
+    `filter` admits every charge; `order` is that of a renyi filter. `moves`: on a replay clock an event's own time is
+    part of its content, so a replacement may move to another tick, unless the file vouches that none does.
     """
 
     unit: Annotated[Literal["event"], BeforeValidator(_event_only)] = "event"
-    neighbors: Neighbors = Neighbors.ADD_REMOVE
+    neighbors: Annotated[Neighbors, BeforeValidator(_written)] = Neighbors.ADD_REMOVE
+    moves: Literal["any_tick", "within_tick"] = "any_tick"
     epsilon: Epsilon
     delta: Delta = Fraction(0)
     filter: Literal["pure", "approximate", "tight_approximate", "zcdp", "renyi"] = "pure"
@@ -165,13 +178,34 @@ class PipelineSpec(Frozen):
             self.releases,
             tuple(enumerate(self.series)),
         )
-        refuse(cross_problems(parts))
+        refuse([*cross_problems(parts), *self._moves_problems()])
         return self
+
+    def _moves_problems(self) -> list[InitErrorDetails]:
+        if self.privacy.moves == "any_tick":
+            return []
+        why = (
+            f"neighbors {self.privacy.neighbors} has no replacement that moves"
+            if self.privacy.neighbors is not Neighbors.REPLACE
+            else "on a wall clock the broker's stamp says the tick, so no replacement moves"
+            if isinstance(self.clock, WallClock)
+            else ""
+        )
+        return [problem(("privacy", "moves"), f"{why}: leave it out")] if why else []
 
     @property
     def relation(self) -> Neighbors:
-        """Which streams are neighbours."""
-        return self.privacy.neighbors
+        """Which streams are neighbours, by what is declared and by what the clock makes part of an event's content."""
+        privacy = self.privacy
+        own = isinstance(self.clock, ReplayClock) and privacy.moves == "any_tick"
+        if own and privacy.neighbors is Neighbors.REPLACE:
+            return Neighbors.REPLACE_ANY_TICK
+        return privacy.neighbors
+
+    @property
+    def condition(self) -> str | None:
+        """What the guarantee takes for granted because the file vouches for it, in words; None: nothing."""
+        return KEEPS_ITS_TICK if self.privacy.moves == "within_tick" else None
 
 
 def with_defaults(data: Any) -> Any:
@@ -237,6 +271,8 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
     for later in _LATER:
         if getattr(spec.privacy, later) == Privacy.model_fields[later].default:
             del parts["privacy"][later]
+    if spec.relation is not Neighbors.REPLACE_ANY_TICK:
+        del parts["privacy"]["moves"]  # an event in one tick is what was always meant
     for series, dumped in zip(spec.series, parts["series"], strict=True):
         dumped["where"] = [_meaning(spec, condition) for condition in series.where]
     return parts

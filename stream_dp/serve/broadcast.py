@@ -3,13 +3,13 @@
 Rules: the id of an event is the release's sequence, its data the exact published bytes; after a
 position come all later releases, each once, in order. A client's only state is its position: the
 next part is read from the log when the client has taken the last one (back pressure is the
-socket's), so nothing queues up. Each stream opens with a `head` event {sequence, fingerprint};
-`gap` says that the log no longer reaches back to the client's position. Silence is filled with
-comments, at a fixed period.
+socket's), so nothing queues up and no more than a part waits for any client. Each stream opens
+with a `head` event {sequence, fingerprint}; `gap` says that the log no longer reaches back to the
+client's position. Silence is filled with comments, at a fixed period.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
@@ -19,6 +19,7 @@ from stream_dp.serve.view import PublicView
 HEARTBEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 1000
 RELEASES_PER_CHUNK = 64
+BYTES_PER_CHUNK = 1 << 16  # or one release
 
 
 class Broadcast:
@@ -45,8 +46,9 @@ class Broadcast:
         while not self._closed:
             releases = self._log.since(position, limit=RELEASES_PER_CHUNK)
             if releases:
-                position = releases[-1].sequence
-                yield b"".join(map(_event, releases))
+                part = _part(releases)
+                position = part[-1].sequence
+                yield b"".join(map(_event, part))
                 await asyncio.sleep(0)  # a client far behind does not keep the engine waiting
             else:
                 await self._log.wait_beyond(position, self._heartbeat)
@@ -60,6 +62,16 @@ class Broadcast:
             RETRY_MILLISECONDS,
             msgspec.json.encode(head),
         )
+
+
+def _part(releases: Sequence[Release]) -> Sequence[Release]:
+    """The first of these releases: as many as fit, and one at least."""
+    size = 0
+    for place, release in enumerate(releases):
+        size += len(release.body)
+        if place and size > BYTES_PER_CHUNK:
+            return releases[:place]
+    return releases
 
 
 def _event(release: Release) -> bytes:

@@ -2,7 +2,8 @@
 
 Rules: the port is bound before anything else and the socket handed over, so no other process can
 take it in between; a taken port means the next one. Signals stay the caller's. `stop` is quick,
-also with open streams and with clients that do not read. No access log. FastAPI and uvicorn are
+also with open streams and with clients that do not read. Whoever connects, and however many, takes no more
+files than `connections` allows. No access log, and no line for what clients do wrong. FastAPI and uvicorn are
 imported when a server is built, and their absence is a usage error that names the extra.
 """
 
@@ -10,8 +11,9 @@ import asyncio
 import errno
 import importlib
 import socket
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stream_dp.errors import UsageError, WorldError
 from stream_dp.serve.broadcast import Broadcast
@@ -21,22 +23,36 @@ if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
 
+    from stream_dp.serve.connections import Connections, Limits
+
+_Handler: TypeAlias = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
+
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _PORTS_TO_TRY = 100
 _GRACE_SECONDS = 0.6
 _BACKLOG = 128
+_ACCEPTED_AT_ONCE = 16  # each holds a file before its place is known
+_LARGEST_HEAD = 16384
+_NO_FILES = "socket.accept() out of system resource"  # as asyncio says it, every second and with a traceback
 
 
 class PageServer:
     """Serves one `PublicView`.
 
-    `allowed_hosts` are further names (without a port) by which clients may call this server.
+    `allowed_hosts` are further names (without a port) by which clients may call this server; `limits` bounds what
+    clients can take, by default so that the process keeps files for the engine.
     """
 
-    def __init__(self, view: PublicView, allowed_hosts: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        view: PublicView,
+        allowed_hosts: frozenset[str] = frozenset(),
+        limits: "Limits | None" = None,
+    ) -> None:
         """Build the server; it listens after `start`."""
         _require_extra()
         self._view = view
+        self._limits = limits
         self._extra_hosts = allowed_hosts
         self._running: _Running | None = None
 
@@ -53,7 +69,11 @@ class PageServer:
             raise UsageError("the page server was started before")
         listener = await _listen(host, port)
         self._running = _Running(
-            self._view, listener, host, _LOOPBACK | {_bracketed(host)} | self._extra_hosts
+            self._view,
+            listener,
+            host,
+            _LOOPBACK | {_bracketed(host)} | self._extra_hosts,
+            self._limits,
         )
 
     async def stop(self) -> None:
@@ -67,13 +87,21 @@ class _Running:
     """A server from its listening socket to its end."""
 
     def __init__(
-        self, view: PublicView, listener: socket.socket, host: str, allowed_hosts: frozenset[str]
+        self,
+        view: PublicView,
+        listener: socket.socket,
+        host: str,
+        allowed_hosts: frozenset[str],
+        limits: "Limits | None",
     ) -> None:
         from stream_dp.serve.api import create_app
+        from stream_dp.serve.connections import Connections, Limits
 
         self.url = f"http://{_reachable(host)}:{listener.getsockname()[1]}/"
         self._broadcast = Broadcast(view)
-        self._server = _uvicorn(create_app(view, allowed_hosts, self._broadcast))
+        room = Connections(limits or Limits.of_process())
+        self._server = _uvicorn(create_app(view, allowed_hosts, self._broadcast), room)
+        self._handler = _without_accept_errors(asyncio.get_running_loop())
         self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name="page server")
 
     async def stop(self) -> None:
@@ -85,6 +113,7 @@ class _Running:
                 if connection.transport is not None:
                     connection.transport.abort()
         await self._task
+        asyncio.get_running_loop().set_exception_handler(self._handler)
 
 
 def _require_extra() -> None:
@@ -97,21 +126,51 @@ def _require_extra() -> None:
         ) from None
 
 
-def _uvicorn(app: "FastAPI") -> "uvicorn.Server":
+def _without_accept_errors(loop: asyncio.AbstractEventLoop) -> _Handler | None:
+    """Let the loop say once that it has no file for a connection, and no more; return the handler it had before."""
+    before, said = loop.get_exception_handler(), False
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal said
+        if context.get("message") == _NO_FILES:
+            if said:
+                return
+            said = True
+            context = {"message": "no file is left for another connection"}
+        if before is None:
+            loop.default_exception_handler(context)
+        else:
+            before(loop, context)
+
+    loop.set_exception_handler(handle)
+    return before
+
+
+def _uvicorn(app: "FastAPI", room: "Connections") -> "uvicorn.Server":
     import uvicorn
 
+    from stream_dp.serve.connections import bounded
+
     class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            for listener in sockets or ():
+                listener.listen(_BACKLOG)  # the kernel's queue is longer than what is taken at once
+
         def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # theirs is a generator
             return nullcontext()
 
     config = uvicorn.Config(
         app,
+        http=bounded(room),
+        h11_max_incomplete_event_size=_LARGEST_HEAD,
         log_config=None,
+        log_level="error",
         access_log=False,
         lifespan="off",
         ws="none",
         server_header=False,
-        backlog=_BACKLOG,
+        backlog=_ACCEPTED_AT_ONCE,
     )
     config.load()  # here, so that a failure is the caller's
     return Server(config)

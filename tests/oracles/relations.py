@@ -67,6 +67,33 @@ def user(
     return all(n <= k for n in spent.values()) and (windows is None or len(spent) <= windows)
 
 
+def moved(pairs: Pairs, k: int, most: int = 1000) -> bool:
+    """Two streams of rows of counts in which at most k events differ, in content or tick or both.
+
+    By breadth-first search of k steps over the whole stream, laid end to end: a content is one place of it, or none.
+    """
+    if not all(_counts(a, 0, most) and _counts(b, 0, most) and len(a) == len(b) for a, b in pairs):
+        return False
+    gap = tuple(x - y for a, b in pairs for x, y in zip(a, b, strict=True) if x != y)
+    return len(gap) <= 2 * k and gap in _within(len(gap), k)
+
+
+@cache
+def _within(places: int, steps: int) -> frozenset[Row]:
+    """All differences that so many replacements of one content by another can make."""
+    zero = (0,) * places
+    units = [tuple(int(i == j) for j in range(places)) for i in range(places)]
+    moves = list(itertools.permutations([zero, *units], 2))
+    reached = {zero}
+    for _ in range(steps):
+        reached |= {
+            tuple(g + x - y for g, x, y in zip(gap, a, b, strict=True))
+            for gap in reached
+            for a, b in moves
+        }
+    return frozenset(reached)
+
+
 def _counts(row: Plain, lowest: int, highest: int) -> bool:
     return isinstance(row, tuple) and all(lowest <= x <= highest for x in row)
 

@@ -21,6 +21,7 @@ from stream_dp.core.guarantee import (
     PureDP,
     differential_privacy,
 )
+from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
 
 Premises: TypeAlias = tuple[Derivation, ...]
@@ -31,7 +32,8 @@ S = TypeVar("S", bound=Situation)
 class Rule(Generic[S]):
     """A theorem: `conditions` on premises and situation, and the `measure` it gives where they hold.
 
-    `members`: how many steps of the premises' neighbours it covers.
+    `members`: how many steps of the premises' neighbours it covers. `relation`: the neighbours it gives, where these
+    are not the premises'.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Rule(Generic[S]):
     conditions: Callable[[Premises, S], tuple[Condition, ...]]
     measure: Callable[[Premises, S], Measure]
     members: Callable[[S], int] = lambda _: 1
+    relation: Neighbors | None = None
 
     def __call__(self, premises: Premises, situation: S) -> Derivation:
         """Derive the measure of the premises in this situation by this theorem.
@@ -54,7 +57,7 @@ class Rule(Generic[S]):
         require(situation.subject, self.name, self.source, conditions)
         like = premises[0].guarantee
         measure, members = self.measure(premises, situation), self.members(situation)
-        guarantee = Guarantee(measure, like.neighbors, like.group * members)
+        guarantee = Guarantee(measure, self.relation or like.neighbors, like.group * members)
         return Derivation(
             situation.subject, guarantee, self.name, self.source, conditions, premises
         )

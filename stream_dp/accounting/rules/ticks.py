@@ -1,7 +1,11 @@
 """Pure event-level privacy over time: the largest sum, over the ticks, of the epsilons of the mechanisms alive then.
 
 An event is in one tick, both contents of a replaced one too, so only mechanisms alive at that tick see two different
-messages. Given one transcript, the odds of the two runs are a product over the mechanisms created: a factor of at most
+messages. A replacement that may move to another tick is one event removed and one added (`moved`): each step costs the
+mechanisms alive at its own tick half of their epsilons, so both together again no more than the largest load, whichever
+mechanisms came or went between the two.
+
+Given one transcript, the odds of the two runs are a product over the mechanisms created: a factor of at most
 e^(epsilon_j) for those alive at the tick, exactly 1 for all others, however many and however adaptively they were
 created ([HSV] Cor 5.5; by Cor 5.7 a pure mechanism with equal pairs needs no randomized response). A delta would
 go wrong without being touched (Thm 5.2): pure only.
@@ -10,6 +14,7 @@ go wrong without being touched (Thm 5.2): pure only.
 from collections.abc import Sequence
 from fractions import Fraction
 
+from stream_dp.accounting.rules.moved import halved
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
@@ -21,6 +26,7 @@ from stream_dp.accounting.rules.rule import (
 from stream_dp.accounting.situations import Alive, Ticks
 from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import Measure, PureDP
+from stream_dp.core.neighbors import Neighbors
 
 
 def loads(alive: Sequence[Alive], epsilons: Sequence[Fraction]) -> list[tuple[int, Fraction]]:
@@ -41,7 +47,6 @@ def _conditions(premises: Premises, situation: Ticks) -> tuple[Condition, ...]:
     times = situation.alive
     matched = len(times) == len(premises)
     valid = matched and all(t.first >= 0 and (t.last is None or t.first <= t.last) for t in times)
-    event = all(p.guarantee.group == 1 for p in premises)
     return (
         pure(premises, "a part is not pure DP, and its delta counts at every tick ([HSV] Thm 5.2)"),
         Condition(
@@ -51,11 +56,25 @@ def _conditions(premises: Premises, situation: Ticks) -> tuple[Condition, ...]:
             if valid
             else f"{len(times)} times for {len(premises)} parts, or a part that ends before it begins",
         ),
-        Condition(
-            "event level", event, "an event is in one tick" if event else "a user has many ticks"
-        ),
+        _event_level(premises),
         same_neighbors(premises),
     )
+
+
+def _event_level(premises: Premises) -> Condition:
+    """Check that an event is in one tick; or in two, each of which costs half."""
+    name = "event level"
+    if any(p.guarantee.group != 1 for p in premises):
+        return Condition(name, False, "a user has many ticks")
+    if all(p.guarantee.neighbors is not Neighbors.REPLACE_ANY_TICK for p in premises):
+        return Condition(name, True, "an event is in one tick")
+    halves = all(map(halved, premises))
+    why = (
+        "a replaced event is in two ticks, and each costs half"
+        if halves
+        else "a replaced event is in two ticks, and one of them alone may cost all that a part claims"
+    )
+    return Condition(name, halves, why)
 
 
 def _measure(premises: Premises, situation: Ticks) -> Measure:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from stream_dp.accounting.situations import Alive, Ticks
+from stream_dp.accounting.rules.moved import moved
+from stream_dp.accounting.situations import Alive, Moved, Ticks
 from stream_dp.audit.exact_checks.instance import (
     Instance,
     OneBitDiffers,
@@ -92,6 +93,23 @@ def coming_and_going() -> Instance:
     )
 
 
+def moving() -> Instance:
+    """Begun and ended at any time, also between the tick that an event leaves and the one that it moves to."""
+    kinds = (bits(THREE), bits(TWO))
+    pairs = OneTick(
+        (THREE**2, TWO**2), Fraction(36), (0,), ((0, 1), (1, 0)),
+        ticks=2, creations=4, times=2, once_each=True,
+    )  # fmt: skip
+    return Instance(
+        "begun and ended at will, at most ln 9 and ln 4 alive at a tick; an event moves",
+        tuple(moved((part.leaf,), Moved("an event moves")) for part in kinds),
+        Ticks("time", (Alive(0, None), Alive(0, None))),
+        TickComposition(tuple(part.machine for part in kinds)),
+        pairs,
+        2 * pairs.creations + pairs.ticks,
+    )
+
+
 def ticks() -> tuple[Instance, ...]:
     """Return the instances of the time rule."""
-    return lives(), coming_and_going()
+    return lives(), coming_and_going(), moving()

@@ -16,6 +16,7 @@ from stream_dp.accounting.rules.fixed import concurrent
 from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair
 from stream_dp.accounting.rules.group import group
 from stream_dp.accounting.rules.local import local
+from stream_dp.accounting.rules.moved import moved
 from stream_dp.accounting.rules.renyi import renyi, zcdp
 from stream_dp.accounting.rules.sparse_delta import sparse_delta
 from stream_dp.accounting.rules.sparse_pure import sparse_pure
@@ -28,6 +29,7 @@ from stream_dp.audit.exact_checks import (
     grouped,
     parallel,
     protocols,
+    replaced,
 )
 from stream_dp.audit.exact_checks.instance import Instance
 from stream_dp.audit.exact_checks.verdict import Comparison, Verdict, compare
@@ -51,6 +53,7 @@ INSTANCES: Mapping[str, Instances] = {
     local.name: protocols.local,
     filtered.name: filters.admitted,
     group.name: grouped.events,
+    moved.name: replaced.moved_events,
     ticks.name: alive.ticks,
 }
 

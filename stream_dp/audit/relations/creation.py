@@ -4,7 +4,7 @@ Rules: a claim is not proven here. A mechanism's own guarantee is derived (no ty
 true where the `Truth` handed to the relation says so. A parameter that a composition theorem does not take is None.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -34,6 +34,11 @@ def claim_of(create: Create) -> Claim | None:
 def own(create: Create) -> bool:
     """The truth that needs no proof of ours: the claim is the mechanism's own derived guarantee."""
     return create.claim is None
+
+
+def own_or(claims: Collection[Claim | None]) -> Truth:
+    """The truth where these claims have been derived as well; who calls this has done so."""
+    return lambda create: own(create) or create.claim in claims
 
 
 def takes(mechanism: object, message: object) -> bool:

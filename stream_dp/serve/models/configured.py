@@ -17,7 +17,14 @@ from stream_dp.serve.models.answer import (
 )
 
 _Unit = Annotated[str, Field(examples=["event"])]
-_Neighbors = Annotated[str, Field(examples=["add_remove"])]
+_Neighbors = Annotated[str, Field(examples=["add_remove", "replace", "replace_any_tick"])]
+_Condition = Annotated[
+    str | Absent,
+    Field(
+        description="What the guarantee takes for granted, as the pipeline file vouches for it; missing: nothing.",
+        examples=["a replacement keeps its tick (moves: within_tick)"],
+    ),
+]
 
 
 class ClockEntry(Answer):
@@ -63,6 +70,7 @@ class Pipeline(Answer):
     """What is protected: one of these."""
     neighbors: _Neighbors
     """Which streams are neighbours: those that differ by one unit added or removed, or replaced."""
+    condition: _Condition = None
     fingerprint: str
     """A digest of all that touches data or guarantee; another one means another pipeline."""
     clock: ClockEntry
@@ -157,6 +165,7 @@ class Plan(Answer):
     delta: Amount
     unit: _Unit
     neighbors: _Neighbors
+    condition: _Condition = None
     horizon: Annotated[int, Field(ge=1)] | None
     """The number of ticks; null: endless."""
     series: tuple[PlannedSeries, ...]

@@ -3,7 +3,7 @@
 
 import { amount, count, el, percent, toNumber, words } from "./format.js";
 
-const NEIGHBOURS = { add_remove: ["add or remove one", "Adding or removing one"], replace: ["replace one", "Replacing one"] };
+const NEIGHBOURS = { add_remove: ["add or remove one", "Adding or removing one"], replace: ["replace one", "Replacing one"], replace_any_tick: ["replace one, its time included", "Replacing one (its time included)"] };
 let drawings = 0;
 
 export function showPromise(holder, pipeline, plan) {
@@ -14,6 +14,7 @@ export function showPromise(holder, pipeline, plan) {
   const factor = Math.exp(toNumber(whole.epsilon));
   const slack = toNumber(whole.delta) === 0 ? "" : `, apart from a probability of ${amount(whole.delta)}`;
   const facts = [["Unit", `one ${unit}`], ["Neighbours", `${change} ${unit}`]];
+  if (plan.condition) facts.push(["Condition", plan.condition]);
   if (plan.horizon) facts.push(["Horizon", `${count(plan.horizon)} ticks`]);
   holder.replaceChildren(
     el("div", { class: "guarantee" },

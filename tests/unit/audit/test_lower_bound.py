@@ -19,7 +19,7 @@ from stream_dp.audit.lower_bound import audit_mechanism
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.row_relations import event
+from stream_dp.core.row_relations import EventRows, event
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
@@ -213,7 +213,7 @@ def test_the_adversarys_pair_is_one_event_apart(name: str) -> None:
     left, right = worst_pair(mechanism)
     relation = mechanism.guarantee.neighbors
     accepted = event(relation).accept(left, right)
-    assert accepted is not None
+    assert isinstance(accepted, EventRows)
     assert accepted.spent > 0
     assert np.abs(left - right).sum() == relation.l0(mechanism.width)
     later = OneEventAdversary.against((mechanism,), 3).pairs[1:]

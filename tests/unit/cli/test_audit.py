@@ -72,9 +72,14 @@ def test_the_table_says_what_a_bound_means(
         "epsilon: 4, delta: 1e-9, filter: zcdp",
     ],
 )
-def test_every_series_is_admitted_by_the_filter_of_the_file(live_series: Any, privacy: str) -> None:
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace", "replace, moves: within_tick"])
+def test_every_series_is_admitted_by_the_filter_of_the_file(
+    live_series: Any, privacy: str, neighbors: str
+) -> None:
     """Thirds of 7/8 round up one by one and still fit; with a filter that adds no epsilons the claim is their sum."""
-    live_series.write("epsilon: 1}\nclock", f"{privacy}}}\nclock")
+    live_series.write(
+        "neighbors: add_remove, epsilon: 1}\nclock", f"neighbors: {neighbors}, {privacy}}}\nclock"
+    )
     thirds = re.sub(r"epsilon: (0.5|1/4|0.25)}", "epsilon: 7/24}", live_series.pipeline.read_text())
     live_series.pipeline.write_text(thirds)
     said = live_series.command("audit", *QUICK, "--confidence", "0.999999")

@@ -17,6 +17,7 @@ from stream_dp.accounting.optimal import least_epsilon
 from stream_dp.accounting.rules.filtered import filtered
 from stream_dp.accounting.rules.fixed import concurrent
 from stream_dp.accounting.rules.group import group
+from stream_dp.accounting.rules.moved import moved
 from stream_dp.accounting.rules.rule import Rule, dp, epsilon_of
 from stream_dp.accounting.rules.sparse_delta import sparse_delta
 from stream_dp.accounting.rules.ticks import ticks
@@ -111,6 +112,12 @@ def last_load(premises: Any, situation: Any) -> Measure:
     return PureDP(sum(living, Fraction(0)))
 
 
+def one_tick(premises: Any, _: Any) -> Measure:
+    """An event that moves charged like one that does not."""
+    measure: Measure = premises[0].guarantee.measure
+    return measure
+
+
 @pytest.mark.parametrize(
     ("rule", "twin"),
     [
@@ -118,8 +125,9 @@ def last_load(premises: Any, situation: Any) -> Measure:
         (group, responses),
         (concurrent, half),
         (ticks, last_load),
+        (moved, one_tick),
     ],
-    ids=["max delta", "k RR for k events", "half", "a halt frees the past"],
+    ids=["max delta", "k RR for k events", "half", "a halt frees the past", "one tick of two"],
 )
 def test_a_broken_rule_is_exit_four(
     say: Any, monkeypatch: pytest.MonkeyPatch, rule: Rule[Any], twin: Twin

@@ -20,7 +20,7 @@ from stream_dp.core.row_relations import MOST_EVENTS, event, user
 from stream_dp.errors import FailClosed
 
 WIDTH, TICKS = 3, 6
-ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
+ADD, REPLACE, ANY = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK
 Event = tuple[int, int, int]
 
 events = st.lists(
@@ -82,7 +82,7 @@ def test_one_users_events_are_removed(
     here = {i for i in gone if window is None or left[i][1] // window == at // window}
     for removed, windows in ((gone, None), (here, 1)):
         right = [one for i, one in enumerate(left) if i not in removed]
-        for relation in Neighbors:
+        for relation in Neighbors if window is None else (ADD, REPLACE):
             checked = user(relation, k, window, windows=windows)
             assert halted_after(checked, routed(left), routed(right)) is None
             assert halted_after(checked, routed(right), routed(left)) is None
@@ -100,7 +100,30 @@ def test_one_users_events_have_other_contents(
         mine = one[0] == 0 and (window is None or one[1] // window == at // window)
         right.append((*one[:2], data.draw(st.integers(0, WIDTH))) if mine else one)
     assert halted_after(user(REPLACE, k, window), routed(left), routed(right)) is None
+    assert halted_after(user(ANY, k), routed(left), routed(right)) is None or window is not None
     assert idle(routed(right))
+
+
+@settings(deadline=None)
+@given(events, caps, st.data())
+def test_one_users_events_have_other_contents_and_other_ticks(
+    stream: list[Event], k: int, data: st.DataObject
+) -> None:
+    """Where a record's own time is content. The relations of one tick see it unless every event kept its tick."""
+    left = capped(stream, k, None)
+    ticks, contents = st.integers(0, TICKS - 1), st.integers(0, WIDTH)
+    right = [(0, data.draw(ticks), data.draw(contents)) if e[0] == 0 else e for e in left]
+    assert halted_after(user(ANY, k), routed(left), routed(right)) is None
+    assert idle(routed(left), routed(right))
+
+
+@settings(deadline=None)
+@given(events, st.integers(0, WIDTH - 1), st.integers(0, WIDTH - 1))
+def test_an_event_that_moves_to_another_tick_is_seen_by_the_relations_of_one_tick(
+    stream: list[Event], category: int, other: int
+) -> None:
+    left, right = routed([*stream, (9, 1, category)]), routed([*stream, (9, 4, other)])
+    assert [halted_after(event(n, WIDTH), left, right) for n in (ADD, REPLACE, ANY)] == [4, 4, None]
 
 
 @settings(deadline=None)
@@ -157,7 +180,7 @@ rows_of_anything = st.lists(
 
 
 @settings(deadline=None)
-@given(rows_of_anything, st.sampled_from(Neighbors), caps, windows_of)
+@given(rows_of_anything, st.sampled_from((ADD, REPLACE)), caps, windows_of)
 def test_the_guard_is_the_relation_on_the_diagonal_whatever_came_before(
     rows: list[list[int]], relation: Neighbors, k: int, window: int | None
 ) -> None:

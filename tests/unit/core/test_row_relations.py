@@ -114,9 +114,18 @@ def users(relation: Neighbors, k: int, window: int | None = None, windows: int |
     """User-level relations."""
     return Case(
         user(relation, k, window, windows=windows),
-        lambda pairs: oracle.user(pairs, relation.value, k, window, windows),
+        lambda pairs: meant(pairs, relation, k, window, windows),
         ROWS,
     )
+
+
+def meant(
+    pairs: Pairs, relation: Neighbors, k: int, window: int | None, windows: int | None
+) -> bool:
+    """The definition."""
+    if relation is Neighbors.REPLACE_ANY_TICK:
+        return oracle.moved(pairs, k)
+    return oracle.user(pairs, relation.value, k, window, windows)
 
 
 CASES: dict[str, Case] = {
@@ -124,7 +133,7 @@ CASES: dict[str, Case] = {
     **{f"event {n}": replace(users(n, 1), relation=event(n)) for n in Neighbors},
     **{f"user 2 {n}": users(n, 2) for n in Neighbors},
     **{f"user 3 {n}": users(n, 3) for n in Neighbors},
-    **{f"user 2 in windows of 2 {n}": users(n, 2, 2) for n in Neighbors},
+    **{f"user 2 in windows of 2 {n}": users(n, 2, 2) for n in (ADD, REPLACE)},
     "user 2 in every window of 2": users(ADD, 2, 2, None),
     "user 1 in two windows of 1": users(REPLACE, 1, 1, 2),
     "~_H": Case(paper_streams.histogram(2), lambda p: oracle.one_step(p, 2, 0, 1), BITS),
@@ -311,12 +320,18 @@ def test_random_streams_against_the_definition(
     windows = data.draw(st.sampled_from([None, 1, 2]))
     equal = data.draw(st.lists(st.booleans(), min_size=4, max_size=4))
     right = [a if eq else b for a, b, eq in zip(left, right, equal, strict=True)]
-    for relation in Neighbors:
-        now: EventRows | None = user(relation, k, window, windows=windows)
+    for relation in Neighbors if window is None else (ADD, REPLACE):
+        now: Relation | None = user(relation, k, window, windows=windows)
         for size, (a, b) in enumerate(zip(left, right, strict=True), start=1):
             now = now.accept(np.array(a), np.array(b)) if now else None
             plain = [(tuple(x), tuple(y)) for x, y in zip(left[:size], right[:size], strict=True)]
-            assert (now is not None) == oracle.user(plain, relation.value, k, window, windows)
+            assert (now is not None) == meant(plain, relation, k, window, windows)
+
+
+@pytest.mark.parametrize("window", [0, 1, 24])
+def test_a_replacement_that_moves_anywhere_has_no_window(window: int) -> None:
+    with pytest.raises(UsageError, match="may leave its window"):
+        user(Neighbors.REPLACE_ANY_TICK, 1, window)
 
 
 @pytest.mark.parametrize(("k", "window", "windows"), [(0, None, 1), (1, 0, 1), (1, 2, 0)])

@@ -46,7 +46,7 @@ FROZEN = {
     ("local-protocol-state", 1): "parts server",
     ("multi-sparse-vector", 1): "neighbors query_epsilon threshold_epsilon views width",
     ("multi-sparse-vector-state", 1): "count halted lift",
-    ("neighbors", 1): "| add_remove replace",
+    ("neighbors", 1): "| add_remove replace replace_any_tick",
     ("sparse-vector", 1): "neighbors offset query_epsilon threshold_epsilon width",
     ("sparse-vector-state", 1): "count halted lift",
     ("tree-noise", 1): "(only rested on)",

@@ -27,6 +27,7 @@ from stream_dp.runtime.release import Shape
 
 Data = dict[str, Any]
 UNIT = 10**12
+REPLACED = {"neighbors": "replace", "moves": "within_tick"}
 
 
 def built(data: Data, **changes: Any) -> Built:
@@ -89,7 +90,7 @@ def test_the_epsilons_of_the_file_are_those_of_the_series(data: Data) -> None:
 
 
 def test_replace_halves_what_a_column_may_spend(data: Data) -> None:
-    example = built(data, privacy=data["privacy"] | {"neighbors": "replace"})
+    example = built(data, privacy=data["privacy"] | REPLACED)
     one, many, alerts = (chosen.mechanism for chosen in example.chosen)
     assert isinstance(one, Counter)
     assert isinstance(many, Counter)
@@ -102,6 +103,24 @@ def test_replace_halves_what_a_column_may_spend(data: Data) -> None:
     assert (2, "one counter, 100 updates", Fraction(1, 2)) in tree
     assert (2, "one alert instance of one key", Fraction(3, 20)) in tree
     assert example.derivation.guarantee.measure == PureDP(Fraction(3, 2))
+
+
+def test_an_own_time_that_is_content_halves_every_series(data: Data) -> None:
+    """On a replay clock a replacement may move to another tick: mechanisms for add_remove at half the epsilon."""
+    example = built(data, privacy=data["privacy"] | {"neighbors": "replace"})
+    one, many, alerts = (chosen.mechanism for chosen in example.chosen)
+    assert isinstance(one, Counter)
+    assert isinstance(many, Counter)
+    assert isinstance(alerts, Alerts)
+    assert one.column_epsilon == Fraction(1, 10)
+    assert many.column_epsilon == Fraction(1, 2)
+    assert alerts.scale == 2 / Fraction(3, 10)
+    assert example.derivation.guarantee == Guarantee(
+        PureDP(Fraction(3, 2)), Neighbors.REPLACE_ANY_TICK
+    )
+    assert [chosen.derivation.guarantee.measure for chosen in example.chosen] == [
+        PureDP(series.epsilon) for series in example.spec.series
+    ]
 
 
 def test_over_budget(data: Data) -> None:

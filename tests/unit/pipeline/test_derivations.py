@@ -58,7 +58,7 @@ def test_three_series_under_replace(data: Data) -> None:
     late_departures  4 keys, 0.3 / 2 each, 2 touched: 2 x 0.15 = 0.3   (AA, NO, UA, other)
     all at once                                       0.2 + 1.0 + 0.3 = 1.5
     """
-    privacy = data["privacy"] | {"neighbors": "replace"}
+    privacy = data["privacy"] | {"neighbors": "replace", "moves": "within_tick"}
     shown = plan_json(build(PipelineSpec.model_validate(data | {"privacy": privacy})))
     top = shown["promise"]["derivation"]
     assert (top["rule"], top["source"], top["guarantee"]["epsilon"]) == (*FILTER, 2)
@@ -81,6 +81,50 @@ def test_three_series_under_replace(data: Data) -> None:
     assert tree["guarantee"]["neighbors"] == "replace"
     assert (shown["epsilon"], shown["delta"]) == (1.5, 0)
     assert (shown["promise"]["epsilon"], shown["promise"]["filter"]) == (2, "pure")
+
+
+MOVED = (
+    "replacement in any tick",
+    "two steps of Dwork, Roth 2014, Thm 2.2; zCDP: Bun, Steinke 2016, Prop. 1.9; GDP: Dong, Roth, Su 2022, Thm 2.14",
+)
+STEPS = ["one removed, one added", "one premise", "measure", "delta below 1"]
+
+
+def test_three_series_under_replace_where_the_time_is_content(data: Data) -> None:
+    """One event removed and one added, each in a tick of its own and at half the price: twice the half of add_remove.
+
+    departures       1 bin,  0.1  each, 1 touched: 2 x 0.1  = 0.2
+    by_destination   3 bins, 0.5  each, 1 touched: 2 x 0.5  = 1.0
+    late_departures  4 keys, 0.15 each, 1 touched: 2 x 0.15 = 0.3
+    ann's ledger                                   2 x 0.15 = 0.3
+    """
+    privacy = data["privacy"] | {
+        "neighbors": "replace",
+        "analysts": [{"name": "ann", "epsilon": "0.3"}],
+    }
+    shown = plan_json(build(PipelineSpec.model_validate(data | {"privacy": privacy})))
+    assert flat(shown["promise"]["derivation"]) == [
+        (0, *FILTER, 2, ADMITTED),
+        (1, "parallel composition over ticks", "[HSV] Cor 5.5, 5.7", 1.8,
+         ["pure", "times", "event level", "same neighbours"]),
+        (2, *MOVED, 0.3, STEPS),
+        (3, "filter inside a filter", "[HSV] Thm 12.4", 0.15, ["paid in full"]),
+        (2, *CONCURRENT, 1.5, FIXED),
+        (3, *MOVED, 0.2, STEPS),
+        (4, *SPARSE, 0.1, touched(1)),
+        (5, *TREE, 0.1, COUNTER),
+        (3, *MOVED, 1, STEPS),
+        (4, *SPARSE, 0.5, touched(1)),
+        (5, *TREE, 0.5, COUNTER),
+        (3, *MOVED, 0.3, STEPS),
+        (4, *SPARSE, 0.15, touched(1)),
+        (5, *SVT, 0.15, ALERT),
+    ]  # fmt: skip
+    over_ticks = shown["promise"]["derivation"]["premises"][0]
+    assert over_ticks["conditions"][2]["why"] == (
+        "a replaced event is in two ticks, and each costs half"
+    )
+    assert over_ticks["guarantee"]["neighbors"] == shown["neighbors"] == "replace_any_tick"
 
 
 def test_the_other_rules_are_shown_with_their_price_or_what_they_lack(data: Data) -> None:

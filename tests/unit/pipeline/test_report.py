@@ -126,6 +126,37 @@ def test_the_text(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert sorted(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.parametrize(
+    ("privacy", "first_line", "noted"),
+    [
+        ("neighbors: replace", "neighbours replace_any_tick, over all releases for ever", True),
+        (
+            "neighbors: replace, moves: within_tick",
+            "neighbours replace, if a replacement keeps its tick (moves: within_tick), over all releases",
+            False,
+        ),
+    ],
+)
+def test_what_a_file_vouches_for_stands_in_the_first_line(
+    tmp_path: Any,
+    capsys: pytest.CaptureFixture[str],
+    privacy: str,
+    first_line: str,
+    noted: bool,
+) -> None:
+    path = tmp_path / "clicks.yaml"
+    path.write_text(PIPELINE.replace("privacy: {", f"privacy: {{{privacy}, "))
+    assert code_of(["plan", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert first_line in out.splitlines()[0]
+    assert ("half the epsilon for either" in " ".join(out.split())) == noted
+    assert code_of(["plan", str(path), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    condition = None if noted else "a replacement keeps its tick (moves: within_tick)"
+    assert shown.get("condition") == condition
+    assert shown["promise"]["derivation"]["guarantee"]["neighbors"] == shown["neighbors"]
+
+
 def test_over_budget_is_3(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "clicks.yaml"
     path.write_text(PIPELINE.replace("epsilon: 0.3}", "epsilon: 0.4}"))

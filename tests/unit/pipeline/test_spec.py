@@ -15,6 +15,7 @@ from stream_dp.pipeline.spec import (
     WallClock,
     diagnose,
     fingerprint,
+    meaning,
 )
 
 Data = dict[str, Any]
@@ -88,6 +89,9 @@ def _set(*path: str | int, value: Any) -> Callable[[Data], None]:
         (_set("privacy", "epsilon", value="0"), "privacy.epsilon", "greater than 0"),
         (_set("privacy", "epsilon", value="101"), "privacy.epsilon", "no privacy"),
         (_set("privacy", "neighbors", value="all"), "privacy.neighbors", "add_remove"),
+        (_set("privacy", "neighbors", value="replace_any_tick"), "privacy.neighbors", "must be"),
+        (_set("privacy", "moves", value="within_tick"), "privacy.moves", "add_remove has no repl"),
+        (_set("privacy", "moves", value="far"), "privacy.moves", "within_tick"),
         (_set("clock", "field", value="tme"), "clock.field", "not in the schema"),
         (_set("clock", "field", value="delay"), "clock.field", "integer, not a time"),
         (_set("clock", "horizon", value="0"), "clock.replay.horizon", "greater than or equal"),
@@ -284,6 +288,44 @@ OTHER = [
     _set("series", 2, "threshold", value="99"),
     _set("confidence", value="0.9"),
 ]
+
+
+def test_the_clock_says_whether_a_replacement_may_move(data: Data) -> None:
+    """Broker stamps are no content; a record's own time is, unless the file vouches for it."""
+
+    def relation(clock: Data, **privacy: str) -> tuple[Neighbors, str | None]:
+        changed = data | {"clock": clock, "privacy": data["privacy"] | privacy}
+        spec = PipelineSpec.model_validate(changed)
+        return spec.relation, spec.condition
+
+    vouched = "a replacement keeps its tick (moves: within_tick)"
+    assert relation(data["clock"]) == relation(WALL) == (Neighbors.ADD_REMOVE, None)
+    assert relation(WALL, neighbors="replace") == (Neighbors.REPLACE, None)
+    assert relation(data["clock"], neighbors="replace") == (Neighbors.REPLACE_ANY_TICK, None)
+    assert relation(data["clock"], neighbors="replace", moves="within_tick") == (
+        Neighbors.REPLACE,
+        vouched,
+    )
+    with pytest.raises(ValidationError, match="the broker's stamp says the tick"):
+        relation(WALL, neighbors="replace", moves="within_tick")
+
+
+def test_a_replacement_within_its_tick_is_what_was_always_meant(data: Data) -> None:
+    """Journals of wall clocks, and those whose file vouches for it now, keep their fingerprints; others do not."""
+
+    def found(clock: Data, **privacy: str) -> tuple[str, dict[str, Any]]:
+        changed = data | {"clock": clock, "privacy": data["privacy"] | privacy}
+        spec = PipelineSpec.model_validate(changed)
+        return fingerprint(spec), meaning(spec)["privacy"]
+
+    before = {"unit": "event", "neighbors": "replace", "epsilon": "2"}
+    wall, meant = found(WALL, neighbors="replace")
+    assert meant == before
+    vouched, meant = found(data["clock"], neighbors="replace", moves="within_tick")
+    assert meant == before
+    moving, meant = found(data["clock"], neighbors="replace")
+    assert meant == {**before, "moves": "any_tick"}
+    assert len({wall, vouched, moving}) == 3
 
 
 @pytest.mark.parametrize("change", SAME)

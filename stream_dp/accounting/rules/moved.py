@@ -1,0 +1,50 @@
+"""One event replaced, and the replacement may lie in another tick: two steps of one event under `add_remove`.
+
+Between two such streams lies the one with neither content: at each tick the lesser of the two rows, entry by entry, so
+it is known as soon as the pair of rows is. Left against it, an event is removed; it against right, one is added. Both
+games are those of `add_remove`, so this is group privacy over two (`rules.group`), adaptively.
+
+It says more than its sum: of the two steps, each costs at most half, whenever it comes. `halved` looks for that; the
+time rule rests on it, as the two steps may meet different mechanisms. A guarantee of another proof may cost all of it
+for one step alone.
+"""
+
+from stream_dp.accounting.rules.group import group
+from stream_dp.accounting.rules.rule import Premises, Rule
+from stream_dp.accounting.situations import Group, Moved
+from stream_dp.core.derivation import Condition, Derivation
+from stream_dp.core.guarantee import Measure
+from stream_dp.core.neighbors import Neighbors
+
+STEPS = 2
+
+
+def halved(derivation: Derivation) -> bool:
+    """Say whether all that this rests on is by `moved`: one event more or less costs at most half of it."""
+    if derivation.rule == moved.name:
+        return True
+    return bool(derivation.premises) and all(map(halved, derivation.premises))
+
+
+def _conditions(premises: Premises, situation: Moved) -> tuple[Condition, ...]:
+    protected = {(p.guarantee.neighbors, p.guarantee.group) for p in premises}
+    steps = Condition(
+        "one removed, one added",
+        protected == {(Neighbors.ADD_REMOVE, 1)},
+        "each is a step under add_remove, in a tick of its own",
+    )
+    _, *others = group.conditions(premises, Group(situation.subject, STEPS))
+    return steps, *others
+
+
+def _measure(premises: Premises, situation: Moved) -> Measure:
+    return group.measure(premises, Group(situation.subject, STEPS))
+
+
+moved = Rule(
+    "replacement in any tick",
+    f"two steps of {group.source}",
+    _conditions,
+    _measure,
+    relation=Neighbors.REPLACE_ANY_TICK,
+)
