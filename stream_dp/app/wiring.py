@@ -51,7 +51,10 @@ def _kafka_source(spec: PipelineSpec, clock: Clock, sealer: Sealer) -> Source:
         if isinstance(ticking, WallClock)
         else ReplayTicks(TickMarks(sealer.mark_key(), source.topic, ticking.grid))
     )
-    return KafkaSource(settings_for(source), source.topic, clock, ticks)
+    return KafkaSource(
+        settings_for(source), source.topic, clock, ticks,
+        wait=source.open_transactions == "wait", limit=source.largest_batch,
+    )  # fmt: skip
 
 
 def _file_source(spec: PipelineSpec, _clock: Clock, _sealer: Sealer) -> Source:

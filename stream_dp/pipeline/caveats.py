@@ -2,8 +2,14 @@
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.endpoints import KafkaSourceSpec
 
 _PEOPLE = ("user", "person", "customer", "patient", "member", "email", "account", "client")
+_TRANSACTIONS = {
+    "late": "records of a transaction count in their ticks if it is committed before these settle (wall clock: half of "
+    "`delay` after their end; replay: before their marks), else they are late; an open one holds nothing up",
+    "wait": "ticks wait for the end of every open transaction: whoever may write into the topic can hold them up",
+}
 
 
 def caveats(built: Built) -> list[str]:
@@ -18,6 +24,9 @@ def caveats(built: Built) -> list[str]:
             "added, and each mechanism has half the epsilon for either. If no replacement moves, say so: "
             "privacy.moves: within_tick"
         )
+    source = built.spec.source
+    if isinstance(source, KafkaSourceSpec):
+        notes.append(_TRANSACTIONS[source.open_transactions])
     people = [f for f in built.spec.fields if any(p in f.lower() for p in _PEOPLE)]
     if people:
         notes.append(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.pipeline.scalars import Duration, Frozen, LocalPath, Moment, problem, refuse
+from stream_dp.pipeline.scalars import Duration, Frozen, LocalPath, Moment, Size, problem, refuse
 from stream_dp.pipeline.security import Security
 
 _LAST_MOMENT = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last that a release can print
@@ -57,6 +57,11 @@ class SourceSpec(Frozen):
 
     kind: str
 
+    @property
+    def counting(self) -> dict[str, str | int]:
+        """What of this source says which records count, where it is not what was always meant."""
+        return {}
+
 
 class KafkaSourceSpec(SourceSpec):
     """A Kafka topic."""
@@ -68,6 +73,17 @@ class KafkaSourceSpec(SourceSpec):
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
     bootstrap: Annotated[str, AfterValidator(addresses)]
     security: Security | None = None
+    open_transactions: Literal["late", "wait"] = "late"
+    """What is committed when its ticks have settled: late, or the ticks wait for the ends of all transactions."""
+    largest_batch: Size = 16 * 2**20
+    """A batch that would expand to more bytes is not unpacked: its records are dead letters."""
+
+    @property
+    def counting(self) -> dict[str, str | int]:
+        """What of this source says which records count, where it is not what was always meant."""
+        told = {name: getattr(self, name) for name in ("open_transactions", "largest_batch")}
+        fields = type(self).model_fields
+        return {name: value for name, value in told.items() if value != fields[name].default}
 
 
 class FileSourceSpec(SourceSpec):

@@ -33,6 +33,7 @@ _NUMBER = re.compile(
 )
 _FINER = re.compile(r"\.\d{3}\d*[1-9]", re.ASCII)
 _DURATION = re.compile(r"(\d{1,15})(ms|s|m|h|d)", re.ASCII)
+_SIZE = re.compile(r"(\d{1,9})([KM])iB", re.ASCII)
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -84,6 +85,20 @@ def milliseconds(value: object) -> int:
     if match is None:
         raise ValueError("must be a whole number with a unit: 500ms, 1s, 5m, 1h or 1d")
     return int(match[1]) * _UNITS[match[2]]
+
+
+def size(value: object) -> int:
+    """Read a number of bytes such as "64KiB" or "16MiB"; an `int` is already that.
+
+    >>> size("16MiB")
+    16777216
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("must be a whole number with a unit: 64KiB or 16MiB")
+    return int(match[1]) * (2**10 if match[2] == "K" else 2**20)
 
 
 def moment(value: object) -> int:
@@ -164,6 +179,7 @@ Epsilon: TypeAlias = Annotated[_Exact, AfterValidator(_absurd)]
 Delta: TypeAlias = Annotated[_Exact, AfterValidator(_small)]
 Order: TypeAlias = Annotated[_Exact, AfterValidator(_above_one)]
 Confidence: TypeAlias = Annotated[_Exact, AfterValidator(_probability)]
+Size: TypeAlias = Annotated[int, Field(ge=2**10, le=2**30), BeforeValidator(size)]
 Duration: TypeAlias = Annotated[int, Field(gt=0, le=10**12), BeforeValidator(milliseconds)]
 Moment: TypeAlias = Annotated[int, BeforeValidator(moment)]
 LocalPath: TypeAlias = Annotated[Path, BeforeValidator(_written), AfterValidator(_below)]

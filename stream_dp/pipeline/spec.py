@@ -275,6 +275,8 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
         del parts["privacy"]["moves"]  # an event in one tick is what was always meant
     for series, dumped in zip(spec.series, parts["series"], strict=True):
         dumped["where"] = [_meaning(spec, condition) for condition in series.where]
+    if counting := spec.source.counting:
+        parts["source"] = counting
     return parts
 
 

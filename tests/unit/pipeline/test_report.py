@@ -93,7 +93,13 @@ def test_a_horizon_of_one_tick(data: Data) -> None:
 
 def test_notes_beside_the_guarantee(data: Data) -> None:
     built = build(PipelineSpec.model_validate(data))
-    assert [note[:19] for note in caveats(built)] == ["this pipeline only:", "the guarantee holds"]
+    assert [note[:19] for note in caveats(built)] == [
+        "this pipeline only:",
+        "the guarantee holds",
+        "records of a transa",
+    ]
+    waiting = data | {"source": data["source"] | {"open_transactions": "wait"}}
+    assert "ticks wait" in caveats(build(PipelineSpec.model_validate(waiting)))[2]
     person = data["schema"] | {"User_Id": {"type": "text"}}
     built = build(PipelineSpec.model_validate(data | {"schema": person}))
     assert "the schema has User_Id" in caveats(built)[-1]

@@ -328,6 +328,20 @@ def test_a_replacement_within_its_tick_is_what_was_always_meant(data: Data) -> N
     assert len({wall, vouched, moving}) == 3
 
 
+def test_how_a_topic_is_read_counts_where_it_is_not_what_was_always_meant(data: Data) -> None:
+    def found(**keys: str) -> str:
+        source = data["source"] | keys
+        return fingerprint(PipelineSpec.model_validate(data | {"source": source}))
+
+    assert found() == found(open_transactions="late", largest_batch="16MiB")
+    assert len({found(), found(open_transactions="wait"), found(largest_batch="64KiB")}) == 3
+    refuses(
+        data | {"source": data["source"] | {"largest_batch": "64k"}},
+        "source.kafka.largest_batch",
+        "64KiB",
+    )
+
+
 @pytest.mark.parametrize("change", SAME)
 def test_fingerprint_ignores_places_and_spelling(
     data: Data, change: Callable[[Data], None]
