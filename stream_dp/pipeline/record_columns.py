@@ -6,7 +6,6 @@ told apart by codes. Null passes no condition. Columns are private, and what sta
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import reduce
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -15,12 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.core.messages import IntArray
-from stream_dp.pipeline.layout import Feature, Test
+from stream_dp.pipeline.layout import Test
 from stream_dp.pipeline.schema import CategoryField, IntegerField, NumberField
 
 BoolArray: TypeAlias = NDArray[np.bool_]
-Codes: TypeAlias = dict[str, IntArray]
-Passing: TypeAlias = dict[frozenset[Test], BoolArray]
 
 _ORDER = ("at_least", "at_most", "equals", "one_of")
 
@@ -30,18 +27,21 @@ class RecordColumns:
 
     def __init__(
         self,
-        features: Collection[Feature],
+        by: Collection[str],
+        wheres: Sequence[frozenset[Test]],
         fields: Mapping[str, Any],
         attribute: Callable[[str], str],
     ) -> None:
-        """`fields` is the schema, `attribute(name)` the attribute of decoded records that holds a field."""
-        tests = {test: None for feature in features for test in feature.where}
-        self._by = dict.fromkeys(feature.by for feature in features if feature.by is not None)
+        """Columns for these categories and sets of conditions, of which none is empty.
+
+        `fields` is the schema, `attribute(name)` the attribute of decoded records that holds a field.
+        """
+        tests = dict.fromkeys(test for where in wheres for test in where)
         self._coded: list[tuple[str, _Coded, slice]] = []
         self._ordered: list[tuple[_Ordered, slice]] = []
         rows: dict[Test, int] = {}
-        for name in dict.fromkeys([*self._by, *(test.field for test in tests)]):
-            asked = sorted((t for t in tests if t.field == name), key=_place)
+        for name in dict.fromkeys([*by, *(test.field for test in tests)]):
+            asked = sorted((test for test in tests if test.field == name), key=_place)
             part = slice(len(rows), len(rows) + len(asked))
             rows |= {test: part.start + at for at, test in enumerate(asked)}
             column = _column(fields[name], attribute(name), asked)
@@ -50,25 +50,28 @@ class RecordColumns:
             else:
                 self._ordered.append((column, part))
         self._tests = len(rows)
-        wheres = dict.fromkeys(feature.where for feature in features if feature.where)
-        self._wheres = {where: [rows[test] for test in where] for where in wheres}
+        self._rounds = _rounds([[rows[test] for test in where] for where in wheres])
 
-    def __call__(self, records: Sequence[Any]) -> tuple[Codes, Passing]:
-        """Return the codes of categories by field, and for each set of conditions which records pass all of them.
+    def __call__(self, records: Sequence[Any]) -> tuple[dict[str, IntArray], BoolArray]:
+        """Return the codes of categories and texts by field, and which records pass all conditions of each set.
 
-        A code is the place in the field's domain, or the domain's length for other texts and null. All arrays have
-        shape (records,).
+        A category's code is the place in the field's domain, or the domain's length for other texts and null. Codes
+        have shape (records,), what passes has shape (sets, records).
         """
         answers = np.empty((self._tests, len(records)), np.bool_)
-        codes: Codes = {}
+        codes: dict[str, IntArray] = {}
         for name, coded, part in self._coded:
-            column = coded.codes(records)
-            coded.answer(column, answers[part])
-            if name in self._by:
-                codes[name] = column
+            codes[name] = column = coded.codes(records)
+            if part.start < part.stop:
+                coded.answer(column, answers[part])
         for ordered, part in self._ordered:
             ordered.answer(records, answers[part])
-        passing = {where: _all(answers, rows) for where, rows in self._wheres.items()}
+        if not self._rounds:
+            return codes, answers
+        (_, first), *later = self._rounds
+        passing = answers[first]
+        for sets, rows in later:
+            passing[sets] &= answers[rows]
         return codes, passing
 
 
@@ -90,8 +93,8 @@ class _Coded:
 
     def answer(self, codes: IntArray, answers: BoolArray) -> None:
         """Write which records pass each test, into shape (tests, records)."""
-        for answer, passes in zip(answers, self._passes, strict=True):
-            passes.take(codes, out=answer, mode="clip")  # "raise" would go through a buffer
+        # "raise", the default, would write to a buffer first.
+        np.take(self._passes, codes, axis=1, out=answers, mode="clip")
 
 
 class _Ordered:
@@ -146,6 +149,11 @@ def _place(test: Test) -> int:
     return _ORDER.index(test.operator)
 
 
-def _all(answers: BoolArray, rows: Sequence[int]) -> BoolArray:
-    """Which records pass all of these tests."""
-    return reduce(np.logical_and, [answers[row] for row in rows])
+def _rounds(sets: Sequence[Sequence[int]]) -> list[tuple[list[int], list[int]]]:
+    """The sets that have a first test with that test, those that have a second one with it, and so on."""
+    longest = max(map(len, sets), default=0)
+    found = []
+    for turn in range(longest):
+        those = [at for at, tests in enumerate(sets) if len(tests) > turn]
+        found.append((those, [sets[at][turn] for at in those]))
+    return found

@@ -17,8 +17,8 @@ from stream_dp.core.moments import parse_moment
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder, Refusal
 from stream_dp.pipeline.endpoints import ReplayClock
+from stream_dp.pipeline.feature_counts import FeatureCounts
 from stream_dp.pipeline.layout import RowLayout
-from stream_dp.pipeline.record_columns import RecordColumns
 from stream_dp.pipeline.schema import TimeField
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
@@ -64,8 +64,7 @@ class Router:
         self._time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
         names = _used(self.layout, self._time)
         self._decoder = RecordDecoder({name: spec.fields[name] for name in names})
-        self._columns = RecordColumns(self.layout.features, spec.fields, self._decoder.attribute)
-        self._keys = {f.by: len(slot.keys) for f, slot in self.layout.features.items()}
+        self._counts = FeatureCounts(self.layout, spec.fields, self._decoder.attribute)
         if isinstance(spec.clock, ReplayClock):
             self._time_of = attrgetter(self._decoder.attribute(spec.clock.field))
             iso = spec.fields[spec.clock.field] == TimeField()
@@ -86,22 +85,16 @@ class Router:
         if not batch.payloads:
             return Tally({}, {}, ())
         decoded = self._decoder.decode(batch.payloads)
+        ticks: IntArray | int
         if batch.tick is None:
             decoded, ticks = self._own_ticks(decoded)
-            return self._added_up(decoded, ticks)
-        return self._added_up(self._given_tick(decoded, batch.tick), batch.tick)
-
-    def _added_up(self, decoded: Decoded, ticks: IntArray | int) -> Tally:
+        else:
+            decoded, ticks = self._given_tick(decoded, batch.tick), batch.tick
         if not decoded.records:
             return Tally({}, {}, decoded.refused)
-        names, at = ([ticks], None) if isinstance(ticks, int) else _group(ticks)
-        rows = self._rows(decoded.records, len(names), at)
-        numbers = [len(decoded.records)] if at is None else np.bincount(at).tolist()
-        return Tally(
-            dict(zip(names, rows, strict=True)),
-            dict(zip(names, numbers, strict=True)),
-            decoded.refused,
-        )
+        records, names, numbers = _by_tick(decoded.records, ticks)
+        rows = dict(zip(names, self._counts(records, numbers), strict=True))
+        return Tally(rows, dict(zip(names, numbers.tolist(), strict=True)), decoded.refused)
 
     def _given_tick(self, decoded: Decoded, tick: int) -> Decoded:
         if tick in self._grid:
@@ -127,25 +120,6 @@ class Router:
             else:
                 refused.append(Refusal(position, _REASONS[tick], self._time))
         return Decoded(records, positions, refused), ticks[inside]
-
-    def _rows(self, records: list[Any], ticks: int, at: IntArray | None) -> IntArray:
-        """The rows of `ticks` ticks, shape (ticks, width); `at` is each record's among them (None: all in the one)."""
-        codes, passing = self._columns(records)
-        if at is not None:
-            codes = {by: code + at * self._keys[by] for by, code in codes.items()}
-        rows = np.zeros((ticks, self.width), np.int64)
-        for feature, slot in self.layout.features.items():
-            picked = passing.get(feature.where)
-            cells = at if feature.by is None else codes[feature.by]
-            if cells is None:  # one number in one tick
-                rows[0, slot.start] = len(records) if picked is None else np.count_nonzero(picked)
-                continue
-            if picked is not None:
-                cells = cells[picked.nonzero()]
-            keys = len(slot.keys)
-            counts = np.bincount(cells, minlength=ticks * keys)
-            rows[:, slot.start : slot.stop] = counts.reshape(ticks, keys)
-        return rows
 
 
 class _Ticks(dict[str, int]):
@@ -185,9 +159,14 @@ def _used(layout: RowLayout, time: str | None) -> list[str]:
     return list(names)
 
 
-def _group(ticks: IntArray) -> tuple[list[int], IntArray | None]:
-    """The distinct ticks, and which of them is each record's (None: there is but one)."""
-    if int(ticks.min()) == int(ticks.max()):
-        return [int(ticks[0])], None
-    distinct, at = np.unique(ticks, return_inverse=True)
-    return distinct.tolist(), at
+def _by_tick(records: list[Any], ticks: IntArray | int) -> tuple[list[Any], list[int], IntArray]:
+    """The records sorted by their ticks, the ticks that have some, and how many records each has."""
+    if isinstance(ticks, int):
+        return records, [ticks], np.array([len(records)])
+    if (ticks[1:] < ticks[:-1]).any():
+        order = np.argsort(ticks, kind="stable")
+        records, ticks = [records[at] for at in order.tolist()], ticks[order]
+    if ticks[0] == ticks[-1]:
+        return records, [int(ticks[0])], np.array([len(records)])
+    distinct, numbers = np.unique(ticks, return_counts=True)
+    return records, distinct.tolist(), numbers
