@@ -1,15 +1,20 @@
 """Routing a batch by columns gives what an oracle finds record by record, whatever the values and the conditions."""
 
+from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit.pipeline.broken_columns import BREAKAGES, Breakage
 from unit.pipeline.columns_worlds import (
     BAD,
     FEATURES,
     HORIZON,
     INTEGERS,
+    MOMENTS,
     NUMBERS,
+    POOLS,
     RECORDS,
     START,
     expected,
@@ -62,3 +67,51 @@ def test_all_refused_and_none_at_all() -> None:
         assert outcome.records == {}
         assert len(outcome.refused) == len(records)
     assert set(BAD) > {"n", "kind"}
+
+
+def awkward(seed: int, size: int) -> list[dict[str, Any]]:
+    """Good records with values of all pools and nulls, always the same for a seed."""
+    draw = Random(seed)
+    never_null = {"kind", "m"}
+    return [
+        GOOD
+        | {"at": draw.choice(MOMENTS)}
+        | {n: draw.choice([*pool] if n in never_null else [*pool, None]) for n, pool in POOLS.items()}
+        for _ in range(size)
+    ]  # fmt: skip
+
+
+CONDITIONS: list[list[tuple[str, str, list[Any]]]] = [
+    [],
+    [("n", "at_least", [0])],
+    [("n", "at_least", [2**53 + 1])],
+    [("m", "at_most", [-(2**53)]), ("x", "at_least", [-0.0])],
+    [("x", "at_most", [0.1]), ("n", "one_of", [-1, 2**53, 2**63 - 1])],
+    [("m", "equals", [2**63 - 2])],
+    [("kind", "one_of", ["b", "c"]), ("note", "equals", ["a"]), ("flag", "equals", [False])],
+    [("note", "one_of", ["", "null"])],
+    [("flag", "equals", [True])],
+]
+ONE_OF_EACH = [
+    Feature(by, frozenset(Test(name, operator, frozenset(values)) for name, operator, values in tests))
+    for by in (None, "kind", "place")
+    for tests in CONDITIONS
+]  # fmt: skip
+
+
+def agrees() -> bool:
+    """Whether large and small batches of awkward records are routed as the oracle says."""
+    layout = laid_out(ONE_OF_EACH)
+    batches = [(awkward(seed, 10), seed % 2 or None) for seed in range(20)]
+    batches.append((awkward(99, 1000), None))
+    return all(routed(layout, *batch) == expected(layout, *batch) for batch in batches)
+
+
+def test_many_awkward_records() -> None:
+    assert agrees()
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=list(BREAKAGES))
+def test_the_check_catches(breakage: Breakage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*breakage)
+    assert not agrees()
