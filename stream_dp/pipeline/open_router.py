@@ -1,17 +1,18 @@
 """A router to which features are added while it runs: what series created later count.
 
-Rules: the rows of the pipeline file's series come first and never change. An added feature has a small router of its
-own: a record that cannot be read for it is dead for it alone and counts elsewhere as before. Equal features share
-their columns; those of closed features are used again, the lowest first. This file knows no series and no budget.
+Rules: the rows of the pipeline file's series come first and never change. One router reads every record for all
+features; what it refuses is read again for the file's series and for each added feature by itself, so that a record
+that cannot be read for one counts elsewhere as before. Equal features share their columns; those of closed features
+are used again, the lowest first. This file knows no series and no budget.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import FailClosed
-from stream_dp.pipeline.layout import Feature, RowLayout
+from stream_dp.pipeline.layout import Feature, RowLayout, Slot, keys_of
 from stream_dp.pipeline.router import Router, Tally, dead
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.ports import Batch
@@ -39,6 +40,7 @@ class OpenRouter:
         self._origin = origin_ms
         self._base = Router(spec, origin_ms)
         self._added: dict[Feature, _Added] = {}
+        self._all: Router | None = self._base
         self.width = self._base.width
 
     @property
@@ -76,6 +78,7 @@ class OpenRouter:
         if feature not in self._added:
             alone = RowLayout.alone(self._spec, feature)
             self._added[feature] = _Added(Router(self._spec, self._origin, alone), column)
+            self._all = None
         added = self._added[feature]
         added.users.add(user)
         self.width = max(self._base.width, *(each.end for each in self._added.values()))
@@ -87,24 +90,41 @@ class OpenRouter:
             added.users.discard(user)
             if not added.users:
                 del self._added[feature]
+                self._all = None
 
     def route(self, batch: Batch) -> Routed:
         """Decode and add up a batch; nothing that a payload holds raises."""
-        if self.width == self._base.width:
-            return self._base.route(batch)
-        base = self._base.tally(batch)
-        rows: dict[int, IntArray] = {}
-        self._fill(rows, 0, base)
-        refused = {each.position: each for each in base.refused}
-        for added in self._added.values():
-            tally = added.router.tally(batch)
-            self._fill(rows, added.column, tally)
-            for each in tally.refused:
-                refused.setdefault(each.position, each)
-        return Routed(rows, dead(batch, refused.values()), base.records)
+        router = self._all = self._all or self._for_all()
+        tally = router.tally(batch)
+        if tally.refused and router is not self._base:
+            tally = self._one_by_one(batch, tally)
+        return Routed(tally.rows, dead(batch, tally.refused), tally.records)
 
-    def _fill(self, rows: dict[int, IntArray], column: int, tally: Tally) -> None:
+    def _for_all(self) -> Router:
+        features = dict(self.layout.features)
+        for feature, added in self._added.items():
+            features[feature] = Slot(added.column, keys_of(self._spec, feature.by))
+        return Router(self._spec, self._origin, RowLayout(self.width, features, {}))
+
+    def _one_by_one(self, batch: Batch, tally: Tally) -> Tally:
+        """The tally of a batch with what each feature can read of the records that were refused for some."""
+        places = [each.position for each in tally.refused]
+        refused = replace(batch, payloads=[batch.payloads[at] for at in places])
+        base = self._base.tally(refused)
+        self._add(tally.rows, 0, base)
+        for tick, number in base.records.items():
+            tally.records[tick] = tally.records.get(tick, 0) + number
+        why = {each.position: each for each in base.refused}
+        for added in self._added.values():
+            alone = added.router.tally(refused)
+            self._add(tally.rows, added.column, alone)
+            for each in alone.refused:
+                why.setdefault(each.position, each)
+        dead_ones = [each._replace(position=places[at]) for at, each in why.items()]
+        return Tally(tally.rows, tally.records, dead_ones)
+
+    def _add(self, rows: dict[int, IntArray], column: int, tally: Tally) -> None:
         for tick, part in tally.rows.items():
             if tick not in rows:
                 rows[tick] = np.zeros(self.width, dtype=np.int64)
-            rows[tick][column : column + len(part)] = part
+            rows[tick][column : column + len(part)] += part

@@ -2,13 +2,13 @@
 
 Rules: a record adds exactly its own one-hot contribution, decided by that record alone; the clock's tick or the
 record's own time says where. A time outside the grid is a dead letter, an unknown category counts in
-`other`, null matches no condition. No await, no queue and no Python call per record beyond the decoder's own.
+`other`, null matches no condition. No await, no queue and no Python call per record beyond the decoder's own:
+the rest is done by columns.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from stream_dp.core.moments import parse_moment
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder, Refusal
 from stream_dp.pipeline.endpoints import ReplayClock
-from stream_dp.pipeline.layout import Feature, RowLayout, Slot, Test
+from stream_dp.pipeline.feature_counts import FeatureCounts
+from stream_dp.pipeline.layout import RowLayout
 from stream_dp.pipeline.schema import TimeField
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
@@ -30,9 +31,6 @@ _OUTSIDE, _NO_TIME = -1, -2
 _REASONS = {_OUTSIDE: TIME_OUT_OF_RANGE, _NO_TIME: WRONG_TYPE}
 _CACHED_TIMES = 1 << 14
 _LONGEST_TIME = 40
-
-_Select: TypeAlias = Callable[[list[Any]], IntArray | None]
-_Filter: TypeAlias = Callable[[list[Any], Sequence[int]], list[int]]
 
 
 class Tally(NamedTuple):
@@ -66,10 +64,7 @@ class Router:
         self._time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
         names = _used(self.layout, self._time)
         self._decoder = RecordDecoder({name: spec.fields[name] for name in names})
-        # Features without a condition first: others reuse their columns.
-        features = sorted(self.layout.features.items(), key=lambda item: len(item[0].where))
-        self._features = [_Counted(feature, slot, self._decoder) for feature, slot in features]
-        self._selects = {f.where: _select(f.where, self._decoder) for f, _ in features}
+        self._counts = FeatureCounts(self.layout, spec.fields, self._decoder.attribute)
         if isinstance(spec.clock, ReplayClock):
             self._time_of = attrgetter(self._decoder.attribute(spec.clock.field))
             iso = spec.fields[spec.clock.field] == TimeField()
@@ -90,16 +85,16 @@ class Router:
         if not batch.payloads:
             return Tally({}, {}, ())
         decoded = self._decoder.decode(batch.payloads)
+        ticks: IntArray | int
         if batch.tick is None:
             decoded, ticks = self._own_ticks(decoded)
-            return self._added_up(decoded, ticks)
-        return self._added_up(self._given_tick(decoded, batch.tick), batch.tick)
-
-    def _added_up(self, decoded: Decoded, ticks: IntArray | int) -> Tally:
+        else:
+            decoded, ticks = self._given_tick(decoded, batch.tick), batch.tick
         if not decoded.records:
             return Tally({}, {}, decoded.refused)
-        rows = self._rows(decoded.records, ticks)
-        return Tally(rows, _per_tick(ticks, len(decoded.records)), decoded.refused)
+        records, names, numbers = _by_tick(decoded.records, ticks)
+        rows = dict(zip(names, self._counts(records, numbers), strict=True))
+        return Tally(rows, dict(zip(names, numbers.tolist(), strict=True)), decoded.refused)
 
     def _given_tick(self, decoded: Decoded, tick: int) -> Decoded:
         if tick in self._grid:
@@ -125,53 +120,6 @@ class Router:
             else:
                 refused.append(Refusal(position, _REASONS[tick], self._time))
         return Decoded(records, positions, refused), ticks[inside]
-
-    def _rows(self, records: list[Any], ticks: IntArray | int) -> dict[int, IntArray]:
-        """Count (tick, entry) pairs in one sweep over the entries that all features hit."""
-        names, base = ([ticks], None) if isinstance(ticks, int) else _group(ticks, self.width)
-        picked = {where: select(records) for where, select in self._selects.items()}
-        columns: dict[str, IntArray] = {}
-        hits = []
-        for feature in self._features:
-            chosen = picked[feature.where]
-            entries = feature.entries(records, chosen, columns)
-            if base is not None:
-                entries = entries + (base if chosen is None else base[chosen])
-            hits.append(entries)
-        counts = np.bincount(np.concatenate(hits), minlength=len(names) * self.width)
-        rows = counts.astype(np.int64, copy=False).reshape(len(names), self.width)
-        return dict(zip(names, rows, strict=True))
-
-
-class _Counted:
-    """A feature made ready: where its entries start, and how to find a record's among them."""
-
-    def __init__(self, feature: Feature, slot: Slot, decoder: RecordDecoder) -> None:
-        self.where = feature.where
-        self._by = feature.by
-        self._start = slot.start
-        if feature.by is not None:
-            self._index = {key: i for i, key in enumerate(slot.keys[:-1])}.get
-            self._other = len(slot.keys) - 1
-            self._category = attrgetter(decoder.attribute(feature.by))
-
-    def entries(
-        self, records: list[Any], picked: IntArray | None, columns: dict[str, IntArray]
-    ) -> IntArray:
-        """The entry of the row that each picked record counts in; `columns` is shared by a batch."""
-        if self._by is None:
-            return np.full(len(records) if picked is None else len(picked), self._start, np.int64)
-        if self._by in columns:
-            codes = columns[self._by] if picked is None else columns[self._by][picked]
-        elif picked is None:
-            codes = columns[self._by] = self._codes(records)
-        else:
-            codes = self._codes([records[i] for i in picked.tolist()])
-        return codes + self._start
-
-    def _codes(self, records: list[Any]) -> IntArray:
-        found = map(self._index, map(self._category, records), repeat(self._other))
-        return np.fromiter(found, np.int64, len(records))
 
 
 class _Ticks(dict[str, int]):
@@ -211,47 +159,14 @@ def _used(layout: RowLayout, time: str | None) -> list[str]:
     return list(names)
 
 
-def _select(where: frozenset[Test], decoder: RecordDecoder) -> _Select:
-    """A function from records to the positions of those that pass all tests (None: all do)."""
-    filters = [_filter(decoder.attribute(test.field), test) for test in where]
-
-    def select(records: list[Any]) -> IntArray | None:
-        picked: Sequence[int] = range(len(records))
-        for passes in filters:
-            picked = passes(records, picked)
-        return np.array(picked, np.int64) if filters else None
-
-    return select
-
-
-def _filter(attribute: str, test: Test) -> _Filter:
-    """A function that keeps, of the picked records, those whose field passes the test."""
-    value_of, values = attrgetter(attribute), test.values
-    bound = next(iter(values))
-
-    def at_least(records: list[Any], picked: Sequence[int]) -> list[int]:
-        return [i for i in picked if (v := value_of(records[i])) is not None and v >= bound]
-
-    def at_most(records: list[Any], picked: Sequence[int]) -> list[int]:
-        return [i for i in picked if (v := value_of(records[i])) is not None and v <= bound]
-
-    def among(records: list[Any], picked: Sequence[int]) -> list[int]:
-        return [i for i in picked if value_of(records[i]) in values]
-
-    return {"at_least": at_least, "at_most": at_most}.get(test.operator, among)
-
-
-def _group(ticks: IntArray, width: int) -> tuple[list[int], IntArray | None]:
-    """The distinct ticks, and for each record where its tick's row starts (None: all at 0)."""
-    if int(ticks.min()) == int(ticks.max()):
-        return [int(ticks[0])], None
-    distinct, base = np.unique(ticks, return_inverse=True)
-    return distinct.tolist(), base * width
-
-
-def _per_tick(ticks: IntArray | int, records: int) -> dict[int, int]:
-    """How many records each tick got."""
+def _by_tick(records: list[Any], ticks: IntArray | int) -> tuple[list[Any], list[int], IntArray]:
+    """The records sorted by their ticks, the ticks that have some, and how many records each has."""
     if isinstance(ticks, int):
-        return {ticks: records}
+        return records, [ticks], np.array([len(records)])
+    if (ticks[1:] < ticks[:-1]).any():
+        order = np.argsort(ticks, kind="stable")
+        records, ticks = [records[at] for at in order.tolist()], ticks[order]
+    if ticks[0] == ticks[-1]:
+        return records, [int(ticks[0])], np.array([len(records)])
     distinct, numbers = np.unique(ticks, return_counts=True)
-    return dict(zip(distinct.tolist(), numbers.tolist(), strict=True))
+    return records, distinct.tolist(), numbers

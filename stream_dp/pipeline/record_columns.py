@@ -1,0 +1,159 @@
+"""The fields of a batch's records as numpy columns, and which records pass which conditions.
+
+Rules: a batch reads each field once and answers each distinct condition once. Integers are compared as 64-bit
+integers, numbers as doubles, so a comparison says exactly what it says of the value itself; texts and booleans are
+told apart by codes. Null passes no condition. Columns are private, and what stands in one depends on its own record.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_dp.core.messages import IntArray
+from stream_dp.pipeline.layout import Test
+from stream_dp.pipeline.schema import CategoryField, IntegerField, NumberField
+
+BoolArray: TypeAlias = NDArray[np.bool_]
+
+_ORDER = ("at_least", "at_most", "equals", "one_of")
+
+
+class RecordColumns:
+    """Reads the columns that features need: `columns(records)`."""
+
+    def __init__(
+        self,
+        by: Collection[str],
+        wheres: Sequence[frozenset[Test]],
+        fields: Mapping[str, Any],
+        attribute: Callable[[str], str],
+    ) -> None:
+        """Columns for these categories and sets of conditions, of which none is empty.
+
+        `fields` is the schema, `attribute(name)` the attribute of decoded records that holds a field.
+        """
+        tests = dict.fromkeys(test for where in wheres for test in where)
+        self._coded: list[tuple[str, _Coded, slice]] = []
+        self._ordered: list[tuple[_Ordered, slice]] = []
+        rows: dict[Test, int] = {}
+        for name in dict.fromkeys([*by, *(test.field for test in tests)]):
+            asked = sorted((test for test in tests if test.field == name), key=_place)
+            part = slice(len(rows), len(rows) + len(asked))
+            rows |= {test: part.start + at for at, test in enumerate(asked)}
+            column = _column(fields[name], attribute(name), asked)
+            if isinstance(column, _Coded):
+                self._coded.append((name, column, part))
+            else:
+                self._ordered.append((column, part))
+        self._tests = len(rows)
+        self._rounds = _rounds([[rows[test] for test in where] for where in wheres])
+
+    def __call__(self, records: Sequence[Any]) -> tuple[dict[str, IntArray], BoolArray]:
+        """Return the codes of categories and texts by field, and which records pass all conditions of each set.
+
+        A category's code is the place in the field's domain, or the domain's length for other texts and null. Codes
+        have shape (records,), what passes has shape (sets, records).
+        """
+        answers = np.empty((self._tests, len(records)), np.bool_)
+        codes: dict[str, IntArray] = {}
+        for name, coded, part in self._coded:
+            codes[name] = column = coded.codes(records)
+            if part.start < part.stop:
+                coded.answer(column, answers[part])
+        for ordered, part in self._ordered:
+            ordered.answer(records, answers[part])
+        if not self._rounds:
+            return codes, answers
+        (_, first), *later = self._rounds
+        passing = answers[first]
+        for sets, rows in later:
+            passing[sets] &= answers[rows]
+        return codes, passing
+
+
+class _Coded:
+    """Texts or booleans by code: the place among the values that the pipeline names, one more for others and null."""
+
+    def __init__(self, attribute: str, values: Sequence[Any], tests: Sequence[Test]) -> None:
+        self._value_of = attrgetter(attribute)
+        self._code = {value: code for code, value in enumerate(values)}.get
+        self._other = len(values)
+        self._passes = np.zeros((len(tests), len(values) + 1), np.bool_)
+        for row, test in zip(self._passes, tests, strict=True):
+            row[:-1] = [value in test.values for value in values]
+
+    def codes(self, records: Sequence[Any]) -> IntArray:
+        """The code of each record."""
+        found = map(self._code, map(self._value_of, records), repeat(self._other))
+        return np.fromiter(found, np.int64, len(records))
+
+    def answer(self, codes: IntArray, answers: BoolArray) -> None:
+        """Write which records pass each test, into shape (tests, records)."""
+        # "raise", the default, would write to a buffer first.
+        np.take(self._passes, codes, axis=1, out=answers, mode="clip")
+
+
+class _Ordered:
+    """Integers or numbers, as their bounds: `dtype` is int64 or float64. The tests are sorted by their operators."""
+
+    def __init__(self, attribute: str, dtype: Any, tests: Sequence[Test]) -> None:
+        self._value_of = attrgetter(attribute)
+        self._dtype = dtype
+        self._least, self._most = (
+            np.array([list(t.values) for t in tests if t.operator == operator], dtype)
+            for operator in ("at_least", "at_most")
+        )
+        others = [test for test in tests if test.operator not in ("at_least", "at_most")]
+        self._among = [np.array([[value] for value in test.values], dtype) for test in others]
+
+    def answer(self, records: Sequence[Any], answers: BoolArray) -> None:
+        """Write which records pass each test, into shape (tests, records)."""
+        values, known = self._read(records)
+        most = len(self._least)
+        among = most + len(self._most)
+        if most:
+            np.greater_equal(values, self._least, out=answers[:most])
+        if among > most:
+            np.less_equal(values, self._most, out=answers[most:among])
+        for answer, wanted in zip(answers[among:], self._among, strict=True):
+            np.equal(values, wanted).any(axis=0, out=answer)
+        if known is not None:
+            np.logical_and(answers, known, out=answers)
+
+    def _read(self, records: Sequence[Any]) -> tuple[NDArray[Any], BoolArray | None]:
+        """The values, and which of them are there (None: all are, or null is NaN, which passes no test either)."""
+        values = list(map(self._value_of, records))
+        try:
+            return np.array(values, self._dtype), None
+        except TypeError:  # a null among integers
+            known = np.array([value is not None for value in values])
+            return np.array([value or 0 for value in values], self._dtype), known
+
+
+def _column(field: Any, attribute: str, tests: Sequence[Test]) -> _Coded | _Ordered:
+    match field:
+        case IntegerField():
+            return _Ordered(attribute, np.int64, tests)
+        case NumberField():
+            return _Ordered(attribute, np.float64, tests)
+        case CategoryField(domain=domain):
+            return _Coded(attribute, domain, tests)
+    return _Coded(attribute, list(dict.fromkeys(v for t in tests for v in t.values)), tests)
+
+
+def _place(test: Test) -> int:
+    return _ORDER.index(test.operator)
+
+
+def _rounds(sets: Sequence[Sequence[int]]) -> list[tuple[list[int], list[int]]]:
+    """The sets that have a first test with that test, those that have a second one with it, and so on."""
+    longest = max(map(len, sets), default=0)
+    found = []
+    for turn in range(longest):
+        those = [at for at, tests in enumerate(sets) if len(tests) > turn]
+        found.append((those, [sets[at][turn] for at in those]))
+    return found

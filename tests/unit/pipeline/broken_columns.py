@@ -1,0 +1,72 @@
+"""Columns and counts that are wrong on purpose; tests must tell each from the right ones."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_dp.core.messages import IntArray
+from stream_dp.pipeline import feature_counts
+from stream_dp.pipeline.layout import Test
+from stream_dp.pipeline.record_columns import BoolArray, _Coded, _Ordered
+
+Breakage: TypeAlias = tuple[type | Any, str, Callable[..., Any]]
+"""An object, its attribute, and what takes the attribute's place."""
+
+_make, _read, _make_coded = _Ordered.__init__, _Ordered._read, _Coded.__init__
+
+
+def _null_is_zero(
+    column: _Ordered, records: Sequence[Any]
+) -> tuple[NDArray[Any], BoolArray | None]:
+    """Null passes as if it were 0."""
+    return np.nan_to_num(_read(column, records)[0]), None
+
+
+def _as_doubles(column: _Ordered, attribute: str, _: Any, tests: Sequence[Test]) -> None:
+    """Integers as doubles."""
+    _make(column, attribute, np.float64, tests)
+
+
+def _strict(column: _Ordered, records: Sequence[Any], answers: BoolArray) -> None:
+    """> and < for >= and <=."""
+    values, known = column._read(records)
+    known = np.ones(len(values), np.bool_) if known is None else known
+    least, most = len(column._least), len(column._least) + len(column._most)
+    for row, bound in enumerate(column._least):
+        answers[row] = (values > bound) & known
+    for row, bound in enumerate(column._most, least):
+        answers[row] = (values < bound) & known
+    for row, among in enumerate(column._among, most):
+        answers[row] = np.isin(values, among) & known
+
+
+def _mask_of_the_first(column: _Ordered, records: Sequence[Any]) -> Any:
+    """The nulls of the field that was read first, for every field of the batch."""
+    values, known = _read(column, records)
+    other = np.array([record.f1 is not None for record in records], np.bool_)
+    return np.nan_to_num(values), None if known is None and other.all() else other
+
+
+def _others_pass(column: _Coded, attribute: str, values: Sequence[Any], tests: Any) -> None:
+    """Unknown texts, and null, pass what the last known one passes."""
+    _make_coded(column, attribute, values, tests)
+    column._passes[:, -1] = column._passes[:, -2]
+
+
+def _all_in_the_first_tick(passing: BoolArray, numbers: IntArray) -> IntArray:
+    """Every record that passes counts in the batch's first tick."""
+    found = np.zeros((len(passing), len(numbers)), np.int64)
+    found[:, 0] = passing.sum(axis=1)
+    return found
+
+
+BREAKAGES: dict[str, Breakage] = {
+    "null passes": (_Ordered, "_read", _null_is_zero),
+    "integers as doubles": (_Ordered, "__init__", _as_doubles),
+    "> for >=": (_Ordered, "answer", _strict),
+    "the nulls of another field": (_Ordered, "_read", _mask_of_the_first),
+    "unknown texts pass": (_Coded, "__init__", _others_pass),
+    "ticks run together": (feature_counts, "_by_tick", _all_in_the_first_tick),
+}

@@ -1,0 +1,166 @@
+"""Records with awkward values, features that ask for them, and what the oracle makes of both."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+from oracles.tick_rows import Comparison, Counted, Scalar, tick_rows
+
+from stream_dp.pipeline.layout import Feature, RowLayout, Slot, Test
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.ports import Batch
+
+START, STEP, HORIZON = 1_714_521_600_000, 1000, 6
+DOMAINS = {"kind": ("a", "b", "c"), "place": ("x", "y")}
+SPEC = PipelineSpec.model_validate(
+    {
+        "version": 1,
+        "name": "columns",
+        "source": {"kind": "file", "path": "columns.jsonl"},
+        "schema": {
+            "at": {"type": "time", "format": "epoch_ms"},
+            "kind": {"type": "category", "domain": list(DOMAINS["kind"])},
+            "place": {"type": "category", "domain": list(DOMAINS["place"]), "nullable": True},
+            "note": {"type": "text", "nullable": True},
+            "n": {"type": "integer", "nullable": True},
+            "m": {"type": "integer"},
+            "x": {"type": "number", "nullable": True},
+            "flag": {"type": "boolean", "nullable": True},
+        },
+        "privacy": {"epsilon": "1"},
+        "clock": {"kind": "replay", "field": "at", "start": START, "step": STEP, "horizon": HORIZON},
+        "series": [{"name": "all", "statistic": "count", "epsilon": "1"}],
+    }
+)  # fmt: skip
+INTEGERS = (-(2**63), -(2**53) - 1, -(2**53), -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 2, 2**63 - 1)
+NUMBERS = (-1e308, -1.0, -0.0, 0.0, 5e-324, 0.1, 0.30000000000000004, 1.0, float(2**53), 1e308)
+TEXTS = ("", "a", "b", "x", "null", "None", "Ä", "true")
+MOMENTS = (START - 1, START, START + STEP - 1, START + STEP, START + HORIZON * STEP - 1,
+           START + HORIZON * STEP)  # fmt: skip
+POOLS: dict[str, tuple[Scalar, ...]] = {
+    "kind": (*DOMAINS["kind"], "?", ""),
+    "place": (*DOMAINS["place"], "?", "other"),
+    "note": TEXTS,
+    "n": INTEGERS,
+    "m": INTEGERS,
+    "x": NUMBERS,
+    "flag": (False, True),
+}
+BAD: dict[str, tuple[str, Any]] = {
+    "n": ("wrong_type", 2**63), "m": ("wrong_type", None), "x": ("wrong_type", "1"), "kind": ("wrong_type", None),
+}  # fmt: skip
+
+
+def optional(name: str) -> st.SearchStrategy[Scalar | None]:
+    """A value of a field; null where the field may be null."""
+    values: st.SearchStrategy[Scalar | None] = st.sampled_from(POOLS[name])
+    return st.one_of(values, st.none()) if SPEC.fields[name].nullable else values  # type: ignore[union-attr]
+
+
+RECORDS = st.fixed_dictionaries(
+    {name: optional(name) for name in POOLS}
+    | {"at": st.sampled_from(MOMENTS), "spoilt": st.sampled_from([None, None, None, *BAD])}
+)
+"""Records as their values, and the field that `payload` spoils (None: it is a good one)."""
+
+
+def test_of(name: str) -> st.SearchStrategy[Test]:
+    """A condition on a field."""
+    pool = DOMAINS.get(name) or POOLS[name]
+    one = st.sampled_from(pool).map(lambda value: frozenset([value]))
+    several = st.frozensets(st.sampled_from(pool), min_size=1, max_size=3)
+    found = [st.builds(Test, st.just(name), st.just("equals"), one)]
+    if name != "flag":
+        found.append(st.builds(Test, st.just(name), st.just("one_of"), several))
+    if name in {"n", "m", "x"}:
+        found.append(st.builds(Test, st.just(name), st.sampled_from(["at_least", "at_most"]), one))
+    return st.one_of(found)
+
+
+FEATURES = st.lists(
+    st.builds(
+        Feature,
+        st.sampled_from([None, None, *DOMAINS]),
+        st.frozensets(st.sampled_from(sorted(POOLS)).flatmap(test_of), max_size=3),
+    ),
+    min_size=1,
+    max_size=6,
+    unique=True,
+)
+
+
+def laid_out(features: Sequence[Feature]) -> RowLayout:
+    """The layout of these features, one after another."""
+    width, slots = 0, {}
+    for feature in features:
+        keys = ("",) if feature.by is None else (*DOMAINS[feature.by], "other")
+        slots[feature] = Slot(width, keys)
+        width += len(keys)
+    return RowLayout(width, slots, {})
+
+
+def payload(record: dict[str, Any]) -> bytes:
+    """A record as JSON; a null may as well be absent."""
+    values = {name: value for name, value in record.items() if name != "spoilt"}
+    if record["spoilt"] is not None:
+        values[record["spoilt"]] = BAD[record["spoilt"]][1]
+    elif record["n"] is None:
+        del values["n"]
+    return json.dumps(values).encode()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Rows and numbers of records by tick, and the refused records' places, reasons and fields."""
+
+    rows: dict[int, list[int]]
+    records: dict[int, int]
+    refused: list[tuple[int, str, str | None]]
+
+
+def routed(layout: RowLayout, records: Sequence[dict[str, Any]], tick: int | None) -> Outcome:
+    """What the router says."""
+    made = Router(SPEC, START, layout).route(
+        Batch(0, [payload(record) for record in records], range(len(records)), 0, tick=tick)
+    )
+    refused = [
+        (at, one.reason, one.field) for one in made.dead for at in range(one.first, one.last + 1)
+    ]
+    return Outcome({at: row.tolist() for at, row in made.rows.items()}, made.records, refused)
+
+
+def expected(layout: RowLayout, records: Sequence[dict[str, Any]], tick: int | None) -> Outcome:
+    """What the oracle says; a spoilt field is refused only where the layout uses it."""
+    used = {feature.by for feature in layout.features}
+    used |= {test.field for feature in layout.features for test in feature.where}
+    kept: list[dict[str, Any]] = []
+    ticks: list[int] = []
+    refused: list[tuple[int, str, str | None]] = []
+    for place, record in enumerate(records):
+        own = (record["at"] - START) // STEP
+        spoilt = record["spoilt"]
+        if spoilt is not None and spoilt in used:
+            refused.append((place, BAD[spoilt][0], spoilt))
+        elif not 0 <= (own if tick is None else tick) < HORIZON:
+            refused.append((place, "time_out_of_range", "at"))
+        else:
+            kept.append(record)
+            ticks.append(own if tick is None else tick)
+    rows = tick_rows(kept, ticks, counted(layout), layout.width)
+    return Outcome(rows, {at: ticks.count(at) for at in set(ticks)}, refused)
+
+
+def counted(layout: RowLayout) -> list[Counted]:
+    """The features in the oracle's words."""
+    return [
+        Counted(
+            slot.start,
+            feature.by,
+            slot.keys[:-1],
+            tuple(Comparison(t.field, t.operator, tuple(t.values)) for t in feature.where),
+        )
+        for feature, slot in layout.features.items()
+    ]
