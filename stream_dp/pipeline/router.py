@@ -13,12 +13,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from stream_dp.core.messages import IntArray
-from stream_dp.core.moments import parse_moment
+from stream_dp.core.moments import EPOCH_UNITS, TimeForm, parse_moment
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder, Refusal
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.layout import Feature, RowLayout, Slot, Test
-from stream_dp.pipeline.schema import TimeField
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
 from stream_dp.runtime.ports import Batch
@@ -72,9 +71,8 @@ class Router:
         self._selects = {f.where: _select(f.where, self._decoder) for f, _ in features}
         if isinstance(spec.clock, ReplayClock):
             self._time_of = attrgetter(self._decoder.attribute(spec.clock.field))
-            iso = spec.fields[spec.clock.field] == TimeField()
-            ticks = _Ticks if iso else _EpochTicks
-            self._tick_of = ticks(self._grid)
+            ticks = _Ticks if spec.own_times.format == "iso" else _EpochTicks
+            self._tick_of = ticks(self._grid, spec.own_times)
 
     def route(self, batch: Batch) -> Routed:
         """Decode and add up a batch; nothing that a payload holds raises.
@@ -177,12 +175,14 @@ class _Counted:
 class _Ticks(dict[str, int]):
     """From the text of a time to its tick; remembers short texts, and no more than it has room for."""
 
-    def __init__(self, grid: TickGrid) -> None:
+    def __init__(self, grid: TickGrid, form: TimeForm) -> None:
         super().__init__()
         self._find = grid.find
+        self._zone = form.zone
+        self._times, self._over = EPOCH_UNITS.get(form.format, (1, 1))
 
     def __missing__(self, time: str) -> int:
-        moment = parse_moment(time)
+        moment = parse_moment(time, self._zone)
         tick = _NO_TIME if moment is None else self._tick(moment)
         if len(time) <= _LONGEST_TIME:
             if len(self) >= _CACHED_TIMES:
@@ -197,10 +197,10 @@ class _Ticks(dict[str, int]):
 
 
 class _EpochTicks(_Ticks):
-    """From integer milliseconds to their tick; nothing to remember."""
+    """From integer seconds, milliseconds or microseconds to their tick; nothing to remember."""
 
     def __missing__(self, time: Any) -> int:
-        return self._tick(time)
+        return self._tick(time * self._times // self._over)
 
 
 def _used(layout: RowLayout, time: str | None) -> list[str]:
