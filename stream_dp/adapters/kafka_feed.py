@@ -1,8 +1,9 @@
 """The writer of a topic for a replay clock: records in time order, and a tick mark in every partition at each end.
 
 Rules: a chunk of whole ticks is one transaction, so a feed that is killed goes on after its last complete tick and
-never sends a record twice, whatever others write there. A record's partition is a function of the record alone. This
-file knows no mechanism and no release.
+never sends a record twice, whatever others write there. A topic belongs to the feed of its first mark; one that holds
+anything else before it is refused, because the records of both would count. A record's partition is a function of
+the record alone. This file knows no mechanism and no release.
 """
 
 import asyncio
@@ -15,8 +16,13 @@ from stream_dp.adapters.kafka_lease import reading
 from stream_dp.adapters.kafka_topics import administering, existing
 from stream_dp.adapters.records import Record
 from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks, claimed
-from stream_dp.errors import WorldError
+from stream_dp.errors import FailClosed, WorldError
 
+_POLL_MS = 100
+_ANOTHER = "holds the tick marks of another replay (another file, other records left out, or another schema)"
+_UNMARKED = (
+    "holds records, and no tick mark that this operator's key signed for this start and step"
+)
 _Item: TypeAlias = tuple[bytes, list[tuple[str, bytes]]]
 
 
@@ -34,6 +40,7 @@ class KafkaFeed:
         """Fence other feeds and return the next tick to send: the one after the last mark in the topic.
 
         Raises:
+            FailClosed: the topic holds what another feed, or nobody with this key, start and step, has sent.
             WorldError: no such topic, no answer, or access denied.
         """
         async with administering(self._settings, f"topic {self._topic}") as admin:
@@ -52,7 +59,12 @@ class KafkaFeed:
             )
             await connect(self._settings, self._producer)
             self._partitions = tuple(sorted(await self._producer.partitions_for(self._topic)))
-        return await self._last_mark() + 1
+        owner, last = await self._marked()
+        if owner is None and await holds_records(self._settings, self._topic, self._partitions):
+            raise FailClosed(_refused(self._topic, _UNMARKED))
+        if owner not in {None, self._marks.feed}:
+            raise FailClosed(_refused(self._topic, _ANOTHER))
+        return last + 1
 
     async def send(self, first: int, ticks: Sequence[Sequence[Record]]) -> None:
         """Write the records of ticks first, first+1, ... and their marks, all or nothing."""
@@ -91,16 +103,56 @@ class KafkaFeed:
         batch.close()
         yield batch
 
-    async def _last_mark(self) -> int:
-        """The last tick whose marks are in the topic; -1 where there is none (partition 0 tells for all).
+    async def _marked(self) -> tuple[str | None, int]:
+        """The feed of the first mark in the topic, and the last tick marked: None and -1 without (partition 0 tells).
 
         The partition is read from its beginning: what lies at its end may be copies of marks.
         """
-        found = -1
+        owner, last = None, -1
         async with reading(self._settings, self._topic) as log:
             begin, end = await log.bounds()
             async for records in log.records(begin, end):
                 claims = [claimed(one.headers, one.value) for one in records if one.headers]
-                marks = [None if one is None else self._marks.read(0, one) for one in claims]
-                found = max(found, *(-1 if mark is None else mark for mark in marks), -1)
-        return found
+                for claim in claims:
+                    mark = None if claim is None else self._marks.read_whole(0, claim)
+                    if mark is not None:
+                        owner, last = owner or mark.feed, max(last, mark.tick)
+        return owner, last
+
+
+async def holds_records(settings: KafkaSettings, topic: str, partitions: Sequence[int]) -> bool:
+    """Return whether a reader finds a record in these partitions; those of aborted transactions are none.
+
+    Raises:
+        WorldError: no answer, or access denied.
+    """
+    places = [library().TopicPartition(topic, each) for each in partitions]
+    consumer = library().AIOKafkaConsumer(
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        fetch_max_wait_ms=_POLL_MS,
+        **settings.client(),
+    )
+    try:
+        with speaking(settings, f"topic {topic}"):
+            await connect(settings, consumer)
+            consumer.assign(places)
+            begins = await consumer.beginning_offsets(places)
+            ends = await consumer.end_offsets(places)
+            for place in places:
+                consumer.seek(place, begins[place])
+            async with asyncio.timeout(settings.patience_s):
+                while any([await consumer.position(each) < ends[each] for each in places]):
+                    if any((await consumer.getmany(timeout_ms=_POLL_MS, max_records=1)).values()):
+                        return True
+        return False
+    finally:
+        await disconnect(consumer)
+
+
+def _refused(topic: str, why: str) -> str:
+    return (
+        f"topic {topic} {why}; nothing was sent, for the records of both would count. Feed a new topic "
+        "(--create N makes it with N partitions) and name it in the pipeline file, or delete this one first"
+    )

@@ -69,6 +69,12 @@ def test_a_twin_that_takes_the_second_of_two_times_is_caught() -> None:
         def utcoffset(self, moment: datetime | None) -> timedelta | None:
             return None if moment is None else moment.replace(tzinfo=PARIS, fold=1).utcoffset()
 
+        def dst(self, _: datetime | None) -> timedelta | None:
+            return None
+
+        def tzname(self, _: datetime | None) -> str | None:
+            return None
+
     both = [parse_moment("2024-10-27 02:30:00", zone) for zone in (PARIS, Later())]
     assert both == [oracle("2024-10-27 02:30:00", paris), 1_729_992_600_000]
 
