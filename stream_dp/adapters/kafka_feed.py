@@ -11,14 +11,13 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
+from stream_dp.adapters.fed_topic import look_at
 from stream_dp.adapters.kafka_client import KafkaSettings, connect, disconnect, library, speaking
-from stream_dp.adapters.kafka_lease import reading
 from stream_dp.adapters.kafka_topics import administering, existing
 from stream_dp.adapters.records import Record
-from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks, claimed
+from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks
 from stream_dp.errors import FailClosed, WorldError
 
-_POLL_MS = 100
 _ANOTHER = "holds the tick marks of another replay (another file, other records left out, or another schema)"
 _UNMARKED = (
     "holds records, and no tick mark that this operator's key signed for this start and step"
@@ -59,12 +58,12 @@ class KafkaFeed:
             )
             await connect(self._settings, self._producer)
             self._partitions = tuple(sorted(await self._producer.partitions_for(self._topic)))
-        owner, last = await self._marked()
-        if owner is None and await holds_records(self._settings, self._topic, self._partitions):
+        held = await look_at(self._settings, self._marks, self._partitions)
+        if held.feed is None and held.records:
             raise FailClosed(_refused(self._topic, _UNMARKED))
-        if owner not in {None, self._marks.feed}:
+        if held.feed not in {None, self._marks.feed}:
             raise FailClosed(_refused(self._topic, _ANOTHER))
-        return last + 1
+        return held.last + 1
 
     async def send(self, first: int, ticks: Sequence[Sequence[Record]]) -> None:
         """Write the records of ticks first, first+1, ... and their marks, all or nothing."""
@@ -102,53 +101,6 @@ class KafkaFeed:
                 batch.append(key=None, value=value, timestamp=None, headers=headers)
         batch.close()
         yield batch
-
-    async def _marked(self) -> tuple[str | None, int]:
-        """The feed of the first mark in the topic, and the last tick marked: None and -1 without (partition 0 tells).
-
-        The partition is read from its beginning: what lies at its end may be copies of marks.
-        """
-        owner, last = None, -1
-        async with reading(self._settings, self._topic) as log:
-            begin, end = await log.bounds()
-            async for records in log.records(begin, end):
-                claims = [claimed(one.headers, one.value) for one in records if one.headers]
-                for claim in claims:
-                    mark = None if claim is None else self._marks.read_whole(0, claim)
-                    if mark is not None:
-                        owner, last = owner or mark.feed, max(last, mark.tick)
-        return owner, last
-
-
-async def holds_records(settings: KafkaSettings, topic: str, partitions: Sequence[int]) -> bool:
-    """Return whether a reader finds a record in these partitions; those of aborted transactions are none.
-
-    Raises:
-        WorldError: no answer, or access denied.
-    """
-    places = [library().TopicPartition(topic, each) for each in partitions]
-    consumer = library().AIOKafkaConsumer(
-        isolation_level="read_committed",
-        enable_auto_commit=False,
-        auto_offset_reset="none",
-        fetch_max_wait_ms=_POLL_MS,
-        **settings.client(),
-    )
-    try:
-        with speaking(settings, f"topic {topic}"):
-            await connect(settings, consumer)
-            consumer.assign(places)
-            begins = await consumer.beginning_offsets(places)
-            ends = await consumer.end_offsets(places)
-            for place in places:
-                consumer.seek(place, begins[place])
-            async with asyncio.timeout(settings.patience_s):
-                while any([await consumer.position(each) < ends[each] for each in places]):
-                    if any((await consumer.getmany(timeout_ms=_POLL_MS, max_records=1)).values()):
-                        return True
-        return False
-    finally:
-        await disconnect(consumer)
 
 
 def _refused(topic: str, why: str) -> str:

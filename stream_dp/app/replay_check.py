@@ -82,4 +82,8 @@ def examine(spec: PipelineSpec, records: Sequence[Record]) -> Examined:
 
 def _dead(routed: Routed) -> dict[int, tuple[str, str | None]]:
     """Why, for each place that is a dead letter."""
-    return {letter.offset: (letter.reason, letter.field) for letter in routed.dead}
+    return {
+        place: (span.reason, span.field)
+        for span in routed.dead
+        for place in range(span.first, span.last + 1)
+    }
