@@ -9,7 +9,9 @@ from typing import cast
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from kafka.hostile_mix import accepted
 from kafka.kafka_worlds import administering, create, half_a_transaction, visible, writing
+from kafka.raw_wire import Wire
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_feed import KafkaFeed
@@ -223,6 +225,42 @@ def test_an_interrupted_replay_goes_on(make: Make, ticks: int) -> None:
     said = world.replay(file)
     assert f"{10 - before} records sent, {before} were there from an earlier run" in said
     assert len(world.values()) == len(GOOD) + MARKS + 2
+
+
+def test_hostile_records_behind_a_feed_do_not_keep_it_from_going_on(make: Make) -> None:
+    """Every batch that brokers take and whose reading is cheap: the client's own reader ends at the first of them."""
+    world = make()
+    file = world.file(GOOD)
+
+    async def some(begin: int, end: int) -> None:
+        feed, wanted = world.feeding(file)
+        try:
+            assert await feed.open() == begin
+            await feed.send(begin, wanted[begin:end])
+        finally:
+            await feed.close()
+
+    stamped = {"message.timestamp.type": "LogAppendTime"}
+    asyncio.run(create(world.kafka, world.topic, 2, **stamped))
+    asyncio.run(some(0, 2))
+    with Wire(world.kafka) as wire:
+        stored = [wire.produce(world.topic, 0, batch) for _, batch in accepted(dear=False)]
+    assert len(stored) > 20
+    assert not any(one.error for one in stored)
+    asyncio.run(some(2, 3))
+    before = sum(int(row[18]) < 3 for row in GOOD)
+    said = world.replay(file)
+    assert f"{10 - before} records sent, {before} were there from an earlier run" in said
+
+
+def test_hostile_records_before_a_feed_are_records(make: Make) -> None:
+    world = make()
+    asyncio.run(create(world.kafka, world.topic, 2))
+    with Wire(world.kafka) as wire:
+        while wire.produce(world.topic, 0, accepted(dear=False)[0][1]).error:
+            """The partition of a new topic has no leader yet."""
+    with pytest.raises(FailClosed, match="holds records, and no tick mark"):
+        world.replay(world.file(GOOD))
 
 
 def test_what_a_killed_feed_left_open_is_no_record(make: Make) -> None:
