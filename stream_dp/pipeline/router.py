@@ -71,8 +71,9 @@ class Router:
         self._selects = {f.where: _select(f.where, self._decoder) for f, _ in features}
         if isinstance(spec.clock, ReplayClock):
             self._time_of = attrgetter(self._decoder.attribute(spec.clock.field))
-            ticks = _Ticks if spec.own_times.format == "iso" else _EpochTicks
-            self._tick_of = ticks(self._grid, spec.own_times)
+            form = spec.own_times
+            ticks = {"iso": _Ticks, "epoch_ms": _EpochTicks}.get(form.format, _ScaledTicks)
+            self._tick_of = ticks(self._grid, form)
 
     def route(self, batch: Batch) -> Routed:
         """Decode and add up a batch; nothing that a payload holds raises.
@@ -197,7 +198,14 @@ class _Ticks(dict[str, int]):
 
 
 class _EpochTicks(_Ticks):
-    """From integer seconds, milliseconds or microseconds to their tick; nothing to remember."""
+    """From integer milliseconds to their tick; nothing to remember."""
+
+    def __missing__(self, time: Any) -> int:
+        return self._tick(time)
+
+
+class _ScaledTicks(_Ticks):
+    """From integers of another unit to their tick."""
 
     def __missing__(self, time: Any) -> int:
         return self._tick(time * self._times // self._over)
