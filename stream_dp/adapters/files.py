@@ -19,6 +19,7 @@ from typing import ParamSpec, TypeVar
 from stream_dp.adapters.publish_once import not_yet_visible
 from stream_dp.adapters.records import FieldType, Record, load_records, ticked
 from stream_dp.adapters.threads import OneThread, sync_folder
+from stream_dp.core.moments import ISO, TimeForm
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.runtime.commit import Release
@@ -39,11 +40,13 @@ class FileSource:
         fields: Mapping[str, FieldType],
         time_field: str,
         grid: TickGrid,
+        form: TimeForm = ISO,
     ) -> None:
         self._path = path
         self._fields = fields
         self._time_field = time_field
         self._grid = grid
+        self._form = form
         self._ticks: list[Sequence[Record]] = []
         self._ends: list[int] = []
         self._position = 0
@@ -99,7 +102,8 @@ class FileSource:
         self._ticks, self._ends = [], []
 
     def _load(self) -> tuple[list[Sequence[Record]], list[int]]:
-        ticks = ticked(load_records(self._path, self._fields, self._time_field), self._grid)
+        records = load_records(self._path, self._fields, self._time_field, self._form)
+        ticks = ticked(records, self._grid)
         return ticks, list(accumulate(len(records) + 1 for records in ticks))
 
     def _batch(self, tick: int) -> Batch:

@@ -1,8 +1,9 @@
 """The writer of a topic for a replay clock: records in time order, and a tick mark in every partition at each end.
 
 Rules: a chunk of whole ticks is one transaction, so a feed that is killed goes on after its last complete tick and
-never sends a record twice, whatever others write there. A record's partition is a function of the record alone. This
-file knows no mechanism and no release.
+never sends a record twice, whatever others write there. A topic belongs to the feed of its first mark; one that holds
+anything else before it is refused, because the records of both would count. A record's partition is a function of
+the record alone. This file knows no mechanism and no release.
 """
 
 import asyncio
@@ -10,13 +11,17 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
+from stream_dp.adapters.fed_topic import look_at
 from stream_dp.adapters.kafka_client import KafkaSettings, connect, disconnect, library, speaking
-from stream_dp.adapters.kafka_lease import reading
 from stream_dp.adapters.kafka_topics import administering, existing
 from stream_dp.adapters.records import Record
-from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks, claimed
-from stream_dp.errors import WorldError
+from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks
+from stream_dp.errors import FailClosed, WorldError
 
+_ANOTHER = "holds the tick marks of another replay (another file, other records left out, or another schema)"
+_UNMARKED = (
+    "holds records, and no tick mark that this operator's key signed for this start and step"
+)
 _Item: TypeAlias = tuple[bytes, list[tuple[str, bytes]]]
 
 
@@ -34,6 +39,7 @@ class KafkaFeed:
         """Fence other feeds and return the next tick to send: the one after the last mark in the topic.
 
         Raises:
+            FailClosed: the topic holds what another feed, or nobody with this key, start and step, has sent.
             WorldError: no such topic, no answer, or access denied.
         """
         async with administering(self._settings, f"topic {self._topic}") as admin:
@@ -52,7 +58,12 @@ class KafkaFeed:
             )
             await connect(self._settings, self._producer)
             self._partitions = tuple(sorted(await self._producer.partitions_for(self._topic)))
-        return await self._last_mark() + 1
+        held = await look_at(self._settings, self._marks, self._partitions)
+        if held.feed is None and held.records:
+            raise FailClosed(_refused(self._topic, _UNMARKED))
+        if held.feed not in {None, self._marks.feed}:
+            raise FailClosed(_refused(self._topic, _ANOTHER))
+        return held.last + 1
 
     async def send(self, first: int, ticks: Sequence[Sequence[Record]]) -> None:
         """Write the records of ticks first, first+1, ... and their marks, all or nothing."""
@@ -91,16 +102,9 @@ class KafkaFeed:
         batch.close()
         yield batch
 
-    async def _last_mark(self) -> int:
-        """The last tick whose marks are in the topic; -1 where there is none (partition 0 tells for all).
 
-        The partition is read from its beginning: what lies at its end may be copies of marks.
-        """
-        found = -1
-        async with reading(self._settings, self._topic) as log:
-            begin, end = await log.bounds()
-            async for records in log.records(begin, end):
-                claims = [claimed(one.headers, one.value) for one in records if one.headers]
-                marks = [None if one is None else self._marks.read(0, one) for one in claims]
-                found = max(found, *(-1 if mark is None else mark for mark in marks), -1)
-        return found
+def _refused(topic: str, why: str) -> str:
+    return (
+        f"topic {topic} {why}; nothing was sent, for the records of both would count. Feed a new topic "
+        "(--create N makes it with N partitions) and name it in the pipeline file, or delete this one first"
+    )

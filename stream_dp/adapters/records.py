@@ -3,8 +3,9 @@
 Rules: every row or line is a record of its own, and a bad one harms no other: what does not convert
 stays a string, a row with too few or too many columns becomes a payload that no decoder takes for
 an object, a broken JSON line or bad UTF-8 passes as it is. The engine makes dead letters of them.
-Blank lines are no records. CSV and Parquet give JSON objects with the declared fields that the file
-has; an empty cell is null. A record's own time is what `core.moments` makes of it.
+So is a row of Parquet with a cell that cannot be converted. Blank lines are no records. CSV and Parquet
+give JSON objects with the declared fields that the file has; an empty cell is null. A record's own time is
+what `core.moments` makes of it.
 Error texts name the file and its columns, never a cell.
 """
 
@@ -16,15 +17,16 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from stream_dp.core.moments import own_time
+from stream_dp.adapters.parquet_cells import ParquetCells, Row, UnreadableParquet
+from stream_dp.core.moments import ISO, TimeForm, own_time, written
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import UsageError, WorldError
 
@@ -62,11 +64,13 @@ class Record(NamedTuple):
 
 _Fields = Mapping[str, FieldType]
 _Bytes = gzip.GzipFile | io.BufferedReader
-_Reader = Callable[[_Bytes, _Fields, str], Iterator[Record]]
+_Reader = Callable[[_Bytes, _Fields, str, TimeForm], Iterator[Record]]
 
 
-def load_records(path: Path, fields: _Fields, time_field: str) -> list[Record]:
-    """Read the whole file, in its own order.
+def load_records(
+    path: Path, fields: _Fields, time_field: str, form: TimeForm = ISO
+) -> list[Record]:
+    """Read the whole file, in its own order; `form` says how the records write the time in `time_field`.
 
     Raises:
         UsageError: no such file, an unknown or damaged format, or no column for the time.
@@ -78,7 +82,7 @@ def load_records(path: Path, fields: _Fields, time_field: str) -> list[Record]:
         raise UsageError(f"{path}: the name must end in {', '.join(_READERS)}, or one and .gz")
     try:
         with path.open("rb") as raw, gzip.open(raw) if compressed else raw as file:
-            return list(reader(file, fields, time_field))
+            return list(reader(file, fields, time_field, form))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         raise UsageError(f"{path}: no such file") from None
     except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -178,7 +182,7 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
             yield number, None
 
 
-def _csv(file: _Bytes, fields: _Fields, time_field: str) -> Iterator[Record]:
+def _csv(file: _Bytes, fields: _Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
     # surrogateescape carries bad UTF-8 through to the payload unchanged
     bad = "surrogateescape"
     with io.TextIOWrapper(file, encoding="utf-8-sig", errors=bad, newline="") as text:
@@ -187,7 +191,7 @@ def _csv(file: _Bytes, fields: _Fields, time_field: str) -> Iterator[Record]:
         _columns(header, fields, time_field)
         columns = [(header.index(n), _cells(n, kind)) for n, kind in fields.items() if n in header]
         width, at = len(header), header.index(time_field)
-        times = _Memo(lambda cell: own_time(_integer(cell)))
+        times = _Memo(lambda cell: own_time(_integer(cell), form))
         for line, row in rows:
             if row is None or len(row) != width:
                 yield Record(line, None, _BROKEN_ROW)
@@ -196,7 +200,7 @@ def _csv(file: _Bytes, fields: _Fields, time_field: str) -> Iterator[Record]:
             yield Record(line, times[row[at]], f"{{{body}}}".encode("utf-8", bad))
 
 
-def _jsonl(file: _Bytes, _: _Fields, time_field: str) -> Iterator[Record]:
+def _jsonl(file: _Bytes, _: _Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
     timed = msgspec.defstruct("Timed", [("time", Any, None)], rename={"time": time_field})
     decoder = msgspec.json.Decoder(timed)
     for line, raw in enumerate(file, 1):
@@ -207,46 +211,40 @@ def _jsonl(file: _Bytes, _: _Fields, time_field: str) -> Iterator[Record]:
             time = decoder.decode(payload).time  # type: ignore[attr-defined]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             time = None
-        yield Record(line, own_time(time), payload)
+        yield Record(line, own_time(time, form), payload)
 
 
-def _parquet(file: _Bytes, fields: _Fields, time_field: str) -> Iterator[Record]:
+def _parquet(file: _Bytes, fields: _Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
+    data = file.read()
     try:
-        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise _BadFileError(
-            "reading Parquet needs pyarrow: pip install 'stream_dp[parquet]'"
-        ) from None
+        cells = ParquetCells(data)
+        _columns(cells.names, fields, time_field)
+        wanted = [name for name in cells.names if name == time_field or name in fields]
+        for line, row in enumerate(cells.rows(wanted, partial(written, form=form)), 1):
+            yield _from_parquet(line, wanted, row, fields, time_field, form)
+    except UnreadableParquet as problem:
+        raise _BadFileError(str(problem)) from None
+
+
+def _from_parquet(
+    line: int, names: Sequence[str], row: Row, fields: _Fields, time_field: str, form: TimeForm
+) -> Record:
+    if row is None:
+        return Record(line, None, _BROKEN_ROW)
+    cells = dict(zip(names, row, strict=True))
+    body = {name: _plain(cells[name], kind) for name, kind in fields.items() if name in cells}
     try:
-        table = parquet.ParquetFile(io.BytesIO(file.read()))
-        header = table.schema_arrow.names
-        _columns(header, fields, time_field)
-        wanted = [name for name in header if name == time_field or name in fields]
-        batches = table.iter_batches(columns=wanted)
-        rows = (row for batch in batches for row in zip(*_values(arrow, batch), strict=True))
-        for line, row in enumerate(rows, 1):
-            yield _from_parquet(line, dict(zip(wanted, row, strict=True)), fields, time_field)
-    except arrow.ArrowException:
-        raise _BadFileError("not a Parquet file that pyarrow can read") from None
+        payload = msgspec.json.encode(body, enc_hook=str)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return Record(line, None, _BROKEN_ROW)
+    return Record(line, own_time(_plain(cells[time_field], FieldType.TIME), form), payload)
 
 
-def _values(arrow: Any, batch: Any) -> Iterator[list[object]]:
-    """The values of each column; times with a zone come in UTC and whole milliseconds, floored."""
-    floor = import_module("pyarrow.compute").floor_temporal
-    for column in batch.columns:
-        if arrow.types.is_timestamp(column.type):
-            zone = None if column.type.tz is None else "UTC"
-            utc = column.cast(arrow.timestamp(column.type.unit, tz=zone))
-            whole = floor(utc, unit="millisecond")
-            yield whole.cast(arrow.timestamp("ms", tz=zone)).to_pylist()
-        else:
-            yield column.to_pylist()
-
-
-def _from_parquet(line: int, row: dict[str, Any], fields: _Fields, time_field: str) -> Record:
-    time = row[time_field].isoformat() if isinstance(row[time_field], datetime) else row[time_field]
-    body = {name: row[name] for name in fields if name in row}
-    return Record(line, own_time(time), msgspec.json.encode(body, enc_hook=str))
+def _plain(cell: object, kind: FieldType) -> object:
+    """The cell; a decimal that is meant as a number as JSON would hold it: 7 is an integer, 7.00 is none."""
+    if not isinstance(cell, Decimal) or kind in {FieldType.CATEGORY, FieldType.TEXT}:
+        return cell
+    return int(cell) if cell.as_tuple().exponent == 0 else float(cell)
 
 
 _READERS = {".csv": _csv, ".jsonl": _jsonl, ".ndjson": _jsonl, ".parquet": _parquet}

@@ -9,13 +9,20 @@ before. Marks say nothing of the records. The form is public (docs/replay.md): o
 import hmac
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from stream_dp.core.tick_grid import TickGrid
 
 TICK_HEADER: Final = "stream-dp-tick"
 UNNAMED: Final = "0" * 32
 _FORM = re.compile(rb"1\.(0|[1-9][0-9]{0,17})\.([0-9a-f]{32})\.([0-9a-f]{64})")
+
+
+class Mark(NamedTuple):
+    """The tick that is over, and the feed that says so, as 32 hexadecimal digits."""
+
+    tick: int
+    feed: str
 
 
 class TickMarks:
@@ -28,9 +35,9 @@ class TickMarks:
     def __init__(self, key: bytes, topic: str, grid: TickGrid, feed: str = UNNAMED) -> None:
         """Take the key of marks (`Sealer.mark_key`), and the feed, 32 hexadecimal digits, that new marks name."""
         self.topic = topic
+        self.feed = feed
         self._key = key
         self._grid = grid
-        self._feed = feed
 
     def sign(self, partition: int, tick: int) -> bytes:
         """Return the header's value: tick `tick` is over in this partition.
@@ -40,7 +47,7 @@ class TickMarks:
         """
         if tick not in self._grid:
             raise ValueError("a mark needs a tick of the grid")
-        return b"1.%d.%s.%s" % (tick, self._feed.encode(), self._tag(partition, tick, self._feed))
+        return b"1.%d.%s.%s" % (tick, self.feed.encode(), self._tag(partition, tick, self.feed))
 
     def read(self, partition: int, value: bytes) -> int | None:
         """Return the tick that a header's value marks in this partition.
@@ -48,11 +55,17 @@ class TickMarks:
         None where it is malformed, beyond the grid, or not signed with the operator's key for this topic, partition and
         grid.
         """
+        mark = self.read_whole(partition, value)
+        return None if mark is None else mark.tick
+
+    def read_whole(self, partition: int, value: bytes) -> Mark | None:
+        """Return what a header's value says in this partition; None as `read`."""
         form = _FORM.fullmatch(value)
         if form is None or (tick := int(form[1])) not in self._grid:
             return None
-        expected = self._tag(partition, tick, form[2].decode())
-        return tick if hmac.compare_digest(expected, form[3]) else None
+        feed = form[2].decode()
+        expected = self._tag(partition, tick, feed)
+        return Mark(tick, feed) if hmac.compare_digest(expected, form[3]) else None
 
     def _tag(self, partition: int, tick: int, feed: str) -> bytes:
         grid = f"{self._grid.origin}\n{self._grid.step}"

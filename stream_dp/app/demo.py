@@ -121,9 +121,9 @@ async def _ran(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
         await create_topic(kafka.bootstrap, TOPIC, PARTITIONS)
         speed = None if options.headless else _speed(spec)
 
-        def feeder() -> Awaitable[None]:
+        async def feeder() -> None:
             sealer = sealer_for(local, None)
-            return feed_file(local, sealer, flights_folder() / DATA, TOPIC, speed)
+            await feed_file(local, sealer, flights_folder() / DATA, TOPIC, speed)
 
         yield await _run(local, folder, options, told, feeder)
 

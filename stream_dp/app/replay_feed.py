@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stream_dp.adapters.kafka_client import KafkaSettings
@@ -11,6 +12,7 @@ from stream_dp.adapters.kafka_feed import KafkaFeed
 from stream_dp.adapters.records import Record, load_records, ticked
 from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.app.operator_key import sealer_for
+from stream_dp.app.replay_check import examine
 from stream_dp.app.settings import fields_of, settings_for
 from stream_dp.app.topic_made import make_topic
 from stream_dp.errors import UsageError
@@ -23,6 +25,15 @@ CHUNK_TICKS = 200
 CHUNKS_PER_SECOND = 10
 
 
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """How many records were sent, were there from an earlier run of the same replay, and were left out. NOT PRIVATE."""
+
+    sent: int
+    before: int
+    skipped: int = 0
+
+
 async def replay_file(
     pipeline: Path,
     file: Path,
@@ -30,18 +41,35 @@ async def replay_file(
     ticks_per_second: float | None,
     create: int,
     key_file: Path | None,
-    warn: Callable[[str], None],
-) -> None:
-    """Feed `file` into `topic` of the broker that the pipeline file names; `warn` is told if it reads another topic.
+    tell: Callable[[str], None],
+    skip_bad: bool = False,
+) -> Fed:
+    """Feed `file` into `topic` of the broker that the pipeline file names, once all its records were examined.
+
+    `tell` gets lines for the operator: what is wrong with records, and that the pipeline reads another topic. With
+    `skip_bad` the records that the pipeline cannot use are left out.
 
     Raises:
-        UsageError, WorldError: no operator's key; see `feed_file`.
+        UsageError: no operator's key, or records that the pipeline cannot use; see also `feed_file`.
+        FailClosed, WorldError: see `feed_file`.
     """
     spec = load(pipeline)
     _, source = _replayed(spec)
     if topic != source.topic:
-        warn(f"Warning: {spec.name} reads topic {source.topic}, not {topic}")
-    await feed_file(spec, sealer_for(spec, key_file), file, topic, ticks_per_second, create)
+        tell(f"Warning: {spec.name} reads topic {source.topic}, not {topic}")
+    sealer = sealer_for(spec, key_file)
+    examined = await asyncio.to_thread(examine, spec, await _loaded(spec, file))
+    for line in examined.report(spec, file):
+        tell(line)
+    if examined.bad and not skip_bad:
+        raise UsageError(
+            f"{file}: {spec.name} cannot use some of its records, as listed; nothing was sent. Correct the file or "
+            "the schema, or add --skip-bad to leave these records out"
+        )
+    if examined.bad and not examined.good:
+        raise UsageError(f"{file}: {spec.name} can use none of its records; nothing was sent")
+    fed = await _feed_records(spec, sealer, examined.good, topic, ticks_per_second, create)
+    return replace(fed, skipped=examined.refused)
 
 
 async def feed_file(
@@ -50,25 +78,44 @@ async def feed_file(
     file: Path,
     topic: str,
     ticks_per_second: float | None,
-    create: int = 0,
-) -> None:
+) -> Fed:
     """Feed `file`, sorted by time, into `topic` of the pipeline's broker, up to the end of the declared range.
 
-    Its marks are signed with the operator's key. A topic that was fed before is continued. `create` makes a missing
-    topic with so many partitions (0: it does not).
+    Its marks are signed with the operator's key. A replay that was interrupted goes on after its last complete tick.
 
     Raises:
         UsageError: the pipeline has no replay clock or no Kafka source, or the file has no such records.
+        FailClosed: the topic holds something else.
         WorldError: the broker cannot be reached.
     """
+    return await _feed_records(
+        spec, sealer, await _loaded(spec, file), topic, ticks_per_second, create=0
+    )
+
+
+async def _loaded(spec: PipelineSpec, file: Path) -> list[Record]:
+    clock, _ = _replayed(spec)
+    return await asyncio.to_thread(load_records, file, fields_of(spec), clock.field, spec.own_times)
+
+
+async def _feed_records(
+    spec: PipelineSpec,
+    sealer: Sealer,
+    records: Sequence[Record],
+    topic: str,
+    ticks_per_second: float | None,
+    create: int,
+) -> Fed:
+    """Feed the records; `create` makes a missing topic with so many partitions (0: it does not)."""
     clock, source = _replayed(spec)
-    records = await asyncio.to_thread(load_records, file, fields_of(spec), clock.field)
     ticks = await asyncio.to_thread(ticked, records, clock.grid)
     settings = settings_for(source)
     if create:
         await make_topic(settings, topic, create, stamped=False)
     marks = TickMarks(sealer.mark_key(), topic, clock.grid, feed_id(ticks))
-    await feed(settings, marks, ticks, ticks_per_second)
+    first = await feed(settings, marks, ticks, ticks_per_second)
+    before = sum(map(len, ticks[:first]))
+    return Fed(len(records) - before, before)
 
 
 def _replayed(spec: PipelineSpec) -> tuple[ReplayClock, KafkaSourceSpec]:
@@ -84,8 +131,14 @@ async def feed(
     marks: TickMarks,
     ticks: Sequence[Sequence[Record]],
     ticks_per_second: float | None = None,
-) -> None:
-    """Send what the topic does not hold yet; as fast as it goes, or at `ticks_per_second`."""
+) -> int:
+    """Send what the topic does not hold yet; as fast as it goes, or at `ticks_per_second`.
+
+    Returns the first tick that was sent.
+
+    Raises:
+        FailClosed, WorldError: see `KafkaFeed.open`.
+    """
     sender = KafkaFeed(settings, marks)
     chunk = CHUNK_TICKS
     if ticks_per_second is not None:
@@ -98,6 +151,7 @@ async def feed(
                 due = started + (begin - first) / ticks_per_second
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
             await sender.send(begin, ticks[begin : begin + chunk])
+        return first
     finally:
         await sender.close()
 

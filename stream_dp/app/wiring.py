@@ -59,7 +59,7 @@ def _kafka_source(spec: PipelineSpec, clock: Clock, sealer: Sealer) -> Source:
 
 def _file_source(spec: PipelineSpec, _clock: Clock, _sealer: Sealer) -> Source:
     source, ticking = settled(spec.source, FileSourceSpec), settled(spec.clock, ReplayClock)
-    return FileSource(source.path, fields_of(spec), ticking.field, ticking.grid)
+    return FileSource(source.path, fields_of(spec), ticking.field, ticking.grid, spec.own_times)
 
 
 OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Source]] = {

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from stream_dp.app.replay_feed import replay_file
+from stream_dp.app.replay_feed import Fed, replay_file
 from stream_dp.cli.options import KeyFile
 from stream_dp.errors import UsageError
 
@@ -30,19 +30,35 @@ def replay(
             help="Create the topic with so many partitions if it is missing; 0: do not create it.",
         ),
     ] = 0,
+    skip_bad: Annotated[
+        bool,
+        typer.Option("--skip-bad", help="Leave out the records that the pipeline cannot use."),
+    ] = False,
     key_file: KeyFile = None,
 ) -> None:
     """Feed FILE (CSV, JSON lines or Parquet, .gz or not) into a topic, sorted by time, with tick marks.
 
-    The marks are signed with the operator's key. A topic that was fed before is continued after its last complete
-    tick; no record is sent twice.
+    All records are examined first: what the pipeline cannot use is listed (NOT PRIVATE), and nothing is sent. The marks
+    are signed with the operator's key. A replay that was interrupted goes on after its last complete tick; no record
+    is sent twice. A topic that holds anything else is refused.
     """
     if speed is not None and not 0 < speed < math.inf:
         raise UsageError("--speed: must be more than 0 ticks per second, and finite")
     console = Console(stderr=True)
 
-    def warn(text: str) -> None:
-        console.print(text, markup=False)
+    def tell(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    asyncio.run(replay_file(pipeline, file, topic, speed, create, key_file, warn))
-    console.print(f"{topic}: fed up to the end of the declared range")
+    fed = asyncio.run(replay_file(pipeline, file, topic, speed, create, key_file, tell, skip_bad))
+    tell(f"{topic}: fed up to the end of the declared range. NOT PRIVATE: {_told(fed)}")
+
+
+def _told(fed: Fed) -> str:
+    """What became of the records.
+
+    >>> _told(Fed(1200, 0)), _told(Fed(0, 1200, 3))
+    ('1,200 records sent', '0 records sent, 1,200 were there from an earlier run, 3 skipped')
+    """
+    before = f", {fed.before:,} were there from an earlier run" if fed.before else ""
+    skipped = f", {fed.skipped:,} skipped" if fed.skipped else ""
+    return f"{fed.sent:,} records sent{before}{skipped}"

@@ -1,22 +1,57 @@
 """Moments: whole milliseconds since 1970 in UTC, from the spellings that records use and back to text.
 
 Rules: what a spelling means is decided here and nowhere else, so that whoever reads a record finds the same moment. A
-text is an RFC 3339 time with its offset (also without the colon, +0100) and any number of digits after the seconds;
-what is finer than a millisecond is floored, never rounded up. Without an offset it names no moment. No clock here.
+text is an RFC 3339 time with its offset, or what databases print for one (`2013-01-01 10:00:00.5+00`, `... UTC`), with
+any number of digits after the seconds; what is finer than a millisecond is floored, never rounded up. Without an
+offset it names a moment only in a declared zone. No clock and no file here: a zone comes from outside.
 """
 
-from datetime import UTC, datetime, timedelta
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
 
 import msgspec
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH_UNITS: Final[Mapping[str, tuple[int, int]]] = {
+    "epoch_s": (1000, 1),
+    "epoch_ms": (1, 1),
+    "epoch_us": (1, 1000),
+}
+"""What an integer of each form is multiplied by, then divided by and floored, to give milliseconds."""
+
+_NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - for times whose offset is taken off by hand
 _DAY = 86_400_000
 _POINT, _SEVENTH = 19, 26
 """Where the point of a fraction and its seventh digit stand."""
+_SPELLING = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?"
+    r"(?P<zone> ?(?:[Zz]|UTC|([+-])([0-9]{2})(?::?([0-9]{2})|:([0-9]{2}):([0-9]{2}))?))?"
+)
 
 
-def parse_moment(text: str) -> int | None:
-    """Return the moment that an RFC 3339 time with an offset names, floored to the millisecond; None for other text.
+@dataclass(frozen=True, slots=True)
+class TimeForm:
+    """How records write their own time, as a pipeline file declares it.
+
+    `format` is iso or one of `EPOCH_UNITS`; `zone` is that of texts without an offset, if they name moments at all.
+    """
+
+    format: str = "iso"
+    zone: tzinfo | None = None
+
+
+ISO: Final = TimeForm()
+"""Texts with an offset."""
+
+
+def parse_moment(text: str, zone: tzinfo | None = None) -> int | None:
+    """Return the moment that a text with an offset names, floored to the millisecond; None for other text.
+
+    A text without an offset is a time in `zone`, and None without one. Where clocks are set back it is the first of
+    the two such times, where they are set forward the offset is the one before (PEP 495, fold 0).
 
     >>> parse_moment("1970-01-01T00:00:01.9999999Z"), parse_moment("1970-01-01T00:00:01")
     (1999, None)
@@ -26,24 +61,27 @@ def parse_moment(text: str) -> int | None:
     try:
         moment = msgspec.convert(text, datetime)
     except (msgspec.ValidationError, UnicodeEncodeError):
-        return None
+        return _other_spelling(text, zone)
     if moment.tzinfo is None:
-        return None
+        return _local(moment, zone)
     since = moment - EPOCH  # a third faster than // by a timedelta, and as exact
     return since.days * _DAY + since.seconds * 1000 + since.microseconds // 1000
 
 
-def own_time(value: object) -> int | None:
-    """Return the moment that a record's own time names: an integer counts milliseconds, text as `parse_moment`.
+def own_time(value: object, form: TimeForm = ISO) -> int | None:
+    """Return the moment that a record's own time names: an integer counts the form's unit, text as `parse_moment`.
 
-    None for every other value, booleans and floats included.
+    Integers count milliseconds under iso. None for every other value, booleans and floats included.
 
     >>> own_time(1500), own_time("1970-01-01T00:00:01.5Z"), own_time(1.5)
     (1500, 1500, None)
+    >>> own_time(-1, TimeForm("epoch_us"))
+    -1
     """
     if type(value) is int:
-        return value
-    return parse_moment(value) if isinstance(value, str) else None
+        times, over = EPOCH_UNITS.get(form.format, (1, 1))
+        return value * times // over
+    return parse_moment(value, form.zone) if isinstance(value, str) else None
 
 
 def moment_text(moment: int) -> str:
@@ -60,7 +98,62 @@ def moment_text(moment: int) -> str:
     return text.removesuffix("+00:00") + "Z"
 
 
+def written(moment: int, form: TimeForm) -> str | int:
+    """Return the moment as records of this form write it; text in UTC under iso.
+
+    >>> written(1500, TimeForm()), written(1500, TimeForm("epoch_s")), written(-1, TimeForm("epoch_us"))
+    ('1970-01-01T00:00:01.500Z', 1, -1000)
+
+    Raises:
+        OverflowError: it lies outside of the years 1 to 9999.
+    """
+    text = moment_text(moment)
+    if form.format == "iso":
+        return text
+    times, over = EPOCH_UNITS[form.format]
+    return moment * over // times
+
+
 def _to_microseconds(text: str) -> str:
     """The text with at most six digits after the seconds: the decoder would round the seventh."""
     zone = text[_POINT + 1 :].lstrip("0123456789")
     return text[:_SEVENTH] + zone if len(text) - len(zone) > _SEVENTH else text
+
+
+def _other_spelling(text: str, zone: tzinfo | None) -> int | None:
+    """The moment of what the decoder of RFC 3339 does not read, such as `2013-01-01 10:00:00,5 +0000`."""
+    match = _SPELLING.fullmatch(text)
+    if match is None:
+        return None
+    day, clock, digits = match.group(1, 2, 3)
+    try:
+        local = datetime.fromisoformat(f"{day}T{clock}.{(digits or '0')[:3]:0<3}")
+    except ValueError:
+        return None
+    if match["zone"] is None:
+        return _local(local, zone)
+    offset = _offset(match)
+    return None if offset is None else _since(local) - offset
+
+
+def _offset(match: re.Match[str]) -> int | None:
+    """The milliseconds of the offset that a text states; None for one that is none."""
+    hours, minutes = int(match[6] or 0), int(match[7] or match[8] or 0)
+    seconds = int(match[9] or 0)
+    if hours > 23 or minutes > 59 or seconds > 59:
+        return None
+    offset = ((hours * 60 + minutes) * 60 + seconds) * 1000
+    return -offset if match[5] == "-" else offset
+
+
+def _local(local: datetime, zone: tzinfo | None) -> int | None:
+    """The moment of a time without an offset, in `zone`."""
+    offset = None if zone is None else zone.utcoffset(local.replace(tzinfo=zone))
+    if offset is None:
+        return None
+    return _since(local) - (offset.days * _DAY + offset.seconds * 1000)
+
+
+def _since(local: datetime) -> int:
+    since = local - _NAIVE_EPOCH
+    return since.days * _DAY + since.seconds * 1000 + since.microseconds // 1000

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from stream_dp.core.moments import EPOCH_UNITS
 from stream_dp.pipeline.schema import TimeField
 from stream_dp.runtime.dead_letters import MISSING_FIELD, NOT_JSON, WRONG_TYPE
 
@@ -23,7 +24,7 @@ _TYPES: Mapping[str, Any] = {
     "number": float,
     "boolean": bool,
 }
-_TIMES: Mapping[str, Any] = {"iso": str, "epoch_ms": Int64}
+_TIMES: Mapping[str, Any] = {"iso": str} | dict.fromkeys(EPOCH_UNITS, Int64)
 # TypeError: a payload that is None (a Kafka tombstone); RecursionError: nested without end.
 _REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
 

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dp.core.messages import IntArray
-from stream_dp.core.moments import parse_moment
+from stream_dp.core.moments import EPOCH_UNITS, TimeForm, parse_moment
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder, Refusal
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.feature_counts import FeatureCounts
 from stream_dp.pipeline.layout import RowLayout
-from stream_dp.pipeline.schema import TimeField
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
 from stream_dp.runtime.ports import Batch
@@ -67,9 +66,9 @@ class Router:
         self._counts = FeatureCounts(self.layout, spec.fields, self._decoder.attribute)
         if isinstance(spec.clock, ReplayClock):
             self._time_of = attrgetter(self._decoder.attribute(spec.clock.field))
-            iso = spec.fields[spec.clock.field] == TimeField()
-            ticks = _Ticks if iso else _EpochTicks
-            self._tick_of = ticks(self._grid)
+            form = spec.own_times
+            ticks = {"iso": _Ticks, "epoch_ms": _EpochTicks}.get(form.format, _ScaledTicks)
+            self._tick_of = ticks(self._grid, form)
 
     def route(self, batch: Batch) -> Routed:
         """Decode and add up a batch; nothing that a payload holds raises.
@@ -125,12 +124,14 @@ class Router:
 class _Ticks(dict[str, int]):
     """From the text of a time to its tick; remembers short texts, and no more than it has room for."""
 
-    def __init__(self, grid: TickGrid) -> None:
+    def __init__(self, grid: TickGrid, form: TimeForm) -> None:
         super().__init__()
         self._find = grid.find
+        self._zone = form.zone
+        self._times, self._over = EPOCH_UNITS.get(form.format, (1, 1))
 
     def __missing__(self, time: str) -> int:
-        moment = parse_moment(time)
+        moment = parse_moment(time, self._zone)
         tick = _NO_TIME if moment is None else self._tick(moment)
         if len(time) <= _LONGEST_TIME:
             if len(self) >= _CACHED_TIMES:
@@ -149,6 +150,13 @@ class _EpochTicks(_Ticks):
 
     def __missing__(self, time: Any) -> int:
         return self._tick(time)
+
+
+class _ScaledTicks(_Ticks):
+    """From integers of another unit to their tick."""
+
+    def __missing__(self, time: Any) -> int:
+        return self._tick(time * self._times // self._over)
 
 
 def _used(layout: RowLayout, time: str | None) -> list[str]:

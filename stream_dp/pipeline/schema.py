@@ -1,10 +1,13 @@
 """What a record looks like: the fields of `schema:`. Every model is frozen and refuses unknown keys."""
 
 from typing import Annotated, Literal, TypeAlias
+from zoneinfo import ZoneInfo
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from stream_dp.pipeline.scalars import Domain, Frozen
+from stream_dp.core.moments import TimeForm
+from stream_dp.pipeline.scalars import Domain, Frozen, problem, refuse
+from stream_dp.pipeline.zones import ZoneName
 
 
 class _Field(Frozen):
@@ -12,10 +15,23 @@ class _Field(Frozen):
 
 
 class TimeField(Frozen):
-    """The record's own time: RFC 3339 text with an offset, or integer milliseconds since 1970."""
+    """The record's own time: text with an offset (or in `zone`), or whole seconds, ms or µs since 1970."""
 
     type: Literal["time"] = "time"
-    format: Literal["iso", "epoch_ms"] = "iso"
+    format: Literal["iso", "epoch_s", "epoch_ms", "epoch_us"] = "iso"
+    zone: ZoneName | None = None
+
+    @model_validator(mode="after")
+    def _zone_of_texts(self) -> "TimeField":
+        if self.zone is not None and self.format != "iso":
+            wrong = f"{self.format} counts from 1970 in UTC and has no zone: leave it out"
+            refuse([problem(("zone",), wrong)])
+        return self
+
+    @property
+    def form(self) -> TimeForm:
+        """How these times are read."""
+        return TimeForm(self.format, None if self.zone is None else ZoneInfo(self.zone))
 
 
 class CategoryField(_Field):

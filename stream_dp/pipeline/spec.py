@@ -11,12 +11,14 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails
 
 from stream_dp.accounting.conversions import renyi_budget
 from stream_dp.core.guarantee import ApproxDP
+from stream_dp.core.moments import TimeForm
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import InvalidCost
 from stream_dp.pipeline.checks import Parts, cross_problems, series_problems
@@ -45,9 +47,10 @@ from stream_dp.pipeline.scalars import (
     problem,
     refuse,
 )
-from stream_dp.pipeline.schema import FieldSpec
+from stream_dp.pipeline.schema import FieldSpec, TimeField
 from stream_dp.pipeline.security import Security
 from stream_dp.pipeline.statistics import Series
+from stream_dp.pipeline.zones import offsets
 
 __all__ = [
     "FileSourceSpec",
@@ -207,6 +210,12 @@ class PipelineSpec(Frozen):
         """What the guarantee takes for granted because the file vouches for it, in words; None: nothing."""
         return KEEPS_ITS_TICK if self.privacy.moves == "within_tick" else None
 
+    @property
+    def own_times(self) -> TimeForm:
+        """How records write the time that a replay clock counts them by; the default under a wall clock."""
+        named = self.fields.get(self.clock.field) if isinstance(self.clock, ReplayClock) else None
+        return named.form if isinstance(named, TimeField) else TimeForm()
+
 
 def with_defaults(data: Any) -> Any:
     """Fill in `journal` and `releases`, which depend on the source and the name."""
@@ -273,11 +282,23 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
             del parts["privacy"][later]
     if spec.relation is not Neighbors.REPLACE_ANY_TICK:
         del parts["privacy"]["moves"]  # an event in one tick is what was always meant
+    _zones_only(spec, parts["schema"])
     for series, dumped in zip(spec.series, parts["series"], strict=True):
         dumped["where"] = [_meaning(spec, condition) for condition in series.where]
     if counting := spec.source.counting:
         parts["source"] = counting
     return parts
+
+
+def _zones_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
+    """Leave `zone` out where none is named; with one, what the range's local times mean belongs to it."""
+    for name, field in spec.fields.items():
+        if not isinstance(field, TimeField):
+            continue
+        if field.zone is None:
+            del schema[name]["zone"]
+        elif isinstance(spec.clock, ReplayClock) and spec.clock.field == name:
+            schema[name]["offsets"] = offsets(ZoneInfo(field.zone), spec.clock.grid)
 
 
 def _digest(what: Any) -> str:

@@ -74,9 +74,11 @@ async def deleted(admin: Any, topic: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def visible(kafka: str, topic: str, isolation: str = "read_committed") -> list[Any]:
-    """All records of partition 0 that a reader sees."""
-    at = TopicPartition(topic, 0)
+async def visible(
+    kafka: str, topic: str, isolation: str = "read_committed", partition: int = 0
+) -> list[Any]:
+    """All records of a partition that a reader sees."""
+    at = TopicPartition(topic, partition)
     reader = AIOKafkaConsumer(
         bootstrap_servers=kafka, isolation_level=isolation, auto_offset_reset="earliest"
     )

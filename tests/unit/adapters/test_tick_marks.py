@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks, claimed
+from stream_dp.adapters.tick_marks import TICK_HEADER, UNNAMED, TickMarks, claimed
 from stream_dp.core.tick_grid import TickGrid
 
 KEY = bytes(range(32))
@@ -19,6 +19,16 @@ MARKS = TickMarks(KEY, "flights", GRID, FEED)
 def by_hand(key: bytes, said: str) -> bytes:
     """The signature as docs/replay.md describes it."""
     return hmac.new(key, said.encode(), hashlib.sha256).hexdigest().encode()
+
+
+def test_a_mark_names_its_feed() -> None:
+    assert MARKS.read_whole(3, MARKS.sign(3, 17)) == (17, FEED)
+    other = TickMarks(KEY, "flights", GRID)
+    assert other.read_whole(3, MARKS.sign(3, 17)) == (17, FEED)
+    assert MARKS.read_whole(3, other.sign(3, 17)) == (17, UNNAMED)
+    assert MARKS.read_whole(2, MARKS.sign(3, 17)) is None
+    swapped = MARKS.sign(3, 17).replace(FEED.encode(), UNNAMED.encode())
+    assert MARKS.read_whole(3, swapped) is None
 
 
 def test_the_form_is_the_published_one() -> None:

@@ -1,15 +1,17 @@
 """What a spelling means, against an oracle that shares nothing with it: own grammar, own calendar, exact fractions."""
 
+from datetime import datetime, timedelta, timezone, tzinfo
 from fractions import Fraction
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles.moments import SPELLINGS, oracle, texts
+from oracles.moments import SPELLINGS, kolkata, local_times, oracle, paris, texts
 
 from stream_dp.core import moments
-from stream_dp.core.moments import moment_text, own_time, parse_moment
+from stream_dp.core.moments import TimeForm, moment_text, own_time, parse_moment
 from stream_dp.core.tick_grid import TickGrid
 
 
@@ -21,6 +23,79 @@ def test_every_spelling_means_what_the_oracle_says(text: str) -> None:
 @given(texts())
 def test_made_up_spellings_mean_what_the_oracle_says(text: str) -> None:
     assert parse_moment(text) == oracle(text)
+
+
+PARIS, INDIA = ZoneInfo("Europe/Paris"), timezone(timedelta(hours=5, minutes=30))
+
+
+@given(local_times())
+def test_a_time_without_an_offset_is_one_of_the_declared_zone(text: str) -> None:
+    assert parse_moment(text, PARIS) == oracle(text, paris)
+    assert parse_moment(text, INDIA) == oracle(text, kolkata)
+    assert parse_moment(text) is None
+
+
+@given(texts())
+def test_an_offset_counts_before_the_zone(text: str) -> None:
+    if oracle(text) is not None:
+        assert parse_moment(text, PARIS) == oracle(text)
+    assert parse_moment(text, INDIA) == oracle(text, kolkata)
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "moment"),
+    [
+        ("2013-01-01 10:00:00", "UTC", 1_357_034_400_000),
+        ("2013-01-01 10:00:00", "Europe/Paris", 1_357_030_800_000),
+        ("2013-01-01 10:00:00", "Asia/Kolkata", 1_357_014_600_000),
+        ("2024-03-31 01:59:59.9999", "Europe/Paris", 1_711_846_799_999),
+        ("2024-03-31 02:30:00", "Europe/Paris", 1_711_848_600_000),  # skipped: 01:30 UTC
+        ("2024-03-31 03:00:00", "Europe/Paris", 1_711_846_800_000),
+        ("2024-10-27 02:30:00", "Europe/Paris", 1_729_989_000_000),  # twice: the first, 00:30 UTC
+        ("2024-10-27 03:00:00", "Europe/Paris", 1_729_994_400_000),
+        ("2024-11-03 01:30:00", "America/New_York", 1_730_611_800_000),
+        ("1800-01-01 00:09:21.0009", "Europe/Paris", -5_364_662_400_000),  # by the sun: +00:09:21
+        ("1969-12-31 23:59:59.9999", "UTC", -1),
+        ("0001-01-01 00:00:00", "Europe/Paris", -62_135_597_361_000),
+        ("9999-12-31 23:59:59.9999999", "America/New_York", 253_402_318_799_999),
+    ],
+)
+def test_local_times_by_hand(text: str, zone: str, moment: int) -> None:
+    assert parse_moment(text, ZoneInfo(zone)) == moment
+
+
+def test_a_twin_that_takes_the_second_of_two_times_is_caught() -> None:
+    class Later(tzinfo):
+        def utcoffset(self, moment: datetime | None) -> timedelta | None:
+            return None if moment is None else moment.replace(tzinfo=PARIS, fold=1).utcoffset()
+
+        def dst(self, _: datetime | None) -> timedelta | None:
+            return None
+
+        def tzname(self, _: datetime | None) -> str | None:
+            return None
+
+    both = [parse_moment("2024-10-27 02:30:00", zone) for zone in (PARIS, Later())]
+    assert both == [oracle("2024-10-27 02:30:00", paris), 1_729_992_600_000]
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "moment"),
+    [
+        ("iso", 1_357_034_400_123, 1_357_034_400_123),
+        ("epoch_s", 1_357_034_400, 1_357_034_400_000),
+        ("epoch_s", -1, -1000),
+        ("epoch_ms", -1, -1),
+        ("epoch_us", 1_357_034_400_123_999, 1_357_034_400_123),
+        ("epoch_us", -1, -1),
+        ("epoch_us", -1000, -1),
+        ("epoch_us", -1001, -2),
+        ("epoch_s", 1.5, None),
+        ("epoch_s", True, None),
+    ],
+)
+def test_integers_count_what_is_declared(unit: str, value: Any, moment: int | None) -> None:
+    assert own_time(value, TimeForm(unit)) == moment
 
 
 @pytest.mark.parametrize(

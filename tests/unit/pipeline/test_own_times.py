@@ -136,8 +136,8 @@ def test_a_twin_that_rounds_up_is_caught(
 ) -> None:
     right = getattr(module, name)
 
-    def rounding(text: object) -> int | None:
-        found: int | None = right(text)
+    def rounding(text: object, *how: object) -> int | None:
+        found: int | None = right(text, *how)
         near = isinstance(text, str) and "59.999999" in text
         return found + 1 if near and found is not None else found
 

@@ -235,6 +235,27 @@ def test_epoch_milliseconds() -> None:
     assert [d.reason for d in dead] == ["time_out_of_range"] * 3 + ["wrong_type"] * 2
 
 
+@pytest.mark.parametrize(("form", "per_s"), [("epoch_s", 1), ("epoch_us", 10**6)])
+def test_epoch_seconds_and_microseconds(form: str, per_s: int) -> None:
+    schema = SCHEMA | {"time": {"type": "time", "format": form}}
+    router = Router(PipelineSpec.model_validate(PIPELINE | {"schema": schema}), START)
+    first, hour = START * per_s // 1000, 3600 * per_s
+    moments = [first, first + 3 * hour - 1, first - 1, first + 5 * hour, 2**63 - 1, -(2**63)]
+    others = [2**63, 1.5, str(first), True, None, "2013-01-01T10:00:00Z"]
+    rows, dead = flat(router.route(batch([flight(time=moment) for moment in moments + others])))
+    assert {tick: row[0] for tick, row in rows.items()} == {0: 1, 2: 1}
+    assert [d.reason for d in dead] == ["time_out_of_range"] * 4 + ["wrong_type"] * 6
+
+
+def test_local_times_of_a_declared_zone() -> None:
+    schema = SCHEMA | {"time": {"type": "time", "zone": "Asia/Tokyo"}}
+    router = Router(PipelineSpec.model_validate(PIPELINE | {"schema": schema}), START)
+    times = ["2013-01-01 19:00:00", "2013-01-01 10:59:59,999 UTC", "2013-01-01T20:00:00"]
+    rows, dead = flat(router.route(batch([flight(time=time) for time in [*times, "2013-01-01"]])))
+    assert {tick: row[0] for tick, row in rows.items()} == {0: 2, 1: 1}
+    assert [(d.reason, d.first) for d in dead] == [("wrong_type", 103)]
+
+
 def test_the_clock_gives_the_tick() -> None:
     rows, dead = flat(WALL.route(batch([b'{"airline":"AA","fare":1,"late":true}'], tick=9)))
     assert list(rows) == [9]

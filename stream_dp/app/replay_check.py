@@ -1,0 +1,89 @@
+"""Which records of a file a pipeline could not use, and why, before any of them is sent.
+
+Rules: the pipeline's own router decides, so what is found here is what the engine would make a dead letter. Counts and
+lines are exact and NOT PRIVATE: they go to the operator's own terminal. What a record holds is never told.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stream_dp.adapters.records import Record
+from stream_dp.app.settings import settled
+from stream_dp.pipeline.endpoints import ReplayClock
+from stream_dp.pipeline.router import Routed, Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.ports import Batch
+
+_AT_ONCE = 8192
+_HINTS = {
+    "time_out_of_range": "the clock declares start, step and horizon",
+    "wrong_type": "a time needs an offset, or `zone:` in the schema, or the `format:` of its numbers",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Records that could not be used for one reason, because of one field if one is to blame; `line` is the first."""
+
+    reason: str
+    field: str | None
+    records: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """The records of a file that a pipeline can use, in the file's order, and what is wrong with the others."""
+
+    good: Sequence[Record]
+    bad: Sequence[Unusable]
+
+    @property
+    def refused(self) -> int:
+        """How many records could not be used."""
+        return sum(kind.records for kind in self.bad)
+
+    def report(self, spec: PipelineSpec, file: Path) -> Iterator[str]:
+        """The lines for the operator's terminal; none where every record can be used. NOT PRIVATE."""
+        if not self.bad:
+            return
+        time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
+        whole = len(self.good) + self.refused
+        yield f"NOT PRIVATE: {spec.name} cannot use {self.refused:,} of the {whole:,} records of {file.name}:"
+        for kind in self.bad:
+            hint = _HINTS.get(kind.reason) if kind.field == time is not None else None
+            yield (
+                f"  {kind.reason}{f' in {kind.field}' if kind.field else ''}: {kind.records:,}, the first "
+                f"in line {kind.line:,}{f' ({hint})' if hint else ''}"
+            )
+
+
+def examine(spec: PipelineSpec, records: Sequence[Record]) -> Examined:
+    """Route every record as the engine would.
+
+    Raises:
+        UsageError: the pipeline has no replay clock.
+    """
+    router = Router(spec, settled(spec.clock, ReplayClock).start)
+    why: dict[int, tuple[str, str | None]] = {}
+    for begin in range(0, len(records), _AT_ONCE):
+        some = records[begin : begin + _AT_ONCE]
+        places = range(begin, begin + len(some))
+        why |= _dead(router.route(Batch(0, [each.payload for each in some], places, places.stop)))
+    kinds: dict[tuple[str, str | None], list[int]] = {}
+    for place, kind in why.items():
+        kinds.setdefault(kind, []).append(place)
+    return Examined(
+        [record for place, record in enumerate(records) if place not in why],
+        [Unusable(*kind, len(at), records[min(at)].line) for kind, at in kinds.items()],
+    )
+
+
+def _dead(routed: Routed) -> dict[int, tuple[str, str | None]]:
+    """Why, for each place that is a dead letter."""
+    return {
+        place: (span.reason, span.field)
+        for span in routed.dead
+        for place in range(span.first, span.last + 1)
+    }

@@ -1,0 +1,315 @@
+"""`stream-dp replay` on a real broker: what it examines, sends, leaves out, goes on with and refuses."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from kafka.hostile_mix import accepted
+from kafka.kafka_worlds import administering, create, half_a_transaction, visible, writing
+from kafka.raw_wire import Wire
+
+from stream_dp.adapters.kafka_client import KafkaSettings
+from stream_dp.adapters.kafka_feed import KafkaFeed
+from stream_dp.adapters.kafka_lease import KafkaLease
+from stream_dp.adapters.records import Record, load_records, ticked
+from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks
+from stream_dp.app.operator_key import sealer_for
+from stream_dp.app.replay_feed import feed_id
+from stream_dp.app.settings import fields_of
+from stream_dp.cli.replay import replay
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.errors import FailClosed, UsageError
+from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.keys import make_key
+from stream_dp.testing.kafka import fresh_topic_name
+
+PIPELINE = """\
+version: 1
+name: shops
+source: {{kind: kafka, topic: {topic}, bootstrap: "{kafka}"}}
+schema:
+  time: {{type: time{time}}}
+  shop: {{type: category, domain: [a, b]}}
+  count: {{type: integer, nullable: true}}
+privacy: {{epsilon: 1}}
+clock: {{kind: replay, field: time, start: 2020-01-01T00:00:00Z, step: 1s, horizon: 4}}
+series:
+  - {{name: all, statistic: histogram, by: shop, method: tree, epsilon: 1, where: [{{field: count, at_most: 9}}]}}
+"""
+HEADER = "time,shop,count\n"
+GOOD = [f"2020-01-01T00:00:0{at % 4}Z,a,{at % 9}\n" for at in range(10)]
+BAD = [
+    "2020-01-01 00:00:00,a,1\n",
+    "2020-01-01T00:00:01Z,a,secret2\n",
+    "2020-01-01T00:00:01Z,a,secret3\n",
+    "2020-01-01T00:00:09Z,a,1\n",
+    "secret4\n",
+]
+MARKS = 8  # four ticks, two partitions
+
+
+class World:
+    """A pipeline file, its key and its topic's name; `said` is what the command printed."""
+
+    def __init__(
+        self, kafka: str, folder: Path, capsys: pytest.CaptureFixture[str], time: str = ""
+    ) -> None:
+        self.kafka, self.folder, self._capsys = kafka, folder, capsys
+        self.topic = fresh_topic_name("replayed")
+        self.pipeline, self.key = folder / "p.yaml", folder / "key"
+        self.pipeline.write_text(PIPELINE.format(topic=self.topic, kafka=kafka, time=time))
+        if not self.key.exists():
+            make_key(self.key)
+
+    def file(self, rows: list[str], name: str = "data.csv") -> Path:
+        path = self.folder / name
+        path.write_text(HEADER + "".join(rows))
+        return path
+
+    def replay(self, file: Path, skip_bad: bool = False) -> str:
+        replay(
+            file,
+            topic=self.topic,
+            pipeline=self.pipeline,
+            create=2,
+            key_file=self.key,
+            skip_bad=skip_bad,
+        )
+        return self.said()
+
+    def said(self) -> str:
+        return self._capsys.readouterr().err
+
+    def values(self) -> list[bytes]:
+        """What readers find in the topic, marks as empty values."""
+
+        async def both() -> list[bytes]:
+            async with fencing(
+                self.kafka, self.topic
+            ):  # it waits until the feed's commits are whole
+                pass
+            found = [await visible(self.kafka, self.topic, partition=each) for each in (0, 1)]
+            return sorted(one.value or b"" for part in found for one in part)
+
+        return asyncio.run(both())
+
+    def feeding(self, file: Path) -> tuple[KafkaFeed, list[list[Record]]]:
+        """A feed of the file, and its ticks, as the command would make them."""
+        spec = load(self.pipeline)
+        assert spec.clock.start is not None
+        grid = TickGrid(spec.clock.start, spec.clock.step, spec.clock.horizon)
+        ticks = ticked(load_records(file, fields_of(spec), "time"), grid)
+        marks = TickMarks(sealer_for(spec, self.key).mark_key(), self.topic, grid, feed_id(ticks))
+        return KafkaFeed(KafkaSettings(self.kafka), marks), [list(tick) for tick in ticks]
+
+
+Make = Callable[..., World]
+
+
+@pytest.fixture
+def make(kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Make:
+    return lambda time="": World(kafka, tmp_path, capsys, time)
+
+
+def test_bad_records_are_listed_and_nothing_is_sent(make: Make) -> None:
+    world = make()
+    file = world.file([*GOOD, *BAD])
+    with pytest.raises(UsageError, match=r"data\.csv: shops cannot use some.*--skip-bad"):
+        world.replay(file)
+    said = world.said()
+    assert said.splitlines() == [
+        "NOT PRIVATE: shops cannot use 5 of the 15 records of data.csv:",
+        "  wrong_type in time: 1, the first in line 12 (a time needs an offset, or `zone:` in the schema, or the "
+        "`format:` of its numbers)",
+        "  wrong_type in count: 2, the first in line 13",
+        "  time_out_of_range in time: 1, the first in line 15 (the clock declares start, step and horizon)",
+        "  wrong_type: 1, the first in line 16",
+    ]
+    assert "secret" not in said
+    assert not asyncio.run(topic_exists(world))
+
+
+def test_bad_records_are_left_out_if_that_is_asked_for(make: Make) -> None:
+    world = make()
+    file = world.file([*GOOD, *BAD])
+    said = world.replay(file, skip_bad=True).splitlines()
+    told = f"{world.topic}: fed up to the end of the declared range. NOT PRIVATE: "
+    assert said[-1] == told + "10 records sent, 5 skipped"
+    sent = world.values()
+    assert len(sent) == len(GOOD) + MARKS
+    assert not any(b"secret" in value for value in sent)
+    said = world.replay(file, skip_bad=True).splitlines()
+    assert said[-1] == told + "0 records sent, 10 were there from an earlier run, 5 skipped"
+    assert world.values() == sent
+
+
+def test_a_file_without_a_good_record_is_not_fed_at_all(make: Make) -> None:
+    world = make()
+    with pytest.raises(UsageError, match="can use none of its records"):
+        world.replay(world.file(BAD), skip_bad=True)
+    assert not asyncio.run(topic_exists(world))
+
+
+def test_times_without_an_offset_need_a_zone(make: Make) -> None:
+    """The file of the issue: all of it was sent, all of it became dead letters, and the budget was spent on noise."""
+    rows = [f"2020-01-01 01:00:0{at},a,1\n" for at in range(4)]
+    world = make()
+    with pytest.raises(UsageError, match="--skip-bad"):
+        world.replay(world.file(rows))
+    assert "cannot use 4 of the 4 records" in world.said()
+    world = make(", zone: Europe/Paris")
+    assert "4 records sent" in world.replay(world.file(rows))
+    assert len(world.values()) == 4 + MARKS
+
+
+@pytest.mark.parametrize("change", ["another file", "others left out", "another key"])
+def test_a_topic_of_another_replay_is_refused(make: Make, change: str) -> None:
+    world = make()
+    world.replay(world.file([*GOOD, *BAD]), skip_bad=True)
+    before = world.values()
+    other = world.file(GOOD[:-1] if change == "another file" else [*GOOD, *BAD], "other.csv")
+    why = "holds the tick marks of another replay"
+    if change == "others left out":
+        text = world.pipeline.read_text().replace(", where: [{field: count, at_most: 9}]", "")
+        world.pipeline.write_text(text)
+    if change == "another key":
+        world.key.unlink()
+        make_key(world.key)
+        why = "holds records, and no tick mark that this operator's key signed"
+    with pytest.raises(FailClosed, match=f"topic {world.topic} {why}.*nothing was sent"):
+        world.replay(other, skip_bad=True)
+    assert world.values() == before
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_topic_with_records_and_no_marks_is_refused(make: Make, partition: int) -> None:
+    world = make()
+
+    async def one() -> None:
+        await create(world.kafka, world.topic, 2)
+        async with writing(world.kafka) as producer:
+            await producer.send_and_wait(world.topic, b"{}", partition=partition)
+
+    asyncio.run(one())
+    with pytest.raises(FailClosed, match=r"holds records, and no tick mark .*--create N"):
+        world.replay(world.file(GOOD))
+    assert world.values() == [b"{}"]
+
+
+@pytest.mark.parametrize("ticks", [1, 3, 4])
+def test_an_interrupted_replay_goes_on(make: Make, ticks: int) -> None:
+    """Also where somebody has copied marks and written junk behind what was sent."""
+    world = make()
+    file = world.file(GOOD)
+
+    async def some() -> None:
+        await create(world.kafka, world.topic, 2)
+        feed, wanted = world.feeding(file)
+        try:
+            assert await feed.open() == 0
+            await feed.send(0, wanted[:ticks])
+        finally:
+            await feed.close()
+        async with writing(world.kafka) as producer:
+            for value in (feed._marks.sign(0, 0), b"soon"):
+                headers = [(TICK_HEADER, value)]
+                await producer.send_and_wait(world.topic, b"", partition=0, headers=headers)
+
+    asyncio.run(some())
+    before = sum(int(row[18]) < ticks for row in GOOD)
+    said = world.replay(file)
+    assert f"{10 - before} records sent, {before} were there from an earlier run" in said
+    assert len(world.values()) == len(GOOD) + MARKS + 2
+
+
+def test_hostile_records_behind_a_feed_do_not_keep_it_from_going_on(make: Make) -> None:
+    """Every batch that brokers take and whose reading is cheap: the client's own reader ends at the first of them."""
+    world = make()
+    file = world.file(GOOD)
+
+    async def some(begin: int, end: int) -> None:
+        feed, wanted = world.feeding(file)
+        try:
+            assert await feed.open() == begin
+            await feed.send(begin, wanted[begin:end])
+        finally:
+            await feed.close()
+
+    stamped = {"message.timestamp.type": "LogAppendTime"}
+    asyncio.run(create(world.kafka, world.topic, 2, **stamped))
+    asyncio.run(some(0, 2))
+    with Wire(world.kafka) as wire:
+        stored = [wire.produce(world.topic, 0, batch) for _, batch in accepted(dear=False)]
+    assert len(stored) > 20
+    assert not any(one.error for one in stored)
+    asyncio.run(some(2, 3))
+    before = sum(int(row[18]) < 3 for row in GOOD)
+    said = world.replay(file)
+    assert f"{10 - before} records sent, {before} were there from an earlier run" in said
+
+
+def test_hostile_records_before_a_feed_are_records(make: Make) -> None:
+    world = make()
+    asyncio.run(create(world.kafka, world.topic, 2))
+    with Wire(world.kafka) as wire:
+        while wire.produce(world.topic, 0, accepted(dear=False)[0][1]).error:
+            """The partition of a new topic has no leader yet."""
+    with pytest.raises(FailClosed, match="holds records, and no tick mark"):
+        world.replay(world.file(GOOD))
+
+
+def test_what_a_killed_feed_left_open_is_no_record(make: Make) -> None:
+    world = make()
+    file = world.file(GOOD)
+
+    async def killed() -> None:
+        await create(world.kafka, world.topic, 2)
+        feed, wanted = world.feeding(file)
+        await feed.open()
+        await half_a_transaction(cast("KafkaLease", feed), world.topic, wanted[0][0].payload)
+        feed._producer = None
+
+    asyncio.run(killed())
+    assert "10 records sent" in world.replay(file)
+    assert len(world.values()) == len(GOOD) + MARKS
+
+
+def test_a_bad_cell_of_a_parquet_file_is_one_record(make: Make) -> None:
+    pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    world = make()
+    ends = b"".join(end.to_bytes(4, "little") for end in (0, 1, 2, 3, 4))
+    shops = pa.Array.from_buffers(
+        pa.utf8(), 4, [None, pa.py_buffer(ends), pa.py_buffer(b"a\xffb\xfe")]
+    )
+    times = pa.array([1_577_836_800 + at for at in range(4)], pa.timestamp("s", "Asia/Tokyo"))
+    file = world.folder / "data.parquet"
+    parquet.write_table(pa.table({"time": times, "shop": shops, "count": [1, 2, 3, 4]}), file)
+    with pytest.raises(UsageError, match="--skip-bad"):
+        world.replay(file)
+    assert "wrong_type: 2, the first in line 2" in world.said()
+    assert "2 records sent, 2 skipped" in world.replay(file, skip_bad=True)
+    assert [value for value in world.values() if value] == [
+        b'{"time":"2020-01-01T00:00:00Z","shop":"a","count":1}',
+        b'{"time":"2020-01-01T00:00:02Z","shop":"b","count":3}',
+    ]
+
+
+@asynccontextmanager
+async def fencing(kafka: str, topic: str) -> AsyncIterator[None]:
+    """A feed's producer once more."""
+    producer = AIOKafkaProducer(bootstrap_servers=kafka, transactional_id=f"{topic}.stream-dp-feed")
+    await producer.start()
+    try:
+        yield
+    finally:
+        await producer.stop()
+
+
+async def topic_exists(world: World) -> bool:
+    async with administering(world.kafka) as admin:
+        return world.topic in await admin.list_topics()
