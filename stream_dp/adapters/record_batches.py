@@ -152,8 +152,6 @@ def record_batches(
         if length <= _FORMAT_AT - _LENGTH.size:
             raise ValueError("a batch without a header")
         raw = view[begin:at]
-        if len(raw) <= _FORMAT_AT:
-            raise ValueError("a batch without a header")
         if raw[_FORMAT_AT] != _FORMAT:
             found = _foreign(raw, base, position if run is None else run.next)
         else:
