@@ -153,7 +153,7 @@ def record_batches(
             raise ValueError("a batch without a header")
         raw = view[begin:at]
         if raw[_FORMAT_AT] != _FORMAT:
-            found = _foreign(raw, base, position)
+            found = _foreign(raw, base, position if run is None else run.next)
         else:
             header = _header(raw)
             if run is not None and _joins(run, header):

@@ -17,6 +17,7 @@ from stream_dp.adapters.records import FieldType, load_records, ticked
 from stream_dp.adapters.tick_marks import TICK_HEADER
 from stream_dp.broker.topics import create_topic
 from stream_dp.core.tick_grid import TickGrid
+from stream_dp.runtime.dead_letters import BAD_MARK
 from stream_dp.testing.kafka import fresh_topic_name
 
 TICKS, HALF, PARTITIONS = 40, 20, 2
@@ -92,7 +93,7 @@ async def test_forged_marks_are_dead_letters_and_close_nothing(
             headers = [(TICK_HEADER, value)]
             stored = await producer.send_and_wait(topic, b"", partition=0, headers=headers)
             if dead:
-                letters.append(Letter(0, stored.offset, "not_json", None))
+                letters.append(Letter(0, stored.offset, BAD_MARK, None))
     await fed(HALF, TICKS)
     await asyncio.to_thread(case.finish, "--zero-noise")
     left = await over_kafka(kafka, case.expected.pipeline, case.key)

@@ -41,8 +41,12 @@ class Dropping:
     def __init__(self, source: KafkaSource, place: tuple[int, int]) -> None:
         self._source = source
         self._place = place
-        self.name = source.name
+        self.name, self.grows = source.name, source.grows
         self.open, self.seek, self.close = source.open, source.seek, source.close
+
+    @property
+    def identity(self) -> str:
+        return self._source.identity
 
     async def read(self) -> Sequence[Batch]:
         return [self._without(batch) for batch in await self._source.read()]

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiokafka.record.util import calc_crc32c
 
-from stream_dp.adapters.record_batches import RecordBatch, record_batches
+from stream_dp.adapters.record_batches import Cell, RecordBatch, record_batches
 
 APPENDED, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
 ABORT, COMMIT = 0, 1
@@ -103,9 +103,9 @@ class Log:
         whole = [one for one in self.batches if _next(one) > position]
         return b"" if not whole else b"".join(whole)[: max(most, len(whole[0]))]
 
-    def parsed(self, position: int, most: int) -> list[RecordBatch]:
-        """What is read of such a fetch."""
-        return list(record_batches(self.fetched(position, most), position))
+    def parsed(self, position: int, most: int, cell: Cell | None = None) -> list[RecordBatch]:
+        """What is read of such a fetch; with `cell` batches are joined."""
+        return list(record_batches(self.fetched(position, most), position, cell))
 
 
 def _next(raw: bytes) -> int:

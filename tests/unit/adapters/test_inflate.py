@@ -139,7 +139,12 @@ def test_bytes_behind_others_are_damage(codec: int) -> None:
         inflate(codec, packed(codec, b"records") + JUNK, 100)
 
 
-@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
+def test_of_lz4_only_the_first_frame_counts() -> None:
+    raw = packed(LZ4, b"first") + packed(LZ4, b"second")
+    assert inflate(LZ4, raw, 5) == b"first"
+
+
+@pytest.mark.parametrize("codec", [GZIP, ZSTD])
 def test_frames_follow_each_other_within_one_limit(codec: int) -> None:
     one, two = b"first " * 100, b"second " * 100
     raw = packed(codec, one) + packed(codec, b"") + packed(codec, two)

@@ -18,7 +18,13 @@ from hypothesis import strategies as st
 from unit.adapters.record_worlds import ABORT, COMMIT, Log, batch, marker, record
 
 from stream_dp.adapters import kafka_ticks
-from stream_dp.adapters.kafka_ticks import MarkedTicks, PartitionTicks, Place, StampedTicks
+from stream_dp.adapters.kafka_ticks import (
+    MarkedTicks,
+    PartitionTicks,
+    Place,
+    StampedTicks,
+    cell_of,
+)
 from stream_dp.adapters.open_transactions import Room, Transaction
 from stream_dp.adapters.record_batches import Kind, RecordBatch
 from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks
@@ -138,6 +144,7 @@ class Broker:
 
     def __init__(self, world: World, make: Callable[..., PartitionTicks], room: int) -> None:
         self._log, self._make, self._room = world.log, make, room
+        self._joined = room != SMALL
 
     def read(self, place: Place, most: Callable[[], int]) -> list[Batch]:
         """All batches from a place on, by fetches of `most()` bytes."""
@@ -145,7 +152,8 @@ class Broker:
         room = Room(self._room)
         ticks = self._make(place, Unpacker(marks=True), room, out)
         position = place.begin
-        while found := self._log.parsed(position, most()):
+        cell = cell_of(GRID, SETTLE) if isinstance(ticks, StampedTicks) and self._joined else None
+        while found := self._log.parsed(position, most(), cell):
             for one in found:
                 position = one.next
                 if (transaction := ticks.take(one)) is not None:

@@ -3,11 +3,12 @@
 import struct
 
 import pytest
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 from unit.adapters.record_worlds import (
     ABORT,
+    APPENDED,
     COMMIT,
     CONTROL,
     batch,
@@ -37,7 +38,7 @@ def test_a_header_says_what_lies_where() -> None:
     found = parsed(raw)
     assert (found.kind, found.base, found.next, found.stamp) == (Kind.DATA, 17, 19, 1_234)
     assert (found.appended, found.codec, found.producer, found.records) == (True, 0, None, 2)
-    assert bytes(found.raw) == raw  # type: ignore[arg-type]
+    assert bytes(found.raw) == raw
 
 
 @given(st.lists(st.binary(max_size=20), min_size=1, max_size=5), st.sampled_from([0, 1, 2, 3, 4]))
@@ -110,27 +111,109 @@ def test_the_smallest_message_of_an_older_format_is_told_too(magic: int) -> None
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 4])
 def test_a_length_that_leaves_no_room_for_a_format_is_an_error(length: int) -> None:
     raw = struct.pack(">qi", 0, length) + bytes(60)
-    with pytest.raises(ValueError, match="header"):
+    with pytest.raises(ValueError, match=r"header|damaged"):
         list(record_batches(raw, 0))
 
 
 @pytest.mark.parametrize("length", [5, 20, 48])
 def test_a_batch_that_is_shorter_than_its_header_is_an_error(length: int) -> None:
     raw = struct.pack(">qiib", 0, length, 0, 2) + bytes(80)
-    with pytest.raises(ValueError, match="header"):
+    with pytest.raises(ValueError, match=r"header|damaged"):
         list(record_batches(raw, 0))
 
 
 def test_a_batch_that_ends_before_it_begins_is_an_error() -> None:
-    with pytest.raises(ValueError, match="ends before"):
+    with pytest.raises(ValueError, match="damaged"):
         list(record_batches(batch([record(b"a")], last=-1), 0))
+
+
+def test_a_batch_that_was_changed_is_an_error() -> None:
+    raw = batch([record(b"a")])
+    for at in range(21, len(raw)):  # what the checksum is of
+        changed = bytearray(raw)
+        changed[at] ^= 1
+        with pytest.raises(ValueError, match="damaged"):
+            list(record_batches(bytes(changed), 0))
+
+
+TENS = 10
+
+
+def tens(stamp: int) -> range:
+    return range(stamp // TENS * TENS, stamp // TENS * TENS + TENS)
+
+
+def joined(*raw: bytes, position: int = 0) -> list[tuple[int, int, int]]:
+    """The places and stamps of what is read; each one must be whole by the client library's own measure."""
+    found = list(record_batches(b"".join(raw), position, tens))
+    for one in found:
+        if one.kind is Kind.DATA:
+            theirs = DefaultRecordBatch(bytes(one.raw))
+            assert one.records == one.next - one.base == len(list(theirs))
+            assert (theirs.base_offset, theirs.next_offset) == (one.base, one.next)
+            assert theirs.max_timestamp == one.stamp
+    return [(one.base, one.next, one.stamp) for one in found]
+
+
+def two(base: int, stamp: int, **how: int) -> bytes:
+    return batch([record(b"%d" % base), record(b"b", 1)], base, stamp, **how)  # type: ignore[arg-type]
+
+
+def test_plain_batches_of_one_cell_are_joined_in_their_order() -> None:
+    raw = [two(0, 20), two(2, 25), two(4, 21), two(6, 30)]
+    assert joined(*raw) == [(0, 6, 25), (6, 8, 30)]
+    (first, _) = record_batches(b"".join(raw), 0, tens)
+    values = [one.value for one in DefaultRecordBatch(bytes(first.raw))]
+    assert values == [b"0", b"b", b"2", b"b", b"4", b"b"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        two(2, 20, producer=7),
+        two(2, 20, attributes=0),
+        two(2, 20, attributes=APPENDED | 0x40),
+        two(2, 30),
+        two(2, 19),
+        marker(2, 20, 7),
+        old(2, b"x" * 80),
+        batch([record(b"a")], 2, 20, last=4),
+    ],
+    ids=["transaction", "times", "a bit", "later", "earlier", "marker", "old", "compacted"],
+)
+def test_what_is_not_plain_or_of_another_cell_stands_alone(other: bytes) -> None:
+    around = [
+        list(record_batches(two(0, 20) + other + two(9, 20), 0, each)) for each in (tens, None)
+    ]
+    assert around[0] == around[1]
+
+
+def test_a_batch_around_the_position_is_not_joined() -> None:
+    assert joined(two(0, 20), two(2, 20), two(4, 20), position=1) == [(0, 2, 20), (2, 6, 20)]
+
+
+def test_batches_behind_a_hole_are_not_joined() -> None:
+    assert joined(two(0, 20), two(3, 20)) == [(0, 2, 20), (3, 5, 20)]
+
+
+def test_joined_batches_are_bounded() -> None:
+    raw = [batch([record(b"x" * 100_000)], base, 20) for base in range(9)]
+    found = list(record_batches(b"".join(raw), 0, tens))
+    assert [one.next - one.base for one in found] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("length", [-(2**31), -62, -12, -1, 0, 4])
+def test_a_length_that_leads_back_is_an_error_behind_a_run_too(length: int) -> None:
+    raw = two(0, 20) + struct.pack(">qi", 2, length) + bytes(60)
+    with pytest.raises(ValueError, match=r"header|damaged"):
+        list(record_batches(raw, 0, tens))
 
 
 @given(st.binary(max_size=300), st.integers(0, 10))
 def test_junk_gives_batches_or_an_error_and_always_ends(junk: bytes, position: int) -> None:
     raw = batch([record(b"a")], 0) + junk
     try:
-        found = list(record_batches(raw, position))
+        found = list(record_batches(raw, position, tens))
     except ValueError:
         return
     assert all(one.next > position for one in found)
@@ -141,10 +224,10 @@ def test_junk_gives_batches_or_an_error_and_always_ends(junk: bytes, position: i
 def test_a_batch_that_is_kept_lets_its_fetch_go() -> None:
     found = parsed(batch([record(b"a")]))
     assert isinstance(found.raw, memoryview)
-    assert found.kept().raw == bytes(found.raw)
-    assert isinstance(found.kept().raw, bytes)
-    unpacked = found._replace(raw=Unpacked([], [], [], {}))
-    assert unpacked.kept() is unpacked
+    kept = found.kept()
+    assert kept.raw == found.raw
+    assert kept.raw.obj is not found.raw.obj
+    assert kept._replace(raw=found.raw) == found
 
 
 def test_what_lies_behind_an_offset() -> None:

@@ -1,0 +1,244 @@
+"""Partitions that are added and topics that are made anew, under a running engine and while it is off."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import NewPartitions
+from faults.evidence import opened
+from kafka.kafka_worlds import Close, administering, create, deleted, tick_marks, writing
+
+from stream_dp.adapters.kafka_client import KafkaSettings
+from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
+from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemoryStore
+from stream_dp.adapters.system_clock import SystemClock
+from stream_dp.adapters.tick_marks import TICK_HEADER
+from stream_dp.errors import FailClosed
+from stream_dp.noise import NoiseStream
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.engine import Engine
+from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.ports import Ports
+from stream_dp.testing.kafka import fresh_topic_name
+
+STEP, DELAY, TICKS = 250, 1_000, 60
+EVENTS = 1_000
+KEY = bytes(32)
+STAMPED = {"message_timestamp_type": "LogAppendTime"}
+VALUE = json.dumps({"kind": "red"}).encode()
+
+
+@dataclass
+class World:
+    """A pipeline on a topic that it counts by arrival, with a journal that outlives its engines."""
+
+    kafka: str
+    topic: str
+    store: MemoryStore = field(default_factory=MemoryStore)
+    sink: MemorySink = field(default_factory=MemorySink)
+    origin: int = field(default_factory=lambda: int(time.time() * 1000) // STEP * STEP)
+    stamps: list[int] = field(default_factory=list)
+
+    def engine(self) -> Engine:
+        """A new engine; the journal decides where it goes on."""
+        start = np.datetime_as_string(np.datetime64(self.origin, "ms"), unit="ms") + "Z"
+        spec = PipelineSpec.model_validate(
+            {
+                "version": 1,
+                "name": "changes",
+                "source": {"kind": "kafka", "topic": self.topic, "bootstrap": self.kafka},
+                "schema": {"kind": {"type": "category", "domain": ["red"]}},
+                "privacy": {"epsilon": "1"},
+                "clock": {
+                    "kind": "wall", "step": f"{STEP}ms", "delay": f"{2 * DELAY}ms",
+                    "horizon": str(TICKS), "start": start,
+                },
+                "series": [{"name": "all", "statistic": "count", "epsilon": "1"}],
+            }
+        )  # fmt: skip
+        ticks, clock = StampTicks(STEP, DELAY), SystemClock()
+        source = KafkaSource(KafkaSettings(self.kafka), self.topic, clock, ticks)
+        sealer = Sealer(KEY, "changes")
+        ports = Ports(source, MemoryJournal(self.store), self.sink, clock, sealer)
+        plan = build(spec).run_config(0)
+        return Engine(plan, Router(spec, plan.origin), ports, NoiseStream)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["asyncio.Task[Any]"]:
+        """An engine, stopped at the end if it has not ended by itself."""
+        task = asyncio.create_task(self.engine().run())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    @property
+    def commits(self) -> list[dict[str, Any]]:
+        return opened(self.store.commits, KEY, "changes")
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks are committed."""
+        return sum(len(one["ticks"]) for one in self.commits)
+
+    async def committed(self, ticks: int, task: "asyncio.Task[Any]") -> None:
+        """Wait for so many ticks, or for the engine's end."""
+        async with asyncio.timeout(120):
+            while self.ticks < ticks and not task.done():  # noqa: ASYNC110 - a journal tells nobody
+                await asyncio.sleep(0.05)
+        if task.done():
+            await task
+
+    async def send(self, partition: int, number: int) -> None:
+        """Send events and keep the stamps they got."""
+        producer = AIOKafkaProducer(bootstrap_servers=self.kafka)
+        await producer.start()
+        try:
+            while partition not in await producer.partitions_for(self.topic):
+                await producer.client.force_metadata_update()
+            sent = [
+                await producer.send(self.topic, VALUE, partition=partition) for _ in range(number)
+            ]
+            self.stamps += [one.timestamp for one in await asyncio.gather(*sent)]
+        finally:
+            await producer.stop()
+
+    async def grow(self, partitions: int) -> None:
+        async with administering(self.kafka) as admin:
+            await admin.create_partitions({self.topic: NewPartitions(partitions)})
+
+    def check(self, admitted: list[list[int]]) -> None:
+        """Every event is in its tick, and partitions were admitted in these commits."""
+        exact = [0] * TICKS
+        for stamp in self.stamps:
+            exact[(stamp - self.origin) // STEP] += 1
+        assert [row[0] for one in self.commits for row in one["rows"]] == exact
+        assert sum(one["late"] for one in self.commits) == 0
+        assert [list(one["admitted"]) for one in self.commits if one.get("admitted")] == admitted
+
+
+async def made(kafka: str) -> World:
+    topic = await create(kafka, fresh_topic_name("changes"), 1, **STAMPED)
+    return World(kafka, topic)
+
+
+async def test_events_of_an_added_partition_are_all_in_their_ticks(kafka: str) -> None:
+    """Added while the engine runs, which is restarted later on."""
+    world = await made(kafka)
+    async with world.running() as task:
+        await world.committed(3, task)
+        await world.send(0, 10)
+        await world.grow(2)
+        for _ in range(5):
+            await world.send(1, EVENTS // 5)
+            await world.send(0, 3)
+        await world.committed((world.stamps[-1] - world.origin) // STEP + 1, task)
+    before = world.ticks
+    assert before < TICKS
+    async with world.running() as task:
+        await world.send(1, 7)
+        await world.committed(TICKS, task)
+    world.check([[1]])
+
+
+async def test_events_of_a_partition_that_was_added_while_nobody_looked(kafka: str) -> None:
+    """The engine was off; another partition comes while it reads on."""
+    world = await made(kafka)
+    async with world.running() as task:
+        await world.send(0, 10)
+        await world.committed(3, task)
+    await world.grow(2)
+    await world.send(1, EVENTS)
+    async with world.running() as task:
+        await world.send(1, 5)
+        await world.committed(world.ticks + 5, task)
+        await world.grow(4)
+        await world.send(3, 5)
+        await world.committed(TICKS, task)
+    world.check([[1], [2, 3]])
+
+
+async def test_a_topic_made_anew_is_refused_at_a_start(kafka: str) -> None:
+    """It holds more records than were read, so that every position still lies in it."""
+    world = await made(kafka)
+    async with world.running() as task:
+        await world.send(0, 10)
+        await world.committed(5, task)
+    kept = list(world.store.commits)
+    async with administering(kafka) as admin:
+        await deleted(admin, world.topic)
+    await create(kafka, world.topic, 1, **STAMPED)
+    await world.send(0, EVENTS)
+    async with asyncio.timeout(60):
+        with pytest.raises(FailClosed, match="made anew"):
+            await world.engine().run()
+    assert world.store.commits == kept
+
+
+@pytest.mark.parametrize("replay", [False, True])
+async def test_a_topic_made_anew_is_refused_while_it_is_read(
+    kafka: str, closing: list[Close], replay: bool
+) -> None:
+    topic = fresh_topic_name("changes")
+    await create(kafka, topic, 1, **STAMPED)
+    ticks = ReplayTicks(tick_marks(topic)) if replay else StampTicks(STEP, STEP)
+    source = KafkaSource(KafkaSettings(kafka), topic, SystemClock(), ticks)
+    closing.append(source.close)
+    await source.open(int(time.time() * 1000) - STEP)
+
+    async def send(number: int) -> None:
+        async with writing(kafka) as producer:
+            for at in range(number):
+                await producer.send_and_wait(topic, b"%d" % at)
+            mark = [(TICK_HEADER, tick_marks(topic).sign(0, number))]
+            await producer.send_and_wait(topic, b"", headers=mark)
+
+    await send(5)
+    read = 0
+    while read < 5:
+        read += sum(len(one.payloads) for one in await source.read())
+    async with administering(kafka) as admin:
+        await deleted(admin, topic)
+    await create(kafka, topic, 1, **STAMPED)
+    await send(50)
+
+    async def follow() -> None:
+        while True:
+            for one in await source.read():
+                assert one.mark is None or one.mark < 50
+
+    async with asyncio.timeout(60):
+        with pytest.raises(FailClosed, match="made anew"):
+            await follow()
+
+
+async def test_a_partition_added_to_a_replay_is_refused_before_its_tick(
+    kafka: str, closing: list[Close]
+) -> None:
+    topic = await create(kafka, fresh_topic_name("changes"))
+    signed = tick_marks(topic)
+    source = KafkaSource(KafkaSettings(kafka), topic, SystemClock(), ReplayTicks(signed))
+    closing.append(source.close)
+    assert not source.grows
+    await source.open(0)
+    async with writing(kafka) as producer, administering(kafka) as admin:
+        await producer.send_and_wait(topic, b"", headers=[(TICK_HEADER, signed.sign(0, 0))])
+        assert [one.mark for one in await source.read()] == [0]
+        await admin.create_partitions({topic: NewPartitions(2)})
+        await producer.send_and_wait(
+            topic, b"", headers=[(TICK_HEADER, signed.sign(0, 1))], partition=0
+        )
+    async with asyncio.timeout(60):
+        with pytest.raises(FailClosed, match="partitions were added"):
+            await source.read()
