@@ -58,6 +58,6 @@ class FeatureCounts:
 def _by_tick(passing: BoolArray, numbers: IntArray) -> IntArray:
     """How many records pass, of shape (conditions, ticks); every tick has a record."""
     if len(numbers) == 1:
-        return passing.sum(axis=1, keepdims=True)
+        return np.count_nonzero(passing, axis=1, keepdims=True)
     starts = np.cumsum(numbers) - numbers
     return np.add.reduceat(passing, starts, axis=1, dtype=np.int64)
