@@ -46,6 +46,10 @@ class WorldError(StreamDPError):
     exit_code = 5
 
 
+class Outage(WorldError):
+    """The world does not answer for now; the same may succeed later, so an engine that ran tries again."""
+
+
 class NotDerivable(UsageError):
     """A guarantee was asked for that no rule with satisfied side conditions derives."""
 
@@ -72,6 +76,10 @@ class InvalidCost(UsageError):
 
 class UnknownMechanism(UsageError):
     """No mechanism of this name runs: it was never created, or it has been halted."""
+
+
+class EngineEnded(UsageError):
+    """The engine that was asked has ended; nothing was done."""
 
 
 class IllegalMove(StreamDPError):
