@@ -29,6 +29,8 @@ KEPT: Mapping[str, str] = {
     "retention.bytes": "-1",
     "unclean.leader.election.enable": "false",
 }
+RECORD_BYTES = 8 * 1024 * 1024
+"""The largest record of ours."""
 _CLOSING_S, _CLOSER_S, _CLOSERS = 5.0, 1.0, 3
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.05, 2.0
 _UNKNOWN_USER = ("Authentication", "Sasl")
@@ -147,9 +149,8 @@ def passing(error: BaseException) -> bool:
 
 
 def _tls_reason(error: ssl.SSLError) -> str:
-    return getattr(error, "verify_message", "") or (error.reason or "failed").lower().replace(
-        "_", " "
-    )
+    said = getattr(error, "verify_message", "") or getattr(error, "reason", "") or "failed"
+    return str(said).lower().replace("_", " ")
 
 
 async def patiently(

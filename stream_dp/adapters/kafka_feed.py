@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from stream_dp.adapters.kafka_client import KafkaSettings, connect, disconnect, library, speaking
-from stream_dp.adapters.kafka_lease import reading
+from stream_dp.adapters.kafka_log import reading
 from stream_dp.adapters.kafka_topics import administering, existing
 from stream_dp.adapters.records import Record
 from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks, claimed

@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, NamedTuple
 
 from stream_dp.adapters.kafka_client import KEPT, KafkaSettings, disconnect, library, speaking
-from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing, reading
+from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
+from stream_dp.adapters.kafka_log import reading
 from stream_dp.adapters.kafka_topics import administering, ensure, existing, warnings
 from stream_dp.errors import FailClosed, UnknownFormat
 from stream_dp.runtime.commit import Commit

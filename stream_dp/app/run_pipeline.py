@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.journal_access import require_own
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.page import served
@@ -11,6 +12,7 @@ from stream_dp.app.running import PRODUCT, Run, Setup, signals
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.ports import Ports
 
 KEPT_RELEASES = 10_000  # of each series, in memory, for the page
 
@@ -46,8 +48,13 @@ async def run_pipeline(
         raise UsageError("--until-end: this clock has no horizon, so there is no end")
     built, sealer = build(spec), sealer_for(spec, key_file)
     await require_own(built, sealer, private=setup.private)
-    ports = setup.adapters(spec, sealer, accepted)
-    this = Run(built, ports, setup, keep=1 if port is None else KEPT_RELEASES, accepted=accepted)
+    holder = Holder()
+
+    def ports() -> Ports:
+        return setup.adapters(spec, sealer, accepted, holder)
+
+    keep = 1 if port is None else KEPT_RELEASES
+    this = Run(built, ports(), setup, keep=keep, accepted=accepted, again=ports)
     async with signals(this), served(this, port, opened):
         async with beside(this):
             await this.until_end()

@@ -1,14 +1,16 @@
 """`stream-dp run`: run a pipeline until stopped."""
 
 import asyncio
+import os
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from stream_dp.app.run_pipeline import run_pipeline
-from stream_dp.app.running import PRODUCT, Setup
+from stream_dp.app.running import PRODUCT, Run, Setup, Unanswered
 from stream_dp.cli.options import KeyFile, PipelineFile, Port
 from stream_dp.cli.progress import progress
 
@@ -36,6 +38,15 @@ def run(
     run_on_terminal(pipeline, until_end, shown, key_file, accepted=accept_new_guarantee)
 
 
+async def _or_leave(running: Coroutine[Any, Any, Run]) -> Run:
+    """Await it; where it was told to stop and gets no answer, leave at once: what hangs would hold the process."""
+    try:
+        return await running
+    except Unanswered as error:
+        typer.echo(f"stream-dp: {error}", err=True)
+        os._exit(error.exit_code)
+
+
 def run_on_terminal(
     pipeline: Path,
     until_end: bool,
@@ -48,15 +59,17 @@ def run_on_terminal(
     """Run and say on stderr how far it is; the test kit calls it with a setup of its own."""
     console = Console(stderr=True)
     done = asyncio.run(
-        run_pipeline(
-            pipeline,
-            until_end,
-            port,
-            key_file,
-            setup,
-            accepted=accepted,
-            opened=lambda url: console.print(f"The page is at {url}"),
-            beside=progress(console),
+        _or_leave(
+            run_pipeline(
+                pipeline,
+                until_end,
+                port,
+                key_file,
+                setup,
+                accepted=accepted,
+                opened=lambda url: console.print(f"The page is at {url}"),
+                beside=progress(console),
+            )
         )
     )
     console.print(f"{done.built.spec.name}: {done.ticks} ticks, {done.releases} releases")

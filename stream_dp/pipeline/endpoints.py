@@ -68,6 +68,8 @@ class KafkaSourceSpec(SourceSpec):
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
     bootstrap: Annotated[str, AfterValidator(addresses)]
     security: Security | None = None
+    patience: Duration = 300_000
+    """How long a run that has lost its brokers tries again, in ms."""
 
 
 class FileSourceSpec(SourceSpec):

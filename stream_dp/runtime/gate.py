@@ -36,6 +36,8 @@ class Gate:
         self._hold = hold
         self._published = published
         self._waiting: list[Release] = []
+        self.durable = 0
+        """How many commits this gate has made durable."""
 
     @property
     def unpublished(self) -> int | None:
@@ -50,6 +52,7 @@ class Gate:
     async def commit(self, commit: Commit, sealed: bytes) -> None:
         """Make the commit durable, then publish the blocks it completes."""
         await self._journal.append(commit, sealed)
+        self.durable += 1
         await self.publish(commit.releases)
 
     async def publish(self, durable: Sequence[Release]) -> None:

@@ -142,8 +142,8 @@ class Sink(Protocol):
         """The body of the last visible release, or None."""
         ...
 
-    def read(self) -> AsyncIterator[bytes]:
-        """The bodies of all visible releases, oldest first."""
+    def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
+        """The bodies of all visible releases whose sequence is larger than `beyond`, oldest first."""
         ...
 
     async def publish(self, releases: Sequence[Release]) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.running import Setup
 from stream_dp.app.wiring import open_ports
 from stream_dp.cli.main import code_of
@@ -85,13 +86,14 @@ def _adapters(
     spec: PipelineSpec,
     sealer: Sealer,
     accepted: str,
+    holder: Holder,
     *,
     watch: Watch,
     seed: int | None,
     dawdle: int | None,
 ) -> Ports:
     """The product's adapters, watched, perhaps slowed down, perhaps with seeds that are known."""
-    ports = open_ports(spec, sealer, accepted)
+    ports = open_ports(spec, sealer, accepted, holder)
     source = ports.source if dawdle is None else Dawdling(ports.source, dawdle)
     ports = replace(
         ports,
