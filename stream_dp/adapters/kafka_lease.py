@@ -9,7 +9,6 @@ decided by the next start, never here. This file knows no sealed commit and no r
 """
 
 import asyncio
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from stream_dp.adapters.kafka_client import (
 from stream_dp.adapters.kafka_log import reading
 from stream_dp.adapters.kafka_topics import ensure
 from stream_dp.errors import FailClosed, Outage, StreamDPError, WorldError
+from stream_dp.noise import fresh_seed
 from stream_dp.runtime.phases import LEASE, LeasePhase, Lifecycle
 
 BATCH_BYTES = 512 * 1024
@@ -51,7 +51,7 @@ class Outgoing(NamedTuple):
 class Holder:
     """Who holds a lease: one run of a pipeline, through all its attempts; `held` once it has held it."""
 
-    name: str = field(default_factory=lambda: secrets.token_hex(8))
+    name: str = field(default_factory=lambda: fresh_seed()[:8].hex())
     held: bool = False
 
 
