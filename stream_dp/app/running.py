@@ -35,6 +35,7 @@ from stream_dp.serve.view import NOTHING, PublicView, ReleaseLog
 INTERRUPTED = 130
 STOPPING_S = 8.0
 """How long the end may take once it is asked for; supervisors kill after ten seconds or more."""
+GIVING_BACK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,8 @@ class Run:
             await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 await asyncio.wait({work}, timeout=STOPPING_S)
+            if not work.done() and await self._given_back(work):
+                return
             if not work.done():
                 raise self._unanswered()
             await work
@@ -170,6 +173,14 @@ class Run:
                 self._runs()
             for task in (noting, stop, work):
                 task.cancel()
+
+    async def _given_back(self, work: "asyncio.Task[None]") -> bool:
+        """End an engine that only reads its journal yet: nothing is in flight; whether that went in time."""
+        if self.engine.ready.is_set():
+            return False
+        work.cancel()
+        await asyncio.wait({work}, timeout=GIVING_BACK_S)
+        return work.done()
 
     async def _note_running(self) -> None:
         await self.engine.ready.wait()
@@ -192,8 +203,8 @@ class Run:
     def _unanswered(self) -> Unanswered:
         return Unanswered(
             f"{self.built.spec.name} was told to stop, and did not come to its end within {STOPPING_S:g} s: its "
-            "brokers or its disk do not answer, or it reads a long journal. What was published stays valid; whether "
-            "the last commit counts shows at the next start"
+            "brokers or its disk do not answer. What was published stays valid; whether the last commit counts shows "
+            "at the next start"
         )
 
 
