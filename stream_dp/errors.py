@@ -31,6 +31,10 @@ class FailClosed(StreamDPError):
     exit_code = 4
 
 
+class Unconfirmed(FailClosed):
+    """Nothing speaks against this journal, but what should confirm it has expired; what is public may do so still."""
+
+
 class UnknownFormat(FailClosed):
     """Something was written in a form that this version does not read; it was left as it is."""
 

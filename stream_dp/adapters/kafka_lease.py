@@ -32,7 +32,7 @@ from stream_dp.noise import fresh_seed
 from stream_dp.runtime.phases import LEASE, LeasePhase, Lifecycle
 
 BATCH_BYTES = 512 * 1024
-_MARK = "stream-dp-holder"
+_MARK, _NOTE = "stream-dp-holder", "stream-dp-note"
 _FENCED = ("ProducerFenced", "InvalidProducerEpoch")
 _TOO_LARGE = ("MessageSizeTooLargeError", "RecordListTooLargeError")
 
@@ -130,6 +130,10 @@ class KafkaLease:
                 self._lose(refused(self.settings, "a transaction", error))
                 self._why = await self._verdict(error)
             self._held()
+
+    def noted(self, what: str) -> Outgoing:
+        """A record for a transaction, by which the lease's topic tells for good that `what` happened."""
+        return Outgoing(self._topic, self._holder.name.encode(), headers=((_NOTE, what.encode()),))
 
     async def close(self) -> None:
         """Let a running transaction end, then give the lease back; may be called again."""

@@ -44,7 +44,9 @@ def open_ports(
     source = OPENERS[type(spec.source)](spec, clock, sealer)
     journal, sink = _durable(spec, holder)
     folder = marks or state_dir() / "high-water"
-    marked = HighWater(journal, folder, spec.name, source.name, accepted)
+    marked = HighWater(
+        journal, folder, spec.name, source.name, accepted, lambda: _cluster_of(journal)
+    )
     return Ports(source, marked, sink, clock, sealer)
 
 
@@ -68,6 +70,10 @@ OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Sourc
     FileSourceSpec: _file_source,
 }
 """How the source of each kind is opened, once its specification is checked."""
+
+
+def _cluster_of(journal: Journal) -> str:
+    return journal.cluster if isinstance(journal, KafkaJournal) else ""
 
 
 def _durable(spec: PipelineSpec, holder: Holder | None) -> tuple[Journal, Sink]:

@@ -25,7 +25,7 @@ from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.commands import Command, Inbox
 from stream_dp.runtime.commit import Commit, Created, Halted, Header, Release, SavedStates
 from stream_dp.runtime.dead_letters import DeadLetters
-from stream_dp.runtime.gate import Gate
+from stream_dp.runtime.gate import Gate, due
 from stream_dp.runtime.header_check import require_same
 from stream_dp.runtime.phases import ENGINE, EnginePhase, Lifecycle
 from stream_dp.runtime.ports import Ports, Published
@@ -155,6 +155,7 @@ class Engine:
         recovered = await recover(
             ports.journal, ports.sink, ports.sealer, config.pipeline, self.admission,
             self._grid_of, self._make_noise,
+            lambda releases: due(releases, config.block, config.horizon),
         )  # fmt: skip
         origin = config.origin if recovered is None else recovered.header.origin
         partitions = await ports.source.open(origin)

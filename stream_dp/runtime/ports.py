@@ -118,6 +118,8 @@ class Journal(Protocol):
         """Check, after `read`, that what is known of this journal elsewhere agrees with its last commit's positions.
 
         `positions` is empty for an empty journal. Raises:
+            Unconfirmed: what should be known is gone; all else agrees. The journal may go on where what is public
+                says the same.
             FailClosed: the journal was wiped or set back.
         """
         ...

@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.errors import FailClosed
+from stream_dp.errors import FailClosed, Unconfirmed
 from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import step
 from stream_dp.runtime.admission import Admission
@@ -256,12 +256,21 @@ async def recover(
     admission: Admission,
     grid: Callable[[Header], TickGrid],
     make_noise: NoiseMaker,
+    due: Callable[[Sequence[Release]], bool] = bool,
 ) -> Recovered | None:
-    """Fence, read, check and rebuild; None where journal and sink are both empty (a first start)."""
+    """Fence, read, check and rebuild; None where journal and sink are both empty (a first start).
+
+    `due` says of durable releases that are not public whether they should be.
+    """
     await journal.open()
     await sink.open()
-    history = await _read_history(journal, sealer, pipeline, await sink.last())
-    await journal.verify({} if history is None else history.last.positions)
+    head = await sink.last()
+    history = await _read_history(journal, sealer, pipeline, head)
+    try:
+        await journal.verify({} if history is None else history.last.positions)
+    except Unconfirmed:
+        if history is None or head is None or due(history.after_head):
+            raise
     if history is None:
         return None
     return await _rebuild(history, admission, grid(_header_of(history)), make_noise)

@@ -16,6 +16,7 @@ from faults.checker import findings
 from faults.forked import Run
 from faults.kafka_evidence import over_kafka
 from kafka.cluster import Cluster, cluster
+from kafka.kafka_worlds import marks_of
 from kafka.test_crash_kafka import ticks_of
 
 from stream_dp.adapters.kafka_client import KafkaSettings
@@ -37,7 +38,7 @@ def fed(bootstrap: str, folder: Path, ticks: int, patience: str = "5m") -> Case:
 
     async def fill() -> None:
         await create_topic(bootstrap, f"{name}.events", 2)
-        await feed(KafkaSettings(bootstrap), f"{name}.events", ticks_of(case))
+        await feed(KafkaSettings(bootstrap), marks_of(case), ticks_of(case))
 
     asyncio.run(fill())
     return case
