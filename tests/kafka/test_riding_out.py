@@ -98,6 +98,43 @@ def test_a_single_broker_is_killed_and_comes_back(one: Cluster, tmp_path: Path) 
     rides_out(one, case, Cluster.restart)
 
 
+@pytest.mark.timeout(300)
+def test_a_broker_that_stays_away_ends_it_with_the_cause(one: Cluster, tmp_path: Path) -> None:
+    """Exit 5, and one line that names what was tried; a new start goes on, once the broker is back."""
+    case = fed(one.bootstrap, tmp_path, ticks=200, patience="1s")
+    run = at_work(case)
+    one.kill(0)
+    done = ended(run)
+    one.restart()
+    assert done.returncode == 5, done.stderr
+    said = [line for line in done.stderr.splitlines() if line.startswith("stream-dp: ")]
+    assert len(said) == 1
+    assert f"no Kafka broker answers at {one.bootstrap}" in said[0]
+    assert "nothing could be committed for 1 s; it began with: a transaction" in said[0]
+    case.finish("--zero-noise")
+    assert judged(one.bootstrap, case) == []
+
+
+@pytest.mark.timeout(300)
+def test_a_broker_that_hangs_does_not_hold_the_end(one: Cluster, tmp_path: Path) -> None:
+    """SIGTERM while nothing answers: exit 5 after some seconds, and the next start goes on."""
+    case = fed(one.bootstrap, tmp_path, ticks=200)
+    run = at_work(case)
+    one.halt(0)
+    began = time.monotonic()
+    try:
+        time.sleep(2)
+        run.send_signal(signal.SIGTERM)
+        done = ended(run)
+    finally:
+        one.resume(0)
+    print(f"ended {time.monotonic() - began - 2:.1f} s after SIGTERM")
+    assert done.returncode == 5, done.stderr
+    assert "was told to stop, and did not come to its end" in done.stderr
+    case.finish("--zero-noise")
+    assert judged(one.bootstrap, case) == []
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", ["down", "paused"])
