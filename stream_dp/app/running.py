@@ -33,7 +33,7 @@ from stream_dp.runtime.run_config import GROUP
 from stream_dp.serve.view import NOTHING, PublicView, ReleaseLog
 
 INTERRUPTED = 130
-STOPPING_S = 8.0
+STOPPING_S = 7.0
 """How long the end may take once it is asked for; supervisors kill after ten seconds or more."""
 GIVING_BACK_S = 2.0
 

@@ -16,6 +16,7 @@ from stream_dp.pipeline.endpoints import KafkaJournalSpec, KafkaSourceSpec
 from stream_dp.pipeline.spec import PipelineSpec
 
 _LONGEST_WAIT_S = 5.0
+_LEAVING_S = 1.0  # brokers that hang must not hold the end; the place is lost soon anyway
 
 
 def presence_of(spec: PipelineSpec) -> Presence | None:
@@ -54,8 +55,7 @@ async def standing_by(
         yield True
     finally:
         being.cancel()
-        await asyncio.wait({being})
-        await presence.leave()
+        await asyncio.wait({being, asyncio.create_task(presence.leave())}, timeout=_LEAVING_S)
 
 
 async def _permitted(presence: Presence, stopped: asyncio.Event) -> bool:

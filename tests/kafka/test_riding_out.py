@@ -6,6 +6,7 @@ with the thread that started it.
 """
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
