@@ -15,6 +15,7 @@ from stream_dp.adapters.kafka_client import (
     connect,
     disconnect,
     library,
+    patiently,
     speaking,
 )
 from stream_dp.adapters.kafka_topics import administering, ensure
@@ -73,13 +74,17 @@ class Presence:
         Raises:
             WorldError: no answer, or access denied.
         """
-        async with administering(self._settings, f"group {self._group!r}") as admin:
-            (answer,) = await admin.describe_consumer_groups([self._group])
-            ((code, _, _, _, _, members, *_),) = answer.groups
-        if code:
-            with speaking(self._settings, f"group {self._group!r}"):
-                raise library(".errors").for_code(code)
-        return len(members)
+        about = f"group {self._group!r}"
+        async with administering(self._settings, about) as admin:
+
+            async def asked() -> int:
+                (answer,) = await admin.describe_consumer_groups([self._group])
+                ((code, _, _, _, _, members, *_),) = answer.groups
+                if code:
+                    raise library(".errors").for_code(code)
+                return len(members)
+
+            return await patiently(self._settings, about, asked)
 
     async def alone(self) -> None:
         """Join once nobody else is there; of several that wait, one.
