@@ -135,7 +135,7 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
     key.write_bytes(bytes(32))
 
     def hasty(spec: PipelineSpec, sealer: Sealer, accepted: str, holder: Holder) -> Ports:
-        settings = KafkaSettings(broker.bootstrap, patience_s=5, transaction_timeout_ms=5_000)
+        settings = KafkaSettings(address, patience_s=5, transaction_timeout_ms=5_000)
         lease = KafkaLease(settings, spec.name, holder)
         ticks = StampTicks(200, 250) if "wall" in clock else ReplayTicks(tick_marks("events"))
         source = Noted(settings, "events", WallClock(), ticks)
@@ -151,10 +151,9 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
     broker = LocalKafka(tmp_path / "broker")
     async with asyncio.timeout(250):
         await broker.start()
+        address = broker.bootstrap
         try:
-            await create_topic(
-                broker.bootstrap, "events", 2, {"message.timestamp.type": "LogAppendTime"}
-            )
+            await create_topic(address, "events", 2, {"message.timestamp.type": "LogAppendTime"})
             text = PIPELINE.format(name="p", topic="events", kafka=broker.bootstrap, clock=clock)
             pipeline.write_text(text)
             running = asyncio.create_task(
