@@ -238,7 +238,7 @@ async def test_a_listener_without_tls_is_told_from_one_that_is_silent() -> None:
     server = await asyncio.start_server(plain, "127.0.0.1", 0)
     async with server, asyncio.timeout(IN_TIME):
         port = server.sockets[0].getsockname()[1]
-        settings = KafkaSettings(f"127.0.0.1:{port}", security_protocol="SSL", patience_s=3)
+        settings = KafkaSettings(f"127.0.0.1:{port}", KafkaSecurity("SSL"), patience_s=3)
         with pytest.raises(WorldError, match="no TLS connection") as caught:
             await KafkaLease(settings, "p").start()
     assert type(caught.value) is WorldError
