@@ -31,6 +31,10 @@ class FailClosed(StreamDPError):
     exit_code = 4
 
 
+class Unconfirmed(FailClosed):
+    """Nothing speaks against this journal, but what should confirm it has expired; what is public may do so still."""
+
+
 class UnknownFormat(FailClosed):
     """Something was written in a form that this version does not read; it was left as it is."""
 
@@ -44,6 +48,10 @@ class WorldError(StreamDPError):
     """The broker, the network, credentials or the disk failed; nothing was released."""
 
     exit_code = 5
+
+
+class Outage(WorldError):
+    """The world does not answer for now; the same may succeed later, so an engine that ran tries again."""
 
 
 class NotDerivable(UsageError):
@@ -72,6 +80,10 @@ class InvalidCost(UsageError):
 
 class UnknownMechanism(UsageError):
     """No mechanism of this name runs: it was never created, or it has been halted."""
+
+
+class EngineEnded(UsageError):
+    """The engine that was asked has ended; nothing was done."""
 
 
 class IllegalMove(StreamDPError):

@@ -17,7 +17,7 @@ from stream_dp.adapters.kafka_client import (
     refused,
     speaking,
 )
-from stream_dp.adapters.kafka_lease import reading
+from stream_dp.adapters.kafka_log import reading
 from stream_dp.adapters.record_batches import Kind, RecordBatch
 from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.adapters.unpacker import Unpacker

@@ -16,7 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from stream_dp.adapters.publish_once import not_yet_visible
+from stream_dp.adapters.publish_once import after, not_yet_visible
 from stream_dp.adapters.records import FieldType, Record, load_records, ticked
 from stream_dp.adapters.threads import OneThread, sync_folder
 from stream_dp.core.moments import ISO, TimeForm
@@ -143,14 +143,15 @@ class FileSink:
         """Return the last line; None in an empty file."""
         return self._last
 
-    async def read(self) -> AsyncIterator[bytes]:
-        """Return all lines that were whole when `open` or the last `publish` returned."""
+    async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
+        """Return the lines after `beyond` that were whole when `open` or the last `publish` returned."""
         position, stop = 0, self._size
         while position < stop:
             lines = await self._run(self._lines, position, stop)
             position += sum(len(line) + 1 for line in lines)
             for line in lines:
-                yield line
+                if after(line, beyond, str(self._path)):
+                    yield line
 
     async def publish(self, releases: Sequence[Release]) -> None:
         """Append what is not in the file yet; durable on return.

@@ -13,13 +13,17 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, NamedTuple
 
 from stream_dp.adapters.kafka_client import KEPT, KafkaSettings, disconnect, library, speaking
-from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing, reading
-from stream_dp.adapters.kafka_topics import administering, ensure, existing, warnings
-from stream_dp.errors import FailClosed, UnknownFormat
+from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
+from stream_dp.adapters.kafka_log import reading
+from stream_dp.adapters.kafka_topics import administering, cluster_of, ensure, existing, warnings
+from stream_dp.errors import FailClosed, Unconfirmed, UnknownFormat
 from stream_dp.runtime.commit import Commit
 from stream_dp.runtime.ports import Positions
 
 PART_BYTES = 500_000
+EXPIRY = "offsets.retention.minutes of the brokers (7 days by default)"
+WITHOUT_OFFSETS = "went-on-without-offsets"
+"""What is noted beside the marks of the lease's holders, in the first commit after the offsets had expired."""
 VERSION = 1
 _FORM = "stream-dp-journal"
 _COORDINATOR_MOVES = (14, 15, 16)
@@ -42,6 +46,9 @@ class KafkaJournal:
         self._topic = f"{lease.pipeline}.private.journal"
         self._group = f"{lease.pipeline}.engine"
         self._next: int | None = None
+        self._expired = False
+        self.cluster = ""
+        """The cluster that holds the topics, once they are open."""
         self.warnings: tuple[str, ...] = ()
 
     async def open(self) -> None:
@@ -52,6 +59,7 @@ class KafkaJournal:
             WorldError: no answer, or access denied.
         """
         await self._lease.start()
+        self.cluster = await cluster_of(self._lease.settings)
         settings = self._lease.settings
         self.warnings = warnings({self._topic: await ensure(settings, self._topic, KEPT)})
         for warning in self.warnings:
@@ -97,10 +105,18 @@ class KafkaJournal:
         """Compare the group's offsets with the last commit's positions (none for an empty journal).
 
         Raises:
+            Unconfirmed: there are none: they expired, or were deleted.
             FailClosed: they differ: this journal is not the one that was written last.
             WorldError: no answer, or access denied.
         """
         found = await _committed(self._lease.settings, self._group)
+        self._expired = bool(self._next) and bool(positions) and not found
+        if self._expired:
+            raise Unconfirmed(
+                f"group {self._group!r} has no offsets any more, as after {EXPIRY} without an engine, and nothing else "
+                f"confirms that journal topic {self._topic!r} is the newest one: that needs what was published and the "
+                "high-water mark in the state folder of the machine that ran it. Run it there, or bring both here"
+            )
         if found == {(self._source, partition): at for partition, at in positions.items()}:
             return
         if not self._next:
@@ -128,8 +144,15 @@ class KafkaJournal:
         partition = library().TopicPartition
         offsets = {partition(self._source, one): at for one, at in commit.positions.items()}
         records = list(self._parts(commit.sequence, sealed))
+        if self._expired:
+            records.append(self._lease.noted(WITHOUT_OFFSETS))
         await self._lease.transact(records, offsets, self._group)
-        self._next = commit.sequence + 1
+        if self._expired:
+            _log.warning(
+                "%s: its group's offsets had expired; what was published and the high-water mark confirm the journal, "
+                "which goes on and records this", self._topic,
+            )  # fmt: skip
+        self._next, self._expired = commit.sequence + 1, False
 
     async def close(self) -> None:
         """Give the lease back."""

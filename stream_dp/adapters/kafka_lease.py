@@ -1,34 +1,40 @@
-"""The lease of a pipeline, which is one transactional producer; and a reader of one partition of ours.
+"""The lease of a pipeline, which is one transactional producer.
 
-Rules: starting fences every other engine of the pipeline. A transaction is awaited to its end, never
-cancelled; the future of every record in it is awaited, because a refused record does not stop a commit. After
-any error the lease is dead: what became of the transaction is decided by the next start, never here. The
-reader sees committed records only. This file knows no sealed commit and no release.
+Rules: starting fences every other engine of the pipeline, and leaves the mark of its holder in `NAME.private.lease`, in
+a transaction of the fence, so that a fenced one cannot leave any. Who held the lease in this process takes it again
+only while that mark is its own: an engine that lost its brokers goes on, one that was replaced stops, whatever it
+noticed first. A transaction is awaited to its end, never cancelled; the future of every record in it is awaited,
+because a refused record does not stop a commit. After any error the lease is dead: what became of the transaction is
+decided by the next start, never here. This file knows no sealed commit and no release.
 """
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from stream_dp.adapters.kafka_client import (
+    KEPT,
+    RECORD_BYTES,
     KafkaSettings,
     connect,
     disconnect,
     library,
+    passing,
     refused,
     speaking,
 )
-from stream_dp.errors import FailClosed, StreamDPError
+from stream_dp.adapters.kafka_log import reading
+from stream_dp.adapters.kafka_topics import ensure
+from stream_dp.errors import FailClosed, Outage, StreamDPError, WorldError
+from stream_dp.noise import fresh_seed
 from stream_dp.runtime.phases import LEASE, LeasePhase, Lifecycle
 
 BATCH_BYTES = 512 * 1024
-RECORD_BYTES = 8 * 1024 * 1024
+_MARK, _NOTE = "stream-dp-holder", "stream-dp-note"
 _FENCED = ("ProducerFenced", "InvalidProducerEpoch")
 _TOO_LARGE = ("MessageSizeTooLargeError", "RecordListTooLargeError")
-_ROWS = 500
-_POLL_MS = 100
 
 
 class Outgoing(NamedTuple):
@@ -41,12 +47,27 @@ class Outgoing(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
-class KafkaLease:
-    """The lease of a pipeline; the journal and the sink of one engine share it."""
+@dataclass(slots=True)
+class Holder:
+    """Who holds a lease: one run of a pipeline, through all its attempts; `held` once it has held it."""
 
-    def __init__(self, settings: KafkaSettings, pipeline: str) -> None:
+    name: str = field(default_factory=lambda: fresh_seed()[:8].hex())
+    held: bool = False
+
+
+class KafkaLease:
+    """The lease of a pipeline; the journal and the sink of one engine share it.
+
+    `holder` is the same one for every lease that one run takes, after the other.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, pipeline: str, holder: Holder | None = None
+    ) -> None:
         self.settings = settings
         self.pipeline = pipeline
+        self._holder = holder or Holder()
+        self._topic = f"{pipeline}.private.lease"
         self._lifecycle = Lifecycle(LEASE)
         self._producer: Any = None
         self._why: StreamDPError | None = None
@@ -63,7 +84,8 @@ class KafkaLease:
         """Take the lease: fence every other engine of this pipeline; a second call does nothing.
 
         Raises:
-            WorldError: no broker answers. FailClosed: the lease was lost before.
+            WorldError: no broker answers.
+            FailClosed: the lease was lost before; or another engine has taken over since this run held it.
         """
         async with self._lock:
             if not self._lifecycle.at(LeasePhase.NONE):
@@ -105,8 +127,13 @@ class KafkaLease:
                 self._late, self._running = task, None
                 self._lose(refused(self.settings, "a transaction", TimeoutError()))
             elif (error := task.exception()) is not None:
-                self._lose(self._verdict(error))
+                self._lose(refused(self.settings, "a transaction", error))
+                self._why = await self._verdict(error)
             self._held()
+
+    def noted(self, what: str) -> Outgoing:
+        """A record for a transaction, by which the lease's topic tells for good that `what` happened."""
+        return Outgoing(self._topic, self._holder.name.encode(), headers=((_NOTE, what.encode()),))
 
     async def close(self) -> None:
         """Let a running transaction end, then give the lease back; may be called again."""
@@ -132,8 +159,14 @@ class KafkaLease:
         return self.settings.transaction_timeout_ms / 1000 + 10
 
     async def _fence(self) -> Any:
-        """Start the transactional producer, which shuts every other one of this pipeline out."""
+        """Start the transactional producer, which shuts every other one of this pipeline out, and leave the mark.
+
+        Raises:
+            FailClosed: another engine holds the lease that this run held before; it was left alone.
+        """
         settings = self.settings
+        if self._holder.held and await self._other_holder():
+            raise self._taken_over()
         producer = library().AIOKafkaProducer(
             transactional_id=f"{self.pipeline}.shard-0",
             transaction_timeout_ms=settings.transaction_timeout_ms,
@@ -143,7 +176,37 @@ class KafkaLease:
         )
         with speaking(settings, f"the lease of pipeline {self.pipeline!r}"):
             await connect(settings, producer)
+        try:
+            await self._mark(producer)
+        except BaseException:
+            await _abandon(producer)
+            raise
+        self._holder.held = True
         return producer
+
+    async def _mark(self, producer: Any) -> None:
+        """Say in the lease's topic who holds it now."""
+        await ensure(self.settings, self._topic, KEPT)
+        mark = Outgoing(self._topic, self._holder.name.encode(), headers=((_MARK, b"1"),))
+        try:
+            async with asyncio.timeout(self._limit_s):
+                await self._transaction(producer, [mark], {}, "")
+        except TimeoutError as error:
+            raise refused(self.settings, f"topic {self._topic!r}", error) from None
+        except Exception as error:  # noqa: BLE001 - of the library, whatever it is
+            raise await self._verdict(error) from None
+
+    async def _other_holder(self) -> bool:
+        """Say whether the last mark is not this run's; also one whose transaction came to nothing counts."""
+        async with reading(self.settings, self._topic, "read_uncommitted") as log:
+            last = await log.last()
+        return last is not None and last.value != self._holder.name.encode()
+
+    def _taken_over(self) -> FailClosed:
+        return FailClosed(
+            f"another engine has taken over pipeline {self.pipeline!r}; this one stops, nothing was published by it "
+            "since"
+        )
 
     def _held(self) -> Any:
         """The producer, while the lease is held; else why it is not."""
@@ -175,30 +238,44 @@ class KafkaLease:
         except Exception as error:  # noqa: BLE001 - assertions too, once it is fenced
             raise _first_cause(error, sent) from None
 
-    def _verdict(self, error: BaseException) -> StreamDPError:
-        """The library gives unspecific errors once it is fenced, assertions among them."""
+    async def _verdict(self, error: BaseException) -> StreamDPError:
+        """What an error of a transaction means; the library gives unspecific ones once it is fenced.
+
+        Fenced is a producer whose transaction took too long, too: the mark tells who holds the lease.
+        """
         error = _unwrapped(error)
         name, pipeline = type(error).__name__, self.pipeline
         if isinstance(error, StreamDPError):
             return error
-        if name in _FENCED:
-            return FailClosed(
-                f"another engine has taken over pipeline {pipeline!r}, or this one was halted for "
-                "longer than its transaction timeout; this one stops, nothing was published by it since"
-            )
         if name in _TOO_LARGE:
             return FailClosed(
                 f"pipeline {pipeline!r}: a record is larger than its topic takes; raise "
                 "max.message.bytes of the pipeline's topics, then start again"
             )
-        if _is_the_worlds(error):
+        if "Authorization" in name or passing(error):
             return refused(self.settings, f"pipeline {pipeline!r}", error)
-        if "Authorization" in name:
-            return refused(self.settings, f"pipeline {pipeline!r}", error)
-        return FailClosed(
-            f"pipeline {pipeline!r}: a transaction failed ({name}); the journal decides at the next "
-            "start whether it counts: start again"
+        if not _of_the_library(error):
+            return FailClosed(
+                f"pipeline {pipeline!r}: a transaction failed ({name}); the journal decides at the next "
+                "start whether it counts: start again"
+            )
+        try:
+            other = await self._other_holder()
+        except WorldError as unknown:
+            return unknown
+        if other:
+            return self._taken_over()
+        return Outage(
+            f"pipeline {pipeline!r}: the brokers ended a transaction ({name}), as they do when it takes longer than "
+            f"{self.settings.transaction_timeout_ms / 1000:g} s: brokers or network are slow; the journal decides "
+            "whether it counts"
         )
+
+
+def _of_the_library(error: BaseException) -> bool:
+    """Whether the library raises this where a transaction was ended by others, by its state machine also."""
+    errors = library(".errors")
+    return isinstance(error, errors.KafkaError | errors.IllegalOperation | AssertionError)
 
 
 def _unwrapped(error: BaseException) -> BaseException:
@@ -206,12 +283,6 @@ def _unwrapped(error: BaseException) -> BaseException:
     while type(error) is library(".errors").KafkaError and error.__cause__ is not None:
         error = error.__cause__
     return error
-
-
-def _is_the_worlds(error: BaseException) -> bool:
-    """Nameless is what is left when brokers go away while the sender looks for another."""
-    nameless = type(error) is library(".errors").KafkaError
-    return nameless or isinstance(error, OSError) or getattr(error, "retriable", False)
 
 
 def _first_cause(error: Exception, sent: Sequence[asyncio.Future[Any]]) -> BaseException:
@@ -237,86 +308,3 @@ async def _abandon(producer: Any) -> None:
     with suppress(Exception):
         async with asyncio.timeout(5):
             await producer.client.close()
-
-
-class PartitionLog:
-    """Committed records of a topic with one partition."""
-
-    def __init__(self, settings: KafkaSettings, topic: str, committed: Any, raw: Any) -> None:
-        self._settings = settings
-        self._topic = topic
-        self._committed = committed
-        self._raw = raw
-        self._partition = library().TopicPartition(topic, 0)
-
-    async def bounds(self) -> tuple[int, int]:
-        """Return where the log begins and ends, once no transaction is open on it.
-
-        Raises:
-            FailClosed: a transaction of someone else stays open.
-        """
-        one = [self._partition]
-        deadline = time.monotonic() + self._settings.patience_s
-        raw = (await self._raw.end_offsets(one))[self._partition]
-        while True:
-            end = (await self._committed.end_offsets(one))[self._partition]
-            if end >= raw:
-                begin = (await self._raw.beginning_offsets(one))[self._partition]
-                return int(begin), int(end)
-            if time.monotonic() > deadline:
-                raise FailClosed(
-                    f"topic {self._topic!r}: a transaction of another program is open on it; only "
-                    "this pipeline may write there: take that right away (ACL), then start again"
-                )
-            await asyncio.sleep(0.02)
-
-    async def records(self, begin: int, end: int) -> AsyncIterator[list[Any]]:
-        """The visible records from `begin` up to `end`, in groups."""
-        self._committed.seek(self._partition, begin)
-        seen = time.monotonic()
-        while await self._committed.position(self._partition) < end:
-            fetched = await self._committed.getmany(timeout_ms=_POLL_MS, max_records=_ROWS)
-            found = [one for one in fetched.get(self._partition, ()) if one.offset < end]
-            if found:
-                yield found
-                seen = time.monotonic()
-            elif time.monotonic() - seen > self._settings.patience_s:
-                raise refused(self._settings, f"topic {self._topic!r}", TimeoutError())
-
-    async def last(self) -> Any | None:
-        """The last visible record; the log may end with markers and aborted records."""
-        begin, end = await self.bounds()
-        window, start = 8, end
-        while start > begin:
-            start = max(begin, end - window)
-            found = [one[-1] async for one in self.records(start, end)]
-            if found:
-                return found[-1]
-            window *= 16
-        return None
-
-
-@asynccontextmanager
-async def reading(settings: KafkaSettings, topic: str) -> AsyncIterator[PartitionLog]:
-    """Open the log of a topic of ours."""
-    clients = [
-        library().AIOKafkaConsumer(
-            isolation_level=level,
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=RECORD_BYTES,
-            fetch_max_wait_ms=_POLL_MS,
-            **settings.client(),
-        )
-        for level in ("read_committed", "read_uncommitted")
-    ]
-    try:
-        with speaking(settings, f"topic {topic!r}"):
-            for client in clients:
-                await connect(settings, client)
-            clients[0].assign([library().TopicPartition(topic, 0)])
-            clients[0].seek(library().TopicPartition(topic, 0), 0)
-            yield PartitionLog(settings, topic, *clients)
-    finally:
-        for client in clients:
-            await disconnect(client)

@@ -8,10 +8,11 @@ What is visible already is never written again, in no version. The lease is the 
 
 from collections.abc import AsyncIterator, Sequence
 
-from stream_dp.adapters.kafka_client import KEPT
-from stream_dp.adapters.kafka_lease import RECORD_BYTES, KafkaLease, Outgoing, reading
+from stream_dp.adapters.kafka_client import KEPT, RECORD_BYTES
+from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
+from stream_dp.adapters.kafka_log import reading
 from stream_dp.adapters.kafka_topics import ensure, warnings
-from stream_dp.adapters.publish_once import not_yet_visible
+from stream_dp.adapters.publish_once import after, not_yet_visible
 from stream_dp.runtime.commit import Release
 from stream_dp.runtime.release import read_head
 
@@ -48,13 +49,16 @@ class KafkaSink:
         self._known = True
         return self._last
 
-    async def read(self) -> AsyncIterator[bytes]:
-        """The bodies of all visible releases, oldest first."""
+    async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
+        """The bodies of all visible releases after `beyond`, oldest first; what comes before is hardly looked at."""
         async with reading(self._lease.settings, self._topic) as log:
             begin, end = await log.bounds()
+            if beyond >= 0:
+                begin = await log.start_of(begin, end, lambda body: self._after(body, beyond))
             async for records in log.records(begin, end):
                 for record in records:
-                    yield record.value
+                    if self._after(record.value, beyond):
+                        yield record.value
 
     async def publish(self, releases: Sequence[Release]) -> None:
         """Make visible, all at once, what is not visible yet.
@@ -72,6 +76,9 @@ class KafkaSink:
     async def close(self) -> None:
         """Give the lease back; the journal's is the same one."""
         await self._lease.close()
+
+    def _after(self, body: bytes, beyond: int) -> bool:
+        return after(body, beyond, f"topic {self._topic!r}")
 
     def _record(self, release: Release) -> Outgoing:
         end = read_head(release.body, f"topic {self._topic!r}: what is to be published").end_ms

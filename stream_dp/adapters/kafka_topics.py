@@ -60,6 +60,12 @@ async def config(admin: Any, topic: str) -> dict[str, str]:
     return {entry[0]: entry[1] for entry in entries}
 
 
+async def cluster_of(settings: KafkaSettings) -> str:
+    """The id that the cluster gave itself when it was made; empty where it tells none."""
+    async with administering(settings, "the cluster's id") as admin:
+        return str((await admin.describe_cluster()).get("cluster_id") or "")
+
+
 def mending(settings: KafkaSettings, topic: str, wanted: Mapping[str, str]) -> str:
     """What to set, and the command that does it."""
     values = [f"{key}={value}" for key, value in wanted.items()]

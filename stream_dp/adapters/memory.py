@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from stream_dp.adapters.publish_once import not_yet_visible
+from stream_dp.adapters.publish_once import after, not_yet_visible
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Commit, Release
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Positions
@@ -138,10 +138,11 @@ class MemorySink:
         """Return the last body; None where there is none."""
         return self.bodies[-1] if self.bodies else None
 
-    async def read(self) -> AsyncIterator[bytes]:
-        """Return all bodies."""
+    async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
+        """Return all bodies after `beyond`."""
         for body in tuple(self.bodies):
-            yield body
+            if after(body, beyond, "memory sink"):
+                yield body
 
     async def publish(self, releases: Sequence[Release]) -> None:
         """Append what is not visible yet."""

@@ -10,6 +10,15 @@ from stream_dp.runtime.commit import Release
 from stream_dp.runtime.release import read_head
 
 
+def after(body: bytes, beyond: int, sink: str) -> bool:
+    """Say whether a visible body comes after the sequence `beyond`; `sink` names the place in errors.
+
+    Raises:
+        FailClosed: it is no release.
+    """
+    return beyond < 0 or read_head(body, f"{sink}: what is visible").sequence > beyond
+
+
 def not_yet_visible(releases: Sequence[Release], last: bytes | None, sink: str) -> list[Release]:
     """Return those of `releases` that come after the body `last`; `sink` names the place in errors.
 

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.example_files import DATA, flights_folder
 from stream_dp.app.journal_access import sealed_commits
 from stream_dp.app.operator_key import sealer_for
@@ -171,10 +172,13 @@ async def _run(
     feeder: Callable[[], Awaitable[None]] | None,
 ) -> DemoRun:
     built, sealer = build(spec), sealer_for(spec, None)
-    ports = open_ports(spec, sealer, marks=folder)
-    if feeder is None and not options.headless:
-        ports = _paced(ports, spec)
-    this = Run(built, ports, keep=1 if options.headless else None)
+    holder = Holder()
+
+    def ports() -> Ports:
+        opened = open_ports(spec, sealer, holder=holder, marks=folder)
+        return _paced(opened, spec) if feeder is None and not options.headless else opened
+
+    this = Run(built, ports(), keep=1 if options.headless else None, again=ports)
     before = await _so_far(built, sealer, folder)
     goes_on = before is None or before.ticks != spec.clock.horizon
     started = time.monotonic()

@@ -1,7 +1,7 @@
 """A pipeline in a program of one's own: its plan, a run, and the releases as they become public.
 
 Rules: the same engine, journal and sink as `stream-dp run`. What is handed out has been published before: it is taken
-behind the sink. No signal handler is set; that is the program's business. This file knows no adapter.
+behind the sink. No signal handler is set; that is the program's business.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.journal_access import require_own
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.running import Run
@@ -22,7 +23,7 @@ from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.commit import Release
-from stream_dp.runtime.ports import Sink
+from stream_dp.runtime.ports import Ports, Sink, closing
 from stream_dp.runtime.release import Shape, read
 
 
@@ -267,9 +268,13 @@ class Pipeline:
     async def _open(self, waiting: "asyncio.Queue[PublicRelease | None]", accepted: str) -> Run:
         sealer = sealer_for(self._built.spec, self._key_file)
         await require_own(self._built, sealer, private=True)
-        ports = open_ports(self._built.spec, sealer, accepted)
-        watched = replace(ports, sink=_Watched(ports.sink, waiting.put_nowait))
-        return Run(self._built, watched, keep=1, accepted=accepted)
+        holder = Holder()
+
+        def watched() -> Ports:
+            ports = open_ports(self._built.spec, sealer, accepted, holder)
+            return replace(ports, sink=_Watched(ports.sink, waiting.put_nowait))
+
+        return Run(self._built, watched(), keep=1, accepted=accepted, again=watched)
 
 
 @asynccontextmanager
@@ -277,7 +282,7 @@ async def _engine(
     run: Run, waiting: "asyncio.Queue[PublicRelease | None]"
 ) -> AsyncGenerator["asyncio.Task[None]", None]:
     """The engine's task, which ends with the block; None in `waiting` says that it has ended."""
-    engine = asyncio.create_task(run.engine.run())
+    engine = asyncio.create_task(run.until_end())
     engine.add_done_callback(lambda _: waiting.put_nowait(None))
     try:
         yield engine
@@ -303,7 +308,10 @@ async def _until_end(
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A sink whose releases are handed on once they are visible in it."""
+    """A sink whose releases are handed on once they are visible in it.
+
+    Those too whose publication ended in an outage: the next attempt, which knows the earlier ones, reads them.
+    """
 
     sink: Sink
     visible: Callable[[PublicRelease], None]
@@ -314,8 +322,12 @@ class _Watched:
     async def last(self) -> bytes | None:
         return await self.sink.last()
 
-    def read(self) -> AsyncIterator[bytes]:
-        return self.sink.read()
+    async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
+        async with closing(self.sink.read(beyond)) as bodies:
+            async for body in bodies:
+                if beyond >= 0:
+                    self.visible(PublicRelease.of(body))
+                yield body
 
     async def publish(self, releases: Sequence[Release]) -> None:
         await self.sink.publish(releases)

@@ -19,7 +19,7 @@ async def served(
     page = PageServer(run.view())
 
     async def serve() -> None:
-        await run.engine.ready.wait()
+        await run.ready.wait()
         await page.start(port=port)
         opened(page.url)
 

@@ -3,12 +3,12 @@
 Rules: everything here is public: the pipeline file, charges, and what was released.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from stream_dp.app.attempt import Attempt, CurrentLiveSeries
 from stream_dp.app.budget_view import api_budget
-from stream_dp.app.live_series import EngineLiveSeries
-from stream_dp.app.tick_times import TickTimes
 from stream_dp.core.moments import moment_text
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.layout import keys_of
@@ -16,31 +16,41 @@ from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.report import condition_json, plan_json, promise_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import Series
-from stream_dp.runtime.engine import Engine
 from stream_dp.serve.view import PublicView, ReleaseLog
 
 
 def public_view(
-    built: Built, engine: Engine, planner: LiveSeriesPlanner, log: ReleaseLog, token: str
+    built: Built,
+    shown: Callable[[], Attempt],
+    catching_up: Callable[[], bool],
+    log: ReleaseLog,
+    token: str,
 ) -> PublicView:
-    """Return what may be seen of `engine`, which publishes into `log`; who holds `token` may create live series."""
+    """Return what may be seen of the attempt that `shown` returns, which publishes into `log`.
+
+    `catching_up`: whether it has lost its brokers. Who holds `token` may create live series.
+    """
     planned = plan_json(built)
-    live_series = EngineLiveSeries(built, engine, planner, TickTimes(built.spec, log))
 
-    def prices() -> list[tuple[str, Fraction]]:
-        return [(series.name, series.epsilon) for series in running_series(built, planner)]
-
-    return PublicView(
-        pipeline=lambda: pipeline_json(built, planner),
-        plan=lambda: {
+    def plan() -> dict[str, Any]:
+        live_series = shown().live_series
+        return {
             **planned,
             "series": [*planned["series"], *live_series.planned()],
             "promise": promise_json(built, live_series.promise()),
-        },
-        budget=lambda: api_budget(built.spec, engine.admission.subledgers, prices()),
+        }
+
+    def prices() -> list[tuple[str, Fraction]]:
+        return [(series.name, series.epsilon) for series in running_series(built, shown().planner)]
+
+    return PublicView(
+        pipeline=lambda: pipeline_json(built, shown().planner),
+        plan=plan,
+        budget=lambda: api_budget(built.spec, shown().engine.admission.subledgers, prices()),
         log=log,
-        live_series=live_series,
+        live_series=CurrentLiveSeries(shown, catching_up),
         token=token,
+        catching_up=catching_up,
     )
 
 

@@ -1,7 +1,7 @@
 """An engine and what it has published, and the signals that end it.
 
-Rules: the first Ctrl-C (or SIGTERM) ends after the commit in flight; the second one leaves at once with 130. Nothing
-here prints: `ticks` and `releases`, which are public, may be polled while it runs.
+Rules: the first Ctrl-C (or SIGTERM) ends after the commit in flight, within some seconds; the second one leaves at
+once with 130. Nothing here prints: `ticks` and `releases`, which are public, may be polled while it runs.
 """
 
 import asyncio
@@ -11,8 +11,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
+from stream_dp.adapters.kafka_lease import Holder
+from stream_dp.app.attempt import Attempt
+from stream_dp.app.live_series import EngineLiveSeries
 from stream_dp.app.public_view import public_view
+from stream_dp.app.riding_out import Patience
+from stream_dp.app.settings import patience_of
+from stream_dp.app.tick_times import TickTimes
 from stream_dp.app.wiring import open_ports
+from stream_dp.errors import Outage, WorldError
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
@@ -23,9 +30,12 @@ from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Ports
 from stream_dp.runtime.recovery import NoiseMaker
 from stream_dp.runtime.run_config import GROUP
-from stream_dp.serve.view import PublicView, ReleaseLog
+from stream_dp.serve.view import NOTHING, PublicView, ReleaseLog
 
 INTERRUPTED = 130
+STOPPING_S = 7.0
+"""How long the end may take once it is asked for; supervisors kill after ten seconds or more."""
+GIVING_BACK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +47,23 @@ class Setup:
 
     make_noise: NoiseMaker = NoiseStream
     private: bool = True
-    adapters: Callable[[PipelineSpec, Sealer, str], Ports] = open_ports
+    adapters: Callable[[PipelineSpec, Sealer, str, Holder], Ports] = open_ports
     group: int = GROUP
 
 
 PRODUCT = Setup()
 
 
-class Run:
-    """An engine and what it has published; `keep` releases of each series stay in memory (all: None, for the page).
+class Unanswered(WorldError):
+    """A run was told to stop, and the world did not let it end; whoever runs the process may leave at once."""
 
-    `accepted` names a new guarantee on a source that was seen before.
+
+class Run:
+    """A pipeline that runs, and what it has published; `keep` releases of each series stay in memory (all: None).
+
+    An outage ends an attempt; the next one has an engine of its own on ports that `again` opens (None: there is no
+    next one) and recovers as after a crash. `accepted` names a new guarantee on a source that was seen before.
+    `patient`: an outage is ridden out also before anything ran.
     """
 
     def __init__(
@@ -58,18 +74,23 @@ class Run:
         *,
         keep: int | None = None,
         accepted: str = "",
+        again: Callable[[], Ports] | None = None,
+        patient: bool = False,
     ) -> None:
         self.built = built
         self.log = ReleaseLog(keep)
-        config = built.run_config(ports.clock.now(), private=setup.private, accepted=accepted)
-        self._token = ports.sealer.query_token()
-        router = OpenRouter(built.spec, config.origin)
-        self._planner = LiveSeriesPlanner(built.spec, router)
-        self.engine = Engine(
-            replace(config, group=setup.group), router, ports, setup.make_noise, self.log.append,
-            planner=self._planner, subledgers=built.subledgers(),
-        )  # fmt: skip
+        self.ready = asyncio.Event()
         self.stopped = asyncio.Event()
+        self._setup, self._accepted, self._again = setup, accepted, again
+        self._token = ports.sealer.query_token()
+        self._patience = Patience(patience_of(built.spec), from_the_start=patient)
+        self._catching_up = False
+        self._attempt = self._shown = self._on(ports)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the current attempt."""
+        return self._attempt.engine
 
     def stop(self) -> None:
         """End after the commit in flight."""
@@ -77,12 +98,22 @@ class Run:
         self.engine.stop()
 
     async def until_end(self) -> None:
-        """Run the engine until its horizon, the end of its source, or `stop()`.
+        """Run until the horizon, the end of the source, or `stop()`, and ride out outages.
 
         Raises:
-            FailClosed, WorldError: the engine stopped; what was published stays valid.
+            FailClosed, WorldError: it stopped; what was published stays valid.
+            Unanswered: told to stop, it could not end in time.
         """
-        await self.engine.run()
+        while True:
+            try:
+                return await self._attempted()
+            except Outage as error:
+                if self._again is None or self.stopped.is_set():
+                    raise
+                wait = self._patience.wait(error, self.engine.advanced)
+                self._catching_up = self.ready.is_set()
+                await self._pause(wait, error)
+                self._attempt = self._on(self._again())
 
     @property
     def ticks(self) -> int:
@@ -94,9 +125,87 @@ class Run:
         """How many releases are public."""
         return max(0, self.log.last_sequence)
 
+    @property
+    def catching_up(self) -> bool:
+        """Whether the engine has lost its brokers and does not run again yet."""
+        return self._catching_up
+
     def view(self) -> PublicView:
-        """What may be seen of this run, for the page."""
-        return public_view(self.built, self.engine, self._planner, self.log, self._token)
+        """What may be seen of this run, for the page: of the attempt that ran last."""
+        return public_view(
+            self.built, lambda: self._shown, lambda: self.catching_up, self.log, self._token
+        )
+
+    def _on(self, ports: Ports) -> Attempt:
+        """An attempt on these ports; what is in the log already is not read again."""
+        built, setup = self.built, self._setup
+        config = built.run_config(ports.clock.now(), private=setup.private, accepted=self._accepted)
+        router = OpenRouter(built.spec, config.origin)
+        planner = LiveSeriesPlanner(built.spec, router)
+        known = max(0, self.log.last_sequence) if self.ready.is_set() else NOTHING
+        engine = Engine(
+            replace(config, group=setup.group), router, ports, setup.make_noise, self.log.append,
+            planner=planner, subledgers=built.subledgers(), known=known,
+        )  # fmt: skip
+        times = TickTimes(built.spec, self.log)
+        return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, times))
+
+    async def _attempted(self) -> None:
+        """Run the current attempt to its end; once it is told to stop, that may take some seconds only."""
+        work = asyncio.create_task(self.engine.run())
+        noting = asyncio.create_task(self._note_running())
+        stop = asyncio.create_task(self.stopped.wait())
+        try:
+            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                await asyncio.wait({work}, timeout=STOPPING_S)
+            if not work.done() and await self._given_back(work):
+                return
+            if not work.done():
+                raise self._unanswered()
+            await work
+        except asyncio.CancelledError:
+            work.cancel()
+            await asyncio.wait({work})
+            raise
+        finally:
+            if self.engine.ready.is_set() and not noting.done():
+                self._runs()
+            for task in (noting, stop, work):
+                task.cancel()
+
+    async def _given_back(self, work: "asyncio.Task[None]") -> bool:
+        """End an engine that only reads its journal yet: nothing is in flight; whether that went in time."""
+        if self.engine.ready.is_set():
+            return False
+        work.cancel()
+        await asyncio.wait({work}, timeout=GIVING_BACK_S)
+        return work.done()
+
+    async def _note_running(self) -> None:
+        await self.engine.ready.wait()
+        self._runs()
+
+    def _runs(self) -> None:
+        self._patience.runs()
+        self._shown, self._catching_up = self._attempt, False
+        self.ready.set()
+
+    async def _pause(self, seconds: float, error: Outage) -> None:
+        """Wait, unless it is told to stop: then the outage is why it ends."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.stopped.wait()
+        except TimeoutError:
+            return
+        raise error
+
+    def _unanswered(self) -> Unanswered:
+        return Unanswered(
+            f"{self.built.spec.name} was told to stop, and did not come to its end within {STOPPING_S:g} s: its "
+            "brokers or its disk do not answer. What was published stays valid; whether the last commit counts shows "
+            "at the next start"
+        )
 
 
 @asynccontextmanager

@@ -109,6 +109,12 @@ def _named(key: str, found: Mapping[str, str]) -> str:
     return f"{_VARIABLE}{key.upper()}" if key in found else f"source.security.{key}"
 
 
+def patience_of(spec: PipelineSpec) -> float:
+    """For how many seconds a run rides out an outage; 0 where nothing can be out for a while."""
+    source = spec.source
+    return source.patience / 1000 if isinstance(source, endpoints.KafkaSourceSpec) else 0
+
+
 def fields_of(spec: PipelineSpec) -> dict[str, FieldType]:
     """The declared fields and their types, as the file readers want them."""
     return {name: FieldType(field.type) for name, field in spec.fields.items()}

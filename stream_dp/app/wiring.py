@@ -6,7 +6,7 @@ from pathlib import Path
 from stream_dp.adapters.files import FileSink, FileSource
 from stream_dp.adapters.highwater import HighWater
 from stream_dp.adapters.kafka_journal import KafkaJournal
-from stream_dp.adapters.kafka_lease import KafkaLease
+from stream_dp.adapters.kafka_lease import Holder, KafkaLease
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.adapters.sqlite import SqliteJournal
@@ -29,18 +29,24 @@ from stream_dp.runtime.ports import Clock, Journal, Ports, Sink, Source
 
 
 def open_ports(
-    spec: PipelineSpec, sealer: Sealer, accepted: str = "", marks: Path | None = None
+    spec: PipelineSpec,
+    sealer: Sealer,
+    accepted: str = "",
+    holder: Holder | None = None,
+    marks: Path | None = None,
 ) -> Ports:
     """The adapters this specification names; nothing is connected yet.
 
     `marks` is the folder of the high-water marks (default: in the state folder); `accepted` names a new
-    guarantee for an empty journal on a source that was seen before.
+    guarantee for an empty journal on a source that was seen before. `holder` is one for all attempts of a run.
     """
     clock = SystemClock()
     source = OPENERS[type(spec.source)](spec, clock, sealer)
-    journal, sink = _durable(spec)
+    journal, sink = _durable(spec, holder)
     folder = marks or state_dir() / "high-water"
-    marked = HighWater(journal, folder, spec.name, source.name, accepted)
+    marked = HighWater(
+        journal, folder, spec.name, source.name, accepted, lambda: _cluster_of(journal)
+    )
     return Ports(source, marked, sink, clock, sealer)
 
 
@@ -69,9 +75,13 @@ OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Sourc
 """How the source of each kind is opened, once its specification is checked."""
 
 
-def _durable(spec: PipelineSpec) -> tuple[Journal, Sink]:
+def _cluster_of(journal: Journal) -> str:
+    return journal.cluster if isinstance(journal, KafkaJournal) else ""
+
+
+def _durable(spec: PipelineSpec, holder: Holder | None) -> tuple[Journal, Sink]:
     if isinstance(spec.journal, SqliteJournalSpec):
         return SqliteJournal(spec.journal.path), FileSink(settled(spec.releases, ReleasesFile).path)
     source = settled(spec.source, KafkaSourceSpec)
-    lease = KafkaLease(settings_for(source), spec.name)
+    lease = KafkaLease(settings_for(source), spec.name, holder)
     return KafkaJournal(lease, source.topic), KafkaSink(lease)

@@ -12,6 +12,7 @@ from typing import ClassVar
 import typer
 
 from stream_dp import __version__
+from stream_dp.cli.entry import end_early
 from stream_dp.cli.lazy import LazyGroup
 from stream_dp.errors import StreamDPError
 
@@ -66,6 +67,8 @@ def options(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
+    if arguments is None:
+        end_early(sys.argv[1:])
     sys.exit(code_of(arguments))
 
 

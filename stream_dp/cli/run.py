@@ -1,16 +1,26 @@
 """`stream-dp run`: run a pipeline until stopped."""
 
 import asyncio
+import os
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
 
 from stream_dp.app.run_pipeline import run_pipeline
-from stream_dp.app.running import PRODUCT, Setup
+from stream_dp.app.running import PRODUCT, Run, Setup, Unanswered
 from stream_dp.cli.options import KeyFile, PipelineFile, Port
 from stream_dp.cli.progress import progress
+
+Standby: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--standby",
+        help="Wait while another engine of the pipeline runs; take over when it is gone.",
+    ),
+]
 
 
 def run(
@@ -22,6 +32,7 @@ def run(
     serve: Annotated[bool, typer.Option("--serve", help="Serve the API and the page.")] = False,
     port: Port = 8765,
     key_file: KeyFile = None,
+    standby: Standby = False,
     accept_new_guarantee: Annotated[
         str,
         typer.Option(
@@ -33,7 +44,18 @@ def run(
 ) -> None:
     """Run PIPELINE.yaml until stopped; goes on where the journal ends."""
     shown = port if serve else None
-    run_on_terminal(pipeline, until_end, shown, key_file, accepted=accept_new_guarantee)
+    run_on_terminal(
+        pipeline, until_end, shown, key_file, accepted=accept_new_guarantee, standby=standby
+    )
+
+
+async def _or_leave(running: Coroutine[Any, Any, Run]) -> Run:
+    """Await it; where it was told to stop and gets no answer, leave at once: what hangs would hold the process."""
+    try:
+        return await running
+    except Unanswered as error:
+        typer.echo(f"stream-dp: {error}", err=True)
+        os._exit(error.exit_code)
 
 
 def run_on_terminal(
@@ -44,19 +66,24 @@ def run_on_terminal(
     setup: Setup = PRODUCT,
     *,
     accepted: str = "",
+    standby: bool = False,
 ) -> None:
     """Run and say on stderr how far it is; the test kit calls it with a setup of its own."""
     console = Console(stderr=True)
     done = asyncio.run(
-        run_pipeline(
-            pipeline,
-            until_end,
-            port,
-            key_file,
-            setup,
-            accepted=accepted,
-            opened=lambda url: console.print(f"The page is at {url}"),
-            beside=progress(console),
+        _or_leave(
+            run_pipeline(
+                pipeline,
+                until_end,
+                port,
+                key_file,
+                setup,
+                accepted=accepted,
+                standby=standby,
+                waits=lambda: console.print("Standing by until no other engine of it is there"),
+                opened=lambda url: console.print(f"The page is at {url}"),
+                beside=progress(console),
+            )
         )
     )
     console.print(f"{done.built.spec.name}: {done.ticks} ticks, {done.releases} releases")

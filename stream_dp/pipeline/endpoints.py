@@ -73,6 +73,8 @@ class KafkaSourceSpec(SourceSpec):
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
     bootstrap: Annotated[str, AfterValidator(addresses)]
     security: Security | None = None
+    patience: Duration = 300_000
+    """How long a run that has lost its brokers tries again, in ms."""
     open_transactions: Literal["late", "wait"] = "late"
     """What is committed when its ticks have settled: late, or the ticks wait for the ends of all transactions."""
     largest_batch: Size = 16 * 2**20

@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stream_dp.errors import BudgetRefused, UsageError, WorldError
+from stream_dp.errors import BudgetRefused, EngineEnded, UsageError, WorldError
 from stream_dp.runtime.phases import EnginePhase, Lifecycle
 from stream_dp.runtime.tick_assembler import ClosedTick
 
 QUEUED = 4
 UNKNOWN = (
-    "the engine stopped while it did this; it may be durable and paid for: start the engine again and look with "
-    "`stream-dp query list` before you try again"
+    "the engine stopped while it did this; it may be durable and paid for: look with `stream-dp query list`, once the "
+    "engine runs again, before you try again"
 )
 
 
@@ -44,7 +44,7 @@ class Command:
 
     def refuse(self) -> None:
         """Answer the sender that the engine has ended."""
-        self._answer(None, UsageError("the engine has ended: no tick is left that could be seen"))
+        self._answer(None, EngineEnded("the engine has ended: no tick is left that could be seen"))
 
     def _answer(self, answer: Any, error: Exception | None) -> None:
         if self.reply.done():
@@ -73,7 +73,7 @@ class Inbox:
         """Have `act` done at the next cut, and return its result.
 
         Raises:
-            UsageError: the engine has ended; or what `act` raises.
+            EngineEnded: nothing was done; or what `act` raises.
             WorldError: it ended while it did this, so the outcome shows at the next start.
         """
         command = Command(act, asyncio.get_running_loop().create_future())

@@ -25,7 +25,7 @@ from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.commands import Command, Inbox
 from stream_dp.runtime.commit import Commit, Created, Halted, Header, Release, SavedStates
 from stream_dp.runtime.dead_letters import DeadLetters
-from stream_dp.runtime.gate import Gate
+from stream_dp.runtime.gate import Gate, due
 from stream_dp.runtime.header_check import require_same
 from stream_dp.runtime.phases import ENGINE, EnginePhase, Lifecycle
 from stream_dp.runtime.ports import Ports, Published
@@ -45,7 +45,7 @@ class Engine:
     """Runs the series of a `RunConfig` until its horizon, the end of its source, or `stop()`.
 
     `planner` understands definitions of live series; without one, none can be created. `subledgers` are the ledgers
-    after the charges of the first start.
+    after the charges of the first start. Who has the releases up to `known` is not told of them again.
     """
 
     def __init__(
@@ -58,7 +58,9 @@ class Engine:
         *,
         planner: SeriesPlanner | None = None,
         subledgers: Subledgers | None = None,
+        known: int = -1,
     ) -> None:
+        self._known = known
         self._config = config.marked
         self._router = router
         self._ports = ports
@@ -84,6 +86,11 @@ class Engine:
     def ready(self) -> asyncio.Event:
         """The event that is set once the engine runs."""
         return self._lifecycle.reached(EnginePhase.RUNNING)
+
+    @property
+    def advanced(self) -> bool:
+        """Whether a commit has become durable since it runs."""
+        return self.ready.is_set() and self._gate.durable > 0
 
     def stop(self) -> None:
         """End after the commit in flight; before `run`, or while it recovers: as soon as it runs."""
@@ -148,6 +155,7 @@ class Engine:
         recovered = await recover(
             ports.journal, ports.sink, ports.sealer, config.pipeline, self.admission,
             self._grid_of, self._make_noise,
+            lambda releases: due(releases, config.block, config.horizon),
         )  # fmt: skip
         origin = config.origin if recovered is None else recovered.header.origin
         partitions = await ports.source.open(origin)
@@ -169,7 +177,7 @@ class Engine:
                 f"the ledger in the journal of {config.pipeline} is not what its pipeline file derives; "
                 "run the version of the code and of the file that wrote it"
             )
-        async for body in ports.sink.read():
+        async for body in ports.sink.read(self._known):
             self._published(release_of(body))
         await self._gate.publish(recovered.unpublished)
         await ports.source.seek(recovered.cut.positions, recovered.cut.behind)

@@ -36,6 +36,8 @@ class Gate:
         self._hold = hold
         self._published = published
         self._waiting: list[Release] = []
+        self.durable = 0
+        """How many commits this gate has made durable."""
 
     @property
     def unpublished(self) -> int | None:
@@ -50,6 +52,7 @@ class Gate:
     async def commit(self, commit: Commit, sealed: bytes) -> None:
         """Make the commit durable, then publish the blocks it completes."""
         await self._journal.append(commit, sealed)
+        self.durable += 1
         await self.publish(commit.releases)
 
     async def publish(self, durable: Sequence[Release]) -> None:
@@ -70,5 +73,15 @@ class Gate:
                 self._published(release)
 
     def _end_of_block(self, tick: int) -> int:
-        end = (tick // self._block + 1) * self._block - 1
-        return end if self._grid.horizon is None else min(end, self._grid.horizon - 1)
+        return end_of_block(tick, self._block, self._grid.horizon)
+
+
+def end_of_block(tick: int, block: int, horizon: int | None) -> int:
+    """Return the last tick of the public block that `tick` lies in."""
+    end = (tick // block + 1) * block - 1
+    return end if horizon is None else min(end, horizon - 1)
+
+
+def due(durable: Sequence[Release], block: int, horizon: int | None) -> bool:
+    """Say whether these releases, in the order of their ticks, hold a whole block: it should be public by now."""
+    return bool(durable) and durable[-1].tick >= end_of_block(durable[0].tick, block, horizon)

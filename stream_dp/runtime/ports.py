@@ -118,6 +118,8 @@ class Journal(Protocol):
         """Check, after `read`, that what is known of this journal elsewhere agrees with its last commit's positions.
 
         `positions` is empty for an empty journal. Raises:
+            Unconfirmed: what should be known is gone; all else agrees. The journal may go on where what is public
+                says the same.
             FailClosed: the journal was wiped or set back.
         """
         ...
@@ -142,8 +144,8 @@ class Sink(Protocol):
         """The body of the last visible release, or None."""
         ...
 
-    def read(self) -> AsyncIterator[bytes]:
-        """The bodies of all visible releases, oldest first."""
+    def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
+        """The bodies of all visible releases whose sequence is larger than `beyond`, oldest first."""
         ...
 
     async def publish(self, releases: Sequence[Release]) -> None:

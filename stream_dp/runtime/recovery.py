@@ -5,6 +5,7 @@ source. Replayed releases must equal the recorded bytes. The journal must be who
 and not behind what is already public. Anything else is a fail-closed stop that says what to do.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -13,7 +14,7 @@ import numpy as np
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.errors import FailClosed
+from stream_dp.errors import FailClosed, Unconfirmed
 from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import step
 from stream_dp.runtime.admission import Admission
@@ -160,10 +161,10 @@ def _header_of(history: History) -> Header:
     return history.first.header
 
 
-def _rebuild(
+async def _rebuild(
     history: History, admission: Admission, grid: TickGrid, make_noise: NoiseMaker
 ) -> Recovered:
-    """Replay the committed steps since the last snapshot and compare every release.
+    """Replay the committed steps since the last snapshot and compare every release; others run in between.
 
     Raises:
         FailClosed: a replayed release differs from the recorded one, or a change does not add up.
@@ -173,6 +174,7 @@ def _rebuild(
     start = history.since[0]
     states = _start_states(start, admission, make_noise)
     for commit in history.since:
+        await asyncio.sleep(0)
         if commit.changes:
             _change(commit, admission, states, make_noise)
         elif commit is not start or commit.snapshot is None:
@@ -254,12 +256,21 @@ async def recover(
     admission: Admission,
     grid: Callable[[Header], TickGrid],
     make_noise: NoiseMaker,
+    due: Callable[[Sequence[Release]], bool] = bool,
 ) -> Recovered | None:
-    """Fence, read, check and rebuild; None where journal and sink are both empty (a first start)."""
+    """Fence, read, check and rebuild; None where journal and sink are both empty (a first start).
+
+    `due` says of durable releases that are not public whether they should be.
+    """
     await journal.open()
     await sink.open()
-    history = await _read_history(journal, sealer, pipeline, await sink.last())
-    await journal.verify({} if history is None else history.last.positions)
+    head = await sink.last()
+    history = await _read_history(journal, sealer, pipeline, head)
+    try:
+        await journal.verify({} if history is None else history.last.positions)
+    except Unconfirmed:
+        if history is None or head is None or due(history.after_head):
+            raise
     if history is None:
         return None
-    return _rebuild(history, admission, grid(_header_of(history)), make_noise)
+    return await _rebuild(history, admission, grid(_header_of(history)), make_noise)

@@ -136,6 +136,7 @@ class PublicView:
 
     The first three are called for each answer, for series are added while the engine runs; what they return has the
     forms of `serve.models.configured`. `live_series` creates and halts, for those who hold `token` (empty: for nobody).
+    `catching_up` says whether the engine has lost its brokers, and nothing of how far behind it is.
     """
 
     pipeline: Callable[[], Mapping[str, Any]]
@@ -144,3 +145,4 @@ class PublicView:
     log: ReleaseLog
     live_series: LiveSeriesService | None = None
     token: str = field(default="", repr=False)
+    catching_up: Callable[[], bool] = lambda: False

@@ -14,11 +14,12 @@ from typing import Annotated
 
 import typer
 
+from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.running import Setup
 from stream_dp.app.wiring import open_ports
 from stream_dp.cli.main import code_of
 from stream_dp.cli.options import KeyFile, PipelineFile
-from stream_dp.cli.run import run_on_terminal
+from stream_dp.cli.run import Standby, run_on_terminal
 from stream_dp.errors import UsageError
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.spec import PipelineSpec
@@ -53,6 +54,7 @@ def run(
         int | None, typer.Option(help="Noise from this number, the same in every fresh run.")
     ] = None,
     key_file: KeyFile = None,
+    standby: Standby = False,
     crash: Annotated[
         str | None, typer.Option(metavar="POINT:NUMBER", help="Where to be killed.")
     ] = None,
@@ -78,20 +80,21 @@ def run(
     # one tick a commit, or the n-th commit would be another tick on a slower disk, or none
     group = GROUP if dawdle is None else 1
     setup = Setup(make_noise, private=False, adapters=adapters, group=group)
-    run_on_terminal(pipeline, until_end, None, key_file, setup)
+    run_on_terminal(pipeline, until_end, None, key_file, setup, standby=standby)
 
 
 def _adapters(
     spec: PipelineSpec,
     sealer: Sealer,
     accepted: str,
+    holder: Holder,
     *,
     watch: Watch,
     seed: int | None,
     dawdle: int | None,
 ) -> Ports:
     """The product's adapters, watched, perhaps slowed down, perhaps with seeds that are known."""
-    ports = open_ports(spec, sealer, accepted)
+    ports = open_ports(spec, sealer, accepted, holder)
     source = ports.source if dawdle is None else Dawdling(ports.source, dawdle)
     ports = replace(
         ports,

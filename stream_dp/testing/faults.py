@@ -129,9 +129,9 @@ class WatchedSink:
         """The sink's last release."""
         return await self._sink.last()
 
-    async def read(self) -> AsyncIterator[bytes]:
+    async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
         """Read the sink."""
-        async for body in self._sink.read():
+        async for body in self._sink.read(beyond):
             yield body
 
     async def publish(self, releases: Sequence[Release]) -> None:

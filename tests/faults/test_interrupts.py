@@ -1,6 +1,10 @@
 """Ctrl-C: the first one ends a run after its commit, exit 0; a second one at once, 130; both can be continued."""
 
+import re
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -47,3 +51,58 @@ def test_the_second_ends_at_once(tmp_path: Path) -> None:
     assert run.returncode == 130
     case.finish("--zero-noise")
     assert case.findings() == []
+
+
+ENTRY = "from stream_dp.cli.entry import main; main()"
+
+
+def until_it_listens(pid: int) -> None:
+    """Wait until a process has a handler for SIGTERM: before that, only the interpreter runs."""
+    while True:
+        status = Path(f"/proc/{pid}/status").read_text()
+        (caught,) = re.findall(r"SigCgt:\s+([0-9a-f]+)", status)
+        if int(caught, 16) >> (signal.SIGTERM - 1) & 1:
+            return
+
+
+@pytest.mark.parametrize("after_ms", [0, 60, 150, 300, 500, 800, 1200, 2000])
+def test_a_run_ends_well_from_the_first_moment_on(tmp_path: Path, after_ms: int) -> None:
+    """While it imports, plans, recovers or runs: exit 0, not a word but its own, and the next start goes on."""
+    case = flights(tmp_path, ticks=300, block=BLOCK)
+    run = subprocess.Popen(
+        [sys.executable, "-c", ENTRY, "run", str(case.pipeline)],
+        env=case.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    until_it_listens(run.pid)
+    time.sleep(after_ms / 1000)
+    run.send_signal(signal.SIGTERM)
+    out, errors = run.communicate()
+    assert (run.returncode, out) == (0, "")
+    assert all(line.startswith("flights: ") for line in errors.splitlines())
+
+
+@pytest.mark.parametrize(("where", "code"), [("recovery", 0), ("commit", 5)])
+def test_what_hangs_does_not_hold_the_end(tmp_path: Path, where: str, code: int) -> None:
+    """A recovery without end is given up with 0, nothing was in flight; a commit without an answer is told, 5."""
+    hang = (
+        "import asyncio\n"
+        "from stream_dp.adapters.highwater import HighWater\n"
+        "open, append = HighWater.open, HighWater.append\n"
+        "async def hang():\n"
+        "    print('hangs', flush=True)\n"
+        "    await asyncio.Event().wait()\n"
+        "async def recovery(journal):\n"
+        "    await hang()\n"
+        "async def commit(journal, commit, sealed):\n"
+        "    await (hang() if commit.sequence else append(journal, commit, sealed))\n"
+    )
+    patch = {"recovery": "HighWater.open = recovery", "commit": "HighWater.append = commit"}[where]
+    case = flights(tmp_path, ticks=50, block=BLOCK)
+    run = case.start("--until-end", patch=hang + patch)
+    assert run.stdout is not None
+    assert run.stdout.readline() == "hangs\n"
+    run.send_signal(signal.SIGTERM)
+    _, errors = run.communicate()
+    assert run.returncode == code, errors
+    assert ("was told to stop" in errors) == (code == 5)
+    case.finish("--zero-noise")

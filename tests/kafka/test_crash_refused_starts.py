@@ -37,15 +37,21 @@ def over(kafka: str, folder: Path) -> Case:
     return Case(folder, expectation(name, TICKS), made.events)
 
 
+async def fed(kafka: str, folder: Path) -> Case:
+    """The pipeline, with all its events in the topic."""
+    made = over(kafka, folder)
+    topic, expected = f"{made.expected.pipeline}.events", made.expected
+    await create_topic(kafka, topic, 2)
+    rows = load_records(folder / "slice.csv", FIELDS, "time")
+    ticks = ticked(rows, TickGrid(expected.origin, expected.step, TICKS))
+    await feed(KafkaSettings(kafka), marks_of(made), ticks)
+    return made
+
+
 @pytest.fixture
 async def case(kafka: str, tmp_path: Path, request: pytest.FixtureRequest) -> Case:
     """A run that was killed after some ticks; a parameter says whether it was started by exec."""
-    made = over(kafka, tmp_path)
-    topic, expected = f"{made.expected.pipeline}.events", made.expected
-    await create_topic(kafka, topic, 2)
-    rows = load_records(tmp_path / "slice.csv", FIELDS, "time")
-    ticks = ticked(rows, TickGrid(expected.origin, expected.step, TICKS))
-    await feed(KafkaSettings(kafka), marks_of(made), ticks)
+    made = await fed(kafka, tmp_path)
     options = ("--until-end", "--dawdle", "1", "--crash", "after-publish:4")
     assert (
         await asyncio.to_thread(made.run, *options, anew=getattr(request, "param", False))

@@ -21,7 +21,7 @@ from kafka.kafka_worlds import (
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_feed import KafkaFeed
 from stream_dp.adapters.kafka_journal import KafkaJournal
-from stream_dp.adapters.kafka_lease import KafkaLease
+from stream_dp.adapters.kafka_lease import Holder, KafkaLease
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.adapters.records import Record
@@ -88,7 +88,7 @@ def test_a_topic_is_made_once(kafka: str, capsys: pytest.CaptureFixture[str]) ->
 PIPELINE = """\
 version: 1
 name: {name}
-source: {{kind: kafka, topic: {topic}, bootstrap: "{kafka}"}}
+source: {{kind: kafka, topic: {topic}, bootstrap: "{kafka}", patience: 2s}}
 schema: {{time: {{type: time}}}}
 privacy: {{epsilon: 1}}
 clock: {clock}
@@ -134,9 +134,9 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
     key.touch(0o600)
     key.write_bytes(bytes(32))
 
-    def hasty(spec: PipelineSpec, sealer: Sealer, accepted: str) -> Ports:
-        settings = KafkaSettings(broker.bootstrap, patience_s=5, transaction_timeout_ms=5_000)
-        lease = KafkaLease(settings, spec.name)
+    def hasty(spec: PipelineSpec, sealer: Sealer, accepted: str, holder: Holder) -> Ports:
+        settings = KafkaSettings(address, patience_s=5, transaction_timeout_ms=5_000)
+        lease = KafkaLease(settings, spec.name, holder)
         ticks = StampTicks(200, 250) if "wall" in clock else ReplayTicks(tick_marks("events"))
         source = Noted(settings, "events", WallClock(), ticks)
         journal = KafkaJournal(lease, "events")
@@ -151,10 +151,9 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
     broker = LocalKafka(tmp_path / "broker")
     async with asyncio.timeout(250):
         await broker.start()
+        address = broker.bootstrap
         try:
-            await create_topic(
-                broker.bootstrap, "events", 2, {"message.timestamp.type": "LogAppendTime"}
-            )
+            await create_topic(address, "events", 2, {"message.timestamp.type": "LogAppendTime"})
             text = PIPELINE.format(name="p", topic="events", kafka=broker.bootstrap, clock=clock)
             pipeline.write_text(text)
             running = asyncio.create_task(

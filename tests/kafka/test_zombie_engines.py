@@ -3,11 +3,12 @@
 import asyncio
 import os
 import signal
+import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from faults.cases import Case, broken_command, document, expectation, flights, write
+from faults.cases import Case, broken_command, document, expectation, flights, seen, write
 from faults.checker import findings
 from faults.evidence import EvidenceError, content
 from faults.kafka_evidence import journal_blobs, over_kafka, public_log
@@ -106,3 +107,62 @@ async def test_a_sleeper_without_the_fence_is_caught(kafka: str, case: Case) -> 
     sequences = Counter(content(record.body)["sequence"] for record in public)
     versions = {record.body for record in public}
     assert len(versions) > len(sequences)
+
+
+NO_ANSWER = """
+import os, signal
+from stream_dp.adapters.kafka_lease import KafkaLease
+from stream_dp.errors import Outage
+transact, count = KafkaLease.transact, 0
+async def silent(lease, records, offsets=None, group=""):
+    global count
+    count += 1
+    if count == 20:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        raise Outage("a transaction got no answer in time")
+    await transact(lease, records, offsets, group)
+KafkaLease.transact = silent
+{more}
+"""
+WORKING = ("--until-end", "--trace", "--dawdle", "20")
+
+
+async def woken_beside(case: Case, patch: str) -> tuple[int | None, str, int | None, str]:
+    """A sleeper that wakes while another works, and first notices that an answer never came; how both end."""
+    command = broken_command(case, patch, *WORKING)
+    sleeper = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
+        command,
+        env=case.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    async with asyncio.timeout(100):
+        await asyncio.to_thread(wait_until_stopped, sleeper.pid)
+    other = case.start(*WORKING)
+    assert await asyncio.to_thread(seen, other, 10) == 10
+    sleeper.send_signal(signal.SIGCONT)
+    _, errors = await asyncio.to_thread(sleeper.communicate)
+    _, others = await asyncio.to_thread(other.communicate)
+    return sleeper.returncode, errors, other.returncode, others
+
+
+@pytest.mark.timeout(300)
+async def test_a_sleeper_that_notices_no_more_than_silence_leaves_the_other_alone(
+    kafka: str, case: Case
+) -> None:
+    """It would try again by itself after an outage, and so fence the engine that has taken over."""
+    code, errors, others_code, others = await woken_beside(case, NO_ANSWER.format(more=""))
+    assert (code, others_code) == (4, 0), (errors, others)
+    assert "another engine has taken over" in errors
+    name = case.expected.pipeline
+    assert findings(case.expected, case.events, await over_kafka(kafka, name, case.key)) == []
+
+
+@pytest.mark.timeout(300)
+async def test_a_sleeper_that_does_not_look_who_holds_the_lease_is_caught(case: Case) -> None:
+    """The control: it fences the healthy engine."""
+    blind = "async def nobody(lease): return False\nKafkaLease._other_holder = nobody"
+    patch = NO_ANSWER.format(more=blind)
+    _, _, others_code, others = await woken_beside(case, patch)
+    assert others_code == 4, others

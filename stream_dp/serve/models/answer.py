@@ -86,7 +86,8 @@ class Answer(Documented):
 class Health(Answer):
     """The server runs. Nothing finer is told: how busy it is would be private."""
 
-    status: Literal["ok"]
+    status: Literal["ok", "catching up"]
+    """`catching up`: the engine has lost its brokers and tries again; releases come late, and none is lost."""
 
 
 class Refusal(Answer):

@@ -17,7 +17,7 @@ const LARGE_DOMAIN = 200;
 const RECENT_TICKS = 2000;
 
 const byId = (id) => document.getElementById(id);
-const state = { pipeline: null, plan: null, budget: {}, queries: [], waiting: [], cards: new Map(), sequence: -1, head: -1, latest: null, window: WINDOWS[0], connection: "connecting" };
+const state = { pipeline: null, plan: null, budget: {}, queries: [], waiting: [], cards: new Map(), sequence: -1, head: -1, late: false, latest: null, window: WINDOWS[0], connection: "connecting" };
 let stream = null;
 let generation = 0;
 const spending = { asked: 0, shown: 0 };
@@ -185,11 +185,12 @@ async function refreshBudget() {
   const mine = generation;
   const turn = (spending.asked += 1);
   try {
-    const [budget, { queries }] = await Promise.all([get("/api/budget"), get("/api/queries")]);
+    const [budget, { queries }, health] = await Promise.all([get("/api/budget"), get("/api/queries"), get("/healthz")]);
     if (mine !== generation || turn < spending.shown) return; // a late answer is not the newest
     spending.shown = turn;
-    Object.assign(state, { budget, queries });
+    Object.assign(state, { budget, queries, late: health.status !== "ok" });
     showSpending();
+    wish();
     const known = new Set(state.pipeline.series.map(({ name }) => name));
     if (queries.some(({ name }) => !known.has(name))) await describeNew();
   } catch {
@@ -199,7 +200,7 @@ async function refreshBudget() {
 
 function stateName() {
   if (state.connection !== "open") return state.connection;
-  if (state.sequence < state.head) return "catching up";
+  if (state.late || state.sequence < state.head) return "catching up";
   const { horizon } = state.pipeline.clock ?? {};
   return horizon && state.latest !== null && state.latest.tick + 1 >= horizon ? "ended" : "live";
 }

@@ -21,12 +21,12 @@ def add_configuration(app: FastAPI, view: PublicView) -> None:
     @app.get(
         "/healthz",
         tags=_TAGS,
-        summary="Whether the server runs",
+        summary="Whether the server runs, and whether its engine does",
         operation_id="health",
-        response_description="It runs.",
+        response_description="The server runs.",
     )
     async def health() -> Health:
-        return Health(status="ok")
+        return Health(status="catching up" if view.catching_up() else "ok")
 
     @app.get(
         "/api/pipeline",

@@ -6,7 +6,8 @@ import pytest
 
 from stream_dp.adapters.highwater import HighWater
 from stream_dp.adapters.memory import MemoryJournal, MemoryStore
-from stream_dp.errors import FailClosed, UnknownFormat
+from stream_dp.errors import FailClosed, Unconfirmed, UnknownFormat
+from stream_dp.runtime.ports import Positions
 from stream_dp.testing.port_checks import check_journal, sample_commit
 
 
@@ -86,6 +87,85 @@ async def test_a_mark_of_another_version_is_refused(tmp_path: Path) -> None:
     await run(MemoryStore(), tmp_path, 1)
     (mark,) = list_marks(tmp_path)
     assert '"kind":"high-water"' in mark.read_text()
-    mark.write_text('{"kind":"high-water","version":2,"commits":{"first":1}}')
-    with pytest.raises(UnknownFormat, match=r"has version 2, .* reads version 1: use the version"):
+    mark.write_text('{"kind":"high-water","version":3,"commits":{"first":1}}')
+    with pytest.raises(
+        UnknownFormat, match=r"has version 3, .* reads version 2 and older ones: use the version"
+    ):
         await start(MemoryStore(), tmp_path)
+
+
+class Expired(MemoryJournal):
+    """A journal whose own record of how far it has been is gone."""
+
+    async def verify(self, positions: Positions) -> None:
+        """Confirm nothing."""
+        raise Unconfirmed("no offsets any more")
+
+
+async def expired(store: MemoryStore, folder: Path, cluster: str = "") -> None:
+    """Open, read and verify such a journal."""
+    journal = HighWater(Expired(store), folder, "p", "t", cluster=lambda: cluster)
+    await journal.open()
+    async for _ in journal.read():
+        pass
+    await journal.verify({})
+
+
+async def test_only_a_mark_that_agrees_leaves_an_expired_record_to_what_is_public(
+    tmp_path: Path,
+) -> None:
+    store = MemoryStore()
+    with pytest.raises(FailClosed, match="no offsets") as none:
+        await expired(store, tmp_path)
+    await run(store, tmp_path, 3)
+    with pytest.raises(Unconfirmed, match="no offsets"):
+        await expired(store, tmp_path)
+    store.commits.append(b"after a crash between the commit and its mark")
+    with pytest.raises(Unconfirmed, match="no offsets"):
+        await expired(store, tmp_path)
+    store.commits.append(b"of somebody else")
+    with pytest.raises(FailClosed, match="no offsets") as ahead:
+        await expired(store, tmp_path)
+    del store.commits[2:]
+    with pytest.raises(FailClosed, match="older than it was"):
+        await expired(store, tmp_path)
+    store.commits.clear()
+    with pytest.raises(FailClosed, match="is empty"):
+        await expired(store, tmp_path)
+    assert {none.type, ahead.type} == {FailClosed}
+
+
+async def test_another_cluster_under_the_same_names_is_told_apart(tmp_path: Path) -> None:
+    store = MemoryStore()
+
+    async def on(cluster: str, commits: int, accept: str = "") -> None:
+        journal = HighWater(MemoryJournal(store), tmp_path, "p", "t", accept, lambda: cluster)
+        await journal.open()
+        async for _ in journal.read():
+            pass
+        await journal.verify({})
+        for number in range(len(store.commits), len(store.commits) + commits):
+            await journal.append(*sample_commit(number))
+
+    await on("", 1)  # as a version did that knew no cluster
+    await on("first", 1)
+    await on("first", 1)
+    with pytest.raises(FailClosed, match="another Kafka cluster"):
+        await on("second", 1)
+    store.commits.clear()
+    with pytest.raises(FailClosed, match="another Kafka cluster"):
+        await on("second", 1)
+    await on("second", 1, "a new guarantee")
+    await on("second", 1)
+
+
+async def test_a_mark_of_version_1_is_read(tmp_path: Path) -> None:
+    store = MemoryStore()
+    await run(store, tmp_path, 2)
+    (mark,) = list_marks(tmp_path)
+    mark.write_text('{"kind":"high-water","pipeline":"p","source":"t","commits":2,"version":1}')
+    await run(store, tmp_path, 1)
+    assert '"version":2' in mark.read_text()
+    mark.write_text('{"kind":"high-water","pipeline":"p","source":"t","commits":4,"version":1}')
+    with pytest.raises(FailClosed, match="older than it was"):
+        await start(store, tmp_path)

@@ -3,18 +3,21 @@
 import asyncio
 import builtins
 import logging
+import socket
+import ssl
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stream_dp.adapters import kafka_client
-from stream_dp.adapters.kafka_client import KafkaSettings, disconnect, library, speaking
+from stream_dp.adapters.kafka_client import KafkaSettings, disconnect, library, patiently, speaking
 from stream_dp.adapters.kafka_lease import KafkaLease
 from stream_dp.adapters.kafka_security import KafkaSecurity
 from stream_dp.adapters.kafka_topics import warnings
-from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.errors import FailClosed, Outage, UsageError, WorldError
 
 NOWHERE = KafkaSettings("127.0.0.1:1", patience_s=3)
 IN_TIME = 60  # seconds; what is not done then would go on for ever
@@ -163,3 +166,79 @@ async def test_a_disconnection_that_is_cancelled_ends_and_stays_cancelled(
 def test_one_warning_is_one_line_for_all_its_topics() -> None:
     assert warnings({"a": "one copy", "b": "one copy", "c": ""}) == ("a and b: one copy",)
     assert warnings({"a": "x", "b": "y"}) == ("a: x", "b: y")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says"),
+    [
+        (library(".errors").TopicAuthorizationFailedError("t"), WorldError, "grant this user"),
+        (library(".errors").SaslAuthenticationFailed("no"), WorldError, "user name and password"),
+        (library(".errors").UnsupportedSaslMechanismError("no"), WorldError, "mechanism"),
+        (ssl.SSLCertVerificationError(1, "CERTIFICATE_VERIFY_FAILED"), WorldError, "no TLS"),
+        (ssl.SSLEOFError(8, "EOF"), Outage, "did not answer"),
+        (socket.gaierror(-2, "unknown"), Outage, "name of no Kafka broker"),
+        (library(".errors").InvalidTopicError("t"), WorldError, "InvalidTopicError"),
+        (library(".errors").NotLeaderForPartitionError("t"), Outage, "did not answer"),
+        (library(".errors").KafkaTimeoutError(), Outage, "did not answer"),
+        (library(".errors").KafkaError("went away"), Outage, "did not answer"),
+        (TimeoutError(), Outage, "did not answer"),
+        (ConnectionResetError(), Outage, "did not answer"),
+    ],
+)
+def test_what_may_pass_is_told_from_what_does_not(
+    error: Exception, kind: type[Exception], says: str
+) -> None:
+    with pytest.raises(WorldError, match=says) as caught, speaking(NOWHERE, "topic 't'"):
+        raise error
+    assert type(caught.value) is kind
+
+
+async def test_a_look_up_is_repeated_while_that_may_help() -> None:
+    answers: list[Any] = [TimeoutError(), library(".errors").NotLeaderForPartitionError("t"), 7]
+
+    async def look_up() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert await patiently(NOWHERE, "topic 't'", look_up) == 7
+    answers += [TimeoutError(), TimeoutError(), 7]
+    with pytest.raises(Outage):
+        await patiently(replace(NOWHERE, retry_s=0.1), "topic 't'", look_up)
+    assert answers == [7]
+    answers.insert(0, library(".errors").TopicAuthorizationFailedError("t"))
+    with pytest.raises(WorldError, match="denies access"):
+        await patiently(NOWHERE, "topic 't'", look_up)
+    assert answers == [7]
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "says"),
+    [
+        (KafkaSettings("no-such-host.invalid:9092", patience_s=9), Outage, "can be resolved"),
+        (NOWHERE, Outage, "no Kafka broker answers"),
+    ],
+)
+async def test_why_no_connection_came_about_is_told(
+    settings: KafkaSettings, kind: type[Exception], says: str
+) -> None:
+    async with asyncio.timeout(IN_TIME):
+        with pytest.raises(WorldError, match=says) as caught:
+            await KafkaLease(settings, "p").start()
+    assert type(caught.value) is kind
+
+
+async def test_a_listener_without_tls_is_told_from_one_that_is_silent() -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"this is no TLS record, whatever it is")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(plain, "127.0.0.1", 0)
+    async with server, asyncio.timeout(IN_TIME):
+        port = server.sockets[0].getsockname()[1]
+        settings = KafkaSettings(f"127.0.0.1:{port}", KafkaSecurity("SSL"), patience_s=3)
+        with pytest.raises(WorldError, match="no TLS connection") as caught:
+            await KafkaLease(settings, "p").start()
+    assert type(caught.value) is WorldError

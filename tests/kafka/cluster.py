@@ -1,0 +1,114 @@
+"""A cluster of one's own whose nodes are killed, halted and started again, one by one or all.
+
+Rules: everything here is synchronous and called from the main thread: a broker ends with the thread that started it.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stream_dp.broker.jars import resolve_jars
+from stream_dp.broker.java import find_java
+from stream_dp.broker.node import NodeRuntime
+from stream_dp.broker.process import LocalKafka
+
+READY_S = 120
+
+
+class Cluster:
+    """Nodes by their index; `down` and `halted` ones come back by `start` and `resume`."""
+
+    def __init__(self, kafka: LocalKafka, runner: asyncio.Runner) -> None:
+        self._kafka = kafka
+        self._runner = runner
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all nodes."""
+        return self._kafka.bootstrap
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return len(self._kafka._nodes)
+
+    def kill(self, node: int) -> None:
+        """Kill it with -9."""
+        self._kafka._nodes[node].kill()
+
+    def halt(self, node: int) -> None:
+        """Stop its process: its connections stay open, and nothing answers."""
+        os.kill(self._pid(node), signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        """Let a halted process go on."""
+        os.kill(self._pid(node), signal.SIGCONT)
+
+    def start(self, node: int) -> None:
+        """Start a node that is down, and return when it serves."""
+        kafka = self._kafka
+        assert kafka._lock is not None
+        classpath = os.pathsep.join(map(str, resolve_jars()))
+        one = kafka._nodes[node]
+        one.log.unlink(missing_ok=True)
+        one.launch(NodeRuntime(find_java(), classpath, 384, kafka._lock.fileno()))
+        end = time.monotonic() + READY_S
+        while not one.ready:
+            assert one.running, "the node died while starting"
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    def end(self, node: int) -> None:
+        """Stop it as one stops a broker that is to come back: it hands over what it leads."""
+        one = self._kafka._nodes[node]
+        one.terminate()
+        end = time.monotonic() + 30
+        while one.running:
+            if time.monotonic() > end:
+                one.kill()
+            time.sleep(0.05)
+
+    def restart(self) -> None:
+        """Kill all nodes, and start the cluster again, at the same addresses."""
+        before = self.bootstrap
+        for node in range(self.size):
+            self.kill(node)
+        self._runner.run(self._kafka.stop())
+        self._runner.run(self._kafka.start())
+        assert self.bootstrap == before, "the ports were taken by someone else"
+
+    def down_for(self, seconds: float) -> None:
+        """Kill all nodes, and start the cluster again after a while."""
+        before = self.bootstrap
+        for node in range(self.size):
+            self.kill(node)
+        self._runner.run(self._kafka.stop())
+        time.sleep(seconds)
+        self._runner.run(self._kafka.start())
+        assert self.bootstrap == before, "the ports were taken by someone else"
+
+    def _pid(self, node: int) -> int:
+        pid = self._kafka._nodes[node].pid
+        assert pid is not None
+        return pid
+
+
+@contextmanager
+def cluster(folder: Path, nodes: int) -> Iterator[Cluster]:
+    """A cluster over a folder, started; it is stopped at the end, whatever became of its nodes."""
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        kafka = LocalKafka(folder, nodes=nodes)
+        runner.run(kafka.start())
+        made = Cluster(kafka, runner)
+        try:
+            yield made
+        finally:
+            for node in kafka._nodes:
+                if node.running and node.pid is not None:
+                    os.kill(node.pid, signal.SIGCONT)
+                    node.kill()
+            runner.run(kafka.stop())
