@@ -44,7 +44,7 @@ from stream_dp.adapters.record_batches import Kind, RecordBatch
 from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.adapters.unpacker import LIMIT_BYTES, Unpacker
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.errors import FailClosed, UsageError, WorldError
+from stream_dp.errors import FailClosed, Outage, UsageError, WorldError
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Clock, Positions
 
 _FULL = 4
@@ -199,13 +199,9 @@ class KafkaSource:
                 made anew, or a replay's has another partition.
             WorldError: no answer.
         """
-        try:
-            with speaking(self._settings, f"topic {self._topic!r}"):
-                while not self._ready:
-                    await self._step()
-        except WorldError:
-            await self._still_there()
-            raise
+        with speaking(self._settings, f"topic {self._topic!r}"):
+            while not self._ready:
+                await self._step()
         if self._grid is None and any(one.mark is not None for one in self._ready):
             await self._look()
         ready, self._ready[:] = self._ready[:], []
@@ -260,8 +256,9 @@ class KafkaSource:
         while found:
             batch = found[0]
             if batch.kind is Kind.DAMAGED:
-                raise WorldError(
-                    f"topic {self._topic!r}: what its broker sends of partition {log.partition} is damaged"
+                raise Outage(
+                    f"topic {self._topic!r}: what its broker sends of partition {log.partition} is damaged; if it "
+                    "stays so, look at the broker's disk and the network"
                 )
             if self._grid is not None and batch.kind is not Kind.FOREIGN:
                 if not batch.appended:
@@ -295,7 +292,7 @@ class KafkaSource:
                 if self._logs[one].position >= cuts[one]:
                     self._logs[one].mark(due)
         elif time.monotonic() - self._heard > _SILENCE_S:
-            await self._offsets.ends([min(self._logs)])
+            await self._look()
             self._heard = time.monotonic()
 
     async def _caught_up(self, partition: int) -> bool:
@@ -340,12 +337,6 @@ class KafkaSource:
                 raise self._gone()
             await asyncio.sleep(_SLICE_MS / 1000)
         return found
-
-    async def _still_there(self) -> None:
-        """After an error that may have any cause: a better one where the topic is gone."""
-        async with administering(self._settings, f"topic {self._topic!r}") as admin:
-            if await existing(admin, self._topic) is None:
-                raise self._gone()
 
     def _gone(self) -> WorldError:
         return WorldError(

@@ -8,7 +8,7 @@ client library stops at 5, so the version is written out here. Older brokers tel
 from functools import cache
 from typing import Any, NamedTuple
 
-from stream_dp.adapters.kafka_client import KafkaSettings, disconnect, library
+from stream_dp.adapters.kafka_client import KafkaSettings, disconnect, library, patiently
 
 _NO_ID = bytes(16)
 _UNKNOWN_TOPIC = 3
@@ -25,6 +25,7 @@ class TopicEyes:
     """Looks at one topic."""
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
+        self._settings = settings
         self._topic = topic
         self._client = library(".client").AIOKafkaClient(**settings.client())
 
@@ -35,8 +36,12 @@ class TopicEyes:
     async def look(self) -> TopicLook | None:
         """Return the topic as it is now; None where there is none, or it may not be seen.
 
-        Raises the errors of the client library.
+        Raises:
+            WorldError: brokers do not answer for a while (an `Outage`), or deny.
         """
+        return await patiently(self._settings, f"topic {self._topic!r}", self._look_once)
+
+    async def _look_once(self) -> TopicLook | None:
         node = self._client.get_random_node()
         if node is None:
             raise library(".errors").KafkaConnectionError("no broker is known")
