@@ -4,10 +4,10 @@ Rules: one client without partitions, so that answers wait behind no fetch; a lo
 are private.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from stream_dp.adapters.kafka_client import KafkaSettings, disconnect, library
+from stream_dp.adapters.kafka_client import KafkaSettings, disconnect, library, patiently
 
 
 class KafkaOffsets:
