@@ -1,8 +1,17 @@
-"""Kafka as a source keeps the port's contract, with append stamps and with the marks of a replay."""
+"""Kafka as a source keeps the port's contract, with append stamps and with the marks of a replay.
 
+Also with transactions that lie across each other and across the ends of ticks, where there is no room to hold them, and
+where the client library's inside is not what whole batches are read through.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
 from aiokafka import AIOKafkaProducer
 from kafka.kafka_worlds import tick_marks
 
+from stream_dp.adapters import kafka_batches, kafka_source, kafka_ticks
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.adapters.system_clock import SystemClock
@@ -48,6 +57,18 @@ async def check_all(
         await check(case)
 
 
+@pytest.fixture(params=["whole batches", "no room", "plain"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How records come: in whole batches, of transactions that are fetched again, or as the client unpacks them."""
+    if request.param == "plain":
+        for where in (kafka_batches, kafka_source):
+            monkeypatch.setattr(where, "fitting", lambda: False)
+    elif request.param == "no room":
+        monkeypatch.setattr(kafka_source, "ROOM_BYTES", 300)
+        monkeypatch.setattr(kafka_ticks, "MOST", 2)
+    return str(request.param)
+
+
 async def test_append_stamps(kafka: str) -> None:
     """One partition is busy through all ticks; one is silent after its first record, one from the first."""
     topic = fresh_topic_name("events")
@@ -83,4 +104,72 @@ async def test_marks_of_a_replay(kafka: str) -> None:
                 for partition in (0, 1):
                     mark = [(TICK_HEADER, signed.sign(partition, tick))]
                     await producer.send_and_wait(topic, b"", partition=partition, headers=mark)
+    await check_all(kafka, topic, ReplayTicks(signed))
+
+
+@asynccontextmanager
+async def writers(kafka: str, number: int) -> AsyncIterator[list[AIOKafkaProducer]]:
+    """So many producers of transactions."""
+    async with AsyncExitStack() as stack:
+        made = [
+            AIOKafkaProducer(bootstrap_servers=kafka, transactional_id=fresh_topic_name("writer"))
+            for _ in range(number)
+        ]
+        yield [await stack.enter_async_context(one) for one in made]
+
+
+async def test_append_stamps_with_transactions(kafka: str) -> None:
+    """One is open across all ticks and committed at the end, one is aborted; short ones lie between their records."""
+    topic = fresh_topic_name("events")
+    await create_topic(kafka, topic, partitions=2, config=STAMPED)
+    async with AIOKafkaProducer(bootstrap_servers=kafka) as producer, writers(kafka, 3) as opened:
+        slow, never, quick = opened
+        early = await producer.send_and_wait(topic, b"before the origin", partition=0)
+        origin = early.timestamp + 1
+        stamp, sent = origin, 0
+        for each in (slow, never):
+            await each.begin_transaction()
+        while stamp <= origin + (LAST + 1) * STEP + SETTLE:
+            value = b"number %d" % sent
+            await slow.send_and_wait(topic, b"slow " + value, partition=0)
+            await never.send_and_wait(topic, b"never " + value, partition=sent % 2)
+            await quick.begin_transaction()
+            await quick.send_and_wait(topic, b"quick " + value, partition=sent % 2)
+            await (quick.abort_transaction() if sent % 3 == 1 else quick.commit_transaction())
+            stamp = (await producer.send_and_wait(topic, b"free " + value, partition=0)).timestamp
+            sent += 1
+            if sent == 2:
+                await slow.commit_transaction()
+                await slow.begin_transaction()
+        await slow.commit_transaction()
+        await never.abort_transaction()
+    await check_all(kafka, topic, StampTicks(STEP, SETTLE), origin)
+
+
+async def test_marks_of_a_replay_with_transactions(kafka: str) -> None:
+    """Marks lie among records of open transactions, and within transactions; one that is aborted is none."""
+    topic = fresh_topic_name("replay")
+    signed = tick_marks(topic)
+    await create_topic(kafka, topic, partitions=1)
+    async with AIOKafkaProducer(bootstrap_servers=kafka) as producer, writers(kafka, 2) as opened:
+        slow, never = opened
+        for each in opened:
+            await each.begin_transaction()
+        for tick in range(LAST + 1):
+            mark = [(TICK_HEADER, signed.sign(0, tick))]
+            ahead = [(TICK_HEADER, signed.sign(0, LAST + 5))]
+            for number in range(3):
+                await slow.send_and_wait(topic, b"slow record %d.%d" % (tick, number))
+                await producer.send_and_wait(topic, b"free record %d.%d" % (tick, number))
+            await never.send_and_wait(topic, b"never counted")
+            await never.send_and_wait(topic, b"", headers=ahead)
+            if tick == 1:
+                await slow.send_and_wait(topic, b"", headers=mark)
+                await slow.send_and_wait(topic, b"behind the mark")
+                await slow.commit_transaction()
+                await slow.begin_transaction()
+            else:
+                await producer.send_and_wait(topic, b"", headers=mark)
+        await slow.commit_transaction()
+        await never.abort_transaction()
     await check_all(kafka, topic, ReplayTicks(signed))

@@ -190,6 +190,7 @@ async def test_a_topic_made_anew_is_refused_at_a_start(kafka: str) -> None:
 async def test_a_topic_made_anew_is_refused_while_it_is_read(
     kafka: str, closing: list[Close], replay: bool
 ) -> None:
+    """Nothing was read of the old one: behind its first record, the client itself would notice an empty new one."""
     topic = fresh_topic_name("changes")
     await create(kafka, topic, 1, **STAMPED)
     ticks = ReplayTicks(tick_marks(topic)) if replay else StampTicks(STEP, STEP)
@@ -204,10 +205,6 @@ async def test_a_topic_made_anew_is_refused_while_it_is_read(
             mark = [(TICK_HEADER, tick_marks(topic).sign(0, number))]
             await producer.send_and_wait(topic, b"", headers=mark)
 
-    await send(5)
-    read = 0
-    while read < 5:
-        read += sum(len(one.payloads) for one in await source.read())
     async with administering(kafka) as admin:
         await deleted(admin, topic)
     await create(kafka, topic, 1, **STAMPED)
@@ -216,7 +213,7 @@ async def test_a_topic_made_anew_is_refused_while_it_is_read(
     async def follow() -> None:
         while True:
             for one in await source.read():
-                assert one.mark is None or one.mark < 50
+                assert not replay or one.mark is None
 
     async with asyncio.timeout(60):
         with pytest.raises(FailClosed, match="made anew"):
