@@ -289,7 +289,7 @@ class KafkaSource:
             cuts = await self._offsets.cuts(silent, moment)
             self._heard = time.monotonic()
             for one in silent:
-                if self._logs[one].position >= cuts[one]:
+                if await self._reader.position(self._place(one)) >= cuts[one]:
                     self._logs[one].mark(due)
         elif time.monotonic() - self._heard > _SILENCE_S:
             await self._look()

@@ -27,12 +27,14 @@ class SourceCase:
     unopened source over it each time; `regrouped` one that groups records otherwise. `origin` is the start of
     tick 0 in milliseconds since 1970. `last` is the last tick that passes in every partition, by the storage or
     by the time; None for a source that ends by itself. A reading that takes longer than `patience_s` hangs.
+    With `late`, records may come behind the mark of their tick, as those of a transaction that was open there.
     """
 
     make: Callable[[], Source]
     origin: int = 0
     last: int | None = None
     regrouped: Callable[[], Source] | None = None
+    late: bool = False
     patience_s: float = 60.0
 
 
@@ -82,7 +84,7 @@ async def check_reading(case: SourceCase) -> None:
         batches = await _batches(source, case, partitions)
     _require({one.partition for one in batches} <= set(partitions), "batches are of its partitions")
     for partition in partitions:
-        _check_order([one for one in batches if one.partition == partition])
+        _check_order([one for one in batches if one.partition == partition], case.late)
     readings = _readings(batches)
     ends = [cut for one in readings.values() for cut in one.cuts.values() if cut < len(one.records)]
     _require(any(ends), "the storage of a case has records before a mark and behind it")
@@ -211,8 +213,8 @@ SOURCE_CHECKS: tuple[Callable[[SourceCase], Awaitable[None]], ...] = (
 )
 
 
-def _check_order(batches: Sequence[Batch]) -> None:
-    """Of one partition: positions grow, marks grow, and no record comes behind the end of its tick."""
+def _check_order(batches: Sequence[Batch], late: bool) -> None:
+    """Of one partition: positions grow, marks grow, and no record comes behind the end of its tick unless `late`."""
     place, marked = (0, 0), -1
     for one in batches:
         here = one.position, one.behind.done if one.behind is not None else 0
@@ -220,7 +222,7 @@ def _check_order(batches: Sequence[Batch]) -> None:
         _require(moved, "positions grow with every record")
         if one.payloads and one.tick is not None:
             _require(one.tick >= 0, "a record's tick is not before the origin")
-            _require(one.tick > marked, "no record comes behind the mark of its tick")
+            _require(late or one.tick > marked, "no record comes behind the mark of its tick")
         place = here
         if one.mark is not None:
             _require(one.mark > marked, "marks grow")

@@ -40,7 +40,7 @@ class OneByOne(KafkaSource):
 
 
 async def check_all(
-    kafka: str, topic: str, ticks: ReplayTicks | StampTicks, origin: int = 0
+    kafka: str, topic: str, ticks: ReplayTicks | StampTicks, origin: int = 0, *, late: bool = False
 ) -> None:
     """Every check of the suite, on the topic as it is."""
 
@@ -52,6 +52,7 @@ async def check_all(
         regrouped=lambda: source(OneByOne),
         origin=origin,
         last=LAST,
+        late=late,
     )
     for check in SOURCE_CHECKS:
         await check(case)
@@ -118,7 +119,7 @@ async def writers(kafka: str, number: int) -> AsyncIterator[list[AIOKafkaProduce
         yield [await stack.enter_async_context(one) for one in made]
 
 
-async def test_append_stamps_with_transactions(kafka: str) -> None:
+async def test_append_stamps_with_transactions(kafka: str, way: str) -> None:
     """One is open across all ticks and committed at the end, one is aborted; short ones lie between their records."""
     topic = fresh_topic_name("events")
     await create_topic(kafka, topic, partitions=2, config=STAMPED)
@@ -143,7 +144,7 @@ async def test_append_stamps_with_transactions(kafka: str) -> None:
                 await slow.begin_transaction()
         await slow.commit_transaction()
         await never.abort_transaction()
-    await check_all(kafka, topic, StampTicks(STEP, SETTLE), origin)
+    await check_all(kafka, topic, StampTicks(STEP, SETTLE), origin, late=way != "plain")
 
 
 async def test_marks_of_a_replay_with_transactions(kafka: str) -> None:
