@@ -94,6 +94,7 @@ class Cut:
 class ClosedTick:
     """A tick at its cut: `positions` continue behind it, `pending` holds rows of later ticks before the cut.
 
+    These rows are shared by all ticks that hold them, so nobody can write to them: the assembler makes new ones.
     `marks` are the last marks before `positions`; one that skipped ahead is beyond `tick`.
     """
 
@@ -219,7 +220,7 @@ class TickAssembler:
             np.zeros(self._width, dtype=np.int64) if row is None else row,
             {n: p.position for n, p in self._partitions.items() if p.position is not None},
             {n: p.cut for n, p in self._partitions.items()},
-            {t: r.copy() for t, r in self._merged.items()},
+            dict(self._merged),
             dead,
             late,
             records,
@@ -240,5 +241,7 @@ class TickAssembler:
 
 
 def _accumulate(rows: dict[int, IntArray], tick: int, row: IntArray) -> None:
+    """Put a new row in the place of the present one: a tick that was handed out keeps the one that it has."""
     present = rows.get(tick)
-    rows[tick] = row.copy() if present is None else present + row
+    rows[tick] = fresh = row.copy() if present is None else present + row
+    fresh.flags.writeable = False

@@ -271,6 +271,18 @@ def test_rows_handed_out_are_not_the_assemblers_own() -> None:
     assembler.add(Batch(0, (b"x",), (0,), 1), Routed({1: row}, [], {1: 1}))
     row[0] = 9
     assembler.add(Batch(0, (), (), 2, mark=0), Routed({}, [], {}))
-    assembler.closed(1)[0].pending[1][0] = 9
+    with pytest.raises(ValueError, match="read-only"):
+        assembler.closed(1)[0].pending[1][0] = 9
     assembler.add(Batch(0, (), (), 3, mark=1), Routed({}, [], {}))
     assert assembler.closed(1)[0].row.tolist() == [1, 0]
+
+
+def test_ticks_share_the_rows_of_later_ones_and_keep_them_as_they_were() -> None:
+    assembler = TickAssembler((0,), WIDTH)
+    far = {tick: np.array([tick, 0]) for tick in range(10, 500)}
+    assembler.add(Batch(0, (b"x",), (0,), 1, mark=3), Routed(far, [], {}))
+    assembler.add(Batch(0, (b"x",), (1,), 2, mark=9), Routed({20: np.array([0, 1])}, [], {}))
+    closed = assembler.closed(10)
+    assert [tick.pending[20].tolist() for tick in closed] == [[20, 0]] * 4 + [[20, 1]] * 6
+    assert len({id(row) for tick in closed for row in tick.pending.values()}) == 490 + 1
+    assert [tick.pending.keys() == far.keys() for tick in closed] == [True] * 10
