@@ -50,13 +50,13 @@ async def test_rows_late_ones_and_dead_letters_are_those_of_the_log(
     topic = fresh_topic_name("mixed")
     await create_topic(kafka, topic, PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
     await asyncio.to_thread(accepted, dear=True)
-    ticks = grid()
+    mix = await asyncio.to_thread(Mix, kafka, topic, PARTITIONS, SEED, world)
+    ticks = grid()  # from here on time runs
     pipelines = [
         LivePipeline(fresh_topic_name("mixed"), topic, kafka, tmp_path / name, ticks).written()
         for name in ("live", "after")
     ]
     end = (ticks.origin + (TICKS - QUIET_TICKS) * STEP) / 1000
-    mix = await asyncio.to_thread(Mix, kafka, topic, PARTITIONS, SEED, world)
     with pipelines[0].start("--until-end") as live:
         await asyncio.to_thread(mix.until, end)
         await ended(live)
