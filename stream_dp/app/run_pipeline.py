@@ -108,3 +108,5 @@ async def _announced(run: Run, operator: Operator) -> AsyncIterator[None]:
         if not run.ready.is_set():
             announcing.cancel()
         await asyncio.wait({announcing})
+    if not announcing.cancelled():
+        announcing.result()

@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from faults.cases import Case, document, expectation, flights, make_key, write
+from kafka.hostile_batches import HOSTILE
 from kafka.kafka_worlds import administering, create, marks_of, writing
+from kafka.raw_wire import Wire
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_sample import sample_topic
@@ -166,3 +169,41 @@ async def test_a_replay_whose_times_lack_an_offset(kafka: str, tmp_path: Path) -
     assert ended.returncode == 2, ended.stderr
     assert "times without an offset; declare their `zone:`" in ended.stderr
     assert await topics_of(kafka, case) == [f"{name}.events"]
+
+
+async def test_what_cannot_be_unpacked_is_a_reason_and_transactions_are_decided(
+    kafka: str, case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bomb of two records, two that were aborted, one that was committed, and one of which nobody knows yet."""
+    topic = f"{case.expected.pipeline}.events"
+    bomb = next(one for one in HOSTILE if one.name == "a bomb of 64 MB in gzip")
+    await sent(kafka, case, good, 10)
+
+    def produced() -> int:
+        with Wire(kafka) as wire:
+            return wire.produce(topic, 0, bomb.encoded()).error
+
+    assert await asyncio.to_thread(produced) == 0
+    producer = AIOKafkaProducer(bootstrap_servers=kafka, transactional_id=topic)
+    await producer.start()
+    try:
+        for records, commit in ((2, False), (1, True)):
+            await producer.begin_transaction()
+            for each in range(records):
+                await (await producer.send(topic, good(each), partition=1))
+            await (producer.commit_transaction() if commit else producer.abort_transaction())
+        await producer.begin_transaction()
+        await (await producer.send(topic, good(0), partition=1))
+        code, said = await checked(case, capsys)
+        await producer.abort_transaction()
+    finally:
+        await producer.stop()
+    assert (code, said["records"], said["dead"]) == (2, 13, 2)
+    assert said["reasons"] == [
+        {
+            "reason": "expands_too_far",
+            "field": None,
+            "records": 2,
+            "example": "partition 0, offset 5",
+        }
+    ]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from stream_dp.app.sample_check.fitting import Fitting, fitting_of
-from stream_dp.app.sample_check.sample import Piece, Sample
+from stream_dp.app.sample_check.sample import Piece, Sample, file_sample
+from stream_dp.errors import UsageError
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.dead_letters import UNREADABLE_BATCH, Span
 
@@ -170,3 +171,38 @@ def test_unused_fields_make_no_record_dead(tmp_path: Path) -> None:
     found = of(spec(tmp_path), record(unused=HIDDEN))
     (unused,) = [fit for fit in found.fields if not fit.used]
     assert (found.dead, unused.name, list(unused.wrong)) == (0, "unused", [0])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "lines"),
+    [
+        ("sample.csv", "page,size\nhome,3\nhelp,x\n", [2, 3]),
+        ("sample.jsonl", '{"page":"home","size":3}\n{"page":"home"}\n', [1, 2]),
+    ],
+)
+def test_a_file_as_a_sample_for_a_wall_clock(
+    tmp_path: Path, name: str, content: str, lines: list[int]
+) -> None:
+    """There is no time to look for; a cell that is no number stays text."""
+    path = tmp_path / name
+    path.write_text(content)
+    sample = file_sample(spec(tmp_path, "wall"), path, 10)
+    assert [place for _, place in sample.places] == lines
+    (size,) = [
+        fit for fit in fitting_of(spec(tmp_path, "wall"), sample).fields if fit.name == "size"
+    ]
+    assert (list(size.fits), [*size.wrong, *size.missing]) == ([0], [1])
+
+
+def test_a_table_without_any_declared_field(tmp_path: Path) -> None:
+    path = tmp_path / "sample.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(UsageError, match="none of its columns is a field of the schema"):
+        file_sample(spec(tmp_path, "wall"), path, 10)
+    path.write_text("")
+    assert file_sample(spec(tmp_path), empty(path), 10).records == 0
+
+
+def empty(path: Path) -> Path:
+    path.write_text("time,page\n")
+    return path
