@@ -26,7 +26,7 @@ _SLICE_MS = 100
 _SILENCE_S = 3.0
 
 
-class Sampled(NamedTuple):
+class SampledBatch(NamedTuple):
     """The records of one record batch of a partition."""
 
     partition: int
@@ -41,7 +41,7 @@ async def sample_topic(
     marks: bool,
     newest: bool = True,
     limit: int = LIMIT_BYTES,
-) -> list[Sampled]:
+) -> list[SampledBatch]:
     """Return what the `most` newest offsets of each partition hold (or the oldest); `marks`: look for tick marks.
 
     A record batch that would expand beyond `limit` bytes is refused.
@@ -75,9 +75,9 @@ def _span(begin: int, end: int, most: int, *, newest: bool) -> range:
     return range(max(begin, end - most), end) if newest else range(begin, min(end, begin + most))
 
 
-async def _read(reader: Any, spans: dict[Any, range], unpacker: Unpacker) -> list[Sampled]:
+async def _read(reader: Any, spans: dict[Any, range], unpacker: Unpacker) -> list[SampledBatch]:
     """Read these offsets; where nothing comes for a while, what lies there is no part of the sample."""
-    found: list[Sampled] = []
+    found: list[SampledBatch] = []
     left, size, heard = [at for at, span in spans.items() if span], 0, time.monotonic()
     reader.assign(left)
     for at in left:
@@ -87,7 +87,7 @@ async def _read(reader: Any, spans: dict[Any, range], unpacker: Unpacker) -> lis
             for batch in batches(fetched):
                 heard = time.monotonic() if batch.next > batch.base else heard
                 if size < MOST_BYTES and batch.base < spans[at].stop:
-                    found.append(Sampled(at.partition, _inside(batch, spans[at], unpacker)))
+                    found.append(SampledBatch(at.partition, _inside(batch, spans[at], unpacker)))
                     size += sum(map(len, found[-1].records.values))
         left = [at for at in left if await reader.position(at) < spans[at].stop]
     return found

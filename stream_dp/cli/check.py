@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from stream_dp.app.sample_check.check_pipeline import check_pipeline, fits, fitting_json
+from stream_dp.app.sample_check.check_pipeline import check_pipeline, fitting_json, within_limit
 from stream_dp.app.sample_check.fitting import Fitting
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import wide_console
@@ -46,7 +46,7 @@ def check(
         typer.echo(json.dumps(fitting_json(spec, found)))
     else:
         _print(spec.name, found)
-    if not fits(found, spec.source.warn_dead):
+    if not within_limit(found, spec.source.warn_dead):
         raise typer.Exit(UNFIT)
 
 

@@ -49,7 +49,7 @@ async def _sample(
     return await topic_sample(spec, named, most, lambda: sealer_for(spec, key_file))
 
 
-def fits(fitting: Fitting, limit: Fraction) -> bool:
+def within_limit(fitting: Fitting, limit: Fraction) -> bool:
     """Whether no more than the declared share of the sample is dead."""
     return fitting.dead <= limit * fitting.records
 
@@ -61,7 +61,7 @@ def fitting_json(spec: PipelineSpec, fitting: Fitting) -> dict[str, Any]:
         "pipeline": spec.name,
         "private": False,
         "sample": fitting.origin,
-        "fits": fits(fitting, spec.source.warn_dead),
+        "fits": within_limit(fitting, spec.source.warn_dead),
         "warn_dead": str(spec.source.warn_dead),
         "records": fitting.records,
         **counts,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from stream_dp.adapters.kafka_sample import Sampled, sample_topic
+from stream_dp.adapters.kafka_sample import SampledBatch, sample_topic
 from stream_dp.adapters.records import column_names, each_record
 from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.app.settings import fields_of, settings_for
@@ -116,7 +116,7 @@ async def topic_sample(
 
 
 def _pieces(
-    spec: PipelineSpec, topic: str, found: Sequence[Sampled], sealer: Callable[[], Sealer]
+    spec: PipelineSpec, topic: str, found: Sequence[SampledBatch], sealer: Callable[[], Sealer]
 ) -> list[Piece]:
     clock = spec.clock
     if not isinstance(clock, ReplayClock) or not any(one.records.marks for one in found):
@@ -125,7 +125,7 @@ def _pieces(
     return [piece for one in found for piece in _marked(one, marks)]
 
 
-def _marked(one: Sampled, marks: TickMarks) -> Iterable[Piece]:
+def _marked(one: SampledBatch, marks: TickMarks) -> Iterable[Piece]:
     """A record batch, cut at its marks; what claims to be a mark and is none is refused."""
     values, offsets, refused, claims = one.records
     begin, bad = 0, list(refused)
