@@ -207,3 +207,26 @@ async def test_what_cannot_be_unpacked_is_a_reason_and_transactions_are_decided(
             "example": "partition 0, offset 5",
         }
     ]
+
+
+async def test_an_operator_is_warned_of_records_that_come_later(kafka: str, case: Case) -> None:
+    """Once, without a number; nothing of it is public."""
+    declared = case.pipeline.read_text()
+    case.pipeline.write_text(declared.replace("horizon: 3", "horizon: 15"))
+    await sent(kafka, case, good, 1)
+    running = asyncio.create_task(asyncio.to_thread(case.run, "--until-end", kit=False))
+    numbers = 0
+    while not running.done():
+        await sent(kafka, case, wrong_typed, RECORDS)
+        numbers += RECORDS
+        await asyncio.sleep(0.05)
+    ended = await running
+    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+    warned = [line for line in ended.stderr.splitlines() if line.startswith("Warning: ")]
+    assert len(warned) == 1, ended.stderr
+    assert (
+        "more of the records than `warn_dead` allows cannot be used (wrong_type in size)"
+        in warned[0]
+    )
+    assert "dead-letters" in warned[0]
+    assert str(numbers) not in ended.stderr
