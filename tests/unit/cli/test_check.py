@@ -74,6 +74,13 @@ def test_times_without_an_offset(live_series: LiveSeriesService) -> None:
     assert live_series.command("run", "--until-end").code == 0  # it has begun, so it goes on
 
 
+def test_what_the_hint_says_helps(live_series: LiveSeriesService) -> None:
+    live_series.write("time: {type: time}", "time: {type: time, zone: Etc/UTC}")
+    table(live_series, [row.replace("Z,", ",") for row in ROWS])
+    assert checked(live_series, code=0)["dead"] == 0
+    assert live_series.command("run", "--until-end").code == 0
+
+
 def test_one_record_that_fits_is_enough_to_begin(
     live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
