@@ -17,6 +17,7 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from enum import StrEnum
 from functools import partial
@@ -70,19 +71,39 @@ _Reader = Callable[[_Bytes, _Fields, str, TimeForm], Iterator[Record]]
 def load_records(
     path: Path, fields: _Fields, time_field: str, form: TimeForm = ISO
 ) -> list[Record]:
-    """Read the whole file, in its own order; `form` says how the records write the time in `time_field`.
+    """Read the whole file, in its own order; `form` says how the records write the time; raises as `each_record`."""
+    return list(each_record(path, fields, time_field, form))
+
+
+def each_record(
+    path: Path, fields: _Fields, time_field: str, form: TimeForm = ISO
+) -> Iterator[Record]:
+    """Read the file record by record, in its own order; `form` says how the records write the time in `time_field`.
 
     Raises:
         UsageError: no such file, an unknown or damaged format, or no column for the time.
         WorldError: the file cannot be read.
     """
+    with _opened(path) as (file, ending):
+        yield from _READERS[ending](file, fields, time_field, form)
+
+
+def column_names(path: Path) -> list[str]:
+    """The columns that a file of CSV or Parquet names, none for JSON lines; raises as `each_record`."""
+    with _opened(path) as (file, ending):
+        return _NAMES[ending](file)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[_Bytes, str]]:
+    """The file's content and its format; problems while it is read are told of the file."""
     compressed = path.suffix == ".gz"
-    reader = _READERS.get((path.with_suffix("") if compressed else path).suffix.lower())
-    if reader is None:
+    ending = (path.with_suffix("") if compressed else path).suffix.lower()
+    if ending not in _READERS:
         raise UsageError(f"{path}: the name must end in {', '.join(_READERS)}, or one and .gz")
     try:
         with path.open("rb") as raw, gzip.open(raw) if compressed else raw as file:
-            return list(reader(file, fields, time_field, form))
+            yield file, ending
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         raise UsageError(f"{path}: no such file") from None
     except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -118,7 +139,11 @@ class _BadFileError(Exception):
 def _columns(header: Sequence[str], fields: _Fields, time_field: str) -> None:
     """Check that each column that is used is there, and there once."""
     if time_field not in header:
-        raise _BadFileError(f"the first line names no column {time_field!r}, which holds the time")
+        alike = [name for name in header if name.strip().lower() == time_field.lower()]
+        meant = f"; did you mean {alike[0]!r}?" if alike else ""
+        raise _BadFileError(
+            f"the first line names no column {time_field!r}, which holds the time{meant}"
+        )
     for name in {time_field, *fields}:
         if header.count(name) > 1:
             raise _BadFileError(f"the first line names the column {name!r} more than once")
@@ -182,6 +207,11 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
             yield number, None
 
 
+def _csv_names(file: _Bytes) -> list[str]:
+    with io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="") as text:
+        return next(_rows(text), (0, None))[1] or []
+
+
 def _csv(file: _Bytes, fields: _Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
     # surrogateescape carries bad UTF-8 through to the payload unchanged
     bad = "surrogateescape"
@@ -212,6 +242,13 @@ def _jsonl(file: _Bytes, _: _Fields, time_field: str, form: TimeForm) -> Iterato
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             time = None
         yield Record(line, own_time(time, form), payload)
+
+
+def _parquet_names(file: _Bytes) -> list[str]:
+    try:
+        return ParquetCells(file.read()).names
+    except UnreadableParquet as problem:
+        raise _BadFileError(str(problem)) from None
 
 
 def _parquet(file: _Bytes, fields: _Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
@@ -248,3 +285,9 @@ def _plain(cell: object, kind: FieldType) -> object:
 
 
 _READERS = {".csv": _csv, ".jsonl": _jsonl, ".ndjson": _jsonl, ".parquet": _parquet}
+_NAMES: Mapping[str, Callable[[_Bytes], list[str]]] = {
+    ".csv": _csv_names,
+    ".jsonl": lambda _: [],
+    ".ndjson": lambda _: [],
+    ".parquet": _parquet_names,
+}

@@ -15,6 +15,7 @@ from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.journal_access import require_own
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.running import Run
+from stream_dp.app.sample_check.new_ledger import require_fitting
 from stream_dp.app.standalone.tick_release import Counts
 from stream_dp.app.wiring import open_ports
 from stream_dp.core.derivation import Derivation
@@ -184,6 +185,7 @@ class Pipeline:
         on_release: Callable[[PublicRelease], None] = lambda release: None,
         *,
         accept_new_guarantee: str = "",
+        check: bool = True,
     ) -> int:
         """Run until the horizon, the end of the source or `stop()`; goes on where the journal ends.
 
@@ -194,6 +196,8 @@ class Pipeline:
         accept_new_guarantee : str
             A name under which an empty journal may begin although the pipeline ran on this source before: the old and
             the new guarantee add up, and the journal records the name.
+        check : bool
+            Begin no new ledger on a source that has records of which none fits the schema.
 
         Returns
         -------
@@ -203,21 +207,24 @@ class Pipeline:
         Raises
         ------
         UsageError
-            No operator key, or this pipeline runs already.
+            No operator key, no record that fits, or this pipeline runs already.
         FailClosed, WorldError
             The engine stopped; what was published stays valid.
         """
-        return asyncio.run(self.run_async(on_release, accept_new_guarantee=accept_new_guarantee))
+        return asyncio.run(
+            self.run_async(on_release, accept_new_guarantee=accept_new_guarantee, check=check)
+        )
 
     async def run_async(
         self,
         on_release: Callable[[PublicRelease], None] = lambda release: None,
         *,
         accept_new_guarantee: str = "",
+        check: bool = True,
     ) -> int:
         """Run on the current event loop; arguments, result and errors are those of `run`."""
         published = 0
-        async with self.running(accept_new_guarantee=accept_new_guarantee) as releases:
+        async with self.running(accept_new_guarantee=accept_new_guarantee, check=check) as releases:
             async for release in releases:
                 published += 1
                 on_release(release)
@@ -225,13 +232,15 @@ class Pipeline:
 
     @asynccontextmanager
     async def running(
-        self, *, accept_new_guarantee: str = ""
+        self, *, accept_new_guarantee: str = "", check: bool = True
     ) -> AsyncGenerator[AsyncIterator[PublicRelease], None]:
         """Run while the block runs, and hand out what becomes public; leaving the block ends the run.
 
         Parameters
         ----------
         accept_new_guarantee : str
+            See `run`.
+        check : bool
             See `run`.
 
         Yields
@@ -243,7 +252,7 @@ class Pipeline:
         Raises
         ------
         UsageError
-            No operator key, or this pipeline runs already.
+            No operator key, no record that fits, or this pipeline runs already.
         FailClosed, WorldError
             The engine stopped; what was published stays valid.
         """
@@ -252,7 +261,7 @@ class Pipeline:
         self._busy = True
         try:
             waiting: asyncio.Queue[PublicRelease | None] = asyncio.Queue()
-            run = await self._open(waiting, accept_new_guarantee)
+            run = await self._open(waiting, accept_new_guarantee, check)
             self._running = (run, asyncio.get_running_loop())
             async with _engine(run, waiting) as engine:
                 yield _until_end(waiting, engine)
@@ -265,9 +274,12 @@ class Pipeline:
             run, loop = self._running
             loop.call_soon_threadsafe(run.stop)
 
-    async def _open(self, waiting: "asyncio.Queue[PublicRelease | None]", accepted: str) -> Run:
+    async def _open(
+        self, waiting: "asyncio.Queue[PublicRelease | None]", accepted: str, check: bool
+    ) -> Run:
         sealer = sealer_for(self._built.spec, self._key_file)
-        await require_own(self._built, sealer, private=True)
+        if await require_own(self._built, sealer, private=True) and check:
+            await require_fitting(self._built.spec, sealer)
         holder = Holder()
 
         def watched() -> Ports:

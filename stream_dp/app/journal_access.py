@@ -61,10 +61,10 @@ async def _of_a_file(path: Path, most: int) -> AsyncIterator[bytes]:
             return
 
 
-async def require_own(built: Built, sealer: Sealer, *, private: bool) -> None:
+async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
     """Refuse before the lease is taken, so that a mistake does not stop an engine that runs well.
 
-    What cannot be read here is left to the engine, which looks again.
+    Whether there is no journal yet is returned. What cannot be read here is left to the engine, which looks again.
 
     Raises:
         FailClosed: the journal belongs to something else, was written with another key, or in a form that this version
@@ -75,11 +75,14 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> None:
             first = [sealed async for sealed in found]
     except UnknownFormat:
         raise
+    except UsageError:
+        return True
     except StreamDPError:
-        return
+        return False
     for sealed in first:
         first_commit = f"commit 0 of the journal of {built.spec.name}"
         header = decode(sealer.open(0, sealed), first_commit).header
         if header is not None:
             mine = {"fingerprint": built.fingerprint, "parts": built.parts, "private": private}
             require_same(header, msgspec.structs.replace(header, **mine))
+    return not first

@@ -1,21 +1,34 @@
 """A pipeline file, run until it is stopped: what `stream-dp run` and an embedding program call."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.journal_access import require_own
+from stream_dp.app.operator_figures import OperatorFigures
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.page import served
 from stream_dp.app.running import PRODUCT, Run, Setup, signals
+from stream_dp.app.sample_check.new_ledger import require_fitting
 from stream_dp.app.standby import presence_of, standing_by
+from stream_dp.app.start_line import start_line
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.ports import Ports
 
 KEPT_RELEASES = 10_000  # of each series, in memory, for the page
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What the operator of a run learns beside what is public: where it starts, and the figures of its commits."""
+
+    figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))
+    starts: Callable[[str], None] = lambda line: None
 
 
 @asynccontextmanager
@@ -32,6 +45,8 @@ async def run_pipeline(
     setup: Setup = PRODUCT,
     *,
     accepted: str = "",
+    check: bool = True,
+    operator: Operator | None = None,
     standby: bool = False,
     waits: Callable[[], None] = lambda: None,
     opened: Callable[[str], None] = lambda url: None,
@@ -41,7 +56,8 @@ async def run_pipeline(
 
     Without `until_end` it goes on after the horizon, for the page, until a signal comes. The page is served on `port`
     (None: not at all), and `opened` learns its address; `beside` is entered while the engine runs. A `standby` begins
-    once no other engine of the pipeline is there; `waits` learns that it is ready for that.
+    once no other engine of the pipeline is there; `waits` learns that it is ready for that. `check`: no new ledger
+    begins where no record fits.
 
     Raises:
         UsageError, NotDerivable, BudgetRefused: nothing was started.
@@ -51,11 +67,15 @@ async def run_pipeline(
     if until_end and spec.clock.horizon is None:
         raise UsageError("--until-end: this clock has no horizon, so there is no end")
     built, sealer = build(spec), sealer_for(spec, key_file)
-    await require_own(built, sealer, private=setup.private)
+    new = await require_own(built, sealer, private=setup.private)
+    if new and check:
+        await require_fitting(spec, sealer, str(pipeline))
+    told = operator or Operator()
     holder = Holder()
 
     def ports() -> Ports:
-        return setup.adapters(spec, sealer, accepted, holder)
+        opened_ports = setup.adapters(spec, sealer, accepted, holder)
+        return told.figures.watching(opened_ports, spec.source.warn_dead)
 
     keep = 1 if port is None else KEPT_RELEASES
     this = Run(built, ports(), setup, keep=keep, accepted=accepted, again=ports, patient=standby)
@@ -66,8 +86,27 @@ async def run_pipeline(
     ):
         if not to_run:
             return this
-        async with beside(this):
+        async with beside(this), _announced(this, told):
             await this.until_end()
         if not until_end:
             await this.stopped.wait()
     return this
+
+
+@asynccontextmanager
+async def _announced(run: Run, operator: Operator) -> AsyncIterator[None]:
+    """Tell the operator where the run starts, once it does."""
+
+    async def announce() -> None:
+        await run.ready.wait()
+        operator.starts(start_line(run, operator.figures.origin))
+
+    announcing = asyncio.create_task(announce())
+    try:
+        yield
+    finally:
+        if not run.ready.is_set():
+            announcing.cancel()
+        await asyncio.wait({announcing})
+    if not announcing.cancelled():
+        announcing.result()

@@ -25,6 +25,8 @@ class Commands(LazyGroup):
     table: ClassVar[Mapping[str, str]] = {
         "demo": "Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on.",
         "plan": "Show what PIPELINE.yaml guarantees, why, and how large its errors will be.",
+        "check": "Say which records of a sample PIPELINE.yaml could not use, and why, before any budget is spent. NOT "
+        "PRIVATE.",
         "audit": "Attack PIPELINE.yaml's mechanisms, each and all together: can one event be told from its absence "
         "too well?",
         "run": "Run PIPELINE.yaml until stopped; goes on where the journal ends.",

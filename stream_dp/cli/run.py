@@ -9,7 +9,8 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from rich.console import Console
 
-from stream_dp.app.run_pipeline import run_pipeline
+from stream_dp.app.operator_figures import OperatorFigures
+from stream_dp.app.run_pipeline import Operator, run_pipeline
 from stream_dp.app.running import PRODUCT, Run, Setup, Unanswered
 from stream_dp.cli.options import KeyFile, PipelineFile, Port
 from stream_dp.cli.progress import progress
@@ -33,6 +34,17 @@ def run(
     port: Port = 8765,
     key_file: KeyFile = None,
     standby: Standby = False,
+    no_check: Annotated[
+        bool,
+        typer.Option("--no-check", help="Begin a new ledger also where no record fits the schema."),
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            help="Say at the end how many records were counted, late, dead. NOT PRIVATE.",
+        ),
+    ] = False,
     accept_new_guarantee: Annotated[
         str,
         typer.Option(
@@ -45,8 +57,9 @@ def run(
     """Run PIPELINE.yaml until stopped; goes on where the journal ends."""
     shown = port if serve else None
     run_on_terminal(
-        pipeline, until_end, shown, key_file, accepted=accept_new_guarantee, standby=standby
-    )
+        pipeline, until_end, shown, key_file,
+        accepted=accept_new_guarantee, check=not no_check, verbose=verbose, standby=standby,
+    )  # fmt: skip
 
 
 async def _or_leave(running: Coroutine[Any, Any, Run]) -> Run:
@@ -67,9 +80,16 @@ def run_on_terminal(
     *,
     accepted: str = "",
     standby: bool = False,
+    check: bool = True,
+    verbose: bool = False,
 ) -> None:
     """Run and say on stderr how far it is; the test kit calls it with a setup of its own."""
     console = Console(stderr=True)
+
+    def tell(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    operator = Operator(OperatorFigures(lambda reasons: tell(_many_dead(pipeline, reasons))), tell)
     done = asyncio.run(
         _or_leave(
             run_pipeline(
@@ -80,6 +100,8 @@ def run_on_terminal(
                 setup,
                 accepted=accepted,
                 standby=standby,
+                check=check,
+                operator=operator,
                 waits=lambda: console.print("Standing by until no other engine of it is there"),
                 opened=lambda url: console.print(f"The page is at {url}"),
                 beside=progress(console),
@@ -87,3 +109,22 @@ def run_on_terminal(
         )
     )
     console.print(f"{done.built.spec.name}: {done.ticks} ticks, {done.releases} releases")
+    tell(_totals(pipeline, operator.figures, shown=verbose or done.built.spec.public_data))
+
+
+def _many_dead(pipeline: Path, reasons: str) -> str:
+    """The warning that the declared share is exceeded; it names no count."""
+    return (
+        f"Warning: more of the records than `warn_dead` allows cannot be used ({reasons}): `stream-dp dead-letters "
+        f"{pipeline}` lists them, `stream-dp check {pipeline}` says what does not fit"
+    )
+
+
+def _totals(pipeline: Path, figures: OperatorFigures, *, shown: bool) -> str:
+    """What became of the records of this run, or where to ask: exact totals are not for every log."""
+    if not shown:
+        return f"How many records were counted, late or dead: `stream-dp dead-letters {pipeline}` (NOT PRIVATE)"
+    return (
+        f"NOT PRIVATE: in this run {figures.records:,} records were counted, {figures.late:,} of them late; "
+        f"{figures.dead:,} could not be used"
+    )

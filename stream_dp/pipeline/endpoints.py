@@ -5,6 +5,7 @@ the pipeline file's folder (validation context `folder`). This file opens nothin
 """
 
 import re
+from fractions import Fraction
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
@@ -12,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.pipeline.scalars import Duration, Frozen, LocalPath, Moment, Size, problem, refuse
+from stream_dp.pipeline.scalars import (
+    Duration,
+    Frozen,
+    LocalPath,
+    Moment,
+    Share,
+    Size,
+    problem,
+    refuse,
+)
 from stream_dp.pipeline.security import Security
 
 _LAST_MOMENT = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last that a release can print
@@ -49,13 +59,14 @@ class SourceSpec(Frozen):
 
     A source is a subclass with a line in `SOURCES`, and an adapter with a line in `app.wiring.OPENERS`. `stamped`:
     records carry the time of their arrival, which a wall clock needs; `journals` are the kinds that can go with it, the
-    first one by default.
+    first one by default. The operator is told where more than `warn_dead` of the records cannot be used.
     """
 
     stamped: ClassVar[bool] = False
     journals: ClassVar[tuple[str, ...]] = ("sqlite",)
 
     kind: str
+    warn_dead: Share = Fraction(1, 10)
 
     @property
     def counting(self) -> dict[str, str | int]:

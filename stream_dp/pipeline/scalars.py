@@ -143,6 +143,12 @@ def _probability(value: Fraction) -> Fraction:
     return value
 
 
+def _part(value: Fraction) -> Fraction:
+    if not 0 <= value <= 1:
+        raise ValueError("must lie between 0 and 1, such as 0.1")
+    return value
+
+
 def _distinct(domain: tuple[str, ...]) -> tuple[str, ...]:
     first: dict[str, int] = {}
     problems = []
@@ -180,6 +186,7 @@ Delta: TypeAlias = Annotated[_Exact, AfterValidator(_small)]
 Order: TypeAlias = Annotated[_Exact, AfterValidator(_above_one)]
 Confidence: TypeAlias = Annotated[_Exact, AfterValidator(_probability)]
 Size: TypeAlias = Annotated[int, Field(ge=2**10, le=2**30), BeforeValidator(size)]
+Share: TypeAlias = Annotated[_Exact, AfterValidator(_part)]
 Duration: TypeAlias = Annotated[int, Field(gt=0, le=10**12), BeforeValidator(milliseconds)]
 Moment: TypeAlias = Annotated[int, BeforeValidator(moment)]
 LocalPath: TypeAlias = Annotated[Path, BeforeValidator(_written), AfterValidator(_below)]

@@ -19,6 +19,7 @@ Say = Callable[..., Any]
 COMMANDS = (
     "demo",
     "plan",
+    "check",
     "audit",
     "run",
     "replay",

@@ -59,7 +59,7 @@ def test_a_terminal_shows_ticks_and_releases(
     assert "6 ticks, 18 releases" in screen.getvalue().replace("\x1b[1;36m", "").replace(
         "\x1b[0m", ""
     )
-    assert "24" not in screen.getvalue()
+    assert "24" not in screen.getvalue().replace("2024-05-01T", "")
 
 
 @pytest.mark.usefixtures("page_first")

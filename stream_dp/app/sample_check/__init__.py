@@ -1,0 +1,1 @@
+"""Whether records fit a pipeline, found out on a sample before any budget is spent."""

@@ -1,0 +1,232 @@
+"""Topics of which no record fits: `check` says why, and no new ledger begins; one that has begun goes on."""
+
+import asyncio
+import json
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from faults.cases import Case, document, expectation, flights, make_key, write
+from kafka.hostile_batches import HOSTILE
+from kafka.kafka_worlds import administering, create, marks_of, writing
+from kafka.raw_wire import Wire
+
+from stream_dp.adapters.kafka_client import KafkaSettings
+from stream_dp.adapters.kafka_sample import sample_topic
+from stream_dp.adapters.records import FieldType, load_records, ticked
+from stream_dp.app.replay_feed import feed
+from stream_dp.cli.main import code_of
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.runtime.dead_letters import UNREADABLE_BATCH
+from stream_dp.testing.kafka import fresh_topic_name
+
+RECORDS = 500
+TICKS = 20
+LIVE = """\
+version: 1
+name: {name}
+source: {{kind: kafka, topic: {name}.events, bootstrap: "{kafka}"}}
+schema:
+  page: {{type: category, domain: [home, help]}}
+  size: {{type: integer}}
+privacy: {{unit: event, neighbors: add_remove, epsilon: 1}}
+clock: {{kind: wall, step: 200ms, delay: 200ms, horizon: 3}}
+series:
+  - {{name: by_page, statistic: histogram, by: page, method: tree, where: [{{field: size, at_least: 5}}], epsilon: 1}}
+"""
+
+
+def good(number: int) -> bytes:
+    return json.dumps({"page": "home", "size": number}).encode()
+
+
+def wrong_typed(number: int) -> bytes:
+    return json.dumps({"page": "home", "size": f"{number}"}).encode()
+
+
+def avro(number: int) -> bytes:
+    """A record in Confluent's wire format: zero, the schema's number, then Avro."""
+    return struct.pack(">bI", 0, 7) + b"\x08home" + bytes([2 * (number % 60)])
+
+
+@pytest.fixture
+async def case(kafka: str, tmp_path: Path) -> Case:
+    """A live pipeline on an empty topic of two partitions."""
+    name = fresh_topic_name("checked")
+    await create(kafka, f"{name}.events", 2, message_timestamp_type="LogAppendTime")
+    (tmp_path / "pipeline.yaml").write_text(LIVE.format(name=name, kafka=kafka))
+    make_key(tmp_path)
+    return Case(tmp_path, expectation(name, 3), ())
+
+
+async def sent(
+    kafka: str, case: Case, make: Callable[[int], bytes], records: int = RECORDS
+) -> None:
+    async with writing(kafka) as producer:
+        for number in range(records):
+            await producer.send(
+                f"{case.expected.pipeline}.events", make(number), partition=number % 2
+            )
+
+
+async def topics_of(kafka: str, case: Case) -> Sequence[str]:
+    """The topics that this pipeline has made."""
+    async with administering(kafka) as admin:
+        named = sorted(one["topic"] for one in await admin.describe_topics())
+    return [one for one in named if one.startswith(case.expected.pipeline)]
+
+
+async def checked(case: Case, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, object]]:
+    """What `check` says, and its exit code."""
+    capsys.readouterr()
+    code = await asyncio.to_thread(code_of, ["check", str(case.pipeline), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason", "hint"),
+    [
+        (wrong_typed, "wrong_type in size", "size: numbers in quotes; write them without"),
+        (avro, "not_json", "a zero byte and a schema's number come first"),
+    ],
+)
+async def test_no_ledger_begins_on_a_topic_of_which_nothing_fits(
+    kafka: str,
+    case: Case,
+    make: Callable[[int], bytes],
+    reason: str,
+    hint: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await sent(kafka, case, make)
+    ended = await asyncio.to_thread(case.run, "--until-end", kit=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert f"can use none of the records that were looked at ({reason})" in ended.stderr
+    assert hint in ended.stderr
+    assert str(RECORDS) not in ended.stderr.replace(str(case.folder), "")
+    assert await topics_of(kafka, case) == [f"{case.expected.pipeline}.events"]
+
+    code, said = await checked(case, capsys)
+    assert (code, said["records"], said["dead"], said["fits"]) == (2, RECORDS, RECORDS, False)
+    assert isinstance(said["hints"], list)
+    assert said["hints"][0]["says"].startswith(hint)
+    assert said["hints"][0]["records"] == RECORDS
+    assert await topics_of(kafka, case) == [f"{case.expected.pipeline}.events"]
+
+    ended = await asyncio.to_thread(case.run, "--until-end", "--no-check", kit=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+async def test_a_ledger_that_has_begun_goes_on(kafka: str, case: Case) -> None:
+    begun = await asyncio.to_thread(case.run, "--until-end", kit=False)
+    assert begun.returncode == 0, begun.stderr
+    assert "a new ledger; counts what comes into topic" in begun.stderr
+    await sent(kafka, case, wrong_typed)
+    again = await asyncio.to_thread(case.run, "--until-end", kit=False)
+    assert again.returncode == 0, again.stderr
+    assert "all its ticks are public already" in again.stderr
+
+
+async def test_a_sample_has_the_newest_records(
+    kafka: str, case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of each partition, here two; one good record among junk is enough to start on."""
+    await sent(kafka, case, wrong_typed, 40)
+    await sent(kafka, case, good, 1)
+    settings, topic = KafkaSettings(kafka), f"{case.expected.pipeline}.events"
+    newest = await sample_topic(settings, topic, 3, marks=False)
+    oldest = await sample_topic(settings, topic, 3, marks=False, newest=False)
+    at = {
+        n: [o for one in newest if one.partition == n for o in one.records.offsets] for n in (0, 1)
+    }
+    assert at == {0: [18, 19, 20], 1: [17, 18, 19]}
+    assert {o for one in oldest for o in one.records.offsets} >= {0, 1, 2}
+    assert UNREADABLE_BATCH not in {span.reason for one in newest for span in one.records.refused}
+    code, said = await checked(case, capsys)
+    assert (code, said["records"], said["dead"]) == (2, 41, 40)
+    ended = await asyncio.to_thread(case.run, "--until-end", kit=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+async def test_a_replay_whose_times_lack_an_offset(kafka: str, tmp_path: Path) -> None:
+    made = flights(tmp_path, TICKS)
+    name = fresh_topic_name("checked")
+    write(
+        tmp_path,
+        document(name, TICKS, 6, {"kind": "kafka", "topic": f"{name}.events", "bootstrap": kafka}),
+    )
+    case = Case(tmp_path, expectation(name, TICKS), made.events)
+    await create(kafka, f"{name}.events", 2)
+    table = tmp_path / "slice.csv"
+    table.write_text(table.read_text().replace("Z,", ","))
+    fields = {"time": FieldType.TIME, "airline": FieldType.CATEGORY, "delay": FieldType.INTEGER}
+    rows = load_records(table, fields, "time")
+    grid = TickGrid(case.expected.origin, case.expected.step, TICKS)
+    await feed(KafkaSettings(kafka), marks_of(case), ticked(rows, grid))
+    ended = await asyncio.to_thread(case.run, "--until-end", kit=False)
+    assert ended.returncode == 2, ended.stderr
+    assert "times without an offset; declare their `zone:`" in ended.stderr
+    assert await topics_of(kafka, case) == [f"{name}.events"]
+
+
+async def test_what_cannot_be_unpacked_is_a_reason_and_transactions_are_decided(
+    kafka: str, case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bomb of two records, two that were aborted, one that was committed, and one of which nobody knows yet."""
+    topic = f"{case.expected.pipeline}.events"
+    bomb = next(one for one in HOSTILE if one.name == "a bomb of 64 MB in gzip")
+    await sent(kafka, case, good, 10)
+
+    def produced() -> int:
+        with Wire(kafka) as wire:
+            return wire.produce(topic, 0, bomb.encoded()).error
+
+    assert await asyncio.to_thread(produced) == 0
+    producer = AIOKafkaProducer(bootstrap_servers=kafka, transactional_id=topic)
+    await producer.start()
+    try:
+        for records, commit in ((2, False), (1, True)):
+            await producer.begin_transaction()
+            for each in range(records):
+                await (await producer.send(topic, good(each), partition=1))
+            await (producer.commit_transaction() if commit else producer.abort_transaction())
+        await producer.begin_transaction()
+        await (await producer.send(topic, good(0), partition=1))
+        code, said = await checked(case, capsys)
+        await producer.abort_transaction()
+    finally:
+        await producer.stop()
+    assert (code, said["records"], said["dead"]) == (2, 13, 2)
+    assert said["reasons"] == [
+        {
+            "reason": "expands_too_far",
+            "field": None,
+            "records": 2,
+            "example": "partition 0, offset 5",
+        }
+    ]
+
+
+async def test_an_operator_is_warned_of_records_that_come_later(kafka: str, case: Case) -> None:
+    """Once, without a number; nothing of it is public."""
+    declared = case.pipeline.read_text()
+    case.pipeline.write_text(declared.replace("horizon: 3", "horizon: 15"))
+    await sent(kafka, case, good, 1)
+    running = asyncio.create_task(asyncio.to_thread(case.run, "--until-end", kit=False))
+    numbers = 0
+    while not running.done():
+        await sent(kafka, case, wrong_typed, RECORDS)
+        numbers += RECORDS
+        await asyncio.sleep(0.05)
+    ended = await running
+    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+    warned = [line for line in ended.stderr.splitlines() if line.startswith("Warning: ")]
+    assert len(warned) == 1, ended.stderr
+    assert (
+        "more of the records than `warn_dead` allows cannot be used (wrong_type in size)"
+        in warned[0]
+    )
+    assert "dead-letters" in warned[0]
+    assert str(numbers) not in ended.stderr
