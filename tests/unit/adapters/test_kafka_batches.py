@@ -122,7 +122,8 @@ def test_a_consumer_without_our_sign_gets_the_librarys_own(stock: Any) -> None:
 def a_log(chance: random.Random) -> tuple[bytes, list[tuple[int, int]]]:
     """Bytes of a finished log, and its aborted transactions as a broker tells them."""
     raw: list[bytes] = []
-    aborted, began = [], {}
+    aborted: list[tuple[int, int]] = []
+    began: dict[int, int] = {}
     base = 0
     for _ in range(chance.randint(1, 25)):
         what, producer = chance.random(), chance.choice((5, 6, 7))

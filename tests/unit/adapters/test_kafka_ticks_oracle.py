@@ -311,12 +311,12 @@ def test_some_of_these_places_are_ends_of_ticks(made: str) -> None:
     assert check_restarts(world(chance, 60), made, LARGE, chance) > 3
 
 
-def seen(check: Callable[..., None], made: str, **how: Any) -> bool:
+def seen(check: Callable[..., object], made: str, **how: Any) -> bool:
     """Whether a check finds anything wrong in some random logs."""
     return any(_fails(check, made, seed, how) for seed in range(SEEDS))
 
 
-def _fails(check: Callable[..., None], made: str, seed: int, how: Mapping[str, Any]) -> bool:
+def _fails(check: Callable[..., object], made: str, seed: int, how: Mapping[str, Any]) -> bool:
     chance = random.Random(seed)
     try:
         check(world(chance, 22), made, LARGE, chance, **how)
@@ -342,7 +342,7 @@ def _never(ticks: PartitionTicks, batch: RecordBatch, take: Callable[..., Any]) 
 
 def _mark_behind(ticks: PartitionTicks, batch: RecordBatch, take: Callable[..., Any]) -> Any:
     """Broken: a tick is marked behind the batch that shows that it has passed."""
-    meet, ticks._meet = ticks._meet, lambda _: None  # type: ignore[method-assign]
+    meet, ticks._meet = ticks._meet, lambda batch: None  # type: ignore[method-assign]
     found = take(ticks, batch)
     meet(batch)
     return found
