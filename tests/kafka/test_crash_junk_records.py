@@ -75,15 +75,17 @@ async def mixed(kafka: str, case: Case, junk: Sequence[Junk]) -> list[Letter]:
     return letters
 
 
-async def fed(kafka: str, case: Case) -> None:
-    """Feed all ticks, marks included."""
+async def fed(kafka: str, case: Case) -> Counter[tuple[int, str, str | None]]:
+    """Flood the topic once a feed has begun, then feed all ticks, marks included; return what was sent as junk."""
     ticks, feed = ticks_of(case), KafkaFeed(KafkaSettings(kafka), marks_of(case))
     await feed.open()
     try:
+        sent = await flood(kafka, marks_of(case).topic)
         for begin in range(0, TICKS, 10):
             await feed.send(begin, ticks[begin : begin + 10])
     finally:
         await feed.close()
+    return sent
 
 
 async def bodies(kafka: str, case: Case) -> list[bytes]:
@@ -148,8 +150,7 @@ async def test_any_number_of_junk_records_in_one_commit_delays_nothing_and_is_co
     case = over(kafka, tmp_path)
     topic = f"{case.expected.pipeline}.events"
     await create_topic(kafka, topic, PARTITIONS)
-    sent = await flood(kafka, topic)
-    await fed(kafka, case)
+    sent = await fed(kafka, case)
     await asyncio.to_thread(case.finish, "--zero-noise")
     left = await over_kafka(kafka, case.expected.pipeline, case.key)
     letters = [letter[1:] for commit in left.commits for letter in commit["dead_letters"]]
