@@ -7,7 +7,7 @@ log afterwards. Everything goes through raw requests, one after the other.
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from kafka.hostile_batches import HOSTILE
@@ -74,13 +74,15 @@ class Mix:
             RawTransactions(self._wire, f"{topic}-{number}", _OPEN_FOR_EVER_MS)
             for number in range(PRODUCERS)
         ]
+        self._straggler = RawTransactions(self._wire, f"{topic}-straggler", _OPEN_FOR_EVER_MS)
         self._sending: set[int] = set()
         self._given_up: set[int] = set()
 
     def until(self, moment: float) -> None:
         """Do one thing after the other until this time, seconds since 1970; then close the connection.
 
-        Where nobody gives up, the transactions that are open then are ended.
+        Where nobody gives up, the transactions that are open then are ended. Where there are transactions, one more is
+        open from the middle of this time to its end.
         """
         deeds: dict[str, tuple[float, Callable[[], str]]] = {
             "small": (30, self._small),
@@ -95,14 +97,24 @@ class Mix:
             "give_up": (0.3, self._give_up),
         }
         weights, chosen = zip(*(deeds[name] for name in self._world), strict=True)
+        middle = (time.time() + moment) / 2
         with self._wire:
-            while time.time() < moment:
-                (deed,) = self._chance.choices(chosen, weights)
-                self.log.append(deed())
-                if self._chance.random() < 0.05:
-                    time.sleep(self._chance.uniform(0, 0.1))
+            self._until(middle, chosen, weights)
+            if "within" in self._world:
+                self._straggler.send(self._topic, 0, plain(self._values(3)))
+            self._until(moment, chosen, weights)
+            self._straggler.end(commit=True)
             while self._sending and "give_up" not in self._world:
                 self.log.append(self._end())
+
+    def _until(
+        self, moment: float, deeds: Sequence[Callable[[], str]], weights: Sequence[float]
+    ) -> None:
+        while time.time() < moment:
+            (deed,) = self._chance.choices(deeds, weights)
+            self.log.append(deed())
+            if self._chance.random() < 0.05:
+                time.sleep(self._chance.uniform(0, 0.1))
 
     def _values(self, number: int) -> list[bytes | None]:
         kinds = self._chance.choices(CATEGORIES, k=number)

@@ -113,19 +113,11 @@ class Journalled:
                 for tick, row in zip(commit["ticks"], commit["rows"], strict=True)
             )
             made.late += commit["late"]
-            for letter in commit["dead_letters"]:
-                made._letter(letter)
-        return made
-
-    def _letter(self, letter: list[Any]) -> None:
-        match letter:
-            case [_, int(partition), int(offset), *_]:
-                self.dead[partition] += 1
-                self.places.add((partition, offset))
-            case [_, int(partition), _, _, int(records), ranges]:
-                self.dead[partition] += records
+            for _, partition, _, _, records, ranges in commit["dead_letters"]:
+                made.dead[partition] += records
                 for first, last in ranges:
-                    self.places.update((partition, place) for place in range(first, last + 1))
+                    made.places.update((partition, place) for place in range(first, last + 1))
+        return made
 
 
 def differences(log: Said, journal: Journalled, grid: Grid) -> Iterator[str]:

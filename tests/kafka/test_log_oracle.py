@@ -65,6 +65,6 @@ async def test_rows_late_ones_and_dead_letters_are_those_of_the_log(
     log = await asyncio.to_thread(says, kafka, topic, ticks)
     assert bool(log.late) == (world in {"transactions", "left open", "all"})
     assert bool(log.dead) == (world in {"values", "hostile", "all"})
-    assert all(log.tick(number) for number in range(TICKS - QUIET_TICKS - 1))
+    assert sum(bool(log.tick(number)) for number in range(TICKS)) > TICKS // 3
     for pipeline in pipelines:
         assert list(differences(log, await pipeline.journal(), ticks)) == []
