@@ -230,11 +230,14 @@ async def _run(
     world = World(log, ManualClock(grid.origin - BEFORE_MS), random.Random(seed))
     store, sink = MemoryStore(), TimedSink(world.clock)
     opening = partial(_engine, world, grid, store, sink, source)
+    much_later = grid.origin + 2 * grid.horizon * grid.step + grid.delay
     with on_paper(world):
-        for tick in kills:
-            await _driven(world.clock, opening(), lambda tick=tick: _visible(sink, tick))  # type: ignore[misc]
-        much_later = grid.origin + 2 * grid.horizon * grid.step + grid.delay
-        await _driven(world.clock, opening(), lambda: world.clock.now() > much_later)
+        for last in (*kills, grid.horizon):
+            await _driven(
+                world.clock,
+                opening(),
+                lambda last=last: _visible(sink, last) or world.clock.now() > much_later,  # type: ignore[misc]
+            )
     commits = opened(store.commits, KEY, NAME)
     dead: Counter[tuple[int, str, str | None]] = Counter()
     for _, partition, reason, name, records, _ in (
