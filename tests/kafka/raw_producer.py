@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 from kafka.raw_batches import TRANSACTIONAL, RawBatch
 from kafka.raw_wire import (
@@ -24,20 +25,26 @@ from kafka.raw_wire import (
 _BUSY = frozenset(
     {14, 15, 16, 51}
 )  # coordinator loading, absent or moved; the last transaction still ends
+Produce: TypeAlias = Callable[[str, int, bytes, str | None], Stored]
 _TRIES = 200
 _PAUSE = 0.05
 
 
 class RawTransactions:
-    """Transactions of one transactional id on a topic of a cluster of one node."""
+    """Transactions of one transactional id; `wire` leads to its coordinator."""
 
-    def __init__(self, wire: Wire, name: str, timeout_ms: int = 60_000) -> None:
+    def __init__(
+        self, wire: Wire, name: str, timeout_ms: int = 60_000, produce: Produce | None = None
+    ) -> None:
         """Get a producer id under this name; whoever had it before is fenced.
+
+        `produce` sends to the leaders where they are not where the coordinator is.
 
         Raises:
             Refused: the broker wants another timeout, or does not get ready.
         """
         self._wire = wire
+        self._produce = produce or wire.produce
         self._name = name
         self._sequences: dict[tuple[str, int], int] = {}
         self._joined: set[tuple[str, int]] = set()
@@ -61,7 +68,7 @@ class RawTransactions:
             epoch=self._epoch,
             sequence=sequence,
         )
-        stored = self._wire.produce(topic, partition, own.encoded(), self._name)
+        stored = self._produce(topic, partition, own.encoded(), self._name)
         if stored.error == 0:
             last = batch.last_delta if batch.last_delta is not None else len(batch.records) - 1
             self._sequences[at] = sequence + last + 1

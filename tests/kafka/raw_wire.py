@@ -75,9 +75,10 @@ class Answer:
 class Wire:
     """A connection to one broker, "HOST:PORT"."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, seconds: float = _SECONDS) -> None:
+        """Connect; who answers nothing for so many seconds is taken for gone."""
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), _SECONDS)
+        self._socket = socket.create_connection((host, int(port)), seconds)
         self._number = 0
 
     def __enter__(self) -> Self:
@@ -150,6 +151,22 @@ class Wire:
             answer.take("q")
             answer.take("q")
         return answer.data(), end
+
+    def coordinator(self, name: str) -> str:
+        """The address of the coordinator of a transactional id.
+
+        Raises:
+            Refused: there is none now.
+        """
+        answer = self.call(FIND_COORDINATOR, 1, text(name) + struct.pack(">b", 1))
+        answer.take("i")
+        code = answer.take("h")
+        answer.text()
+        answer.take("i")
+        host, port = answer.text(), answer.take("i")
+        if code:
+            raise Refused(f"the coordinator of {name}", code)
+        return f"{host}:{port}"
 
     def leaders(self, topic: str) -> dict[int, str]:
         """The address of the leader of each partition of a topic that has one."""

@@ -36,7 +36,7 @@ PARTITIONS, IN_A_BATCH, GOOD_SHARE = 4, 10_000, 0.001
 MILLIONS = int(os.environ.get("STREAM_DP_FLOOD_MILLIONS", "10"))
 MINUTES = int(os.environ.get("STREAM_DP_FLOOD_MINUTES", "3"))
 A_SECOND = 12_000
-GROWTH_MB = 200
+GROWTH_MB = 100
 """How much more memory an engine may take under a flood than before it: what one fetch and one batch take unpacked."""
 DELAY, WARM_SECONDS, PATIENCE = 2_000, 6.0, 300.0
 JUNK = [value for value in BAD_VALUES if value is None or len(value) < 100]
