@@ -94,7 +94,7 @@ class PaperReader:
         return found
 
     def _fetched(self) -> dict[Any, Sequence[RecordBatch]]:
-        found = {}
+        found: dict[Any, Sequence[RecordBatch]] = {}
         for number in self._world.chance.sample(sorted(self._positions), len(self._positions)):
             if found and self._world.chance.random() < 0.3:
                 continue
@@ -163,7 +163,7 @@ async def _unchecked(_: KafkaSource) -> None:
 @contextmanager
 def on_paper(world: World) -> Iterator[None]:
     """Sources that are opened meanwhile read the paper."""
-    answers = {
+    answers: dict[str, Any] = {
         "consumer": lambda _, *, wait, fetch_wait_ms: PaperReader(world, wait=wait),
         "KafkaOffsets": lambda *_: PaperOffsets(world),
         "TopicEyes": lambda *_: PaperEyes(world),

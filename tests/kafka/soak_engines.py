@@ -1,7 +1,7 @@
 """The engine of a soak and its standby, as a supervisor keeps them: one is there again whenever one has ended.
 
-Rules: the product's command, with its page and with noise. An end that was asked for is planned, any other is not, and
-is kept with what the engine said.
+Rules: the product's command, with its page and with noise. An end that was asked for is planned, and that of one
+which slept while another took over; any other is not, and is kept with what the engine said.
 """
 
 import os
@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from kafka.log_worlds import LivePipeline
 
 _COMMAND = "from stream_dp.cli.main import main; main()"
 _ENDING_S = 60.0
+_FENCED = 4
 
 
 @dataclass(slots=True)
@@ -25,6 +27,7 @@ class Engine:
 
     process: "subprocess.Popen[bytes]"
     errors: Path
+    slept: bool = False
 
     def said(self) -> str:
         """Everything so far."""
@@ -44,7 +47,7 @@ class Engines:
         self._number = number
         self._running: list[Engine] = []
         self._started_ones = 0
-        self.kills = 0
+        self.kills = self.fenced = 0
         self.unplanned: list[str] = []
 
     def keep(self) -> None:
@@ -52,14 +55,34 @@ class Engines:
         for engine in list(self._running):
             if engine.process.poll() is not None:
                 self._running.remove(engine)
-                self.unplanned.append(f"exit {engine.process.returncode}: {engine.said()[-2000:]}")
+                self._note(engine)
         while len(self._running) < self._number:
             self._running.append(self._started())
+
+    def _note(self, engine: Engine) -> None:
+        """One that slept may find that another took over: that is exit 4, and as it must be."""
+        said = engine.said()
+        if engine.slept and engine.process.returncode == _FENCED and "has taken over" in said:
+            self.fenced += 1
+        else:
+            self.unplanned.append(f"exit {engine.process.returncode}: {said[-2000:]}")
+
+    def sleep(self, seconds: float) -> None:
+        """Stop the one at work for so long, so that its place may be taken; then let it go on."""
+        self.keep()
+        engine = self._one(active=True)
+        engine.process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        engine.slept = True
+        engine.process.send_signal(signal.SIGCONT)
+
+    def _one(self, *, active: bool) -> Engine:
+        return next((one for one in self._running if one.waits != active), self._running[0])
 
     def kill(self, *, active: bool) -> None:
         """Kill -9 the one at work, or the one that stands by."""
         self.keep()
-        engine = next((one for one in self._running if one.waits != active), self._running[0])
+        engine = self._one(active=active)
         engine.process.kill()
         engine.process.wait()
         self._running.remove(engine)

@@ -8,12 +8,14 @@ which knows stamps alone, counts it: `later` says how many.
 
 import asyncio
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from faults.evidence import content, opened, releases_of
+from faults.evidence import Public, content, opened, releases_of
 from faults.kafka_evidence import journal_blobs, public_log
 from kafka.log_worlds import KINDS, Journalled, LivePipeline, says
-from oracles.kafka_log import Grid
+from oracles.kafka_log import Grid, Said
 
 
 @dataclass(slots=True)
@@ -33,21 +35,30 @@ class Verdict:
 
 
 async def verdict(pipeline: LivePipeline) -> Verdict:
-    """Judge what a pipeline has left; the grid of the source is that of the ticks that were journalled."""
-    made = Verdict()
+    """Judge what a pipeline has left."""
     blobs = await journal_blobs(pipeline.bootstrap, f"{pipeline.name}.private.journal")
     commits = opened(blobs, (pipeline.folder / "operator.key").read_bytes(), pipeline.name)
+    public = await public_log(pipeline.bootstrap, f"{pipeline.name}.releases")
+    ticks = sum(len(commit["ticks"]) for commit in commits)
+    own = pipeline.grid
+    grid = Grid(own.origin, own.step, own.delay, ticks)
+    log = await asyncio.to_thread(says, pipeline.bootstrap, pipeline.topic, grid)
+    return judged(commits, public, log)
+
+
+def judged(commits: Sequence[dict[str, Any]], public: Sequence[Public], log: Said) -> Verdict:
+    """Judge a journal, a public log and what the oracle says of the source up to the journal's last tick."""
+    made = Verdict()
     ticks = [tick for commit in commits for tick in commit["ticks"]]
     made.ticks = len(ticks)
     if ticks != list(range(len(ticks))):
         made.faults.append("the journal's ticks are not 0, 1, 2 ...")
-    await _public(pipeline, commits, made)
-    await _counted(pipeline, Journalled.of(commits), made)
+    _published(commits, public, made)
+    _counted(Journalled.of(commits), log, made)
     return made
 
 
-async def _public(pipeline: LivePipeline, commits: list[dict[str, object]], made: Verdict) -> None:
-    public = await public_log(pipeline.bootstrap, f"{pipeline.name}.releases")
+def _published(commits: Sequence[dict[str, Any]], public: Sequence[Public], made: Verdict) -> None:
     versions: defaultdict[tuple[str, int], set[bytes]] = defaultdict(set)
     seen: Counter[tuple[str, int]] = Counter()
     for one in public:
@@ -60,29 +71,27 @@ async def _public(pipeline: LivePipeline, commits: list[dict[str, object]], made
     made.twice += sum(count - 1 for count in seen.values() if count > 1)
     journalled = [body for *_, body in releases_of(commits)]
     visible = [one.body for one in public if one.committed]
-    if visible != journalled[: len(visible)]:
+    if visible != journalled:
         made.faults.append("what is public is not what was journalled, in its order")
-    made.lost += len(journalled) - len(visible)
+    made.lost += len(set(journalled) - set(visible))
 
 
-async def _counted(pipeline: LivePipeline, journal: Journalled, made: Verdict) -> None:
-    grid = Grid(pipeline.grid.origin, pipeline.grid.step, pipeline.grid.delay, made.ticks)
-    log = await asyncio.to_thread(says, pipeline.bootstrap, pipeline.topic, grid)
-    missing = Counter[str]()
-    more = Counter[str]()
-    for tick in range(made.ticks):
-        counted = log.tick(tick)
-        wanted = [counted.total(), *(counted[kind] for kind in KINDS)]
-        wanted.append(counted.total() - sum(wanted[1:]))
-        found = journal.rows[tick]
-        made.records += found[0]
-        missing["records"] += max(0, wanted[0] - found[0])
-        more["records"] += max(0, found[0] - wanted[0])
-        if found != tuple(wanted):
-            made.faults.append(f"tick {tick}: {found} in the journal, {tuple(wanted)} in the log")
+def _counted(journal: Journalled, log: Said, made: Verdict) -> None:
     made.late, made.dead = journal.late, journal.dead.total()
     made.later = journal.late - log.late
-    made.lost += max(0, missing["records"] - made.later) + max(0, log.dead_letters - made.dead)
-    made.twice += more["records"] + max(0, made.dead - log.dead_letters)
-    if missing["records"] == made.later:  # late, and that is told: no fault
-        made.faults = [one for one in made.faults if not one.startswith("tick ")]
+    missing, lacking = 0, list[str]()
+    for tick, found in journal.rows.items():
+        counted = log.tick(tick)
+        kinds = [counted[kind] for kind in KINDS]
+        wanted = (counted.total(), *kinds, counted.total() - sum(kinds))
+        made.records += found[0]
+        missing += max(0, wanted[0] - found[0])
+        made.twice += max(0, found[0] - wanted[0])
+        if found != wanted:
+            only_lacks = all(one <= other for one, other in zip(found, wanted, strict=True))
+            where = lacking if only_lacks and found[0] < wanted[0] else made.faults
+            where.append(f"tick {tick}: {found} in the journal, {wanted} in the log")
+    made.lost += max(0, missing - made.later) + max(0, log.dead_letters - made.dead)
+    made.twice += max(0, made.later - missing) + max(0, made.dead - log.dead_letters)
+    if missing != made.later:  # else they are late, and that is told
+        made.faults += lacking

@@ -127,14 +127,14 @@ def forgery(chance: random.Random, partition: int) -> Item:
     )
     moved = MARKS.sign(partition, (tick + 1) % GRID.horizon)
     spliced = b"1.%d%s" % (tick, moved[moved.find(b".", 2) :])
-    values: Sequence[tuple[bytes | None, list[tuple[bytes, bytes | None]]]] = (
-        *((None, [(HEADER, one)]) for one in (*absurd, others, elsewhere, spliced)),
-        (None, [(HEADER, None)]),
-        (None, [(HEADER, true), (HEADER, true)]),
-        (good(chance, tick).value, [(HEADER, true)]),
-        (b"junk", [(HEADER, true)]),
+    items = (
+        *(Item(None, [(HEADER, one)]) for one in (*absurd, others, elsewhere, spliced)),
+        Item(None, [(HEADER, None)]),
+        Item(None, [(HEADER, true), (HEADER, true)]),
+        Item(good(chance, tick).value, [(HEADER, true)]),
+        Item(b"junk", [(HEADER, true)]),
     )
-    return Item(*chance.choice(values))
+    return chance.choice(items)
 
 
 @dataclass(frozen=True, slots=True)

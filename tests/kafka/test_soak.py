@@ -52,6 +52,7 @@ class Faults:
         self._all: dict[str, tuple[float, Callable[[], None]]] = {
             "engine killed": (6, lambda: engines.kill(active=True)),
             "standby killed": (2, lambda: engines.kill(active=False)),
+            "engine asleep": (2, lambda: engines.sleep(chance.choice((1, 5, 30)))),
             "broker killed": (3, self._broker_killed),
             "broker paused": (3, self._broker_paused),
             "broker restarted": (2, self._broker_restarted),
@@ -156,7 +157,8 @@ def test_soak(tmp_path: Path) -> None:
     figures = {
         "seconds": SECONDS, "nodes": NODES, "seed": SEED, "caught up": caught_up,
         "happened": dict(faults.done), "written": dict(writer.deeds), "not written": dict(writer.failures),
-        "kills": engines.kills, "unplanned exits": len(engines.unplanned), **asdict(made),
+        "kills": engines.kills, "fenced after a sleep": engines.fenced,
+        "unplanned exits": len(engines.unplanned), **asdict(made),
     }  # fmt: skip
     print(json.dumps(figures))
     if file := os.environ.get("STREAM_DP_SOAK_FIGURES"):
