@@ -27,7 +27,7 @@ from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, StampTicks
 from stream_dp.adapters.kafka_topic_look import TopicLook
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemoryStore
-from stream_dp.adapters.record_batches import RecordBatch, record_batches
+from stream_dp.adapters.record_batches import Cell, RecordBatch, record_batches
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
@@ -54,8 +54,9 @@ class World:
 class PaperReader:
     """What the source uses of a consumer of whole batches."""
 
-    def __init__(self, world: World, *, wait: bool) -> None:
+    def __init__(self, world: World, *, wait: bool, cell: Cell | None) -> None:
         self._world = world
+        self._cell = cell
         self._wait = wait
         self._positions: dict[int, int] = {}
         self._known: dict[int, int] = {}
@@ -113,7 +114,7 @@ class PaperReader:
         taken = self._world.chance.randint(1, 6)
         data = b"".join(each.data for each in kept[:taken])
         data += b"".join(each.data[:-3] for each in kept[taken : taken + 1])
-        return list(record_batches(data, self._positions[number]))
+        return list(record_batches(data, self._positions[number], self._cell))
 
 
 class PaperOffsets:
@@ -164,7 +165,9 @@ async def _unchecked(_: KafkaSource) -> None:
 def on_paper(world: World) -> Iterator[None]:
     """Sources that are opened meanwhile read the paper."""
     answers: dict[str, Any] = {
-        "consumer": lambda _, *, wait, fetch_wait_ms: PaperReader(world, wait=wait),
+        "consumer": lambda _, *, wait, fetch_wait_ms, cell=None: PaperReader(
+            world, wait=wait, cell=cell
+        ),
         "KafkaOffsets": lambda *_: PaperOffsets(world),
         "TopicEyes": lambda *_: PaperEyes(world),
     }
