@@ -9,6 +9,7 @@ from stream_dp.adapters.kafka_batches import batches
 from stream_dp.adapters.kafka_ticks import PartitionTicks
 from stream_dp.adapters.open_transactions import Transaction
 from stream_dp.adapters.record_batches import Kind, RecordBatch
+from stream_dp.errors import Outage
 
 _WAIT_MS = 1000
 
@@ -31,9 +32,18 @@ class Recall:
         reader.seek(self._place, self._next)
 
     async def more(self, reader: Any) -> bool:
-        """Count what one fetch of `reader` brings; say whether the transaction goes on."""
+        """Count what one fetch of `reader` brings; say whether the transaction goes on.
+
+        Raises:
+            Outage: what it brings is damaged.
+        """
         fetched = await reader.getmany(self._place, timeout_ms=_WAIT_MS)
         for batch in batches(fetched.get(self._place, ())):
+            if batch.kind is Kind.DAMAGED:
+                topic, partition = self._place
+                raise Outage(
+                    f"topic {topic!r}: what its broker sends of partition {partition} is damaged"
+                )
             if batch.base >= self._end:
                 break
             if batch.kind is Kind.DATA and batch.producer == self._commit.producer:

@@ -18,6 +18,7 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.dead_letters import BAD_MARK, Span
 from stream_dp.runtime.ports import Batch, Behind
 
+_ENDS = (Kind.COMMIT, Kind.ABORT)
 MOST = 8192
 """How many records go into one batch of the port, about."""
 
@@ -85,7 +86,7 @@ class PartitionTicks:
 
     def ended(self, batch: RecordBatch) -> None:
         """Go on behind `batch`."""
-        if batch.kind is not Kind.DATA and batch.producer is not None:
+        if batch.kind in _ENDS and batch.producer is not None:
             self._open.drop(batch.producer)
         self._commit = None
         self._at(batch.next)
@@ -120,9 +121,11 @@ class PartitionTicks:
 
     def _take_behind(self, batch: RecordBatch) -> None:
         """Before the position only what belongs to a transaction that is open there counts, and only later."""
-        if batch.kind is not Kind.DATA:
+        if batch.kind in _ENDS:
             if batch.producer is not None:
                 self._open.drop(batch.producer)
+        elif batch.kind is not Kind.DATA:
+            return
         elif batch.producer is not None:
             self._open.hold(batch.producer, batch)
         elif batch.next > self._start:

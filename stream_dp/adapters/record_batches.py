@@ -19,7 +19,7 @@ from stream_dp.runtime.dead_letters import Span
 HEADER = struct.Struct(">qiibIhiqqqhii")
 CODEC, APPENDED, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
 _LENGTH = struct.Struct(">qi")
-_FORMAT = 2
+FORMAT = 2
 _FORMAT_AT, _CHECKED_FROM = 16, 21
 _CRC, _ATTRIBUTES, _LAST, _STAMP, _RECORDS = 4, 5, 6, 8, 12
 _JOINED_BYTES = 256 * 1024
@@ -125,7 +125,7 @@ class _Run:
         body = b"".join([part[HEADER.size :] for part in self._parts])
         length = HEADER.size - _LENGTH.size + len(body)
         header = HEADER.pack(
-            base, length, -1, _FORMAT, 0, APPENDED, records - 1, stamp, stamp, -1, -1, -1, records
+            base, length, -1, FORMAT, 0, APPENDED, records - 1, stamp, stamp, -1, -1, -1, records
         )
         raw = memoryview(header + body)
         return RecordBatch(Kind.DATA, base, self.next, stamp, APPENDED, None, records, raw)
@@ -152,7 +152,7 @@ def record_batches(
         if length <= _FORMAT_AT - _LENGTH.size:
             raise ValueError("a batch without a header")
         raw = view[begin:at]
-        if raw[_FORMAT_AT] != _FORMAT:
+        if raw[_FORMAT_AT] != FORMAT:
             found = _foreign(raw, base, position if run is None else run.next)
         else:
             header = _header(raw)

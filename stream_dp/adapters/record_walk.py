@@ -9,7 +9,10 @@ where nothing is amiss.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+MOST_HEADERS = 64
+"""How many headers of a record are read; who writes tick marks writes one."""
 _MOST_BITS = 63
+_ONE_BYTE = 0x80
 
 
 class WalkedRecord(NamedTuple):
@@ -37,6 +40,42 @@ def walk(data: bytes | memoryview, count: int, headers: bool) -> Iterator[Walked
             yield None
 
 
+class Piece(NamedTuple):
+    """So many records, which lie from `begin` to `end`."""
+
+    begin: int
+    end: int
+    records: int
+
+
+def pieces(data: bytes | memoryview, count: int, most: int) -> Iterator[Piece]:
+    """Cut the `count` records of `data` into pieces of `most` bytes or less, or of one record.
+
+    Only the records' lengths are read; where one cannot be, the pieces end.
+    """
+    begin = at = records = 0
+    size = len(data)
+    for _ in range(count):
+        if at >= size:
+            break
+        byte = data[at]
+        if byte < _ONE_BYTE:
+            length, start = (byte >> 1) ^ -(byte & 1), at + 1
+        else:
+            try:
+                length, start = _varint(data, at)
+            except IndexError:
+                break
+        if length < 0 or start + length > size:
+            break
+        if records and start + length - begin > most:
+            yield Piece(begin, at, records)
+            begin, records = at, 0
+        at, records = start + length, records + 1
+    if records:
+        yield Piece(begin, at, records)
+
+
 def _record(data: bytes | memoryview, at: int, end: int, headers: bool) -> WalkedRecord:
     """The record that lies from `at` to `end`.
 
@@ -56,7 +95,7 @@ def _headers(data: bytes | memoryview, at: int, end: int) -> Iterator[tuple[str,
     """The headers that can be read."""
     try:
         count, at = _varint(data, at)
-        for _ in range(count):
+        for _ in range(min(count, MOST_HEADERS)):
             name, at = _bytes(data, at, end)
             value, at = _bytes(data, at, end)
             yield (name or b"").decode(errors="replace"), value

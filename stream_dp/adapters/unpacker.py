@@ -7,23 +7,27 @@ place in the batch where the batch is whole, whatever the record says of itself.
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 from stream_dp.adapters.inflate import DamagedError, TooLargeError, inflate
 from stream_dp.adapters.kafka_client import library
 from stream_dp.adapters.record_batches import (
     CODEC,
+    FORMAT,
     HEADER,
     Kind,
     RecordBatch,
     Unpacked,
 )
-from stream_dp.adapters.record_walk import walk
+from stream_dp.adapters.record_walk import MOST_HEADERS, pieces, walk
 from stream_dp.adapters.tick_marks import claimed
 from stream_dp.runtime.dead_letters import TOO_LARGE, UNREADABLE_BATCH, UNREADABLE_RECORD, Span
 
 LIMIT_BYTES = 16 * 2**20
+LIMIT_RECORDS = 2**17
+"""How many records a batch may hold: many more than producers put into one, few enough to be read at once."""
 _PARSED_BYTES = 2**20
+_PIECE_BYTES = 2**16
 _ATTRIBUTES_AT = 5
 _LENGTH_AT = 1
 _BEFORE_LENGTH = 12
@@ -58,48 +62,69 @@ class Unpacker:
     def _records(
         self, batch: RecordBatch, plain: bytes | memoryview, data: bytes | bytearray | memoryview
     ) -> Unpacked:
+        if batch.records > LIMIT_RECORDS:
+            return _refused(batch, TOO_LARGE)
         if len(data) <= _PARSED_BYTES:  # a large one may hold millions of headers
             try:
-                return self._parsed(batch, plain)
+                return Unpacked(*self._parsed(plain, batch.base))
             except Exception:  # noqa: BLE001, S110 - memory and Unicode errors too: it is read otherwise
                 pass
-        return self._walked(batch, memoryview(data))
+        return self._pieces(batch, memoryview(data))
 
-    def _parsed(self, batch: RecordBatch, plain: bytes | memoryview) -> Unpacked:
+    def _pieces(self, batch: RecordBatch, data: memoryview) -> Unpacked:
+        """Piece by piece, so that what the parser does not take costs little beside it."""
+        found = Unpacked([], [], [], {})
+        base = batch.base
+        for begin, end, records in pieces(data, batch.records, _PIECE_BYTES):
+            part = data[begin:end]
+            _join(found, self._piece(part, base, records))
+            base += records
+        if base < batch.base + batch.records:
+            found.refused.append(Span(UNREADABLE_RECORD, None, base, batch.next - 1))
+        return found
+
+    def _piece(self, data: memoryview, base: int, records: int) -> Unpacked:
+        if len(data) <= _PIECE_BYTES:
+            try:
+                return Unpacked(*self._parsed(_batch_of(data, base, records), base))
+            except Exception:  # noqa: BLE001, S110 - see `_records`
+                pass
+        return self._walked(data, base, records)
+
+    def _parsed(
+        self, plain: bytes | memoryview, base: int
+    ) -> tuple[list[bytes], range, list[Span], dict[int, bytes]]:
         """By the client library's parser, which takes all or nothing."""
+        marks: dict[int, bytes] = {}
         if not self._marks:
-            values, marks = list(map(_value, self._parse(plain))), {}
+            values = list(map(_value, self._parse(plain)))
         else:
             records = list(self._parse(plain))
             values, marks = list(map(_value, records)), _ticks(records)
         if None in values:
             values = [value or b"" for value in values]
-        return Unpacked(values, _offsets(batch, len(values)), [], marks)
+        return values, range(base, base + len(values)), [], marks
 
-    def _walked(self, batch: RecordBatch, data: memoryview) -> Unpacked:
-        values: list[bytes] = []
-        offsets: list[int] = []
-        refused: list[Span] = []
-        marks: dict[int, bytes] = {}
-        places = _offsets(batch, batch.records)
-        seen = 0
-        for at, record in zip(places, walk(data, batch.records, self._marks), strict=False):
-            seen += 1
+    def _walked(self, data: memoryview, base: int, records: int) -> Unpacked:
+        found = Unpacked([], offsets := [], [], {})
+        for at, record in enumerate(walk(data, records, self._marks), base):
             if record is None:
-                refused.append(Span(UNREADABLE_RECORD, None, at, at))
+                found.refused.append(Span(UNREADABLE_RECORD, None, at, at))
                 continue
             if record.headers and (mark := claimed(record.headers, record.value)) is not None:
-                marks[len(values)] = mark
-            values.append(record.value or b"")
+                found.marks[len(found.values)] = mark
+            found.values.append(record.value or b"")
             offsets.append(at)
-        if seen < len(places):
-            refused.append(Span(UNREADABLE_RECORD, None, places[seen], batch.next - 1))
-        return Unpacked(values, offsets, refused, marks)
+        return found
 
 
-def _offsets(batch: RecordBatch, count: int) -> range:
-    """The offsets of its records, from its first on: brokers take no batch whose count is another."""
-    return range(batch.base, batch.base + count)
+def _join(found: Unpacked, more: Unpacked) -> None:
+    """Add what lies behind; the offsets of `found` are a list."""
+    before = len(found.values)
+    found.marks.update({before + at: mark for at, mark in more.marks.items()})
+    found.values.extend(more.values)
+    cast("list[int]", found.offsets).extend(more.offsets)
+    found.refused.extend(more.refused)
 
 
 def _ticks(records: Sequence[Any]) -> dict[int, bytes]:
@@ -107,7 +132,7 @@ def _ticks(records: Sequence[Any]) -> dict[int, bytes]:
     return {
         index: mark
         for index, one in enumerate(records)
-        if one.headers and (mark := claimed(one.headers, one.value)) is not None
+        if one.headers and (mark := claimed(one.headers[:MOST_HEADERS], one.value)) is not None
     }
 
 
@@ -117,6 +142,14 @@ def _plain(raw: bytes | memoryview, data: bytes | bytearray) -> bytes:
     header[_LENGTH_AT] = HEADER.size - _BEFORE_LENGTH + len(data)
     header[_ATTRIBUTES_AT] &= ~CODEC
     return HEADER.pack(*header) + data
+
+
+def _batch_of(data: memoryview, base: int, records: int) -> bytes:
+    """Records as a batch, for the parser."""
+    length = HEADER.size - _BEFORE_LENGTH + len(data)
+    return (
+        HEADER.pack(base, length, -1, FORMAT, 0, 0, records - 1, 0, 0, -1, -1, -1, records) + data
+    )
 
 
 def _refused(batch: RecordBatch, reason: str) -> Unpacked:

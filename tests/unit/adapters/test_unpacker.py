@@ -61,8 +61,8 @@ broken = st.binary(max_size=9).map(lambda junk: varint(len(junk)) + junk)
 def test_the_fast_way_and_the_slow_one_agree(records: list[bytes], marks: bool, codec: int) -> None:
     """Also for records of junk, whose lengths are right."""
     raw = packed(codec, records)
-    made = parsed(raw)
-    slow = Unpacker(marks=marks)._walked(made, memoryview(b"".join(records)))
+    body = memoryview(b"".join(records))
+    slow = Unpacker(marks=marks)._walked(body, BASE, len(records))
     assert shown(found(raw, marks=marks)) == shown(slow)
     assert len(slow.values) + sum(one.records for one in slow.refused) == len(records)
 
@@ -177,13 +177,37 @@ def test_what_somebody_else_has_unpacked_is_as_it_is() -> None:
     assert Unpacker(marks=False).unpack(made) is content
 
 
-@pytest.mark.parametrize("count", [1, 4, 2**31 - 1])
+@pytest.mark.parametrize("count", [1, 4, 10_000])
 def test_a_count_that_is_wrong_raises_nothing(count: int) -> None:
     """Brokers take no such batch."""
     raw = batch([record(b"a"), record(b"b", 1), record(b"c", 2)], BASE, count=count, last=2)
     what = found(raw)
     assert [bytes(one) for one in what.values] == [b"a", b"b", b"c"][:count]
     assert all(one.last < BASE + max(3, count) for one in what.refused)
+
+
+@pytest.mark.parametrize("marks", [False, True])
+@pytest.mark.parametrize("most", [1, 30, 10**6])
+def test_a_large_batch_is_read_in_pieces_and_only_the_bad_ones_are_walked(
+    marks: bool, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacker, "_PARSED_BYTES", 10)
+    monkeypatch.setattr(unpacker, "_PIECE_BYTES", most)
+    mark = record(None, 3, tail=sized(None) + varint(1) + sized(b"stream-dp-tick") + sized(b"m"))
+    records = [record(b"a"), BAD, record(b"c", 2), mark, record(b"e", 4)]
+    what = found(packed(1, records), marks=marks)
+    refused = [Span(UNREADABLE_RECORD, None, BASE + 1, BASE + 1)]
+    offsets = [BASE, BASE + 2, BASE + 3, BASE + 4]
+    assert shown(what) == ([b"a", b"c", b"", b"e"], offsets, refused, {2: b"m"} if marks else {})
+
+
+def test_more_records_than_a_batch_may_hold_are_refused_together() -> None:
+    count = unpacker.LIMIT_RECORDS
+    for more in (0, 1):
+        what = found(packed(1, [record(b"")] * (count + more)))
+        told = [(one.reason, one.first, one.last) for one in what.refused]
+        assert told == ([(TOO_LARGE, BASE, BASE + count)] if more else [])
+        assert len(what.values) == (0 if more else count)
 
 
 def test_headers_without_end_are_read_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
