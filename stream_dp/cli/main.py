@@ -12,8 +12,8 @@ from typing import ClassVar
 import typer
 
 from stream_dp import __version__
-from stream_dp.cli.entry import end_early
 from stream_dp.cli.lazy import LazyGroup
+from stream_dp.cli.start import end_early
 from stream_dp.errors import StreamDPError
 
 BUG, INTERRUPTED = 1, 130

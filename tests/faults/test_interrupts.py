@@ -53,7 +53,7 @@ def test_the_second_ends_at_once(tmp_path: Path) -> None:
     assert case.findings() == []
 
 
-ENTRY = "from stream_dp.cli.entry import main; main()"
+ENTRY = "from stream_dp.cli.start import start; start()"
 
 
 def until_it_listens(pid: int) -> None:

@@ -38,7 +38,7 @@ def test_the_release_of_the_readme_has_the_fields_of_the_contract() -> None:
 
 
 def test_the_commands_of_the_readme_are_all_there_are() -> None:
-    named = set(re.findall(r"^\| `stream-dp (\w+)", README, re.MULTILINE))
+    named = set(re.findall(r"^\| `stream-dp ([\w-]+)", README, re.MULTILINE))
     context = get_command(app).make_context("stream-dp", ["--help"], resilient_parsing=True)
     assert named == set(get_command(app).list_commands(context))  # type: ignore[attr-defined]
 

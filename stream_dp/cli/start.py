@@ -23,9 +23,9 @@ def _leave(number: int, frame: FrameType | None) -> None:
     os._exit(0)
 
 
-def main() -> None:
-    """Run the command line and leave with its exit code."""
+def start() -> None:
+    """Answer signals, then run the command line and leave with its exit code."""
     end_early(sys.argv[1:])
-    from stream_dp.cli.main import main as commands
+    from stream_dp.cli.main import main
 
-    commands()
+    main()
