@@ -146,7 +146,9 @@ async def test_an_unknown_topic(kafka: str, tmp_path: Path) -> None:
 async def test_credentials_that_the_broker_does_not_take(kafka: str, tmp_path: Path) -> None:
     """The local broker speaks no SASL at all."""
     case = over(kafka, tmp_path)
-    (tmp_path / "password").write_text("wrong")
+    password = tmp_path / "password"
+    password.write_text("wrong")
+    password.chmod(0o600)
     login = {
         "protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN", "username": "me",
         "password_file": "password",
