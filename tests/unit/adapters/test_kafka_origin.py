@@ -33,7 +33,8 @@ class Reader:
         self._silent = silent
         self._at = 0
 
-    def assign(self, _: object) -> None: ...
+    def assign(self, _: object) -> None:
+        assert self._log, "a partition without a place to read"
 
     def unsubscribe(self) -> None: ...
 
