@@ -40,13 +40,19 @@ class KafkaOffsets:
         return await self._found(self._consumer.end_offsets, self._places(partitions))
 
     async def cuts(self, partitions: Iterable[int], moment: int) -> dict[int, int]:
-        """Return the first offset with a stamp at or beyond `moment`, or the end as it is after that look."""
+        """Return what the brokers say is the first offset with a stamp at or beyond `moment`, at most the end.
+
+        They say what a record says of its own offset, which may lie in either direction.
+        """
         places = self._places(partitions)
 
         async def look_up(asked: Any) -> dict[Any, int]:
             found = await self._consumer.offsets_for_times(dict.fromkeys(asked, moment))
             ends = await self._consumer.end_offsets(asked)
-            return {at: ends[at] if found[at] is None else found[at].offset for at in asked}
+            return {
+                at: ends[at] if found[at] is None else min(found[at].offset, ends[at])
+                for at in asked
+            }
 
         return await self._found(look_up, places)
 

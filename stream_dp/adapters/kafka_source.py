@@ -2,7 +2,7 @@
 
 Rules: a record's tick depends on the log alone. Live, it is the broker's append stamp. A tick passes in a
 partition at the first batch stamped `settle_ms` or more after the tick's end, or, in a silent partition, at
-that moment where the brokers say that nothing older is to come: so it passes at the same time with or without
+that moment where all is read that the brokers hold by then: so it passes at the same time with or without
 an event, and its publication is held until later. Clocks: the brokers' append clocks and the engine's must
 agree to within `settle_ms`, and none may step back by more; else a record is late (it goes to the late bin, and
 whether it is late may depend on another record's stamp). In replay, marks and a record's own time decide.
@@ -29,6 +29,7 @@ from stream_dp.adapters.kafka_client import (
     speaking,
 )
 from stream_dp.adapters.kafka_offsets import KafkaOffsets
+from stream_dp.adapters.kafka_origin import Origin, start_at
 from stream_dp.adapters.kafka_recall import Recall
 from stream_dp.adapters.kafka_ticks import (
     MarkedTicks,
@@ -171,11 +172,10 @@ class KafkaSource:
         """
         every = self._looked.partitions
         with speaking(self._settings, f"topic {self._topic!r}"):
-            begins = starts = await self._offsets.begins(every)
-            if self._grid is not None:
-                starts = await self._offsets.cuts(every, self._grid.origin)
+            begins = await self._offsets.begins(every)
+            starts = await self._starts({one: begins[one] for one in every if one not in positions})
             ends = await self._offsets.ends(every)
-        places = [Place(one, positions.get(one, starts[one]), behind.get(one)) for one in every]
+        places = [Place(one, {**starts, **positions}[one], behind.get(one)) for one in every]
         if not all(
             begins[at.partition] <= at.begin <= at.position <= ends[at.partition] for at in places
         ):
@@ -232,6 +232,17 @@ class KafkaSource:
             place, self._unpacker, self._room, self._ready, grid, self._ticks.settle_ms
         )
 
+    async def _starts(self, begins: dict[int, int]) -> dict[int, int]:
+        """For each partition and what it begins with, where it is read from without a position."""
+        if self._grid is None or not begins:
+            return begins
+        origin = Origin(self._grid.origin, self._settle_ms)
+        cuts = await self._offsets.cuts(begins, origin.moment)
+        return {
+            one: await start_at(self._again, self._place(one), range(begin, cuts[one]), origin)
+            for one, begin in begins.items()
+        }
+
     def _assign(self, positions: Mapping[int, int]) -> None:
         self._reader.assign(list(map(self._place, positions)))
         for partition, position in positions.items():
@@ -276,7 +287,11 @@ class KafkaSource:
         log.flush()
 
     async def _pass_silent(self, busy: set[int]) -> None:
-        """Mark the tick that is due in partitions that have nothing older to come."""
+        """Mark the tick that is due in partitions that have nothing older to come.
+
+        The ends are asked for when the tick has settled by the clock: what comes behind them is stamped later. Where
+        something lies before them it is read first, and its stamp decides.
+        """
         if busy:
             self._heard = time.monotonic()
         due = self._due()
@@ -286,10 +301,10 @@ class KafkaSource:
             moment = self._grid.end(due) + self._settle_ms
             if moment >= self._look_at:
                 await self._look(moment)
-            cuts = await self._offsets.cuts(silent, moment)
+            ends = await self._offsets.ends(silent)
             self._heard = time.monotonic()
             for one in silent:
-                if await self._reader.position(self._place(one)) >= cuts[one]:
+                if await self._reader.position(self._place(one)) >= ends[one]:
                     self._logs[one].mark(due)
         elif time.monotonic() - self._heard > _SILENCE_S:
             await self._look()
@@ -318,7 +333,7 @@ class KafkaSource:
                 "into a new topic, with a new pipeline name"
             )
         if added and self._grid is not None:
-            starts = await self._offsets.cuts(added, self._grid.origin)
+            starts = await self._offsets.begins(added)
             positions = {one: await self._reader.position(self._place(one)) for one in self._logs}
             for one in added:
                 self._logs[one] = self._read_from(Place(one, starts[one]))

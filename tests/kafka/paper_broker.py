@@ -83,7 +83,9 @@ class PaperReader:
     async def position(self, at: Any) -> int:
         return self._positions[at.partition]
 
-    async def getmany(self, *_: Any, timeout_ms: int) -> dict[Any, Sequence[RecordBatch]]:
+    async def getmany(
+        self, *_: Any, timeout_ms: int, max_records: int | None = None
+    ) -> dict[Any, Sequence[RecordBatch]]:
         clock, chance = self._world.clock, self._world.chance
         if chance.random() < 0.2:
             await clock.sleep_until(clock.now() + chance.randrange(1, 10))
