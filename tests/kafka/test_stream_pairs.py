@@ -130,7 +130,7 @@ def _waiting(world: World, grid: Grid) -> Source:
 def _whole_batch(self: Unpacker, batch: RecordBatch, plain: bytes, _data: bytes) -> Unpacked:
     """Broken: what the client library cannot parse drops its batch."""
     try:
-        return self._parsed(batch, plain)
+        return Unpacked(*self._parsed(plain, batch.base))
     except Exception:  # noqa: BLE001 - as the product
         return _refused(batch, UNREADABLE_RECORD)
 
