@@ -40,15 +40,15 @@ def walk(data: bytes | memoryview, count: int, headers: bool) -> Iterator[Walked
             yield None
 
 
-class Piece(NamedTuple):
-    """So many records, which lie from `begin` to `end`."""
+class Stretch(NamedTuple):
+    """Consecutive records, which lie from `begin` to `end`."""
 
     begin: int
     end: int
     records: int
 
 
-def pieces(data: bytes | memoryview, count: int, most: int) -> Iterator[Piece]:
+def pieces(data: bytes | memoryview, count: int, most: int) -> Iterator[Stretch]:
     """Cut the `count` records of `data` into pieces of `most` bytes or less, or of one record.
 
     Only the records' lengths are read; where one cannot be, the pieces end.
@@ -69,11 +69,11 @@ def pieces(data: bytes | memoryview, count: int, most: int) -> Iterator[Piece]:
         if length < 0 or start + length > size:
             break
         if records and start + length - begin > most:
-            yield Piece(begin, at, records)
+            yield Stretch(begin, at, records)
             begin, records = at, 0
         at, records = start + length, records + 1
     if records:
-        yield Piece(begin, at, records)
+        yield Stretch(begin, at, records)
 
 
 def _record(data: bytes | memoryview, at: int, end: int, headers: bool) -> WalkedRecord:
