@@ -130,7 +130,7 @@ class KafkaSource:
         return isinstance(self._ticks, StampTicks)
 
     async def open(self, origin: int) -> tuple[int, ...]:
-        """Connect, check the topic, and stand at `origin`; return the partitions.
+        """Connect and check the topic, whose tick 0 begins at `origin`; return the partitions.
 
         Raises:
             WorldError: no such topic, no answer, or access denied.
@@ -158,7 +158,6 @@ class KafkaSource:
             with speaking(settings, f"topic {self._topic!r}"):
                 self._looked = await self._see()
             self._opened = self._looked.partitions
-            await self.seek({})
         except BaseException:
             await self.close()
             raise

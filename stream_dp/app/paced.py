@@ -21,11 +21,6 @@ class Paced(WrappedSource):
         self._started = time.monotonic()
         self._marks = 0
 
-    async def open(self, origin: int) -> tuple[int, ...]:
-        """Open the source; the pace counts from here."""
-        self._started = time.monotonic()
-        return await super().open(origin)
-
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Seek in the source; the pace counts from here."""
         self._waiting.clear()
