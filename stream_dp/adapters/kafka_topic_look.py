@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from stream_dp.adapters.kafka_client import KafkaSettings, disconnect, library, patiently
+from stream_dp.errors import WorldError
 
 _NO_ID = bytes(16)
 _UNKNOWN_TOPIC = 3
@@ -57,6 +58,14 @@ class TopicEyes:
     async def stop(self) -> None:
         """Give the connection back."""
         await disconnect(self._client)
+
+
+def missing(settings: KafkaSettings, topic: str) -> WorldError:
+    """The error for a topic that was never there, or may not be seen."""
+    return WorldError(
+        f"topic {topic!r} does not exist at {settings.bootstrap}, or may not be read: create it first, or "
+        "check its name and its ACL"
+    )
 
 
 @cache
