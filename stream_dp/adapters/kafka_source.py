@@ -22,6 +22,7 @@ from stream_dp.adapters.kafka_batches import batches, consumer, fitting
 from stream_dp.adapters.kafka_client import (
     KafkaSettings,
     connect,
+    damaged,
     deleted,
     disconnect,
     library,
@@ -44,7 +45,7 @@ from stream_dp.adapters.record_batches import Kind, RecordBatch
 from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.adapters.unpacker import LIMIT_BYTES, Unpacker
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.errors import FailClosed, Outage, UsageError
+from stream_dp.errors import FailClosed, UsageError
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Clock, Positions
 
 _FULL = 4
@@ -254,10 +255,7 @@ class KafkaSource:
         while found:
             batch = found[0]
             if batch.kind is Kind.DAMAGED:
-                raise Outage(
-                    f"topic {self._topic!r}: what its broker sends of partition {log.partition} is damaged; if it "
-                    "stays so, look at the broker's disk and the network"
-                )
+                raise damaged(self._topic, log.partition)
             if self._grid is not None and batch.kind is not Kind.FOREIGN:
                 if not batch.appended:
                     raise self._unstamped()

@@ -8,7 +8,13 @@ client library stops at 5, so the version is written out here. Older brokers tel
 from functools import cache
 from typing import Any, NamedTuple
 
-from stream_dp.adapters.kafka_client import KafkaSettings, disconnect, library, patiently
+from stream_dp.adapters.kafka_client import (
+    KafkaSettings,
+    disconnect,
+    library,
+    patiently,
+    some_broker,
+)
 from stream_dp.errors import WorldError
 
 _NO_ID = bytes(16)
@@ -43,9 +49,7 @@ class TopicEyes:
         return await patiently(self._settings, f"topic {self._topic!r}", self._look_once)
 
     async def _look_once(self) -> TopicLook | None:
-        node = self._client.get_random_node()
-        if node is None:
-            raise library(".errors").KafkaConnectionError("no broker is known")
+        node = await some_broker(self._client)
         answer = await self._client.send(node, _request()(self._topic))
         ((code, _, identity, _, partitions, *_),) = answer.topics
         if code == _UNKNOWN_TOPIC:
