@@ -15,7 +15,7 @@ from stream_dp.adapters.kafka_client import (
     library,
     speaking,
 )
-from stream_dp.adapters.kafka_topic_look import TopicEyes, missing
+from stream_dp.adapters.kafka_topic_look import TopicEyes, no_such_topic
 from stream_dp.adapters.record_batches import Kind, RecordBatch, Unpacked
 from stream_dp.adapters.unpacker import LIMIT_BYTES, Unpacker
 
@@ -56,7 +56,7 @@ async def sample_topic(
         with speaking(settings, f"topic {topic!r}"):
             look = await eyes.look()
             if look is None:
-                raise missing(settings, topic)
+                raise no_such_topic(settings, topic)
             places = [library().TopicPartition(topic, one) for one in look.partitions]
             begins = await reader.beginning_offsets(places)
             ends = await reader.end_offsets(places)

@@ -64,7 +64,7 @@ class TopicEyes:
         await disconnect(self._client)
 
 
-def missing(settings: KafkaSettings, topic: str) -> WorldError:
+def no_such_topic(settings: KafkaSettings, topic: str) -> WorldError:
     """The error for a topic that was never there, or may not be seen."""
     return WorldError(
         f"topic {topic!r} does not exist at {settings.bootstrap}, or may not be read: create it first, or "

@@ -9,7 +9,7 @@ import asyncio
 import time
 
 from stream_dp.adapters.kafka_client import KafkaSettings, deleted
-from stream_dp.adapters.kafka_topic_look import TopicEyes, TopicLook, missing
+from stream_dp.adapters.kafka_topic_look import TopicEyes, TopicLook, no_such_topic
 from stream_dp.adapters.kafka_topics import administering, check_kept, check_stamped, existing
 from stream_dp.errors import FailClosed, WorldError
 
@@ -35,7 +35,7 @@ class TopicWatch:
         """
         async with administering(self._settings, f"topic {self._topic!r}") as admin:
             if await existing(admin, self._topic) is None:
-                raise missing(self._settings, self._topic)
+                raise no_such_topic(self._settings, self._topic)
             await check_kept(self._settings, admin, self._topic)
             if self._live:
                 await check_stamped(self._settings, admin, self._topic)
