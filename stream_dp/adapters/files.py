@@ -67,7 +67,7 @@ class FileSource:
         return False
 
     async def open(self, origin: int) -> tuple[int, ...]:
-        """Load the file and start at its first tick.
+        """Load the file.
 
         Raises:
             FailClosed: `origin` is not the declared start.

@@ -110,6 +110,14 @@ def deleted(about: str) -> FailClosed:
     )
 
 
+def damaged(topic: str, partition: int) -> Outage:
+    """The error for what came over the wire broken; reading it again may help."""
+    return Outage(
+        f"topic {topic!r}: what its broker sends of partition {partition} is damaged; if it "
+        "stays so, look at the broker's disk and the network"
+    )
+
+
 def refused(settings: KafkaSettings, about: str, error: BaseException) -> WorldError:
     """The error for an answer that did not come or said no: an `Outage` where that may pass by itself."""
     name, where = type(error).__name__, settings.bootstrap
@@ -164,8 +172,9 @@ async def patiently(
         Outage: no answer in all that time; the last cause is named.
         FailClosed, WorldError: at once, where waiting would not help.
     """
-    deadline = time.monotonic() + settings.retry_s
-    for wait in backing_off():
+    deadline, waits = time.monotonic() + settings.retry_s, backing_off()
+    while True:
+        wait = next(waits)
         try:
             with speaking(settings, about):
                 return await look_up()
@@ -173,7 +182,6 @@ async def patiently(
             if time.monotonic() + wait > deadline:
                 raise
         await asyncio.sleep(wait)
-    raise TypeError("the waits never end")
 
 
 def backing_off(longest: float = _LONGEST_WAIT_S) -> Iterator[float]:
@@ -237,6 +245,22 @@ async def _causes(settings: KafkaSettings) -> list[BaseException]:
     hosts = connecting.collect_hosts(settings.bootstrap)
     found = await asyncio.gather(*(tried(host, port) for host, port, _ in hosts))
     return [cause for cause in found if cause is not None]
+
+
+async def some_broker(client: Any) -> Any:
+    """Return the id of a broker for a low client of the library to ask.
+
+    Brokers that have just begun, or are shut out for a moment, tell of none; the library would not ask again.
+
+    Raises:
+        KafkaConnectionError: of the library; there is none still.
+    """
+    if client.get_random_node() is None:
+        await client.force_metadata_update()
+    node = client.get_random_node()
+    if node is None:
+        raise library(".errors").KafkaConnectionError("no broker is known")
+    return node
 
 
 async def disconnect(client: Any) -> None:

@@ -12,7 +12,14 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, NamedTuple
 
-from stream_dp.adapters.kafka_client import KEPT, KafkaSettings, disconnect, library, speaking
+from stream_dp.adapters.kafka_client import (
+    KEPT,
+    KafkaSettings,
+    disconnect,
+    library,
+    some_broker,
+    speaking,
+)
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
 from stream_dp.adapters.kafka_log import reading
 from stream_dp.adapters.kafka_topics import administering, cluster_of, ensure, existing, warnings
@@ -209,6 +216,7 @@ async def _fetch(
     kind = library(".client").CoordinationType.GROUP
     while True:
         try:
+            await some_broker(client)  # the library asserts that it knows one
             answer = await client.send(await client.coordinator_lookup(kind, group), request)
             code = max([answer.error_code, *(one[3] for _, many in answer.topics for one in many)])
             if code == 0:

@@ -6,10 +6,10 @@ Rules: it holds one fetch at a time. A call that was cancelled may be made again
 from typing import Any
 
 from stream_dp.adapters.kafka_batches import batches
+from stream_dp.adapters.kafka_client import damaged
 from stream_dp.adapters.kafka_ticks import PartitionTicks
 from stream_dp.adapters.open_transactions import Transaction
 from stream_dp.adapters.record_batches import Kind, RecordBatch
-from stream_dp.errors import Outage
 
 _WAIT_MS = 1000
 
@@ -40,10 +40,7 @@ class Recall:
         fetched = await reader.getmany(self._place, timeout_ms=_WAIT_MS)
         for batch in batches(fetched.get(self._place, ())):
             if batch.kind is Kind.DAMAGED:
-                topic, partition = self._place
-                raise Outage(
-                    f"topic {topic!r}: what its broker sends of partition {partition} is damaged"
-                )
+                raise damaged(*self._place)
             if batch.base >= self._end:
                 break
             if batch.kind is Kind.DATA and batch.producer == self._commit.producer:

@@ -15,10 +15,9 @@ from stream_dp.adapters.kafka_client import (
     library,
     speaking,
 )
-from stream_dp.adapters.kafka_topic_look import TopicEyes
+from stream_dp.adapters.kafka_topic_look import TopicEyes, no_such_topic
 from stream_dp.adapters.record_batches import Kind, RecordBatch, Unpacked
 from stream_dp.adapters.unpacker import LIMIT_BYTES, Unpacker
-from stream_dp.errors import WorldError
 
 MOST_BYTES = 64 * 2**20
 """How much a sample may hold in all."""
@@ -57,10 +56,7 @@ async def sample_topic(
         with speaking(settings, f"topic {topic!r}"):
             look = await eyes.look()
             if look is None:
-                raise WorldError(
-                    f"topic {topic!r} does not exist at {settings.bootstrap}, or may not be read: create it first, or "
-                    "check its name and its ACL"
-                )
+                raise no_such_topic(settings, topic)
             places = [library().TopicPartition(topic, one) for one in look.partitions]
             begins = await reader.beginning_offsets(places)
             ends = await reader.end_offsets(places)

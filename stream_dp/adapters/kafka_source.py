@@ -11,7 +11,6 @@ topic is looked at anew: a partition that was added is read from its first recor
 No record stops the reader. Nothing here decodes a payload, and nothing leaves but batches; errors carry no offset.
 """
 
-import asyncio
 import logging
 import time
 from collections import deque
@@ -23,6 +22,7 @@ from stream_dp.adapters.kafka_batches import batches, consumer, fitting
 from stream_dp.adapters.kafka_client import (
     KafkaSettings,
     connect,
+    damaged,
     deleted,
     disconnect,
     library,
@@ -38,14 +38,14 @@ from stream_dp.adapters.kafka_ticks import (
     StampedTicks,
     cell_of,
 )
-from stream_dp.adapters.kafka_topic_look import TopicEyes, TopicLook
-from stream_dp.adapters.kafka_topics import administering, check_kept, check_stamped, existing
+from stream_dp.adapters.kafka_topic_look import TopicLook
+from stream_dp.adapters.kafka_topic_watch import TopicWatch
 from stream_dp.adapters.open_transactions import ROOM_BYTES, Room
 from stream_dp.adapters.record_batches import Kind, RecordBatch
 from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.adapters.unpacker import LIMIT_BYTES, Unpacker
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.errors import FailClosed, Outage, UsageError, WorldError
+from stream_dp.errors import FailClosed, UsageError
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Clock, Positions
 
 _FULL = 4
@@ -130,7 +130,7 @@ class KafkaSource:
         return isinstance(self._ticks, StampTicks)
 
     async def open(self, origin: int) -> tuple[int, ...]:
-        """Connect, check the topic, and stand at `origin`; return the partitions.
+        """Connect and check the topic, whose tick 0 begins at `origin`; return the partitions.
 
         Raises:
             WorldError: no such topic, no answer, or access denied.
@@ -138,7 +138,8 @@ class KafkaSource:
         """
         if isinstance(self._ticks, StampTicks):
             self._grid = TickGrid(origin, self._ticks.step_ms)
-        await self._check()
+        self._watch = TopicWatch(self._settings, self._topic, live=self.grows)
+        await self._watch.check()
         if not fitting():
             _log.warning(
                 "this version of aiokafka is not the one that whole record batches are read with: records are read one "
@@ -146,19 +147,17 @@ class KafkaSource:
             )
         settings = self._settings
         self._unpacker = Unpacker(marks=self._grid is None, limit=self._limit)
-        self._eyes = TopicEyes(settings, self._topic)
         cell = None if self._grid is None else cell_of(self._grid, self._settle_ms)
         self._reader = consumer(settings, wait=self._wait, fetch_wait_ms=_SLICE_MS, cell=cell)
         self._again = consumer(settings, wait=False, fetch_wait_ms=_SLICE_MS)
         self._offsets = KafkaOffsets(settings, self._topic)
         try:
-            for client in (self._eyes, self._reader, self._again, self._offsets):
+            for client in (self._watch, self._reader, self._again, self._offsets):
                 self._clients.append(client)
                 await connect(settings, client)
             with speaking(settings, f"topic {self._topic!r}"):
-                self._looked = await self._see()
+                self._looked = await self._watch.look()
             self._opened = self._looked.partitions
-            await self.seek({})
         except BaseException:
             await self.close()
             raise
@@ -213,17 +212,6 @@ class KafkaSource:
         for client in clients:
             await disconnect(client)
 
-    async def _check(self) -> None:
-        async with administering(self._settings, f"topic {self._topic!r}") as admin:
-            if await existing(admin, self._topic) is None:
-                raise WorldError(
-                    f"topic {self._topic!r} does not exist at {self._settings.bootstrap}, or may not be "
-                    "read: create it first, or check its name and its ACL"
-                )
-            await check_kept(self._settings, admin, self._topic)
-            if self._grid is not None:
-                await check_stamped(self._settings, admin, self._topic)
-
     def _read_from(self, place: Place) -> PartitionTicks:
         if isinstance(self._ticks, ReplayTicks):
             return MarkedTicks(place, self._unpacker, self._room, self._ready, self._ticks.marks)
@@ -267,10 +255,7 @@ class KafkaSource:
         while found:
             batch = found[0]
             if batch.kind is Kind.DAMAGED:
-                raise Outage(
-                    f"topic {self._topic!r}: what its broker sends of partition {log.partition} is damaged; if it "
-                    "stays so, look at the broker's disk and the network"
-                )
+                raise damaged(self._topic, log.partition)
             if self._grid is not None and batch.kind is not Kind.FOREIGN:
                 if not batch.appended:
                     raise self._unstamped()
@@ -317,22 +302,12 @@ class KafkaSource:
         return known is not None and await self._reader.position(at) >= known
 
     async def _look(self, moment: int = 0) -> None:
-        """Compare the topic with what it was, and read on with partitions that were added before `moment` or now.
+        """Make sure that the topic is what it was, and read on with partitions that were added before `moment` or now.
 
-        Raises:
-            FailClosed: it was made anew, or a partition was added to a replay's topic.
-            WorldError: it is gone.
+        Errors are those of `TopicWatch.look`.
         """
-        found = await self._see()
-        if found.id != self._looked.id:
-            raise deleted(f"topic {self._topic!r}")
-        added = [one for one in found.partitions if one not in self._logs]
-        if added and self._grid is None:
-            raise FailClosed(
-                f"topic {self._topic!r}: partitions were added, and a replay's ticks would never end in them; replay "
-                "into a new topic, with a new pipeline name"
-            )
-        if added and self._grid is not None:
+        found = await self._watch.look()
+        if added := [one for one in found.partitions if one not in self._logs]:
             starts = await self._offsets.begins(added)
             positions = {one: await self._reader.position(self._place(one)) for one in self._logs}
             for one in added:
@@ -343,21 +318,6 @@ class KafkaSource:
         if self._grid is not None:
             passed = self._grid.passed(max(moment, self._clock.now()) - self._settle_ms)
             self._look_at = self._grid.end(passed + 1) + self._settle_ms
-
-    async def _see(self) -> TopicLook:
-        """The topic as it is now, with a while of patience, for brokers that have just begun know no topic."""
-        deadline = time.monotonic() + self._settings.patience_s
-        while (found := await self._eyes.look()) is None:
-            if time.monotonic() > deadline:
-                raise self._gone()
-            await asyncio.sleep(_SLICE_MS / 1000)
-        return found
-
-    def _gone(self) -> WorldError:
-        return WorldError(
-            f"topic {self._topic!r} was deleted at {self._settings.bootstrap} while it was "
-            "read, or may not be read any more; nothing uncommitted was published"
-        )
 
     def _unstamped(self) -> FailClosed:
         return FailClosed(

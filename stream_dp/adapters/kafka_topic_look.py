@@ -8,7 +8,14 @@ client library stops at 5, so the version is written out here. Older brokers tel
 from functools import cache
 from typing import Any, NamedTuple
 
-from stream_dp.adapters.kafka_client import KafkaSettings, disconnect, library, patiently
+from stream_dp.adapters.kafka_client import (
+    KafkaSettings,
+    disconnect,
+    library,
+    patiently,
+    some_broker,
+)
+from stream_dp.errors import WorldError
 
 _NO_ID = bytes(16)
 _UNKNOWN_TOPIC = 3
@@ -42,9 +49,7 @@ class TopicEyes:
         return await patiently(self._settings, f"topic {self._topic!r}", self._look_once)
 
     async def _look_once(self) -> TopicLook | None:
-        node = self._client.get_random_node()
-        if node is None:
-            raise library(".errors").KafkaConnectionError("no broker is known")
+        node = await some_broker(self._client)
         answer = await self._client.send(node, _request()(self._topic))
         ((code, _, identity, _, partitions, *_),) = answer.topics
         if code == _UNKNOWN_TOPIC:
@@ -57,6 +62,14 @@ class TopicEyes:
     async def stop(self) -> None:
         """Give the connection back."""
         await disconnect(self._client)
+
+
+def no_such_topic(settings: KafkaSettings, topic: str) -> WorldError:
+    """The error for a topic that was never there, or may not be seen."""
+    return WorldError(
+        f"topic {topic!r} does not exist at {settings.bootstrap}, or may not be read: create it first, or "
+        "check its name and its ACL"
+    )
 
 
 @cache

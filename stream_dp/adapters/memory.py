@@ -32,7 +32,7 @@ class MemorySource:
         self._batches = tuple(batches)
         named = (batch.partition for batch in self._batches) if partitions is None else partitions
         self._partitions = tuple(sorted(set(named)))
-        self._left: list[Batch] = []
+        self._left = list(self._batches)
 
     @property
     def name(self) -> str:
@@ -50,8 +50,7 @@ class MemorySource:
         return False
 
     async def open(self, origin: int) -> tuple[int, ...]:
-        """Start at the first batch."""
-        await self.seek({})
+        """Return the partitions."""
         return self._partitions
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:

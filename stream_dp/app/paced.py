@@ -5,51 +5,32 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+from stream_dp.adapters.wrapped_source import WrappedSource
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Positions, Source
 
 PAUSE = 0.1
 
 
-class Paced:
+class Paced(WrappedSource):
     """`source`, but at most `ticks_per_second` marks a second."""
 
     def __init__(self, source: Source, ticks_per_second: float) -> None:
-        self._source = source
+        super().__init__(source)
         self._speed = ticks_per_second
         self._waiting: deque[Batch] = deque()
         self._started = time.monotonic()
         self._marks = 0
 
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self._source.name
-
-    @property
-    def identity(self) -> str:
-        """That of the source."""
-        return self._source.identity
-
-    @property
-    def grows(self) -> bool:
-        """As the source."""
-        return self._source.grows
-
-    async def open(self, origin: int) -> tuple[int, ...]:
-        """Open the source; the pace counts from here."""
-        self._started = time.monotonic()
-        return await self._source.open(origin)
-
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Seek in the source; the pace counts from here."""
         self._waiting.clear()
         self._started, self._marks = time.monotonic(), 0
-        await self._source.seek(positions, behind)
+        await super().seek(positions, behind)
 
     async def read(self) -> Sequence[Batch]:
         """The batches that are due by now, at least one; empty at the end."""
         if not self._waiting:
-            self._waiting.extend(await self._source.read())
+            self._waiting.extend(await super().read())
         if not self._waiting:
             return []
         await asyncio.sleep(PAUSE)
@@ -58,10 +39,6 @@ class Paced:
         while self._waiting and self._marks < due:
             taken.append(self._take())
         return taken
-
-    async def close(self) -> None:
-        """Close the source."""
-        await self._source.close()
 
     def _take(self) -> Batch:
         batch = self._waiting.popleft()

@@ -46,10 +46,10 @@ async def standing_by(
         return
     if waits is not None:
         waits()
-    if waits is not None and not await _permitted(presence, stopped):
-        await presence.leave()
-        yield False
-        return
+        if not await _permitted(presence, stopped):
+            await presence.leave()
+            yield False
+            return
     being = asyncio.create_task(_be_there(presence))
     try:
         yield True
@@ -75,8 +75,8 @@ async def _permitted(presence: Presence, stopped: asyncio.Event) -> bool:
 
 async def _be_there(presence: Presence) -> None:
     """Join, and try again where that fails: it is only for those who stand by."""
-    for wait in backing_off(_LONGEST_WAIT_S):
+    waits = backing_off(_LONGEST_WAIT_S)
+    while True:
         with suppress(StreamDPError):
             return await presence.join()
-        await asyncio.sleep(wait)
-    raise TypeError("the waits never end")
+        await asyncio.sleep(next(waits))

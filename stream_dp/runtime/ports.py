@@ -87,7 +87,7 @@ class Source(Protocol):
         ...
 
     async def open(self, origin: int) -> tuple[int, ...]:
-        """Connect; `origin` (ms since 1970) is the start of tick 0. Return the partitions."""
+        """Connect; `origin` (ms since 1970) is the start of tick 0. Return the partitions; reading needs a `seek`."""
         ...
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:

@@ -21,6 +21,7 @@ from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.sqlite import SqliteJournal
+from stream_dp.adapters.wrapped_source import WrappedSource
 from stream_dp.errors import UsageError
 from stream_dp.runtime.commit import Commit, Release
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Journal, Positions, Sink, Source
@@ -148,48 +149,25 @@ class WatchedSink:
         await self._sink.close()
 
 
-class Dawdling:
+class Dawdling(WrappedSource):
     """The `Source` port, one batch per read and a pause before each: a reader that lags behind."""
 
     def __init__(self, source: Source, pause_ms: int) -> None:
-        self._source = source
+        super().__init__(source)
         self._pause = pause_ms / 1000
         self._waiting: deque[Batch] = deque()
-
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self._source.name
-
-    @property
-    def identity(self) -> str:
-        """That of the source."""
-        return self._source.identity
-
-    @property
-    def grows(self) -> bool:
-        """As the source."""
-        return self._source.grows
-
-    async def open(self, origin: int) -> tuple[int, ...]:
-        """Open the source."""
-        return await self._source.open(origin)
 
     async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
         """Seek in the source."""
         self._waiting.clear()
-        await self._source.seek(positions, behind)
+        await super().seek(positions, behind)
 
     async def read(self) -> Sequence[Batch]:
         """The next batch."""
         await asyncio.sleep(self._pause)
         if not self._waiting:
-            self._waiting.extend(await self._source.read())
+            self._waiting.extend(await super().read())
         return [self._waiting.popleft()] if self._waiting else []
-
-    async def close(self) -> None:
-        """Close the source."""
-        await self._source.close()
 
 
 async def half_a_commit(journal: Journal, commit: Commit, sealed: bytes) -> None:

@@ -15,6 +15,8 @@ from typing import TypeAlias
 from stream_dp.runtime.ports import Batch, Behinds, Positions, Source
 
 _Record: TypeAlias = tuple[bytes, int, int | None]
+_Place: TypeAlias = tuple[Positions, Behinds]
+_ORIGIN: _Place = ({}, {})
 _END_READS = 3
 _TELLING = 8
 
@@ -119,7 +121,7 @@ async def check_positions(case: SourceCase) -> None:
     async with _opened(case.make, case) as (source, partitions):
         batches = await _batches(source, case, partitions)
         whole = _readings(batches, partitions)
-        tried: list[tuple[Positions, Behinds]] = []
+        tried: list[_Place] = []
         for stop in range(len(batches) + 1):
             place = _place(batches[:stop])
             if place in tried or _over(batches[:stop], partitions, case):
@@ -132,14 +134,13 @@ async def check_positions(case: SourceCase) -> None:
             await source.read()
     middle = tried[len(tried) // 2]
     stop = next(n for n in range(len(batches) + 1) if _place(batches[:n]) == middle)
-    async with _opened(case.make, case) as (source, partitions):
-        await source.seek(*middle)
+    async with _opened(case.make, case, middle) as (source, partitions):
         found = await _batches(source, case, partitions)
         _check_rest(found, whole, _readings(batches[:stop], partitions), case)
 
 
 async def check_origin(case: SourceCase) -> None:
-    """`open` stands at the origin, and a seek takes a partition there that it does not name, wherever it was."""
+    """A seek takes a partition to the origin that it does not name, wherever it was."""
     rule = "a partition that is not named starts at the origin"
     async with _opened(case.make, case) as (source, partitions):
         batches = await _batches(source, case, partitions)
@@ -179,6 +180,7 @@ async def check_close(case: SourceCase) -> None:
     await _harmless(never.close, "`close` before `open` is harmless")
     source = case.make()
     await source.open(case.origin)
+    await source.seek({})
     await source.read()
     await source.close()
     await _harmless(source.close, "`close` twice is harmless")
@@ -248,7 +250,7 @@ def _over(batches: Sequence[Batch], partitions: Sequence[int], case: SourceCase)
     return case.last is not None and any(one.marked >= case.last for one in readings.values())
 
 
-def _place(batches: Sequence[Batch]) -> tuple[Positions, Behinds]:
+def _place(batches: Sequence[Batch]) -> _Place:
     """Where reading continues after these batches."""
     last = {one.partition: one for one in batches}
     behind = {at: one.behind for at, one in last.items() if one.behind is not None}
@@ -321,10 +323,13 @@ def _require(held: bool, rule: str) -> None:
 
 @asynccontextmanager
 async def _opened(
-    make: Callable[[], Source], case: SourceCase
+    make: Callable[[], Source], case: SourceCase, place: _Place = _ORIGIN
 ) -> AsyncIterator[tuple[Source, tuple[int, ...]]]:
+    """A source that stands at `place`, as an engine opens it: with one seek."""
     source = make()
     try:
-        yield source, await source.open(case.origin)
+        partitions = await source.open(case.origin)
+        await source.seek(*place)
+        yield source, partitions
     finally:
         await source.close()

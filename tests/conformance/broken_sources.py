@@ -164,6 +164,17 @@ class GoesOnWhereItIsNotNamed(Right):
             self._left = [one for one in self._left if one.partition in positions] + mine
 
 
+class BeginsAtTheOrigin(Right):
+    """The first seek leads to the origin, whatever it names."""
+
+    begun = False
+
+    async def seek(self, positions: Positions, behind: Behinds = NOTHING_BEHIND) -> None:
+        """Seek, but for the first time."""
+        await super().seek(positions if self.begun else {}, behind)
+        self.begun = True
+
+
 class BeginsAgain(Right):
     """After the end comes the beginning."""
 
@@ -254,6 +265,7 @@ def broken() -> list[tuple[Callable[[], Source], Callable[[SourceCase], Awaitabl
     """Each broken source, the check that catches it, and the beginning of what that says."""
     return [
         (LosesARecordAtASeek, suite.check_positions, "a seek gives the same records"),
+        (BeginsAtTheOrigin, suite.check_positions, "a seek gives the same records"),
         (RepeatsAtASeek, suite.check_reading, "positions grow"),
         (RepeatsAtASeek, suite.check_positions, "a seek gives the same records"),
         (MarksEarly, suite.check_reading, "no record comes behind the mark"),

@@ -22,10 +22,11 @@ from kafka.log_worlds import Journalled, LivePipeline
 from kafka.paper_log import PaperLog, next_stamp
 from oracles.kafka_log import Grid
 
-from stream_dp.adapters import kafka_source
+from stream_dp.adapters import kafka_source, kafka_topic_watch
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, StampTicks
 from stream_dp.adapters.kafka_topic_look import TopicLook
+from stream_dp.adapters.kafka_topic_watch import TopicWatch
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemoryStore
 from stream_dp.adapters.record_batches import Cell, RecordBatch, record_batches
 from stream_dp.pipeline.builder import Built, build
@@ -159,7 +160,7 @@ class PaperEyes:
         return TopicLook("id", tuple(sorted(one for one in log if log[one].born <= now)))
 
 
-async def _unchecked(_: KafkaSource) -> None:
+async def _unchecked(_: TopicWatch) -> None:
     """The topic's settings are right."""
 
 
@@ -171,9 +172,12 @@ def on_paper(world: World) -> Iterator[None]:
             world, wait=wait, cell=cell
         ),
         "KafkaOffsets": lambda *_: PaperOffsets(world),
-        "TopicEyes": lambda *_: PaperEyes(world),
     }
-    with patch.multiple(kafka_source, **answers), patch.object(KafkaSource, "_check", _unchecked):
+    with (
+        patch.multiple(kafka_source, **answers),
+        patch.object(kafka_topic_watch, "TopicEyes", lambda *_: PaperEyes(world)),
+        patch.object(TopicWatch, "check", _unchecked),
+    ):
         yield
 
 

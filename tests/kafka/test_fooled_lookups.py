@@ -50,6 +50,7 @@ async def counted(kafka: str, topic: str, origin: int) -> int:
     source = live(kafka, topic)
     last, found = (int(time.time() * 1000) - origin) // STEP, 0
     await source.open(origin)
+    await source.seek({})
     try:
         async with asyncio.timeout(60):
             while True:
@@ -86,6 +87,7 @@ async def test_a_partition_that_was_added_is_read_whole(kafka: str, closing: lis
     source = live(kafka, topic)
     closing.append(source.close)
     await source.open(int(time.time() * 1000))
+    await source.seek({})
     async with administering(kafka) as admin:
         await admin.create_partitions({topic: NewPartitions(2)})
     await asyncio.to_thread(write, kafka, topic, 1, (100, 1, 2), OTHERS)
@@ -104,6 +106,7 @@ async def test_no_tick_passes_while_a_record_of_it_is_unread(
     source = live(kafka, topic)
     closing.append(source.close)
     await source.open(int(time.time() * 1000))
+    await source.seek({})
     await asyncio.to_thread(write, kafka, topic, 0, (0,), OTHERS - 1)
     await asyncio.sleep((STEP + 2 * SETTLE) / 1000)
     await asyncio.to_thread(write, kafka, topic, 0, (-OTHERS, 1, 2), 0)

@@ -88,6 +88,7 @@ async def test_live_ticks_pass_with_one_silent_partition(
     source = live(settings, topic, closing)
     origin = WallClock().now() // STEP * STEP
     assert await source.open(origin) == (0, 1)
+    await source.seek({})
 
     async def write() -> dict[bytes, int]:
         ticks: dict[bytes, int] = {}
@@ -121,6 +122,7 @@ async def test_a_throttled_reader_and_a_late_one_cut_alike(
     origin = WallClock().now() // STEP * STEP
     slow = live(settings, topic, closing)
     await slow.open(origin)
+    await slow.seek({})
 
     async def write() -> None:
         async with writing(kafka) as producer:
@@ -140,6 +142,7 @@ async def test_a_throttled_reader_and_a_late_one_cut_alike(
     first += await until(slow, lambda seen: min(marks(seen).get(at, -1) for at in (0, 1)) >= last)
     late = live(settings, topic, closing)
     await late.open(origin)
+    await late.seek({})
     second = await until(late, lambda seen: min(marks(seen).get(at, -1) for at in (0, 1)) >= last)
     assert rows(second) == rows(first)
 
@@ -151,6 +154,7 @@ async def test_no_tick_passes_while_a_record_of_it_is_unread(
     topic = await stamped_topic(kafka, 2)
     source = live(settings, topic, closing)
     await source.open(WallClock().now())
+    await source.seek({})
     async with writing(kafka) as producer:
         await producer.send_and_wait(topic, b"unread", partition=1)
     await asyncio.sleep((2 * STEP + SETTLE) / 1000)
@@ -169,6 +173,7 @@ async def test_reading_goes_on_where_a_commit_stopped(
     topic = await stamped_topic(kafka, 1)
     source = live(settings, topic, closing)
     await source.open(WallClock().now())
+    await source.seek({})
     async with writing(kafka) as producer:
         for number in range(4):
             await producer.send_and_wait(topic, b"%d" % number)
@@ -213,6 +218,7 @@ async def test_records_before_the_origin_are_not_read(
         await asyncio.sleep(0.05)
         source = live(settings, topic, closing)
         await source.open(WallClock().now())
+        await source.seek({})
         await asyncio.sleep(0.05)
         await producer.send_and_wait(topic, b"new", partition=0)
         batches = await until(source, lambda seen: bool(rows(seen)))
@@ -238,6 +244,7 @@ async def test_a_source_that_waits_holds_the_tick_of_an_open_transaction_open(
     closing.append(source.close)
     grid = TickGrid(WallClock().now(), STEP)
     await source.open(grid.origin)
+    await source.seek({})
     async with transacting(kafka) as producer:
         await producer.begin_transaction()
         await (await producer.send(topic, b"never"))
@@ -261,6 +268,7 @@ async def test_an_open_transaction_holds_no_tick_up(
     source = live(settings, topic, closing)
     grid = TickGrid(WallClock().now(), STEP)
     await source.open(grid.origin)
+    await source.seek({})
     async with transacting(kafka) as producer, transacting(kafka) as other, writing(kafka) as plain:
         await producer.begin_transaction()
         slow = await (await producer.send(topic, b"slow"))
@@ -284,6 +292,7 @@ async def test_a_transaction_too_large_to_be_held_is_fetched_again(
     topic = await stamped_topic(kafka, 1)
     source = live(settings, topic, closing)
     await source.open(0)
+    await source.seek({})
     async with transacting(kafka) as producer, transacting(kafka) as other:
         await producer.begin_transaction()
         await other.begin_transaction()
@@ -315,6 +324,7 @@ async def test_replay_marks_come_from_records(
     source = KafkaSource(settings, topic, WallClock(), ReplayTicks(signed))
     closing.append(source.close)
     assert await source.open(0) == (0, 1)
+    await source.seek({})
     assert source.name == topic
     batches = await until(source, lambda seen: marks(seen) == {0: 2, 1: 2})
     zero = [one for one in batches if one.partition == 0]
@@ -335,6 +345,7 @@ async def test_reading_can_be_cancelled_at_once_and_loses_nothing(
     source = KafkaSource(settings, topic, WallClock(), ReplayTicks(tick_marks(topic)))
     closing.append(source.close)
     await source.open(0)
+    await source.seek({})
     waiting = asyncio.create_task(source.read())
     await asyncio.sleep(0.2)
     waiting.cancel()
@@ -383,6 +394,7 @@ async def test_a_source_that_is_deleted_while_it_is_read_is_named(
     topic = await stamped_topic(kafka, 1)
     source = live(KafkaSettings(kafka, patience_s=5), topic, closing)
     await source.open(WallClock().now())
+    await source.seek({})
     async with administering(kafka) as admin:
         await deleted(admin, topic)
     with pytest.raises(WorldError, match=f"{topic}.* was deleted"):
@@ -401,5 +413,6 @@ async def test_records_with_stamps_of_their_producers_are_refused(
         await admin.alter_configs([resource])
     source = live(settings, topic, closing)
     await source.open(origin)
+    await source.seek({})
     with pytest.raises(FailClosed, match="did not stamp"):
         await until(source, lambda _: False)

@@ -55,6 +55,7 @@ async def test_a_tick_passes_after_it_settled_and_before_its_publication(kafka: 
     origin = (SystemClock().now() // STEP + 2) * STEP
     try:
         await source.open(origin)
+        await source.seek({})
         writer = asyncio.create_task(events(kafka, topic, origin, range(1, TICKS - 1)))
         async with asyncio.timeout(60):
             took = await passing(source, origin, TICKS)

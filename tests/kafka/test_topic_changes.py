@@ -197,6 +197,7 @@ async def test_a_topic_made_anew_is_refused_while_it_is_read(
     source = KafkaSource(KafkaSettings(kafka), topic, SystemClock(), ticks)
     closing.append(source.close)
     await source.open(int(time.time() * 1000) - STEP)
+    await source.seek({})
 
     async def send(number: int) -> None:
         async with writing(kafka) as producer:
@@ -229,6 +230,7 @@ async def test_a_partition_added_to_a_replay_is_refused_before_its_tick(
     closing.append(source.close)
     assert not source.grows
     await source.open(0)
+    await source.seek({})
     async with writing(kafka) as producer, administering(kafka) as admin:
         await producer.send_and_wait(topic, b"", headers=[(TICK_HEADER, signed.sign(0, 0))])
         assert [one.mark for one in await source.read()] == [0]

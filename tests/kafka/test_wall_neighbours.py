@@ -17,6 +17,7 @@ from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, StampTicks
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemoryStore
 from stream_dp.adapters.system_clock import SystemClock
+from stream_dp.adapters.wrapped_source import WrappedSource
 from stream_dp.broker.topics import create_topic
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import build
@@ -35,21 +36,15 @@ KEY = bytes(32)
 KINDS = ("red", "green", "blue")
 
 
-class Dropping:
+class Dropping(WrappedSource):
     """A source without the record at `place` = (partition, offset): the neighbouring input, stamps kept."""
 
     def __init__(self, source: KafkaSource, place: tuple[int, int]) -> None:
-        self._source = source
+        super().__init__(source)
         self._place = place
-        self.name, self.grows = source.name, source.grows
-        self.open, self.seek, self.close = source.open, source.seek, source.close
-
-    @property
-    def identity(self) -> str:
-        return self._source.identity
 
     async def read(self) -> Sequence[Batch]:
-        return [self._without(batch) for batch in await self._source.read()]
+        return [self._without(batch) for batch in await super().read()]
 
     def _without(self, batch: Batch) -> Batch:
         kept = [

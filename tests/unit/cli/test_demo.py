@@ -222,6 +222,7 @@ async def test_a_paced_source_gives_the_same_batches(monkeypatch: pytest.MonkeyP
     paced = Paced(MemorySource(batches, name="flights"), 1000)
     assert paced.name == "flights"
     assert await paced.open(0) == (0,)
+    await paced.seek({})
     found: list[Batch] = []
     while read := await paced.read():
         found += read
@@ -245,6 +246,7 @@ async def test_a_paced_source_holds_back(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     paced = Paced(_Whole(_marks(9)), ticks_per_second=2)
     await paced.open(0)
+    await paced.seek({})
     sizes = []
     for moment in (0.0, 1.0, 1.0, 3.0, 9.0):
         now[0] = moment

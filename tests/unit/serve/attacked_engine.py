@@ -33,8 +33,7 @@ class Held(Dawdling):
         """Wait for the line, once; a moment between batches lets clients in."""
         if not self.told:
             self.told = bool(await asyncio.to_thread(sys.stdin.readline))
-        batches: Sequence[Batch] = await super().read()
-        return batches
+        return await super().read()
 
 
 def held(*opened: Any) -> Ports:
