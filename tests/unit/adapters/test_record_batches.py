@@ -18,7 +18,9 @@ from unit.adapters.record_worlds import (
     record,
 )
 
+from stream_dp.adapters import record_batches as batches_of_format_2
 from stream_dp.adapters.record_batches import HEADER, Kind, Unpacked, record_batches
+from stream_dp.adapters.unpacker import LIMIT_RECORDS, Unpacker
 from stream_dp.runtime.dead_letters import UNREADABLE_RECORD, Span
 
 
@@ -200,6 +202,22 @@ def test_joined_batches_are_bounded() -> None:
     raw = [batch([record(b"x" * 100_000)], base, 20) for base in range(9)]
     found = list(record_batches(b"".join(raw), 0, tens))
     assert [one.next - one.base for one in found] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_no_batch_is_refused_for_the_records_of_another_one(more: int) -> None:
+    """The large one has as many records as a batch may hold, or one more: the others know nothing of it."""
+    crowd = [record(None)] * (LIMIT_RECORDS + more)
+    raw = two(0, 20) + batch(crowd, 2, 20) + two(2 + len(crowd), 20)
+    found = [Unpacker(marks=False).unpack(one) for one in record_batches(raw, 0, tens)]
+    told = [(len(one.values), sum(span.records for span in one.refused)) for one in found]
+    assert told == [(2, 0), (0, len(crowd)) if more else (len(crowd), 0), (2, 0)]
+
+
+def test_batches_are_joined_up_to_a_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches_of_format_2, "_JOINED_RECORDS", 4)
+    raw = [two(base, 20) for base in (0, 2, 4)]
+    assert joined(*raw) == [(0, 4, 20), (4, 6, 20)]
 
 
 @pytest.mark.parametrize("length", [-(2**31), -62, -12, -1, 0, 4])
