@@ -4,6 +4,7 @@ import struct
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from unit.adapters.record_worlds import (
@@ -50,6 +51,16 @@ def test_what_the_client_library_writes_is_read(values: list[bytes], codec: int)
     assert (found.appended, found.codec, found.records) == (False, codec, len(values))
     assert found.producer is None
     assert parsed(built(values, codec, producer=77)).producer == 77
+
+
+def test_a_producer_that_only_numbers_its_batches_is_in_no_transaction() -> None:
+    """As the usual clients do; held for a commit, its records would never count."""
+    raw = batch([record(b"a")], producer=77, attributes=APPENDED)
+    plain = bytearray(raw)
+    plain[21:23] = struct.pack(">h", APPENDED)
+    plain[17:21] = struct.pack(">I", calc_crc32c(bytes(plain[21:])))
+    assert parsed(raw).producer == 77
+    assert parsed(bytes(plain)).producer is None
 
 
 def test_the_header_has_the_size_that_the_client_library_writes() -> None:
@@ -188,6 +199,24 @@ def test_what_is_not_plain_or_of_another_cell_stands_alone(other: bytes) -> None
         list(record_batches(two(0, 20) + other + two(9, 20), 0, each)) for each in (tens, None)
     ]
     assert around[0] == around[1]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        two(0, 20, producer=7),
+        two(0, 20, attributes=0),
+        two(0, 20, attributes=APPENDED | 0x40),
+        marker(1, 20, 7),
+        old(1, b"x" * 80),
+        batch([record(b"a")], 0, 20, last=1),
+    ],
+    ids=["transaction", "times", "a bit", "marker", "old", "compacted"],
+)
+def test_nothing_is_joined_to_what_is_not_plain(first: bytes) -> None:
+    alone, apart = [list(record_batches(first + two(2, 20), 0, each)) for each in (tens, None)]
+    assert alone == apart
+    assert [one.next for one in alone] == [2, 4]
 
 
 def test_a_batch_around_the_position_is_not_joined() -> None:
