@@ -24,6 +24,7 @@ from stream_dp.adapters.record_batches import (
     Unpacked,
     record_batches,
 )
+from stream_dp.adapters.record_walk import MOST_HEADERS
 from stream_dp.adapters.tick_marks import claimed
 
 _ARGUMENTS = (
@@ -97,7 +98,7 @@ def _of_records(run: list[Any]) -> RecordBatch:
     marks = {
         at: mark
         for at, one in enumerate(run)
-        if one.headers and (mark := claimed(one.headers, one.value)) is not None
+        if one.headers and (mark := claimed(one.headers[:MOST_HEADERS], one.value)) is not None
     }
     content = Unpacked([one.value or b"" for one in run], [one.offset for one in run], [], marks)
     first, last = run[0], run[-1]

@@ -23,6 +23,8 @@ FORMAT = 2
 _FORMAT_AT, _CHECKED_FROM = 16, 21
 _CRC, _ATTRIBUTES, _LAST, _STAMP, _RECORDS = 4, 5, 6, 8, 12
 _JOINED_BYTES = 256 * 1024
+_JOINED_RECORDS = 2**15
+"""Joined batches have no more records, so that none is refused for those beside it (`unpacker.LIMIT_RECORDS`)."""
 _CONTROL_KEY = struct.Struct(">hh")
 
 
@@ -102,6 +104,7 @@ class _Run:
 
     def __init__(self, first: RecordBatch, cell: range) -> None:
         self.next = first.next
+        self.records = first.records
         self.cell = cell
         self.size = len(first.raw)
         self._first = first
@@ -110,6 +113,7 @@ class _Run:
 
     def join(self, raw: memoryview, following: int, stamp: int) -> None:
         """Add a batch that reaches up to `following`."""
+        self.records += following - self.next
         self.next = following
         self.size += len(raw)
         self._parts.append(raw)
@@ -120,8 +124,7 @@ class _Run:
         """Return it as one batch, with a header of its own."""
         if len(self._parts) == 1:
             return self._first
-        base, stamp = self._first.base, self._stamp
-        records = self.next - base
+        base, stamp, records = self._first.base, self._stamp, self.records
         body = b"".join([part[HEADER.size :] for part in self._parts])
         length = HEADER.size - _LENGTH.size + len(body)
         header = HEADER.pack(
@@ -190,6 +193,7 @@ def _joins(run: _Run, header: tuple[int, ...]) -> bool:
         and header[_STAMP] in run.cell
         and header[_RECORDS] == header[_LAST] + 1
         and run.size < _JOINED_BYTES
+        and run.records + header[_RECORDS] <= _JOINED_RECORDS
     )
 
 

@@ -143,4 +143,9 @@ _BOMBS = (
     Hostile("20 MB of good records in zstd", partial(_crowd, ZSTD, 100_000), dead=100_000),
     Hostile("10 MB of good records in gzip", partial(_crowd, GZIP, 50_000), good=50_000),
 )
-HOSTILE: tuple[Hostile, ...] = (*RECORDS, *BATCHES, *_DAMAGED, *_TRAILING, *_BOMBS)
+_READ_AT_MOST = 2**17
+_MANY = tuple(
+    Hostile(f"{number:,} nulls", partial(RawBatch, [record(None)] * number), dead=number)
+    for number in (_READ_AT_MOST, _READ_AT_MOST + 1)
+)
+HOSTILE: tuple[Hostile, ...] = (*RECORDS, *BATCHES, *_DAMAGED, *_TRAILING, *_BOMBS, *_MANY)

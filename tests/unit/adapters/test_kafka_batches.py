@@ -18,6 +18,7 @@ from unit.adapters.record_worlds import ABORT, COMMIT, Given, batch, marker, old
 from stream_dp.adapters import kafka_batches
 from stream_dp.adapters.kafka_batches import WholeBatches, batches, fitting
 from stream_dp.adapters.record_batches import Kind, RecordBatch
+from stream_dp.adapters.record_walk import MOST_HEADERS
 from stream_dp.adapters.tick_marks import TICK_HEADER
 from stream_dp.adapters.unpacker import Unpacker
 
@@ -231,3 +232,10 @@ def test_records_that_the_library_has_unpacked_become_batches_of_one_stamp() -> 
     assert unpacker.unpack(second).marks == {0: b"said"}
     assert batches([]) == []
     assert batches([first, second]) == [first, second]
+
+
+def test_a_claim_behind_too_many_headers_is_none_here_too() -> None:
+    heads = (*[("k", b"")] * MOST_HEADERS, (TICK_HEADER, b"m"))
+    for first in (0, 1):
+        (one,) = batches([Given(0, headers=heads[first:])])
+        assert Unpacker(marks=True).unpack(one).marks == ({0: b"m"} if first else {})

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from unit.adapters.record_worlds import Given as Record
+from unit.adapters.record_worlds import Log, batch, old, record
 
 from stream_dp.adapters.kafka_batches import batches as as_batches
 from stream_dp.adapters.kafka_source import StampTicks
@@ -19,7 +20,7 @@ from stream_dp.adapters.unpacker import Unpacker
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.endpoints import WallClock
-from stream_dp.runtime.dead_letters import BAD_MARK, Span
+from stream_dp.runtime.dead_letters import BAD_MARK, UNREADABLE_BATCH, Span
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import Routed, TickAssembler
 
@@ -166,6 +167,27 @@ def test_a_clock_that_steps_back_further_makes_records_late_and_says_their_tick(
     assert outcome(stamped(1_005, 1_019, 1_009), SETTLE) == ({0: 1, 1: 1}, 1)
 
 
+def test_batches_of_an_older_format_are_told_wherever_they_lie() -> None:
+    """They have no stamp, so they belong to no tick: before the first record, and between those of one."""
+    raw = [
+        old(0, b"x"),
+        batch([record(b"a")], 1, 1_005),
+        old(2, b"x"),
+        batch([record(b"b")], 3, 1_006),
+    ]
+    out: list[Batch] = []
+    ticks = StampedTicks(Place(0, 0), Unpacker(marks=False), Room(), out, GRID, SETTLE)
+    for one in Log(raw).parsed(0, 10_000):
+        assert ticks.take(one) is None
+    ticks.mark(0)
+    refused = [span for one in out for span in one.refused]
+    assert refused == [Span(UNREADABLE_BATCH, None, at, at) for at in (0, 2)]
+    assert [(bytes(value), one.tick) for one in out for value in one.payloads] == [
+        (b"a", 0),
+        (b"b", 0),
+    ]
+
+
 def test_one_record_among_many_that_its_producer_stamped_is_noticed() -> None:
     records = stamped(1_000, 1_001, 1_002)
     assert all(one.appended for one in as_batches(records))
@@ -219,6 +241,20 @@ def test_what_only_claims_to_be_a_mark_ends_nothing(value: bytes) -> None:
     (found,) = split_marked(0, records)
     assert shape([found]) == [(None, None, [0, 2], 3)]
     assert found.refused == [Span(BAD_MARK, None, 1, 1)]
+
+
+def test_what_cannot_be_read_beside_a_mark_is_told_on_its_side_of_it() -> None:
+    bad = record(None, tail=b"\x10x")
+    sign = record(b"", headers=[(TICK_HEADER.encode(), MARKS.sign(0, 7))])
+    out: list[Batch] = []
+    ticks = MarkedTicks(Place(0, 0), Unpacker(marks=True), Room(), out, MARKS)
+    raw = [batch([record(b"a"), bad, sign, bad, record(b"c")]), batch([bad], 5)]
+    for one in Log(raw).parsed(0, 10_000):
+        assert ticks.take(one) is None
+    ticks.flush()
+    assert shape(out) == [(None, 7, [0], 3), (None, None, [4], 6)]
+    told = [[(span.first, span.last) for span in one.refused] for one in out]
+    assert told == [[(1, 1)], [(3, 3), (5, 5)]]
 
 
 def test_a_record_with_a_value_or_with_two_marks_is_no_mark() -> None:

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit.adapters.log_reader import PLACE, LogReader, at_once
 from unit.adapters.record_worlds import ABORT, COMMIT, Log, batch, marker, record
 
 from stream_dp.adapters import kafka_ticks
+from stream_dp.adapters.kafka_recall import Recall
 from stream_dp.adapters.kafka_ticks import (
     MarkedTicks,
     PartitionTicks,
@@ -38,6 +40,7 @@ GRID = TickGrid(ORIGIN, STEP, LAST + 1)
 MARKS = TickMarks(bytes(32), "replay", GRID)
 PRODUCERS = (7, 8, 9)
 LARGE, SMALL = 10**6, 150
+RECALLED_BYTES = 300
 SEEDS = 150
 
 
@@ -166,12 +169,12 @@ class Broker:
         return out
 
     def _recall(self, ticks: PartitionTicks, what: Transaction, commit: RecordBatch) -> None:
-        for one in self._log.parsed(what.first, LARGE):
-            if one.base >= what.end:
-                break
-            if one.kind is Kind.DATA and one.producer == commit.producer:
-                ticks.again(one, commit)
-        ticks.ended(commit)
+        reader = LogReader(self._log, RECALLED_BYTES)
+        recall = Recall(ticks, what, commit, PLACE)
+        recall.begin(reader)
+        while at_once(recall.more(reader)):
+            pass
+        assert not reader.assigned
 
 
 def routed(one: Batch, width: int) -> Routed:

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from unit.adapters.record_worlds import (
@@ -18,7 +19,9 @@ from unit.adapters.record_worlds import (
     record,
 )
 
+from stream_dp.adapters import record_batches as batches_of_format_2
 from stream_dp.adapters.record_batches import HEADER, Kind, Unpacked, record_batches
+from stream_dp.adapters.unpacker import LIMIT_RECORDS, Unpacker
 from stream_dp.runtime.dead_letters import UNREADABLE_RECORD, Span
 
 
@@ -48,6 +51,16 @@ def test_what_the_client_library_writes_is_read(values: list[bytes], codec: int)
     assert (found.appended, found.codec, found.records) == (False, codec, len(values))
     assert found.producer is None
     assert parsed(built(values, codec, producer=77)).producer == 77
+
+
+def test_a_producer_that_only_numbers_its_batches_is_in_no_transaction() -> None:
+    """As the usual clients do; held for a commit, its records would never count."""
+    raw = batch([record(b"a")], producer=77, attributes=APPENDED)
+    plain = bytearray(raw)
+    plain[21:23] = struct.pack(">h", APPENDED)
+    plain[17:21] = struct.pack(">I", calc_crc32c(bytes(plain[21:])))
+    assert parsed(raw).producer == 77
+    assert parsed(bytes(plain)).producer is None
 
 
 def test_the_header_has_the_size_that_the_client_library_writes() -> None:
@@ -188,6 +201,24 @@ def test_what_is_not_plain_or_of_another_cell_stands_alone(other: bytes) -> None
     assert around[0] == around[1]
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        two(0, 20, producer=7),
+        two(0, 20, attributes=0),
+        two(0, 20, attributes=APPENDED | 0x40),
+        marker(1, 20, 7),
+        old(1, b"x" * 80),
+        batch([record(b"a")], 0, 20, last=1),
+    ],
+    ids=["transaction", "times", "a bit", "marker", "old", "compacted"],
+)
+def test_nothing_is_joined_to_what_is_not_plain(first: bytes) -> None:
+    alone, apart = [list(record_batches(first + two(2, 20), 0, each)) for each in (tens, None)]
+    assert alone == apart
+    assert [one.next for one in alone] == [2, 4]
+
+
 def test_a_batch_around_the_position_is_not_joined() -> None:
     assert joined(two(0, 20), two(2, 20), two(4, 20), position=1) == [(0, 2, 20), (2, 6, 20)]
 
@@ -200,6 +231,22 @@ def test_joined_batches_are_bounded() -> None:
     raw = [batch([record(b"x" * 100_000)], base, 20) for base in range(9)]
     found = list(record_batches(b"".join(raw), 0, tens))
     assert [one.next - one.base for one in found] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_no_batch_is_refused_for_the_records_of_another_one(more: int) -> None:
+    """The large one has as many records as a batch may hold, or one more: the others know nothing of it."""
+    crowd = [record(None)] * (LIMIT_RECORDS + more)
+    raw = two(0, 20) + batch(crowd, 2, 20) + two(2 + len(crowd), 20)
+    found = [Unpacker(marks=False).unpack(one) for one in record_batches(raw, 0, tens)]
+    told = [(len(one.values), sum(span.records for span in one.refused)) for one in found]
+    assert told == [(2, 0), (0, len(crowd)) if more else (len(crowd), 0), (2, 0)]
+
+
+def test_batches_are_joined_up_to_a_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches_of_format_2, "_JOINED_RECORDS", 4)
+    raw = [two(base, 20) for base in (0, 2, 4)]
+    assert joined(*raw) == [(0, 4, 20), (4, 6, 20)]
 
 
 @pytest.mark.parametrize("length", [-(2**31), -62, -12, -1, 0, 4])

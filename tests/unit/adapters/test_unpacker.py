@@ -19,6 +19,7 @@ from unit.adapters.record_worlds import (
 
 from stream_dp.adapters import unpacker
 from stream_dp.adapters.record_batches import Kind, RecordBatch, Unpacked
+from stream_dp.adapters.record_walk import MOST_HEADERS
 from stream_dp.adapters.tick_marks import TICK_HEADER
 from stream_dp.adapters.unpacker import LIMIT_BYTES, Unpacker
 from stream_dp.runtime.dead_letters import TOO_LARGE, UNREADABLE_BATCH, UNREADABLE_RECORD, Span
@@ -210,9 +211,34 @@ def test_more_records_than_a_batch_may_hold_are_refused_together() -> None:
         assert len(what.values) == (0 if more else count)
 
 
-def test_headers_without_end_are_read_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four million empty headers shrink to eight kilobytes; the parser would make objects of them."""
-    monkeypatch.setattr(Unpacker, "_parsed", None)
+@pytest.mark.parametrize("marks", [False, True])
+def test_headers_without_end_are_read_in_bounded_memory(
+    marks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four million empty headers shrink to eight kilobytes; the parser would make objects of them, and is not asked."""
+    asked: list[int] = []
+    parsed_as_ever = Unpacker._parsed
+
+    def parsed(self: Unpacker, plain: bytes, base: int) -> Any:
+        asked.append(len(plain))
+        return parsed_as_ever(self, plain, base)
+
+    monkeypatch.setattr(Unpacker, "_parsed", parsed)
     tail = sized(b"value") + varint(4_000_000) + b"\x00\x01" * 4_000_000
-    raw = packed(1, [record(None, tail=tail)])
-    assert found(raw).values == [b"value"]
+    raw = packed(1, [record(b"small"), record(None, tail=tail), record(b"small")])
+    assert found(raw, marks=marks).values == [b"small", b"value", b"small"]
+    assert len(asked) == 2
+    assert max(asked) < 100
+
+
+@pytest.mark.parametrize("first", [b"k", b"\xff"], ids=["the fast way", "the slow way"])
+@pytest.mark.parametrize("before", [MOST_HEADERS - 1, MOST_HEADERS])
+def test_a_claim_behind_too_many_headers_is_none_either_way(before: int, first: bytes) -> None:
+    heads = [(first, b""), *[(b"k", b"")] * (before - 1), (TICK, b"m")]
+    what = found(packed(0, [record(b"", headers=heads)]), marks=True)
+    assert what.marks == ({0: b"m"} if before < MOST_HEADERS else {})
+
+
+def test_a_name_with_junk_in_it_is_not_the_name_of_a_mark() -> None:
+    for name in (b"stream-dp\xff-tick", b"\xff" + TICK, TICK + b"\xff"):
+        assert found(packed(0, [record(b"", headers=[(name, b"m")])]), marks=True).marks == {}

@@ -14,7 +14,7 @@ import pytest
 
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.rules.leaf import leaf
-from stream_dp.accounting.situations import Alive, Group, Moved, Ticks
+from stream_dp.accounting.situations import Alive, Fixed, Group, Moved, Ticks
 from stream_dp.audit.enumeration import Enumerated, Plain
 from stream_dp.audit.exact_delta import Bracket, delta_bracket, worst_ratio
 from stream_dp.audit.finite import Law, OnceEach
@@ -231,6 +231,20 @@ def test_a_claim_that_one_of_the_two_ticks_may_cost_is_refused_by_the_time_rule(
     step = leaf("bits", Guarantee(PureDP(ONE), ADD), "this file")
     moved = derive((step,), Moved("bits"))
     assert derive((moved, moved), Ticks("time", lives)).guarantee == Guarantee(PureDP(TWO), ANY)
+
+
+def test_one_such_claim_among_others_is_enough_to_be_refused() -> None:
+    """Beside one whose steps cost half each, or inside of a sum with it."""
+    claim = leaf("once", Guarantee(PureDP(TWO), ANY), "this file")
+    moved = derive((leaf("bits", Guarantee(PureDP(ONE), ADD), "this file"),), Moved("bits"))
+    lives = (Alive(0, 0), Alive(1, None))
+    for parts in ((claim, moved), (moved, claim)):
+        with pytest.raises(NotDerivable, match="one of them alone may cost all"):
+            derive(parts, Ticks("time", lives))
+        both = derive(parts, Fixed("both"))
+        assert both.guarantee == Guarantee(PureDP(2 * TWO), ANY)
+        with pytest.raises(NotDerivable, match="one of them alone may cost all"):
+            derive((both,), Ticks("time", lives[:1]))
 
 
 @pytest.mark.parametrize(
