@@ -7,7 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from unit.pipeline.live_series_worlds import Stopping
+from unit.pipeline.live_series_worlds import World as LiveWorld
 from unit.runtime.runtime_worlds import HORIZON, WIDTH, Router, World, batches, plan
+from unit.runtime.seed_worlds import definition
 
 from stream_dp.adapters.memory import MemorySource
 from stream_dp.core.neighbors import Neighbors
@@ -17,8 +20,9 @@ from stream_dp.runtime.commands import Inbox
 from stream_dp.runtime.commit import encode
 from stream_dp.runtime.phases import ENGINE, Lifecycle
 from stream_dp.runtime.ports import Batch
+from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.release import Shape
-from stream_dp.runtime.run_config import COMMIT_BYTES, GROUP
+from stream_dp.runtime.run_config import COMMIT_BYTES, GROUP, RunConfig
 from stream_dp.runtime.series import Series
 from stream_dp.runtime.tick_assembler import ClosedTick, Cut, Routed
 
@@ -64,6 +68,48 @@ async def test_wide_rows_make_commits_of_fewer_ticks(monkeypatch: pytest.MonkeyP
     full, empty = [await commit_sizes(monkeypatch, count) for count in (MANY, 0)]
     assert [ticks for ticks, _ in full] == [ticks for ticks, _ in empty] == [0, 8, 8, 8]
     assert max(size for _, size in full) <= COMMIT_BYTES
+
+
+class _AllThatMayBe(Stopping):
+    """Gives with one read all that it may."""
+
+    async def read(self) -> Sequence[Batch]:
+        """Batches up to the limit."""
+        found = [*await super().read()]
+        while found and self._left and (self._left[0].mark or 0) <= self.limit:
+            found += await super().read()
+        return found
+
+
+async def after_a_series_was_created(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ticks of each commit that follows a creation, where all the rest is there at once and two may be together."""
+    monkeypatch.setattr(RunConfig, "ticks_together", lambda *_: 2)
+    source, world = _AllThatMayBe(-1), LiveWorld()
+    engine = world.engine(source)
+    run = asyncio.create_task(engine.run())
+    source.go(1)
+    await world.until(1, run)
+    before = len(world.store.commits)
+    await engine.create(definition("later"))
+    source.go(10**6)
+    await run
+    created, *after = world.commits()[before:]
+    assert created.changes
+    return [len(each.ticks) for each in after]
+
+
+async def test_the_bound_holds_after_a_series_was_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = await after_a_series_was_created(monkeypatch)
+    assert max(sizes) == 2 < sum(sizes)
+
+
+async def test_a_reader_that_begins_again_without_the_bound_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The twin."""
+    again = Reader.again
+    monkeypatch.setattr(Reader, "again", lambda self, tasks, cut, _: again(self, tasks, cut, 100))
+    assert max(await after_a_series_was_created(monkeypatch)) > 2
 
 
 async def test_without_the_bound_a_commit_is_as_large_as_all_its_ticks(
