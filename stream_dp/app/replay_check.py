@@ -12,13 +12,16 @@ from stream_dp.adapters.records import Record
 from stream_dp.app.settings import settled
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.router import Routed, Router
+from stream_dp.pipeline.schema import TimeField
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.ports import Batch
 
 _AT_ONCE = 8192
-_HINTS = {
-    "time_out_of_range": "the clock declares start, step and horizon",
-    "wrong_type": "a time needs an offset, or `zone:` in the schema, or the `format:` of its numbers",
+_OUT_OF_RANGE = "the clock declares start, step and horizon"
+_NO_TIME = {
+    "offset": "a time needs an offset, or `zone:` in the schema, or the `format:` of its numbers",
+    "zone": "a time is text such as 2013-01-01 10:00:00, and never null",
+    "number": "a time is a whole number, as `format:` says, and never null",
 }
 
 
@@ -49,10 +52,11 @@ class Examined:
         if not self.bad:
             return
         time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
+        hints = {} if time is None else _hints(spec, time)
         whole = len(self.good) + self.refused
         yield f"NOT PRIVATE: {spec.name} cannot use {self.refused:,} of the {whole:,} records of {file.name}:"
         for kind in self.bad:
-            hint = _HINTS.get(kind.reason) if kind.field == time is not None else None
+            hint = hints.get(kind.reason) if kind.field == time else None
             yield (
                 f"  {kind.reason}{f' in {kind.field}' if kind.field else ''}: {kind.records:,}, the first "
                 f"in line {kind.line:,}{f' ({hint})' if hint else ''}"
@@ -78,6 +82,13 @@ def examine(spec: PipelineSpec, records: Sequence[Record]) -> Examined:
         [record for place, record in enumerate(records) if place not in why],
         [Unusable(*kind, len(at), records[min(at)].line) for kind, at in kinds.items()],
     )
+
+
+def _hints(spec: PipelineSpec, time: str) -> dict[str, str]:
+    """What a time must be, by the reason for which one is none."""
+    field = settled(spec.fields[time], TimeField)
+    written = "zone" if field.zone else "offset" if field.format == "iso" else "number"
+    return {"time_out_of_range": _OUT_OF_RANGE, "wrong_type": _NO_TIME[written]}
 
 
 def _dead(routed: Routed) -> dict[int, tuple[str, str | None]]:

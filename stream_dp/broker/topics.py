@@ -36,7 +36,7 @@ async def create_topic(
     """
     try:
         from aiokafka.admin import AIOKafkaAdminClient
-        from aiokafka.errors import KafkaError
+        from aiokafka.errors import KafkaConnectionError, KafkaError
     except ImportError as error:
         raise UsageError("using Kafka needs aiokafka: pip install 'stream_dp[kafka]'") from error
     admin = AIOKafkaAdminClient(**{**(client or {}), "bootstrap_servers": bootstrap})
@@ -44,6 +44,11 @@ async def create_topic(
         await admin.start()
         created = await _create(admin, name, partitions, dict(config or {}))
         await _leaders(admin, name)
+    except KafkaConnectionError as error:
+        raise WorldError(
+            f"topic {name}: no Kafka broker answers at {bootstrap}: check address and login, and that it runs; "
+            "one that was just started takes some seconds"
+        ) from error
     except KafkaError as error:
         raise WorldError(
             f"topic {name}: Kafka at {bootstrap} failed: {type(error).__name__}"

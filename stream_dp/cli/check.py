@@ -56,6 +56,8 @@ def _print(name: str, found: Fitting) -> None:
     if found.reasons:
         console.print(_reasons(found))
     lines = Console(soft_wrap=True, highlight=False)
+    if not found.records:
+        lines.print(f"There is nothing in {found.origin} yet, so nothing was learnt.", markup=False)
     for hint in found.hints:
         lines.print(f"  {hint.records:,} x {hint.says}", markup=False)
     counts = {"dead": found.dead, "late": found.late, "other": found.other}

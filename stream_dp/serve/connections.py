@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from stream_dp.serve.turns import Turns
+
 MOST = 512
 ENGINES = (
     64  # files that are left to the engine, and as many for connections on their way in or out
@@ -49,6 +51,7 @@ class Connections:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.turns = Turns()
         self._open: dict[BoundedProtocol, None] = {}
 
     def __len__(self) -> int:
@@ -86,6 +89,7 @@ class BoundedProtocol(H11Protocol):
     peer: str | None = None
     _request: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None
+    _gone = False
 
     @property
     def asking(self) -> bool:
@@ -95,6 +99,7 @@ class BoundedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Take a place, and begin to wait for the first request."""
         super().connection_made(transport)
+        self._answer, self.app = self.app, self._in_turn
         transport.set_write_buffer_limits(high=0)  # so that every byte that is not taken is seen
         self.peer = _foreign(self.client)
         self.room.admit(self)
@@ -102,6 +107,7 @@ class BoundedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the place back."""
+        self._gone = True
         self.room.leave(self)
         self._request, self._stall = _cancelled(self._request), _cancelled(self._stall)
         super().connection_lost(exc)
@@ -127,6 +133,21 @@ class BoundedProtocol(H11Protocol):
         """Everything was taken."""
         super().resume_writing()
         self._stall = _cancelled(self._stall)
+
+    async def _in_turn(self, scope: Any, receive: Any, send: Any) -> None:
+        """Have a request answered when its turn comes."""
+        turn = await self.room.turns.take(lambda: not self._gone)
+        if turn is None:
+            return
+
+        async def sending(message: Any) -> None:
+            turn.end()
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, sending)
+        finally:
+            turn.end()
 
     def _expect(self) -> None:
         if self._request is None:

@@ -18,6 +18,7 @@ from faults.forked import Run
 from faults.kafka_evidence import over_kafka
 from kafka.cluster import Cluster, cluster
 from kafka.kafka_worlds import marks_of
+from kafka.leadership import move_leaders
 from kafka.test_crash_kafka import ticks_of
 
 from stream_dp.adapters.kafka_client import KafkaSettings
@@ -172,7 +173,16 @@ def paused(brokers: Cluster, node: int) -> None:
     brokers.resume(node)
 
 
+def led_by_others(brokers: Cluster, *, internal: bool) -> None:
+    """Every partition of a kind changes its leader, three times; all nodes are there all the time."""
+    for _ in range(3):
+        assert move_leaders(brokers.bootstrap, internal=internal) > 0
+        time.sleep(2)
+
+
 THREE: dict[str, Fault] = {
+    "topics led by others": lambda brokers: led_by_others(brokers, internal=False),
+    "coordinators led by others": lambda brokers: led_by_others(brokers, internal=True),
     "first killed": lambda brokers: killed(brokers, 0),
     "second killed": lambda brokers: killed(brokers, 1),
     "third killed": lambda brokers: killed(brokers, 2),

@@ -65,6 +65,25 @@ def test_reasons_fields_numbers_and_the_first_line() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("declared", "hint"),
+    [
+        ({}, "a time needs an offset, or `zone:` in the schema, or the `format:` of its numbers"),
+        ({"zone": "Europe/Paris"}, "a time is text such as 2013-01-01 10:00:00, and never null"),
+        ({"format": "epoch_ms"}, "a time is a whole number, as `format:` says, and never null"),
+    ],
+)
+def test_the_hint_does_not_ask_for_what_is_declared(declared: dict[str, str], hint: str) -> None:
+    schema = {
+        "time": {"type": "time", **declared},
+        "shop": {"type": "category", "domain": ["a"]},
+    }
+    made = spec(schema=schema)
+    found = examine(made, records(b'{"time":null,"shop":"a"}'))
+    _, said = found.report(made, Path("data.csv"))
+    assert said == f"  wrong_type in time: 1, the first in line 1 ({hint})"
+
+
 def test_a_field_that_no_series_uses_may_hold_anything() -> None:
     found = examine(spec(), records(GOOD, b'{"time":5,"shop":"a","unused":"x"}'))
     assert found.bad == []

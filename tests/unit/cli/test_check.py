@@ -49,6 +49,14 @@ def test_a_sample_that_fits(
     assert checked(live_series, "--sample", "4", code=0)["records"] == 4
 
 
+def test_a_source_that_holds_nothing_is_named(live_series: LiveSeriesService) -> None:
+    """A table of zeros alone looks like a fault."""
+    table(live_series, [])
+    said = live_series.command("check")
+    assert said.code == 0
+    assert "There is nothing in clicks.csv yet, so nothing was learnt.\n" in said.out
+
+
 def test_times_without_an_offset(live_series: LiveSeriesService) -> None:
     """All of them: nothing begins. Without the check the whole budget is spent on noise, exit 0."""
     table(live_series, [row.replace("Z,", ",") for row in ROWS])

@@ -1,0 +1,59 @@
+"""Requests are answered one after the other, with pauses: the server's share of the loop that the engine runs in.
+
+Rules: nobody's requests, and no number of them, take the engine more than `SHARE` of its time; what one request took is
+paid for by a pause before the next one begins. A request takes its turn in the order in which they came, and holds it
+until its answer begins, at most `LONGEST_S`: who waits for the engine, or streams, holds up nobody. One whose client
+is gone takes none.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+SHARE = 0.2
+LONGEST_S = 0.05
+_LONGEST_PAUSE_S = 1.0
+
+
+class Turn:
+    """What a request has until its answer begins; `end` may be called again."""
+
+    def __init__(self, done: Callable[[float], None]) -> None:
+        """Begin; `done` learns how many seconds it took."""
+        self._done = done
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = self._loop.call_later(LONGEST_S, self.end)
+
+    def end(self) -> None:
+        """Let the next one begin, after a pause."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._done(self._loop.time() - self._began)
+
+
+class Turns:
+    """The turns of one server's requests."""
+
+    def __init__(self) -> None:
+        self._taken = asyncio.Lock()
+        self._next = 0.0
+
+    async def take(self, wanted: Callable[[], bool]) -> Turn | None:
+        """Wait for a turn; None where it is not `wanted` any more when it comes."""
+        await self._taken.acquire()
+        try:
+            if wanted():
+                await asyncio.sleep(self._next - asyncio.get_running_loop().time())
+        except asyncio.CancelledError:
+            self._taken.release()
+            raise
+        if not wanted():
+            self._taken.release()
+            return None
+        return Turn(self._give_back)
+
+    def _give_back(self, took: float) -> None:
+        pause = min(took * (1 / SHARE - 1), _LONGEST_PAUSE_S)
+        self._next = asyncio.get_running_loop().time() + pause
+        self._taken.release()
