@@ -1,7 +1,7 @@
 """Being there, so that a standby waits; and standing by until nobody is there.
 
-Rules: an engine that cannot say that it is there runs all the same. Only a pipeline whose journal lies in Kafka has a
-place to be in.
+Rules: an engine says that it is there before it runs, or a standby that starts with it would fence it; where it cannot
+say so in time it runs all the same. Only a pipeline whose journal lies in Kafka has a place to be in.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from stream_dp.pipeline.endpoints import KafkaJournalSpec, KafkaSourceSpec
 from stream_dp.pipeline.spec import PipelineSpec
 
 _LONGEST_WAIT_S = 5.0
+_JOINING_S = 5.0  # brokers wait 3 s for others by default before a group begins
 _LEAVING_S = 1.0  # brokers that hang must not hold the end; the place is lost soon anyway
 
 
@@ -50,10 +51,12 @@ async def standing_by(
             await presence.leave()
             yield False
             return
-    being = asyncio.create_task(_be_there(presence))
+    being, stop = asyncio.create_task(_be_there(presence)), asyncio.create_task(stopped.wait())
     try:
+        await asyncio.wait({being, stop}, timeout=_JOINING_S, return_when=asyncio.FIRST_COMPLETED)
         yield True
     finally:
+        stop.cancel()
         being.cancel()
         await asyncio.wait({being, asyncio.create_task(presence.leave())}, timeout=_LEAVING_S)
 
