@@ -1,9 +1,10 @@
 """The journal as a private Kafka topic: one transaction holds a commit and its positions.
 
 Rules: opening fences first, and only then looks. A sealed commit is cut into parts, each a record with the headers
-stream-dp-journal (the version of this form), sequence, part and parts; a missing part or commit, or another version,
-stops the engine. The source's positions are the offsets of a group that nobody joins: `verify` compares them with the
-last commit, which tells a wiped or restored journal. The topic keeps everything; its access is for the engine alone.
+stream-dp-journal (the version of this form), sequence, part and parts, and first-release (the sequence of its first
+release, where it has one); a missing part or commit, or another version, stops the engine. The source's positions are
+the offsets of a group that nobody joins: `verify` compares them with the last commit, which tells a wiped or restored
+journal. The topic keeps everything; its access is for the engine alone.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from stream_dp.adapters.kafka_client import (
     some_broker,
     speaking,
 )
+from stream_dp.adapters.kafka_hanging import FIRST, settle_journal
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
 from stream_dp.adapters.kafka_log import reading
 from stream_dp.adapters.kafka_topics import administering, cluster_of, ensure, existing, warnings
@@ -51,6 +53,7 @@ class KafkaJournal:
         self._lease = lease
         self._source = source_topic
         self._topic = f"{lease.pipeline}.private.journal"
+        self._public = f"{lease.pipeline}.releases"
         self._group = f"{lease.pipeline}.engine"
         self._next: int | None = None
         self._expired = False
@@ -71,6 +74,7 @@ class KafkaJournal:
         self.warnings = warnings({self._topic: await ensure(settings, self._topic, KEPT)})
         for warning in self.warnings:
             _log.warning(warning)
+        await settle_journal(self._lease, self._topic, self._public)
         async with reading(settings, self._topic) as log:
             last = await log.last()
         self._next = 0 if last is None else self._part(last).sequence + 1
@@ -150,7 +154,7 @@ class KafkaJournal:
             )
         partition = library().TopicPartition
         offsets = {partition(self._source, one): at for one, at in commit.positions.items()}
-        records = list(self._parts(commit.sequence, sealed))
+        records = list(self._parts(commit, sealed))
         if self._expired:
             records.append(self._lease.noted(WITHOUT_OFFSETS))
         await self._lease.transact(records, offsets, self._group)
@@ -166,10 +170,12 @@ class KafkaJournal:
         self._next = None
         await self._lease.close()
 
-    def _parts(self, sequence: int, sealed: bytes) -> Iterator[Outgoing]:
+    def _parts(self, commit: Commit, sealed: bytes) -> Iterator[Outgoing]:
         parts = max(1, -(-len(sealed) // PART_BYTES))
+        first = [(FIRST, release.sequence) for release in commit.releases[:1]]
+        numbers = [(_FORM, VERSION), ("sequence", commit.sequence), ("parts", parts), *first]
         for part in range(parts):
-            headers = ((_FORM, VERSION), ("sequence", sequence), ("part", part), ("parts", parts))
+            headers = (*numbers, ("part", part))
             yield Outgoing(
                 self._topic,
                 sealed[part * PART_BYTES : (part + 1) * PART_BYTES],

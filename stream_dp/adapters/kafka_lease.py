@@ -9,7 +9,7 @@ decided by the next start, never here. This file knows no sealed commit and no r
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -113,9 +113,23 @@ class KafkaLease:
             FailClosed: another engine took over, or the transaction failed; nothing more is accepted.
             WorldError: no answer in time; the outcome shows at the next start.
         """
+        await self._awaited(lambda held: self._transaction(held, records, offsets or {}, group))
+
+    async def end_hanging(self, topic: str, *, commit: bool) -> None:
+        """End the transaction of a former life that hangs in a topic of ours, by an empty one.
+
+        The partition knows producers by their id, and every life of this pipeline has the same one.
+
+        Raises:
+            FailClosed: as `transact`.
+            WorldError: as `transact`.
+        """
+        await self._awaited(lambda held: _empty(held, topic, commit))
+
+    async def _awaited(self, work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+        """Do what ends a transaction of the producer; after any error the lease is lost."""
         async with self._lock:
-            work = self._transaction(self._held(), records, offsets or {}, group)
-            task = self._running = asyncio.create_task(work)
+            task = self._running = asyncio.create_task(work(self._held()))
             try:
                 done, _ = await asyncio.wait({task}, timeout=self._limit_s)
             except asyncio.CancelledError:
@@ -289,6 +303,14 @@ def _first_cause(error: Exception, sent: Sequence[asyncio.Future[Any]]) -> BaseE
     """Of all that failed together, the error that says we were fenced."""
     outcomes = [one.exception() for one in sent if one.done() and not one.cancelled()]
     return next((one for one in outcomes if type(one).__name__ in _FENCED), error)  # type: ignore[return-value]
+
+
+async def _empty(producer: Any, topic: str, commit: bool) -> None:
+    """A transaction that has the partition and no record in it."""
+    await producer.begin_transaction()
+    partition = library().TopicPartition(topic, 0)
+    producer._txn_manager.maybe_add_partition_to_txn(partition)  # noqa: SLF001 - else records do it
+    await (producer.commit_transaction() if commit else producer.abort_transaction())
 
 
 async def _abandon(producer: Any) -> None:

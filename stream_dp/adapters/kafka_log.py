@@ -43,18 +43,26 @@ class PartitionLog:
         Raises:
             FailClosed: a transaction of someone else stays open.
         """
+        decided, end = await self.ends()
+        if decided < end:
+            raise FailClosed(
+                f"topic {self._topic!r}: a transaction of another program is open on it; only "
+                "this pipeline may write there: take that right away (ACL), then start again"
+            )
+        return await self._asked(self._raw.beginning_offsets), decided
+
+    async def ends(self) -> tuple[int, int]:
+        """Return where what is decided ends, and where the log ended when this was asked.
+
+        It is the same place once no transaction is open; one that stays open is waited for, but not for ever.
+        """
         deadline = time.monotonic() + self._settings.patience_s
-        raw = await self._asked(self._raw.end_offsets)
-        while True:
-            end = await self._asked(self._committed.end_offsets)
-            if end >= raw:
-                return await self._asked(self._raw.beginning_offsets), end
+        end = await self._asked(self._raw.end_offsets)
+        while (decided := await self._asked(self._committed.end_offsets)) < end:
             if time.monotonic() > deadline:
-                raise FailClosed(
-                    f"topic {self._topic!r}: a transaction of another program is open on it; only "
-                    "this pipeline may write there: take that right away (ACL), then start again"
-                )
+                break
             await asyncio.sleep(0.02)
+        return decided, end
 
     async def _asked(self, offsets: Callable[[list[Any]], Awaitable[dict[Any, int]]]) -> int:
         """One of the library's look-ups of offsets."""

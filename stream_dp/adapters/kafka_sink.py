@@ -9,6 +9,7 @@ What is visible already is never written again, in no version. The lease is the 
 from collections.abc import AsyncIterator, Sequence
 
 from stream_dp.adapters.kafka_client import KEPT, RECORD_BYTES
+from stream_dp.adapters.kafka_hanging import settle_public
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
 from stream_dp.adapters.kafka_log import reading
 from stream_dp.adapters.kafka_topics import ensure, warnings
@@ -40,6 +41,7 @@ class KafkaSink:
         await self._lease.start()
         found = await ensure(self._lease.settings, self._topic, _RULES, _HINTS)
         self.warnings = warnings({self._topic: found})
+        await settle_public(self._lease, self._topic)
 
     async def last(self) -> bytes | None:
         """The body of the last visible release, or None."""

@@ -182,7 +182,7 @@ async def half_a_commit(journal: Journal, commit: Commit, sealed: bytes) -> None
         case SqliteJournal():
             await asyncio.to_thread(_torn_row, journal, commit, sealed)
         case KafkaJournal():
-            parts = list(journal._parts(commit.sequence, sealed))  # noqa: SLF001 - as it writes them
+            parts = list(journal._parts(commit, sealed))  # noqa: SLF001 - as it writes them
             await _open_transaction(journal._lease, parts)  # noqa: SLF001
         case _:
             raise UsageError("--crash mid-commit knows the sqlite and the kafka journal")

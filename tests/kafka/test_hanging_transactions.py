@@ -1,0 +1,185 @@
+"""A transaction whose end the brokers lost, as Kafka 4.3.1 does where a leader dies: the pipeline's next life ends it.
+
+It is made by a producer with the pipeline's own transactional id that writes to a partition without telling its
+coordinator of it, which brokers permit while they do not verify it.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+
+import pytest
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from kafka.kafka_worlds import Close, administering, create, journal, release, visible
+from kafka.raw_batches import RawBatch, record
+from kafka.raw_producer import RawTransactions
+from kafka.raw_wire import Wire
+
+from stream_dp.adapters import kafka_hanging
+from stream_dp.adapters.kafka_client import KafkaSettings
+from stream_dp.adapters.kafka_journal import KafkaJournal
+from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
+from stream_dp.adapters.kafka_sink import KafkaSink
+from stream_dp.errors import FailClosed
+from stream_dp.runtime.commit import Commit
+
+FIRST = Commit(1, b"", releases=(release(0), release(1)))
+SECOND = Commit(2, b"", releases=(release(2, tick=1), release(3, tick=1)))
+
+
+@pytest.fixture(autouse=True)
+async def unverified(kafka: str) -> AsyncIterator[None]:
+    """The broker takes records of a transaction whose coordinator knows nothing of their partition."""
+
+    async def verifying(value: str) -> None:
+        rule = {"transaction.partition.verification.enable": value}
+        async with administering(kafka) as admin:
+            await admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "1", rule)])
+
+    await verifying("false")
+    yield
+    await verifying("true")
+
+
+@pytest.fixture
+def impatient(settings: KafkaSettings) -> KafkaSettings:
+    """What hangs is waited for one second only."""
+    return replace(settings, patience_s=1.0)
+
+
+def batch(records: Iterable[Outgoing]) -> RawBatch:
+    """The records as one batch."""
+    return RawBatch(
+        [
+            record(one.value, at, key=one.key, headers=[(n.encode(), v) for n, v in one.headers])
+            for at, one in enumerate(records)
+        ]
+    )
+
+
+async def lived(
+    kafka: str, settings: KafkaSettings, name: str, closing: list[Close]
+) -> tuple[KafkaJournal, KafkaSink]:
+    """A pipeline after a commit whose releases are public."""
+    await create(kafka, f"{name}.events", 1)
+    one = await journal(settings, name, closing)
+    sink = KafkaSink(one._lease)
+    await sink.open()
+    await one.append(Commit(0, b""), b"header")
+    await one.append(FIRST, b"first")
+    await sink.publish(FIRST.releases)
+    return one, sink
+
+
+class FormerLife:
+    """The life after that, of which the brokers lose the ends of transactions."""
+
+    def __init__(self, wire: Wire, name: str) -> None:
+        self.name = name
+        self._raw = RawTransactions(wire, f"{name}.shard-0")
+
+    def hang(self, records: Iterable[Outgoing]) -> None:
+        """Write in a transaction that nobody ends."""
+        every = list(records)
+        self._raw._joined.add((every[0].topic, 0))
+        assert self._raw.send(every[0].topic, 0, batch(every)).error == 0
+        self._raw._joined.clear()
+
+    def publish(self, commit: Commit, *, seen: bool) -> None:
+        """Write a commit's releases to the public topic, for readers to see or in vain."""
+        topic = f"{self.name}.releases"
+        bodies = [Outgoing(topic, each.body, each.series.encode()) for each in commit.releases]
+        assert self._raw.send(topic, 0, batch(bodies)).error == 0
+        self._raw.end(commit=seen)
+
+
+async def sealed(journal: KafkaJournal) -> list[bytes]:
+    return [one async for one in journal.read()]
+
+
+@pytest.mark.parametrize("published", ["never", "in vain", "seen"])
+async def test_a_commit_that_hangs_counts_exactly_where_its_releases_were_written(
+    kafka: str, impatient: KafkaSettings, name: str, closing: list[Close], published: str
+) -> None:
+    one, _ = await lived(kafka, impatient, name, closing)
+    with Wire(kafka) as wire:
+        former = FormerLife(wire, name)
+        former.hang(one._parts(SECOND, b"second"))
+        if published != "never":
+            former.publish(SECOND, seen=published == "seen")
+    again = await journal(impatient, name, closing)
+    counts = [b"second"] if published != "never" else []
+    assert await sealed(again) == [b"header", b"first", *counts]
+    following = Commit(2 + len(counts), b"")
+    await again.append(following, b"following")
+    assert await sealed(again) == [b"header", b"first", *counts, b"following"]
+
+
+@pytest.mark.parametrize(("seen", "published"), [(10**9, False), (-1, True)])
+async def test_one_that_is_always_committed_or_always_aborted_is_told(
+    kafka: str,
+    impatient: KafkaSettings,
+    name: str,
+    closing: list[Close],
+    monkeypatch: pytest.MonkeyPatch,
+    seen: int,
+    published: bool,
+) -> None:
+    """The twins: a commit that nobody decided, and one that is lost though its releases are public."""
+
+    async def written(lease: KafkaLease, public: str) -> int:
+        return seen
+
+    monkeypatch.setattr(kafka_hanging, "_last_written", written)
+    one, _ = await lived(kafka, impatient, name, closing)
+    with Wire(kafka) as wire:
+        former = FormerLife(wire, name)
+        former.hang(one._parts(SECOND, b"second"))
+        if published:
+            former.publish(SECOND, seen=True)
+    again = await journal(impatient, name, closing)
+    counts = [b"second"] if published else []
+    assert await sealed(again) != [b"header", b"first", *counts]
+
+
+async def test_a_commit_without_releases_that_hangs_is_aborted(
+    kafka: str, impatient: KafkaSettings, name: str, closing: list[Close]
+) -> None:
+    one, _ = await lived(kafka, impatient, name, closing)
+    with Wire(kafka) as wire:
+        FormerLife(wire, name).hang(one._parts(Commit(2, b""), b"created"))
+    again = await journal(impatient, name, closing)
+    assert await sealed(again) == [b"header", b"first"]
+
+
+async def test_releases_that_hang_are_published_again_with_the_same_bytes(
+    kafka: str, impatient: KafkaSettings, name: str, closing: list[Close]
+) -> None:
+    one, _ = await lived(kafka, impatient, name, closing)
+    await one.append(SECOND, b"second")
+    topic = f"{name}.releases"
+    with Wire(kafka) as wire:
+        former = FormerLife(wire, name)
+        former.hang([Outgoing(topic, each.body, b"by_day") for each in SECOND.releases])
+    again = await journal(impatient, name, closing)
+    sink = KafkaSink(again._lease)
+    await sink.open()
+    assert await sink.last() == FIRST.releases[-1].body
+    await sink.publish(SECOND.releases)
+    every = [each.body for each in (*FIRST.releases, *SECOND.releases)]
+    assert [each.value for each in await visible(kafka, topic)] == every
+    written = [each.value for each in await visible(kafka, topic, "read_uncommitted")]
+    assert written == [*every[:2], *every[2:], *every[2:]]
+
+
+async def test_what_another_program_leaves_open_is_not_ended(
+    kafka: str, impatient: KafkaSettings, name: str, closing: list[Close]
+) -> None:
+    one, _ = await lived(kafka, impatient, name, closing)
+    with Wire(kafka) as wire:
+        stranger = RawTransactions(wire, f"{name}.stranger")
+        assert (
+            stranger.send(f"{name}.private.journal", 0, batch(one._parts(SECOND, b"x"))).error == 0
+        )
+        with pytest.raises(FailClosed, match="a transaction of another program is open on it"):
+            await journal(impatient, name, closing)
+        stranger.end(commit=False)
