@@ -33,14 +33,14 @@ FROZEN = {
     ("alerts-state", 1): "count lift",
     ("composition-child", 1): "mechanism state",
     ("composition-state", 1): "created live",
-    ("counter", 1): "epsilon horizon neighbors width",
+    ("counter", 1): "epsilon horizon neighbors ones=1 width",
     ("counter-state", 1): "total tree",
     ("hss", 1): (
         "counter_epsilon horizon kappa=2/5 neighbors query_epsilon statistic threshold_epsilon width"
     ),
     ("hss-state", 1): "intervals parts pending queries released watcher",
     ("hss-statistic", 1): "| histogram maximum",
-    ("hybrid-counter", 1): "epsilon neighbors width",
+    ("hybrid-counter", 1): "epsilon neighbors ones=1 width",
     ("hybrid-counter-state", 1): "epoch inner total totals",
     ("local-protocol", 1): "server users views",
     ("local-protocol-state", 1): "parts server",
