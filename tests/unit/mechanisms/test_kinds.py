@@ -52,7 +52,7 @@ FROZEN = {
     ("sparse-vector", 1): "neighbors offset query_epsilon threshold_epsilon width",
     ("sparse-vector-state", 1): "count halted lift",
     ("tree-noise", 2): "(only rested on)",
-    ("tree-state", 2): "base left prefix surplus windows",
+    ("tree-state", 2): "here left prefix slope windows",
 }
 RETIRED: frozenset[str] = frozenset()
 EPSILON = Fraction(1, 5)
