@@ -1,8 +1,8 @@
 """Continual counters: how many events so far, per column, at every step of a declared horizon.
 
-One column is a counter, several columns over one-hot rows are a histogram of counters: an event touches
-L0 columns (1 under add_remove, 2 under replace), so each column runs at epsilon / L0 ([HSV] Cor 5.5 with
-k = L0). The answer is the exact integer count plus integer tree noise. This file knows no ticks and no names.
+One column is a counter, several columns are a histogram of counters: an event touches L0 columns (over one-hot
+rows 1 under add_remove, 2 under replace), so each column runs at epsilon / L0 ([HSV] Cor 5.5 with k = L0).
+The answer is the exact integer count plus integer tree noise. This file knows no ticks and no names.
 """
 
 from dataclasses import dataclass
@@ -19,11 +19,12 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.columns import columns_derivation
-from stream_dp.mechanisms.noise_quantiles import laplace_quantile
+from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
 from stream_dp.mechanisms.row_check import checked
-from stream_dp.mechanisms.tree import TreeNoise, TreeShape, TreeState
+from stream_dp.mechanisms.tree import TreeNoise, TreeState
+from stream_dp.mechanisms.tree_shape import TreeShape
 
-SOURCE = "odd k-ary tree with subtraction, l1 sensitivity = height (arXiv 2408.07021)"
+SOURCE = "k-ary tree, l1 sensitivity = height (arXiv 2408.07021), decoded by least squares"
 
 
 @wire("counter-state", 1)
@@ -40,8 +41,10 @@ class CounterState:
 class Counter:
     """`width` continual counters for at most `horizon` updates.
 
-    Privacy claim: `epsilon`-DP for one-hot event streams under `neighbors`, at every prefix, adaptively:
-    odd k-ary tree with subtraction, l1 sensitivity = height (Andersson, Pagh et al., arXiv 2408.07021),
+    `ones`: the most entries of a row that one event sets (1: one-hot rows).
+
+    Privacy claim: `epsilon`-DP for such event streams under `neighbors`, at every prefix, adaptively: k-ary tree of l1
+    sensitivity = height (as Andersson, Pagh et al., arXiv 2408.07021), decoded by least squares (`tree` has the proof);
     columns composed in parallel by [HSV] Cor 5.5. Every entry of a step may change by at most one.
 
     >>> from stream_dp.testing.noise import ZeroNoise
@@ -57,6 +60,7 @@ class Counter:
     epsilon: Fraction
     neighbors: Neighbors
     horizon: int
+    ones: int = 1
 
     @property
     def guarantee(self) -> Guarantee:
@@ -66,7 +70,7 @@ class Counter:
     @property
     def column_epsilon(self) -> Fraction:
         """What one column may spend: epsilon / L0."""
-        return self.epsilon / self.neighbors.l0(self.width)
+        return self.epsilon / self.neighbors.l0(self.width, self.ones)
 
     @cached_property
     def tree(self) -> TreeNoise:
@@ -74,9 +78,9 @@ class Counter:
         shape = TreeShape.best(self.horizon)
         return TreeNoise(shape, Fraction(shape.height) / self.column_epsilon, self.width)
 
-    def noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
-        """(scale, number) of the independent DLap terms in the answer after `updates` updates."""
-        return [(self.tree.scale, self.tree.shape.terms(updates))]
+    def noise_terms(self, updates: int) -> list[Term]:
+        """The independent noises in the answer after `updates` updates, before it is rounded."""
+        return self.tree.terms(updates)
 
     def derivation(self) -> Derivation:
         """Derive the guarantee: each column's tree noise, the columns in parallel.
@@ -90,6 +94,7 @@ class Counter:
             (self.tree,),
             self.column_epsilon,
             self.neighbors,
+            self.ones,
         )
 
     def public(self, updates: int, state: CounterState) -> int:

@@ -8,6 +8,7 @@ from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.sparse_vector import SparseVector
@@ -46,6 +47,16 @@ def hybrid(width: int, relation: Neighbors) -> Case:
     )
 
 
+def hand_over(width: int, relation: Neighbors) -> Case:
+    """The case of a hand-over counter."""
+    return Case(
+        name=f"HandOverCounter {width} {relation}",
+        make=lambda: HandOverCounter(width, ONE, relation),
+        counts=True,
+        column=lambda: HandOverCounter(1, ONE, relation),
+    )
+
+
 def alerts(width: int, relation: Neighbors) -> Case:
     """The case of a block of alerts."""
     return Case(
@@ -80,6 +91,8 @@ CASES = [
     counter(3, 100, REPLACE),
     hybrid(1, ADD),
     hybrid(4, REPLACE),
+    hand_over(1, ADD),
+    hand_over(4, REPLACE),
     sparse((0,), 400, ADD),
     sparse((5, 0, 2), 150, REPLACE),
     alerts(1, ADD),

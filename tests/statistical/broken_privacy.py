@@ -14,7 +14,8 @@ from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS, HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
-from stream_dp.mechanisms.tree import TreeNoise, TreeShape
+from stream_dp.mechanisms.tree import TreeNoise
+from stream_dp.mechanisms.tree_shape import TreeShape
 
 
 class HeightForgotten(Counter):

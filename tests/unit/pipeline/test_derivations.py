@@ -26,7 +26,7 @@ CONCURRENT = ("concurrent composition", "[HSV] Thm 4.10")
 SPARSE = ("sparse parallel composition", "[HSV] Cor 5.5")
 COMPOSITE = ("composite mechanism", "[HSV] Thm 6.1, Cor 6.6")
 PROVEN = "proven mechanism"
-TREE = (PROVEN, "odd k-ary tree with subtraction, l1 sensitivity = height (arXiv 2408.07021)")
+TREE = (PROVEN, "k-ary tree, l1 sensitivity = height (arXiv 2408.07021), decoded by least squares")
 HYBRID = (PROVEN, "hybrid of trees (Chan, Shi, Song 2011)")
 SVT = (PROVEN, "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)")
 FIXED = ["fixed", "pure", "same neighbours", "delta"]
@@ -74,7 +74,7 @@ def test_three_series_under_replace(data: Data) -> None:
         (1, *SPARSE, 0.3, touched(2)),
         (2, *SVT, 0.15, ALERT),
     ]
-    # 100 ticks fit a tree of 2 levels; an event is in one node per level: 2 / scale = 0.5, so the scale is 4
+    # 100 ticks have a tree of 2 levels; an event is in one node per level: 2 / scale = 0.5, so the scale is 4
     assert tree["premises"][1]["premises"][0]["conditions"][0]["why"] == (
         "height / scale = 2 / 4, at most 0.5"
     )
@@ -145,7 +145,7 @@ def test_the_example() -> None:
 
     departures           0.2
     by_destination       instances 0.4 + counter 0.6  = 1.0
-    busiest_destination  instances 0.15 + counter 0.35 = 0.5
+    busiest_destination  instances 0.2 + counter 0.3 = 0.5
     late_departures      0.3
     all at once          0.2 + 1.0 + 0.5 + 0.3 = 2.0
     """
@@ -166,13 +166,13 @@ def test_the_example() -> None:
         (1, *SPARSE, 0.2, touched(1)),
         (2, *TREE, 0.2, COUNTER),
         *hss(1, 0.4, 0.6),
-        *hss(0.5, 0.15, 0.35),
+        *hss(0.5, 0.2, 0.3),
         (1, *SPARSE, 0.3, touched(1)),
         (2, *SVT, 0.3, ALERT),
     ]
-    # 8760 hours fit a tree of 3 levels: 3 / scale = 0.2, so the scale is 15
+    # 8760 hours have a tree of 4 levels: 4 / scale = 0.2, so the scale is 20
     assert tree["premises"][0]["premises"][0]["conditions"][0]["why"] == (
-        "height / scale = 3 / 15, at most 0.2"
+        "height / scale = 4 / 20, at most 0.2"
     )
 
 
