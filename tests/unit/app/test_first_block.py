@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from unit.cli.test_ledger import summary_of
 from unit.pipeline import live_series_worlds as worlds
+from unit.pipeline.live_series_steps import question, running
 from unit.pipeline.live_series_worlds import PIPELINE, World
-from unit.pipeline.test_live_series_charges import question, running
 
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.adapters.memory import MemorySource
