@@ -19,7 +19,7 @@ from stream_dp.accounting.rules.local import local
 from stream_dp.accounting.rules.renyi import truncated
 from stream_dp.accounting.rules.rule import Rule
 from stream_dp.accounting.rules.sparse_pure import sparse_pure
-from stream_dp.accounting.situations import Filtered
+from stream_dp.accounting.situations import Filtered, Fixed
 from stream_dp.audit.counterexamples.naive_books import books, first_sentence
 from stream_dp.audit.enumeration import Lawful
 from stream_dp.audit.exact_checks import (
@@ -122,6 +122,7 @@ def test_the_truncated_claim_is_true_and_ends_where_it_says() -> None:
 
 def test_a_truncated_rule_that_keeps_the_largest_omega_is_caught() -> None:
     (instance,) = fixed_parts.summed_truncated()
+    assert isinstance(instance.situation, Fixed)
     booked = truncated(instance.premises, instance.situation).guarantee.measure
     assert isinstance(booked, TruncatedZCDP)
     assert compare(booked, instance).verdict is Verdict.WITHIN
