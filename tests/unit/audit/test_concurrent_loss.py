@@ -2,7 +2,7 @@
 
 Each mechanism gives up its epsilon in two answers; all first answers come before all second ones, so that half of what
 was paid for is still to come. Chances by a walk over the numbers of lies (floats, 1e-12). Twins: the price of half the
-epsilon, a load that forgets what is alive, and an odometer that trusts a delta.
+epsilon, and a load that forgets mechanisms which the event was in.
 """
 
 import math
@@ -44,6 +44,12 @@ def test_the_price_of_half_the_epsilon_is_caught() -> None:
     """As if each of the two answers were another mechanism of which only one is counted."""
     less = loss_bound([Fraction(1, 40)] * 200, fails=FIFTH)
     assert crossing(float(less), 0.1, 200) > FIFTH
+
+
+def test_a_load_that_forgets_what_was_halted_is_caught() -> None:
+    """Sixty mechanisms saw the event; six are still there."""
+    less = loss_bound([Fraction(1, 10)] * 6, fails=FIFTH)
+    assert crossing(float(less), 0.1, 60) > FIFTH
 
 
 def test_only_what_is_alive_at_one_tick_counts_and_the_sum_is_never_exceeded() -> None:
