@@ -4,8 +4,10 @@ Rules: every charge is derived again and compared, and the total is derived on i
 ticks at which each was alive. This file changes nothing and shows nothing.
 """
 
+from fractions import Fraction
+
 from stream_dp.accounting.amounts import cost_units, text
-from stream_dp.accounting.filters.pure import PURE
+from stream_dp.accounting.filters.basic import by_ticks
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN
@@ -44,8 +46,10 @@ def header_of(built: Built, summary: JournalSummary) -> Header:
     return summary.header
 
 
-def derived_again(built: Built, summary: JournalSummary) -> tuple[Admission, Derivation]:
-    """Return what was admitted, after everything the journal records, and the derivation of the total.
+def derived_again(
+    built: Built, summary: JournalSummary
+) -> tuple[Admission, Derivation, list[tuple[Derivation, Alive]]]:
+    """Return what was admitted, after everything the journal records, the derivation of the total, and its parts.
 
     Raises:
         FailClosed: a charge is not what it should be, or would be refused; or the two totals differ.
@@ -55,26 +59,30 @@ def derived_again(built: Built, summary: JournalSummary) -> tuple[Admission, Der
     admission = Admission(Registry(config.series), built.subledgers(), planner)
     for commit in summary.changing:
         admission.replay(commit)
-    return admission, _total(built, admission.subledgers.main, _asked(planner, summary))
+    parts = [*built.frozen, *_asked(planner, summary)]
+    return admission, _total(built, admission.subledgers.main, parts), parts
 
 
-def _total(built: Built, main: Ledger, asked: list[tuple[Derivation, Alive]]) -> Derivation:
+def _total(built: Built, main: Ledger, parts: list[tuple[Derivation, Alive]]) -> Derivation:
     """What everything guarantees, from the mechanisms and their ticks; compared with what the ledger says."""
     try:
-        parts = [*built.frozen, *asked]
         total = whole(built.spec.name, main.filter, parts, target(built.spec.privacy))
     except NotDerivable as refusal:
         raise FailClosed(
             f"the journal's ledger does not add up: {refusal}. Stop using this journal and report this"
         ) from None
-    if main.filter.name == PURE:
-        alive = differential_privacy(total.premises[0].guarantee.measure).epsilon
+    if by_ticks(main.filter):
+        alive = sum((_epsilon(part) for part in total.premises), Fraction(0))
         if cost_units(alive) > main.peak.amount:
             raise FailClosed(
                 f"the journal's ledger says {text(main.peak.amount)} at most, but the mechanisms alive at one tick add "
                 f"up to {text(alive)}; stop using this journal and report this"
             )
     return total
+
+
+def _epsilon(part: Derivation) -> Fraction:
+    return differential_privacy(part.guarantee.measure).epsilon
 
 
 def spans(summary: JournalSummary) -> dict[int, tuple[int, int | None]]:
