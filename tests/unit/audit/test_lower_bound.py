@@ -145,6 +145,10 @@ class HalfNoise:
         """Too little."""
         return self._noise.geometric(scale / 2, size)
 
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Too little."""
+        return self._noise.gaussian(variance / 4, size)
+
 
 def seeded(*, half: bool = False) -> Callable[[], Noise]:
     """Noise under the seeds 1, 2, 3, ..."""

@@ -40,6 +40,10 @@ class Symbols:
         """A counter has no use for it."""
         raise AssertionError("a counter draws Laplace noise only")
 
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """A tree has no use for it."""
+        raise AssertionError("a tree draws Laplace noise only")
+
 
 Play: TypeAlias = Callable[[int, Symbols], Iterable[IntArray]]
 
