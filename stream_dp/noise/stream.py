@@ -27,7 +27,7 @@ _FEW = 32  # samples drawn one by one; more go through arrays
 _CHUNK = 1 << 13  # samples per array pass: they stay in the processor's cache
 
 
-class Sampler(Protocol):
+class WordSampler(Protocol):
     """Draws one distribution, `digits` words of the main lane to a sample; further ones come from the spare lane."""
 
     digits: int
@@ -111,7 +111,7 @@ class NoiseStream:
         return self._draw(gaussian_sampler, checked, size)
 
     def _draw(
-        self, sampler_of: Callable[[int, int], Sampler], parameter: tuple[int, int], size: int
+        self, sampler_of: Callable[[int, int], WordSampler], parameter: tuple[int, int], size: int
     ) -> IntArray:
         if os.getpid() != self._process:
             raise FailClosed(
@@ -126,7 +126,7 @@ class NoiseStream:
         take, one = self._main.take, sampler.one
         return np.array([one(take(digits), spare) for _ in range(size)], dtype=np.int64)
 
-    def _many(self, sampler: Sampler, size: int) -> IntArray:
+    def _many(self, sampler: WordSampler, size: int) -> IntArray:
         result: IntArray = np.empty(size, dtype=np.int64)
         for start in range(0, size, _CHUNK):
             part = result[start : start + _CHUNK]

@@ -8,6 +8,7 @@ from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.sparse_vector import SparseVector
@@ -46,6 +47,18 @@ def hybrid(width: int, relation: Neighbors) -> Case:
     )
 
 
+def gaussian(width: int, horizon: int | None, relation: Neighbors, ones: int = 1) -> Case:
+    """The case of a Gaussian counter."""
+    rho = Fraction(1, 50)
+    return Case(
+        name=f"GaussianCounter {width} {horizon} {relation}",
+        make=lambda: GaussianCounter(width, rho, relation, horizon, ones),
+        horizon=horizon,
+        counts=True,
+        column=lambda: GaussianCounter(1, rho, relation, horizon),
+    )
+
+
 def alerts(width: int, relation: Neighbors) -> Case:
     """The case of a block of alerts."""
     return Case(
@@ -78,6 +91,9 @@ CASES = [
     counter(1, TICKS, ADD),
     counter(4, 40, ADD),
     counter(3, 100, REPLACE),
+    gaussian(1, TICKS, ADD),
+    gaussian(4, 40, REPLACE),
+    gaussian(5, None, ADD, ones=3),
     hybrid(1, ADD),
     hybrid(4, REPLACE),
     sparse((0,), 400, ADD),
