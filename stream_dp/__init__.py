@@ -21,11 +21,13 @@ __version__ = "0.1.0"
 
 if _typing.TYPE_CHECKING:
     from stream_dp.accounting.derive import derive
+    from stream_dp.accounting.discrete_gaussian import discrete_gaussian
     from stream_dp.accounting.entry import Entry
     from stream_dp.accounting.filters.approximate import (
         ApproximateFilter,
         TightApproximateFilter,
     )
+    from stream_dp.accounting.filters.basic import BasicFilter
     from stream_dp.accounting.filters.filter import Filter, Spend
     from stream_dp.accounting.filters.gaussian import GaussianFilter
     from stream_dp.accounting.filters.pure import PureFilter
@@ -142,11 +144,13 @@ _PLACES = {
     "Filter": "accounting.filters.filter",
     "Spend": "accounting.filters.filter",
     "PureFilter": "accounting.filters.pure",
+    "BasicFilter": "accounting.filters.basic",
     "ApproximateFilter": "accounting.filters.approximate",
     "TightApproximateFilter": "accounting.filters.approximate",
     "ZCDPFilter": "accounting.filters.zcdp",
     "RenyiFilter": "accounting.filters.renyi",
     "GaussianFilter": "accounting.filters.gaussian",
+    "discrete_gaussian": "accounting.discrete_gaussian",
     "truncated_odometer": "accounting.truncated_odometer:bound",
     "truncated_odometer_at": "accounting.truncated_odometer:bound_at",
     "Odometer": "audit.odometers.odometer",
@@ -174,6 +178,7 @@ __all__ = [
     "Alternative",
     "ApproxDP",
     "ApproximateFilter",
+    "BasicFilter",
     "Boundary",
     "BrokenCondition",
     "Budget",
@@ -230,6 +235,7 @@ __all__ = [
     "WorldError",
     "ZCDPFilter",
     "derive",
+    "discrete_gaussian",
     "leaf",
     "truncated_odometer",
     "truncated_odometer_at",

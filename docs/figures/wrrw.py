@@ -1,6 +1,6 @@
-"""Figures 1b, 2 and 3 of [WRRW] (Whitehouse, Ramdas, Rogers, Wu: Fully-Adaptive Composition), drawn anew.
+"""Figures 1a, 1b, 2 and 3 of [WRRW] (Whitehouse, Ramdas, Rogers, Wu: Fully-Adaptive Composition), drawn anew.
 
-Run: python docs/figures/wrrw.py. Writes wrrw-1b.svg, wrrw-2.svg and wrrw-3.svg beside this file, the same bytes each
+Run: python docs/figures/wrrw.py. Writes wrrw-1a.svg, -1b, -2 and -3 beside this file, the same bytes each
 time with one version of matplotlib. Rules: all odometers, filters and tunings come from `stream_dp.accounting`; only
 the older odometer they are compared with (Lemma 3) is written here. All mechanisms are pure and delta' is 10^-6, as in
 the paper's Figure 2; its other parameters are not in its text, so they are ours (see README.md).
@@ -22,6 +22,7 @@ from stream_dp.audit.odometers.filter_boundary import FilterBoundary
 from stream_dp.audit.odometers.mixture_boundary import MixtureBoundary, OneSidedMixtureBoundary
 from stream_dp.audit.odometers.odometer import Boundary, Odometer
 from stream_dp.audit.odometers.stitched_boundary import StitchedBoundary
+from stream_dp.core.guarantee import PureDP
 
 DELTA = Fraction(1, 10**6)
 TARGET = Fraction(3)  # the epsilon the filter odometer is tuned to; it is reached at V = .2945
@@ -44,11 +45,13 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes: intrinsic time V against a bound on the privacy loss."""
+    """One pair of axes: intrinsic time V against a bound on the privacy loss, or what `across` and `up` say."""
 
     title: str
     curves: tuple[Curve, ...]
     top: float
+    across: str = "V, the sum of squared epsilons"
+    up: str = "bound on the privacy loss"
 
 
 def times(end: float) -> list[Fraction]:
@@ -125,6 +128,26 @@ def ours(end: float) -> tuple[Curve, ...]:
     )
 
 
+def drift(*, tight: bool) -> Callable[[Fraction], float]:
+    """What one mechanism adds to the drift of the privacy loss, by its epsilon."""
+
+    def at(epsilon: Fraction) -> float:
+        empty = Odometer.of(MixtureBoundary(DELTA, GAMMA), tight=tight)
+        return empty.observe(PureDP(epsilon)).drift / SQUARED
+
+    return at
+
+
+def figure_1a() -> tuple[Panel, ...]:
+    """The lower order terms: e (e^e - 1) / (e^e + 1) of advanced composition, e^2 / 2 of the filter, e = epsilon."""
+    curves = (
+        curve("advanced composition", drift(tight=True), 2, GREY, DASHED),
+        curve("filter", drift(tight=False), 2, BLUE),
+    )
+    title = "Lower order terms"
+    return (Panel(title, curves, 2, "epsilon of one mechanism", "added to the bound"),)
+
+
 def figure_1b() -> tuple[Panel, ...]:
     """The original odometer against the three of Thm 3."""
     old = curve("original", original, 1, GREY, DASHED)
@@ -169,6 +192,7 @@ def figure_3() -> tuple[Panel, ...]:
 
 
 FIGURES: dict[str, Callable[[], tuple[Panel, ...]]] = {
+    "wrrw-1a": figure_1a,
     "wrrw-1b": figure_1b,
     "wrrw-2": figure_2,
     "wrrw-3": figure_3,
@@ -198,11 +222,11 @@ def draw(name: str, panels: Iterable[Panel], path: Path) -> None:
                     x, y, line.style, color=line.colour, label=line.name, linewidth=1.4,
                     gid=f"{name}/{number}/{line.name}",
                 )  # fmt: skip
-            axes.set(title=panel.title, xlabel="V, the sum of squared epsilons", xlim=(0, None))
+            axes.set(title=panel.title, xlabel=panel.across, xlim=(0, None))
             axes.set_ylim(0, panel.top)
             axes.legend(frameon=False, fontsize=8)
             if number == 0:
-                axes.set_ylabel("bound on the privacy loss")
+                axes.set_ylabel(panel.up)
         figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
 

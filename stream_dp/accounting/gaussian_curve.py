@@ -1,21 +1,28 @@
-"""Gaussian DP as (epsilon, delta)-DP, with a rigorous normal distribution function.
+"""Gaussian DP as (epsilon, delta)-DP, and pure DP as Gaussian DP, with a rigorous normal distribution function.
 
 Phi(x) = 1/2 + phi(x) (x + x^3/3 + x^5/15 + ...): all terms have one sign, so intervals enclose the sum, and the
 rest is at most the last term once the terms halve. Beyond `FAR` the tail is bounded, not computed: safe, not tight.
 """
 
+import math
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
+from statistics import NormalDist
 
+from stream_dp.accounting.amounts import UNITS
 from stream_dp.accounting.conversions import zcdp_epsilon
-from stream_dp.accounting.directed import Interval
-from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP
+from stream_dp.accounting.directed import Interval, ceil_units
+from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP, PureDP
 
 FAR = 10  # standard deviations; Phi(-10) is 7.6e-24, of which 60 digits leave 36
 FINE = Fraction(1, 10**9)  # to which an epsilon is searched
 _DIGITS = "3.14159265358979323846264338327950288419716939937510582097494"
 _PI = Interval(Decimal(_DIGITS + "4"), Decimal(_DIGITS + "5"))
 _NEGLIGIBLE = Decimal("1E-58")
+_KEPT = 4096  # results that are remembered
+_HALVINGS = 60
+_LARGE = 40  # an epsilon that protects nobody; below it the quantile is computed
 
 
 def normal_cdf(x: Fraction) -> Interval:
@@ -28,10 +35,10 @@ def normal_cdf(x: Fraction) -> Interval:
         tail = (Interval.of(-x * x / 2).exp() / 2).high  # Chernoff
         return Interval(Decimal(0), tail) if x < 0 else Interval.of(1) - Interval(Decimal(0), tail)
     square, term = x * x, Interval.of(abs(x))
-    total, n = term, 0
+    factor, total, n = Interval.of(square), term, 0
     while square > n or term.high > _NEGLIGIBLE:  # then 2n+3 > 2 square: terms halve from here on
         n += 1
-        term = term * square / (2 * n + 1)
+        term = term * factor / (2 * n + 1)
         total = total + term
     rest = Interval(Decimal(0), term.high)
     part = (total + rest) * Interval.of(-square / 2).exp() / (_PI * 2).sqrt()
@@ -65,3 +72,71 @@ def gaussian_to_approx(measure: GaussianDP, delta: Fraction) -> ApproxDP:
         else:
             low = middle
     return ApproxDP(high, delta)
+
+
+@lru_cache(_KEPT)
+def gaussian_budget(target: ApproxDP) -> Fraction:
+    """The largest mu, in units of 10^-12 and rounded down, such that mu-GDP is (epsilon, delta)-DP.
+
+    A float only chooses where the search begins.
+    """
+
+    def implied(units: int) -> bool:
+        return gaussian_delta(GaussianDP(Fraction(units, UNITS)), target.epsilon) <= target.delta
+
+    guess, step = (
+        int(_near_budget(min(float(target.epsilon), _LARGE), float(target.delta)) * UNITS),
+        1,
+    )
+    low, high = max(guess, 0), max(guess, 0) + 1
+    while low and not implied(low):
+        low, high, step = max(low - step, 0), low, 2 * step
+    while implied(high):
+        low, high, step = high, high + step, 2 * step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if implied(middle) else (low, middle)
+    return Fraction(low, UNITS)
+
+
+def _near_budget(epsilon: float, delta: float) -> float:
+    """About the mu of `gaussian_budget`."""
+    low, high = 0.0, 2.0 * math.sqrt(2 * epsilon) + 10
+    for _ in range(_HALVINGS):
+        mu = (low + high) / 2
+        far = math.exp(epsilon) * math.erfc((mu / 2 + epsilon / mu) / math.sqrt(2))
+        near = math.erfc((epsilon / mu - mu / 2) / math.sqrt(2))
+        low, high = (mu, high) if (near - far) / 2 <= delta else (low, mu)
+    return low
+
+
+@lru_cache(_KEPT)
+def pure_to_gaussian(measure: PureDP) -> GaussianDP:
+    """Epsilon-DP is mu-GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)), in units of 10^-12, rounded up.
+
+    Proof: every pure mechanism is a post-processing of randomized response ([HSV] Lemma 4.7), whose trade-off function
+    is the polygon through (0, 1), (p, p), (1, 0) with p = 1 / (1 + e^epsilon). That of N(0, 1) against N(mu, 1) is
+    convex and passes through the same three points, so it lies below; and no smaller mu will do. Far out the tail
+    bound Phi(-x) <= e^(-x^2/2) / 2 gives sqrt(8 epsilon), which holds everywhere.
+    """
+    epsilon = measure.epsilon
+    if epsilon > _LARGE:
+        return GaussianDP(_rounded_up(Interval.of(8 * epsilon).sqrt().upper))
+    if epsilon == 0:
+        return GaussianDP(Fraction(0))
+    odds = Interval.of(epsilon).exp()
+    truth = odds / (odds + 1)
+
+    def too_small(units: int) -> bool:
+        return normal_cdf(Fraction(units, 2 * UNITS)).low < truth.high
+
+    units = int(-2 * NormalDist().inv_cdf(1 / (1 + math.exp(epsilon))) * UNITS)  # only a start
+    while not too_small(units):
+        units -= 1
+    while too_small(units):
+        units += 1
+    return GaussianDP(Fraction(units, UNITS))
+
+
+def _rounded_up(amount: Fraction) -> Fraction:
+    return Fraction(ceil_units(amount, UNITS), UNITS)

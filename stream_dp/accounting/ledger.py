@@ -9,8 +9,9 @@ ledgers before and after.
 Time. An event is touched by the mechanisms that are alive at its tick and by no other. So under the pure filter, for
 event-level guarantees, only what is alive at one tick adds up ([HSV] Cor 5.5, 5.7; docs/time.md), and `halt` frees
 later ticks: `used` is the load of the ticks to come, `peak` the largest load of any tick, and what starts after a
-halt may not start before the tick from which it freed. Under any other filter a halt frees nothing ([HSV] Thm 5.2,
-13.5). This file knows no mechanism and no journal.
+halt may not start before the tick from which it freed. So it is under the basic filter for what has no delta; a delta,
+and what has one, is never freed. Under any other filter a halt frees nothing ([HSV] Thm 5.2, 13.5). This file knows no
+mechanism and no journal.
 """
 
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from fractions import Fraction
 
 from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.entry import DP, PARAMETERS, Entry
+from stream_dp.accounting.filters.basic import by_ticks
 from stream_dp.accounting.filters.concurrent import proven
 from stream_dp.accounting.filters.filter import Filter, Spend, largest
 from stream_dp.accounting.filters.pure import PURE, PureFilter
@@ -52,7 +54,7 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ledger:
-    """Entries admitted by one filter; `used` is the sum of their costs, of those not halted under the pure filter.
+    """Entries admitted by one filter; `used` is the sum of their costs, less what halts freed.
 
     `freed` is the first tick that no halted mechanism has seen.
 
@@ -143,21 +145,21 @@ class Ledger:
             BudgetRefused: the filter has no theorem for the measure, or it frees ticks and the guarantee is a group's.
         """
         group = derivation.guarantee.group
-        if group > 1 and self.filter.name == PURE:
+        if group > 1 and by_ticks(self.filter):
             raise BudgetRefused(
                 f"{derivation.subject} protects groups of {group} events, which lie at many ticks; this ledger counts "
                 "one event at one tick, for a halt frees ticks ([HSV] Cor 5.5). Use another filter, which frees none"
             )
-        rule = f"{derivation.rule} ({derivation.source})"
-        return self.ask(derivation.subject, derivation.guarantee.measure, rule)
+        rule, like = f"{derivation.rule} ({derivation.source})", derivation.guarantee
+        return self.ask(derivation.subject, like.measure, rule, finite=like.finite)
 
-    def ask(self, name: str, measure: Measure, rule: str) -> Entry:
+    def ask(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
         """Return the entry that a mechanism with this measure would make; changes nothing.
 
         Raises:
             BudgetRefused: the filter has no theorem for the measure.
         """
-        return self.filter.entry(name, measure, rule)
+        return self.filter.entry(name, measure, rule, finite=finite)
 
     def preview(self, entry: Entry) -> Preview:
         """Return what charging the entry would do; changes nothing.
@@ -186,16 +188,17 @@ class Ledger:
                 "halt frees no past tick; start later"
             )
         link = _Link(entry, self.filter, self._last)
-        peak = used if self.peak.within(used) else self.peak
+        before = self.peak
+        peak = Spend(max(before.amount, used.amount), max(before.delta, used.delta))
         return Ledger(self.filter, used, self.count + 1, peak, self.freed, link)
 
     def halt(self, entry: Entry, end: int) -> "Ledger":
         """Return the ledger after the mechanism of this entry has been halted; `end` is the first tick it does not see.
 
         The caller halts an entry once (`Subledgers` sees to it). Frees the ticks from `end` on under the pure filter,
-        and nothing under another.
+        under the basic one for an entry without a delta, and nothing under another.
         """
-        if self.filter.name != PURE:
+        if not by_ticks(self.filter) or entry.delta:
             return self
         return replace(self, used=self.used - self.filter.cost(entry), freed=max(self.freed, end))
 
@@ -218,8 +221,8 @@ class Ledger:
                 f"{self._cost(found.spent)} and has {self._cost(found.left, down=True)} left; "
                 f"{_asked(found.largest)} is the most that fits"
             )
-        frees = "" if self.filter.name == PURE else " (a halt frees nothing under this filter)"
-        halt = "halt what is not needed, " if self.filter.name == PURE else ""
+        frees = "" if by_ticks(self.filter) else " (a halt frees nothing under this filter)"
+        halt = "halt what is not needed, " if by_ticks(self.filter) else ""
         return (
             f"{entry.name} asks for {_asked(entry)}; {state}. "
             f"Lower its epsilon, {halt}or (before the first start) raise the budget in privacy{frees}"

@@ -56,14 +56,12 @@ class Fixed:
     """All parts run at once on the same stream.
 
     `parameters` None: the mechanisms are fixed before the first event ([HSV] Def 4.9). Else the parameters are, and
-    the parts were created in any order from among them ([HSV] Def 4.11); all of `parameters` are paid for. `finite`
-    says why communication is finite ([HSV] Def 14.4), where it is.
+    the parts were created in any order from among them ([HSV] Def 4.11); all of `parameters` are paid for.
     """
 
     subject: str
     delta: Fraction = ZERO
     parameters: tuple[Measure, ...] | None = None
-    finite: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,6 @@ class Parallel:
     creations: tuple[int | None, ...] = (None,)
     delta: Fraction = ZERO
     first_pair: str = ""
-    finite: str = ""
 
     @property
     def counts(self) -> tuple[int, ...]:

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from stream_dp.accounting.amounts import UNITS, number
-from stream_dp.accounting.filters.pure import PURE
+from stream_dp.accounting.filters.basic import by_ticks
 from stream_dp.audit.ledger_filter import LedgerFilter
 from stream_dp.audit.lower_bound import Finding, audit_mechanism, audit_together
 from stream_dp.audit.relations.compositions import filtered
 from stream_dp.audit.relations.creation import own_or
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.relation import Claim
 from stream_dp.core.row_relations import Stream, event
@@ -119,14 +121,21 @@ def _claim(chosen: Chosen) -> Claim | None:
 def game_filter(built: Built) -> LedgerFilter:
     """The pipeline's filter, the analysts' ledgers paid, before the first series ([HSV] Def 12.2).
 
-    Under the pure filter the product charges the series as one block, rounded up once. Here each is created, charged
-    and rounded up by itself, so the filter grants a unit of 10^-12 for each but one.
+    Under the pure and the basic filter the product charges the series as one block, rounded up once, at the optimum of
+    their composition. Here each is created, charged and rounded up by itself, so the filter grants what the block
+    saves, and a unit of 10^-12 for each but one.
     """
     privacy = built.spec.privacy
-    if built.ledger.filter.name == PURE:
-        room = Fraction(len(built.chosen) - 1, UNITS)
+    if by_ticks(built.ledger.filter):
+        block, parts = built.derivation, built.derivation.premises
+        saved = sum(map(_epsilon, parts), Fraction(0)) - _epsilon(block)
+        room = saved + Fraction(len(built.chosen) - 1, UNITS)
         privacy = privacy.model_copy(update={"epsilon": privacy.epsilon + room})
     return LedgerFilter(opened(privacy).main)
+
+
+def _epsilon(part: Derivation) -> Fraction:
+    return differential_privacy(part.guarantee.measure).epsilon
 
 
 def fresh_noise() -> Noise:

@@ -22,12 +22,15 @@ def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
     """Return the budget, what is spent, and `left`: the largest pure epsilon that one more series may cost.
 
     Under the pure filter `spent` is what is alive now and `peak` the most that ever was, in epsilon; under another one
-    they count what that filter adds up (`unit`).
+    they count what that filter adds up (`unit`). `delta_spent` and `delta_left` are of the part of `delta` that is for
+    the series' own.
     """
     main = subledgers.main
     return {
         "budget": text(budget_units(spec.privacy.epsilon)),
         "delta": text(spec.privacy.delta),
+        "delta_spent": text(main.used.delta),
+        "delta_left": text(main.remaining.delta),
         "filter": main.filter.name,
         "unit": main.filter.unit,
         "capacity": _down(main, main.epsilon),
@@ -53,7 +56,7 @@ def api_budget(
     shown = budget_json(spec, subledgers)
     return {
         "epsilon": {"total": shown["budget"], "spent": shown["spent"], "left": shown["left"]},
-        "delta": {"total": shown["delta"]},
+        "delta": {"total": shown["delta"], "spent": shown["delta_spent"], "left": shown["delta_left"]},
         "filter": shown["filter"],
         "unit": shown["unit"],
         "capacity": shown["capacity"],
@@ -86,7 +89,10 @@ def odometer(spec: PipelineSpec, main: Ledger) -> dict[str, str]:
         "fix an epsilon beforehand: the view up to the moment at which this exceeds it is "
         "(epsilon, delta)-DP"
     )
-    return {"bound": text(now.epsilon), "delta": text(now.delta), "claim": claim}
+    least = min(
+        now.epsilon, spec.privacy.epsilon
+    )  # roundings aside, what the filter admits is within its promise
+    return {"bound": text(least), "delta": text(now.delta), "claim": claim}
 
 
 def spent(ledger: Ledger) -> str:

@@ -11,8 +11,8 @@ import msgspec
 from stream_dp.accounting.amounts import number
 from stream_dp.app.demo import DemoRun
 from stream_dp.app.journal_access import sealed_commits
-from stream_dp.core.guarantee import differential_privacy
 from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.derivations import dp_at
 from stream_dp.runtime.journal_summary import JournalSummary, read_summary
 from stream_dp.runtime.release import Released, read
 
@@ -33,7 +33,7 @@ class DemoFigures:
 
     def json(self, built: Built) -> dict[str, Any]:
         """The figures and the guarantee of `built` as plain values."""
-        measure = differential_privacy(built.derivation.guarantee.measure)
+        measure = dp_at(built.derivation, built.spec.privacy.delta)
         summary = self.summary
         content = {
             "broker": self.broker,

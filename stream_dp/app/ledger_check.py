@@ -4,8 +4,10 @@ Rules: every charge is derived again and compared, and the total is derived on i
 ticks at which each was alive. This file changes nothing and shows nothing.
 """
 
+from fractions import Fraction
+
 from stream_dp.accounting.amounts import cost_units, text
-from stream_dp.accounting.filters.pure import PURE
+from stream_dp.accounting.filters.basic import by_ticks
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN
@@ -67,14 +69,18 @@ def _total(built: Built, main: Ledger, asked: list[tuple[Derivation, Alive]]) ->
         raise FailClosed(
             f"the journal's ledger does not add up: {refusal}. Stop using this journal and report this"
         ) from None
-    if main.filter.name == PURE:
-        alive = differential_privacy(total.premises[0].guarantee.measure).epsilon
+    if by_ticks(main.filter):
+        alive = sum((_epsilon(part) for part in total.premises), Fraction(0))
         if cost_units(alive) > main.peak.amount:
             raise FailClosed(
                 f"the journal's ledger says {text(main.peak.amount)} at most, but the mechanisms alive at one tick add "
                 f"up to {text(alive)}; stop using this journal and report this"
             )
     return total
+
+
+def _epsilon(part: Derivation) -> Fraction:
+    return differential_privacy(part.guarantee.measure).epsilon
 
 
 def spans(summary: JournalSummary) -> dict[int, tuple[int, int | None]]:

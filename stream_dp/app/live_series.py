@@ -12,10 +12,9 @@ from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN
 from stream_dp.app.budget_view import fits, spent
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import differential_privacy
 from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.derivations import whole
+from stream_dp.pipeline.derivations import dp_at, whole
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.report import derivation_json, series_json
 from stream_dp.pipeline.statistics import Series as SeriesSpec
@@ -78,7 +77,7 @@ class EngineLiveSeries:
         return {
             "name": proposal.name,
             "fits": found.fits,
-            "asked": text(differential_privacy(proposal.derivation.guarantee.measure).epsilon),
+            "asked": text(dp_at(proposal.derivation, self._built.spec.privacy.delta).epsilon),
             "spent": self._spent(analyst),
             "unit": self._engine.admission.subledgers.ledgers[analyst].filter.unit,
             "left": self._left(analyst),

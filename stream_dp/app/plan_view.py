@@ -5,10 +5,10 @@ from typing import Any
 
 from stream_dp.accounting.amounts import text
 from stream_dp.app.budget_view import budget_json
-from stream_dp.core.guarantee import differential_privacy
 from stream_dp.errors import WorldError
 from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.caveats import caveats
+from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.report import derivation_json, plan_json, predicted_errors
 from stream_dp.pipeline.svg import draw
 from stream_dp.pipeline.yaml import load
@@ -31,10 +31,8 @@ class PlanView:
     def shown(self) -> dict[str, Any]:
         """The plan for people: amounts as exact decimals, the budget, the tree, errors by tick, notes."""
         built = self._built
-        measure, privacy = (
-            differential_privacy(built.derivation.guarantee.measure),
-            built.spec.privacy,
-        )
+        privacy = built.spec.privacy
+        measure = dp_at(built.derivation, privacy.delta)
         return {
             "name": built.spec.name,
             "epsilon": text(measure.epsilon),

@@ -1,9 +1,11 @@
 """Every composition rule against the exact worst case of small instances, and naive admission beside it."""
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 from stream_dp.audit.counterexamples.naive_books import NaiveBook, books
+from stream_dp.audit.exact_checks.constructed import constructed
 from stream_dp.audit.exact_checks.table import RuleFinding, findings
 from stream_dp.core.guarantee import NAMES, parameters
 from stream_dp.errors import FailClosed
@@ -15,6 +17,7 @@ def rules_json() -> dict[str, Any]:
     return {
         "violated": any(finding.violated for finding in found),
         "rules": [_finding_json(finding) for finding in found],
+        "constructions": [asdict(each) for each in constructed()],
         "counterexamples": [_book_json(book) for book in books()],
     }
 
@@ -29,6 +32,11 @@ def require_certified(table: dict[str, Any]) -> None:
         f"{rule['rule']} ({rule['source']})"
         for rule in table["rules"]
         if "compared" in rule and not rule["certified"]
+    ]
+    violated += [
+        f"the reduction to randomized response of {each['words']} ([HSV] Lemma 4.7, [Lyu] Thm 3)"
+        for each in table["constructions"]
+        if not (each["decomposed"] and each["equal"])
     ]
     if violated:
         raise FailClosed(

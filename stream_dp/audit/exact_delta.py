@@ -56,7 +56,7 @@ def delta_bracket(
     start = dict(machine.initial())
     lower = upper = ZERO
     for b in (0, 1):
-        value = _Control(machine, ratio, b).value((start, dict(start)), pairs, rounds)
+        value = Control(machine, ratio, b).value((start, dict(start)), pairs, rounds)
         low = value.delta - ratio * (1 - value.kept[1 - b])
         lower, upper = max(lower, low), max(upper, value.delta + 1 - value.kept[b])
     return Bracket(lower, min(upper, ONE))
@@ -85,7 +85,7 @@ class _Value:
 
 
 @dataclass(slots=True)
-class _Control:
+class Control:
     """The control function L^b of [HSV] Def 10.3, as a function of the normalised joint measure."""
 
     machine: FiniteMachine[Any, Any]
@@ -94,6 +94,7 @@ class _Control:
     memo: dict[Hashable, _Value] = field(default_factory=dict)
 
     def value(self, joint: Joint, pairs: Pairs, rounds: int) -> _Value:
+        """L^b at a joint measure, before so many messages more; and the least mass that laws do not leave out."""
         mass = (mass_of(joint[0]), mass_of(joint[1]))
         here = _Value(max(ZERO, mass[self.b] - self.ratio * mass[1 - self.b]), mass)
         if rounds == 0 or ZERO in mass:  # then no further message can add anything

@@ -161,6 +161,38 @@ class Ladder:
         return {("yes", None): yes, ("no", None): 1 - yes}
 
 
+@dataclass(frozen=True, slots=True)
+class TornLeak:
+    """Answers its first bit by a coin, whatever it is; may give up the second, a 0 behind tails or a 1 behind heads.
+
+    It says "zero" to a 0 behind tails and "one" to a 1 behind heads, with probability 2 delta, and "nothing" else.
+    Privacy claim: (ln odds, delta)-DP where the second pair may be (0, 1) and not (1, 0), for odds (1 - 2 delta) >= 1.
+    "zero" can only come from a failure of IRR (probability delta) under b = 0, so that failure must be followed by
+    tails alone, and under b = 1 by heads alone: a post-processor needs the bit for the coin, though no pair has
+    differed. [HSV] Lemma 5.6 says that it does not. Where (1, 0) is allowed too, the claim is (ln odds, 2 delta), and
+    it does not.
+    """
+
+    delta: Fraction
+
+    def initial(self) -> Mapping[str, Fraction]:
+        """Return the law of the first state: nothing taken."""
+        return {"new": ONE}
+
+    def step(self, state: str, query: int) -> Law[str]:
+        """Answer a bit."""
+        if state == "new":
+            return {("tails", "tails"): ONE / 2, ("heads", "heads"): ONE / 2}
+        if state == "halted":
+            return {(None, "halted"): ONE}
+        leaks = {("tails", 0): "zero", ("heads", 1): "one"}.get((state, query))
+        told = 2 * self.delta if leaks else Fraction(0)
+        law: dict[tuple[Hashable, str], Fraction] = {("nothing", "halted"): 1 - told}
+        if leaks:
+            law[leaks, "halted"] = told
+        return law
+
+
 LeakyState: TypeAlias = tuple[int, Symbol]
 
 

@@ -48,6 +48,11 @@ def _print(table: dict[str, Any]) -> None:
     for rule in table["rules"]:
         if "why" in rule:
             console.print(_pair(escape(_head(rule)), escape(rule["why"])))
+    console.print(
+        "\n[bold]Randomized response is universal[/bold], [HSV] Lemma 4.7, 5.6, [Lyu] Thm 3: constructed, law by law\n"
+    )
+    for each in table["constructions"]:
+        console.print(_pair(escape(each["words"]), _constructed(each)))
     console.print("\n[bold]Admission that an adversary exceeds[/bold]")
     for book in table["counterexamples"]:
         _print_book(console, book)
@@ -66,6 +71,12 @@ def _print_compared(console: Console, rules: list[dict[str, Any]]) -> None:
         said = verdict if rule["certified"] else f"[bold red]{verdict}[/bold red]"
         cells = (escape(rule["instance"]), _measure(rule["booked"]), _exact(rule["compared"]))
         console.print(_row(*cells, said))
+
+
+def _constructed(each: dict[str, Any]) -> str:
+    if not (each["decomposed"] and each["equal"]):
+        return "[bold red]NOT EQUAL[/bold red]"
+    return f"equal; IRR is asked {each['asked']} time(s) while pairs are equal"
 
 
 def _print_book(console: Console, book: dict[str, Any]) -> None:

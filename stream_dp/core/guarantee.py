@@ -174,12 +174,14 @@ class Guarantee:
     """`measure` holds for every pair of input streams that `neighbors` relates.
 
     With `group` > 1: for every pair that a chain of at most so many such steps connects (a user with that many
-    events, all of them together).
+    events, all of them together). `finite`: communication is finite ([HSV] Def 14.4), that is, a horizon, and messages
+    and answers from finite sets, as of clamped noise. Gaussian DP composes concurrently for such mechanisms only.
     """
 
     measure: Measure
     neighbors: Neighbors
     group: int = 1
+    finite: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a group of less than one (InvalidCost)."""

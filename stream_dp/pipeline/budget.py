@@ -1,39 +1,49 @@
 """From `privacy:` to the filter that admits everything, and to the ledgers under it.
 
 Rules: one filter, named in the file, for the series of the first start and for all that is asked later. Budgets are
-stated as (epsilon, delta); zCDP and RDP filters get the largest budget that implies it. This file knows no mechanism.
+stated as (epsilon, delta); zCDP, RDP and GDP filters get the largest budget that implies it. This file knows no
+mechanism.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
-from stream_dp.accounting.entry import Entry
 from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
-from stream_dp.accounting.filters.filter import Filter
-from stream_dp.accounting.filters.pure import PURE, PureFilter
+from stream_dp.accounting.filters.basic import BasicFilter, by_ticks
+from stream_dp.accounting.filters.filter import Filter, Spend
+from stream_dp.accounting.filters.gaussian import GaussianFilter
+from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.filters.zcdp import ZCDPFilter
+from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP
+from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.spec import Privacy
 
 
 def filter_of(privacy: Privacy) -> Filter:
-    """The filter that the pipeline file names. All its delta is the theorem's: our mechanisms have none."""
-    budget = target(privacy)
+    """The filter that the pipeline file names, with the part of delta that is for the series' own."""
+    budget, epsilon = target(privacy), privacy.epsilon
+    own = privacy.admitted_delta
+    slack = privacy.delta - own
     match privacy.filter:
         case "pure":
-            return PureFilter.of(privacy.epsilon)
+            return PureFilter.of(epsilon)
+        case "basic":
+            return BasicFilter.of(epsilon, privacy.delta)
         case "approximate":
-            return ApproximateFilter.of(privacy.epsilon, privacy.delta, privacy.delta * 0)
+            return ApproximateFilter.of(epsilon, slack, own)
         case "tight_approximate":
-            return TightApproximateFilter.of(privacy.epsilon, privacy.delta, privacy.delta * 0)
+            return TightApproximateFilter.of(epsilon, slack, own)
         case "zcdp":
             return ZCDPFilter.of(zcdp_budget(budget))
         case "renyi":
             return RenyiFilter.of(renyi_budget(budget, privacy.order))
+        case "gdp":
+            return GaussianFilter.of(gaussian_budget(budget))
 
 
 def target(privacy: Privacy) -> ApproxDP:
@@ -51,11 +61,39 @@ def opened(privacy: Privacy) -> Subledgers:
     return Subledgers.open(filter_of(privacy), analysts)
 
 
-def frozen_charges(ledger: Ledger, block: Derivation) -> Iterator[Entry]:
-    """The entries of the first start: the block as one under the pure filter, where sums are exact; else one for each
-    series, for the other filters charge less for many small parts than for their sum.
+def charged_parts(
+    ledger: Ledger, blocks: Sequence[Derivation]
+) -> tuple[Derivation, tuple[Derivation, ...]]:
+    """The derivation of the first start, and what is charged for it: it as one, or a charge for each of its premises.
+
+    `blocks` derive the same series in several ways, tightest first. Where sums are exact (pure, basic), the first is
+    charged as one. Other filters charge less for many small parts than for their sum; what costs least is taken, a
+    choice by public numbers before anything runs, between charges that the same filter admits.
+
+    Raises:
+        BudgetRefused: the filter has no theorem for any of them.
     """
-    if ledger.filter.name == PURE:
-        yield ledger.price(block)
-    else:
-        yield from map(ledger.price, block.premises)
+    if by_ticks(ledger.filter):
+        return blocks[0], (blocks[0],)
+    found: list[tuple[bool, int, Derivation, tuple[Derivation, ...]]] = []
+    refusals: list[BudgetRefused] = []
+    for block in blocks:
+        for parts in (block.premises, (block,)):
+            try:
+                cost = _cost(ledger, parts)
+            except BudgetRefused as refusal:
+                refusals.append(refusal)
+            else:
+                fits = cost.within(ledger.remaining)
+                found.append((not fits, cost.amount, block, parts))
+    if not found:
+        raise refusals[0]
+    _, _, block, parts = min(found, key=lambda one: one[:2])
+    return block, parts
+
+
+def _cost(ledger: Ledger, parts: Sequence[Derivation]) -> Spend:
+    total = Spend()
+    for part in parts:
+        total = total + ledger.filter.cost(ledger.price(part))
+    return total

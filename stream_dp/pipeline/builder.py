@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from stream_dp.accounting.amounts import exact
-from stream_dp.accounting.filters.pure import PURE
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN, Subledgers
@@ -18,9 +17,9 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import PureDP
 from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
 from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived
-from stream_dp.pipeline.budget import frozen_charges, opened, target
+from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.choice import Choice, Setting
-from stream_dp.pipeline.derivations import analyst_ledger, fixed_block, share, under, whole
+from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, share, under, whole
 from stream_dp.pipeline.layout import SCALAR
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
@@ -68,12 +67,16 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A specification with its mechanisms, its derivation and its (charged) ledger."""
+    """A specification with its mechanisms, its derivation and its (charged) ledgers.
+
+    `charged` is what was charged for the series of the file: their derivation as one, or its premises.
+    """
 
     spec: PipelineSpec
     layout: RowLayout
     chosen: tuple[Chosen, ...]
     derivation: Derivation
+    charged: tuple[Derivation, ...]
     ledgers: Mapping[str, Ledger]
 
     @property
@@ -90,9 +93,7 @@ class Built:
             for name, ledger in self.ledgers.items()
             if name != MAIN
         ]
-        pure = self.ledger.filter.name == PURE
-        series = (self.derivation,) if pure else self.derivation.premises
-        return tuple((part, ever) for part in (*paid, *series))
+        return tuple((part, ever) for part in (*paid, *self.charged))
 
     @property
     def promise(self) -> Derivation:
@@ -158,11 +159,12 @@ def build(spec: PipelineSpec) -> Built:
     """
     layout = RowLayout.of(spec)
     chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.series)
-    derivation = fixed_block(spec.name, tuple(c.derivation for c in chosen))
+    parts, granted = tuple(c.derivation for c in chosen), spec.privacy.first_block_delta
     ledgers = dict(opened(spec.privacy).ledgers)
-    for entry in frozen_charges(ledgers[MAIN], derivation):
-        ledgers[MAIN] = ledgers[MAIN].charge(entry)
-    return Built(spec, layout, chosen, derivation, ledgers)
+    derivation, charged = charged_parts(ledgers[MAIN], fixed_blocks(spec.name, parts, granted))
+    for part in charged:
+        ledgers[MAIN] = ledgers[MAIN].charge(ledgers[MAIN].price(part))
+    return Built(spec, layout, chosen, derivation, charged, ledgers)
 
 
 def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:

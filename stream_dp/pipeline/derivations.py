@@ -9,10 +9,12 @@ from fractions import Fraction
 
 from stream_dp.accounting.conversions import renyi_budget, zcdp_budget
 from stream_dp.accounting.derive import derive as tightest
+from stream_dp.accounting.filters.basic import by_ticks
 from stream_dp.accounting.filters.filter import Filter
-from stream_dp.accounting.filters.pure import PURE
-from stream_dp.accounting.rules.convert import RENYI
+from stream_dp.accounting.gaussian_curve import gaussian_budget
+from stream_dp.accounting.rules.convert import GAUSSIAN, RENYI, at_delta, price
 from stream_dp.accounting.rules.moved import STEPS
+from stream_dp.accounting.rules.rule import pure_measures
 from stream_dp.accounting.situations import (
     Alive,
     Filtered,
@@ -22,7 +24,15 @@ from stream_dp.accounting.situations import (
 )
 from stream_dp.accounting.subledgers import analyst_entry
 from stream_dp.core.derivation import Condition, Derivation, require
-from stream_dp.core.guarantee import ZCDP, ApproxDP, Guarantee, PureDP, RenyiDP
+from stream_dp.core.guarantee import (
+    ZCDP,
+    ApproxDP,
+    GaussianDP,
+    Guarantee,
+    PureDP,
+    RenyiDP,
+    differential_privacy,
+)
 from stream_dp.core.neighbors import Neighbors
 
 TIME = "at each tick its own filter covers what is alive then (docs/time.md)"
@@ -30,15 +40,38 @@ STATED = "budget at a delta"
 NONE = Fraction(0)
 
 
-def fixed_block(
+def fixed_blocks(
     pipeline: str, premises: tuple[Derivation, ...], delta: Fraction = NONE
-) -> Derivation:
+) -> tuple[Derivation, ...]:
     """Derive what the series of the first start guarantee, run at once on the same events, at the delta granted.
+
+    All at once; and where some are pure and some not, those that are not together, then these beside the pure ones:
+    the tightest first.
 
     Raises:
         NotDerivable: no series, or no rule covers them.
     """
-    return tightest(premises, Fixed(f"{pipeline}: series of the first start", delta))
+    subject = f"{pipeline}: series of the first start"
+    found = [tightest(premises, Fixed(subject, delta))]
+    pure = tuple(p for p in premises if _pure(p))
+    others = tuple(p for p in premises if not _pure(p))
+    if delta and pure and others:
+        inner = tightest(others, Fixed(f"{pipeline}: those that are not pure", delta))
+        found.append(tightest((*pure, inner), Fixed(subject, delta)))
+    return tuple(sorted(found, key=lambda block: price(block.guarantee.measure, delta) or NONE))
+
+
+def _pure(part: Derivation) -> bool:
+    return pure_measures((part.guarantee.measure,))
+
+
+def dp_at(derivation: Derivation, delta: Fraction) -> ApproxDP:
+    """What is derived as (epsilon, delta)-DP, at this delta where it has none of its own.
+
+    Raises:
+        NotDerivable: it has no epsilon at this delta.
+    """
+    return differential_privacy(at_delta(derivation, delta).guarantee.measure)
 
 
 def whole(
@@ -46,34 +79,41 @@ def whole(
 ) -> Derivation:
     """Derive what holds for all that is ever asked: the filter's promise, for parts alive at these ticks.
 
-    Under the pure filter what is alive at one tick adds up; under another one all parts do, whenever they live. What
-    zCDP and RDP filters promise is said as the `target` for which their budgets were made.
+    Under the pure filter what is alive at one tick adds up, under the basic one with all that has a delta; under
+    another one all parts do, whenever they live. What zCDP, RDP and GDP filters promise is said as the `target` for
+    which their budgets were made.
 
     Raises:
         NotDerivable: the parts were not admitted by the filter, or it is not proven for them.
     """
     premises = tuple(part for part, _ in parts)
-    if filter_.name == PURE and len(parts) > 1:
-        alive = tuple(time for _, time in parts)
-        premises = (tightest(premises, Ticks(f"{pipeline}: what is alive at one tick", alive)),)
+    if by_ticks(filter_):
+        timed = [(p, time) for p, time in parts if _pure(p)]
+        if len(timed) > 1:
+            pure, alive = zip(*timed, strict=True)
+            ticked = tightest(pure, Ticks(f"{pipeline}: what is alive at one tick", alive))
+            premises = (*(p for p in premises if not _pure(p)), ticked)
     found = tightest(premises, Filtered(f"{pipeline}: all that is asked, now and later", filter_))
     return _as_stated(found, target)
 
 
 def _as_stated(premise: Derivation, target: ApproxDP) -> Derivation:
-    """The (epsilon, delta) that a zCDP or RDP budget implies; others state their own."""
+    """The (epsilon, delta) that a zCDP, RDP or GDP budget implies; others state their own."""
     like, implied = premise.guarantee, False
     match like.measure:
         case ZCDP(rho):
             implied = rho <= zcdp_budget(target)
         case RenyiDP(alpha, epsilon):
             implied = epsilon <= renyi_budget(target, alpha).epsilon
+        case GaussianDP(mu):
+            implied = mu <= gaussian_budget(target)
         case _:
             return premise
-    stated = Condition("budget", implied, "it is the largest that implies this, rounded down")
-    require(premise.subject, STATED, RENYI, (stated,))
+    largest = Condition("budget", implied, "it is the largest that implies this, rounded down")
+    source = GAUSSIAN if isinstance(like.measure, GaussianDP) else RENYI
+    require(premise.subject, STATED, source, (largest,))
     guarantee = Guarantee(target, like.neighbors, like.group)
-    return Derivation(premise.subject, guarantee, STATED, RENYI, (stated,), (premise,))
+    return Derivation(premise.subject, guarantee, STATED, source, (largest,), (premise,))
 
 
 def under(relation: Neighbors, subject: str, step: Derivation) -> Derivation:

@@ -5,9 +5,10 @@ from typing import Any
 
 from stream_dp.accounting.amounts import number
 from stream_dp.core.derivation import Alternative, Derivation
-from stream_dp.core.guarantee import NAMES, Guarantee, differential_privacy, parameters
+from stream_dp.core.guarantee import NAMES, Guarantee, parameters
 from stream_dp.pipeline.builder import Built, Chosen
 from stream_dp.pipeline.choice import ENDLESS
+from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.spec import PipelineSpec
 
 POINTS = 12
@@ -18,7 +19,7 @@ def plan_json(built: Built) -> dict[str, Any]:
 
     `epsilon`, `delta` and `derivation` are those of the file's series alone, `promise` covers all that is asked later.
     """
-    spec, measure = built.spec, differential_privacy(built.derivation.guarantee.measure)
+    spec, measure = built.spec, dp_at(built.derivation, built.spec.privacy.delta)
     return {
         "epsilon": number(measure.epsilon),
         "delta": number(measure.delta),

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
@@ -69,6 +69,10 @@ __all__ = [
 ]
 
 
+FilterName: TypeAlias = Literal[
+    "pure", "basic", "approximate", "tight_approximate", "zcdp", "renyi", "gdp"
+]
+WITH_OWN_DELTA = ("basic", "approximate", "tight_approximate")
 _SERIES: TypeAdapter[Series] = TypeAdapter(Series)
 # of `privacy`, later than the first journals: at their defaults they mean what was always meant
 _WRITTEN = (
@@ -76,7 +80,7 @@ _WRITTEN = (
     Neighbors.REPLACE,
 )  # the clock says whether a replacement may move
 KEEPS_ITS_TICK = "a replacement keeps its tick (moves: within_tick)"
-_LATER = ("delta", "filter", "order", "analysts")
+_LATER = ("delta", "first_block_delta", "own_delta", "filter", "order", "analysts")
 
 
 def _version(value: object) -> object:
@@ -107,6 +111,10 @@ class Privacy(Frozen):
 
     `filter` admits every charge; `order` is that of a renyi filter. `moves`: on a replay clock an event's own time is
     part of its content, so a replacement may move to another tick, unless the file vouches that none does.
+
+    Of `delta`, `own_delta` is what the series' own deltas may come to: all of it under the basic filter; under an
+    approximate one the rest is the theorem's. Of that, `first_block_delta` is granted to the series of the file
+    together, for the optimal composition of them and for those that are not pure.
     """
 
     unit: Annotated[Literal["event"], BeforeValidator(_event_only)] = "event"
@@ -114,7 +122,9 @@ class Privacy(Frozen):
     moves: Literal["any_tick", "within_tick"] = "any_tick"
     epsilon: Epsilon
     delta: Delta = Fraction(0)
-    filter: Literal["pure", "approximate", "tight_approximate", "zcdp", "renyi"] = "pure"
+    first_block_delta: Delta = Fraction(0)
+    own_delta: Delta | None = None
+    filter: FilterName = "pure"
     order: Order = Fraction(8)
     analysts: Annotated[tuple[Analyst, ...], Field(max_length=1000)] = ()
 
@@ -130,6 +140,7 @@ class Privacy(Frozen):
             problems.append(problem(("delta",), wrong))
         elif self.filter == "renyi":
             problems += self._order_problems()
+        problems += self._own_delta_problems()
         if self.filter != "renyi" and self.order != Privacy.model_fields["order"].default:
             problems.append(problem(("order",), f"filter {self.filter} has no order: leave it out"))
         seen: set[str] = set()
@@ -140,6 +151,29 @@ class Privacy(Frozen):
             seen.add(analyst.name)
         refuse(problems)
         return self
+
+    @property
+    def admitted_delta(self) -> Fraction:
+        """What the deltas of everything admitted may come to; the rest of `delta` is the filter's own theorem's."""
+        if self.filter == "basic":
+            return self.delta
+        return self.first_block_delta if self.own_delta is None else self.own_delta
+
+    def _own_delta_problems(self) -> list[InitErrorDetails]:
+        """What `first_block_delta` and `own_delta` must not be."""
+        given = [n for n in ("first_block_delta", "own_delta") if getattr(self, n)]
+        if self.filter not in WITH_OWN_DELTA:
+            why = f"filter {self.filter} admits no series with a delta: leave it out, or name filter basic"
+            return [problem((name,), why) for name in given]
+        if self.filter == "basic" and self.own_delta is not None:
+            return [problem(("own_delta",), "is all of delta under filter basic: leave it out")]
+        if self.first_block_delta > self.admitted_delta:
+            whose = "delta" if self.filter == "basic" else "own_delta"
+            return [problem(("first_block_delta",), f"must not be greater than {whose}")]
+        if self.filter != "basic" and self.admitted_delta >= self.delta > 0:
+            wrong = f"must be less than delta: the rest pays for filter {self.filter}"
+            return [problem((given[-1],), wrong)]
+        return []
 
     def _order_problems(self) -> list[InitErrorDetails]:
         try:

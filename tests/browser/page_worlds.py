@@ -162,7 +162,7 @@ def budget() -> dict[str, Any]:
     series = [(entry["name"], str(entry["epsilon"])) for entry in plan()["series"]]
     return {
         "epsilon": {"total": "1", "spent": "0.9", "left": "0.1"},
-        "delta": {"total": "0"},
+        "delta": {"total": "0", "spent": "0", "left": "0"},
         "filter": "pure",
         "unit": "epsilon",
         "capacity": "1",

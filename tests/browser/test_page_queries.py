@@ -286,7 +286,7 @@ async def test_another_filter_shows_what_it_adds_up(
 ) -> None:
     said = changing.budget() | {
         "epsilon": {"total": "2", "spent": "0.0125", "left": "0.3"},
-        "delta": {"total": "0.000000001"},
+        "delta": {"total": "0.000000001", "spent": "0", "left": "0"},
         "filter": "tight_approximate",
         "unit": "rho",
         "capacity": "0.05",

@@ -92,7 +92,7 @@ class ApproximateFilter(_ApproximateBudget):
         """What it adds up."""
         return "epsilon squared"
 
-    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
+    def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
         """Takes pure and approximate DP."""
         return _entry(self, name, measure, rule)
 
@@ -136,7 +136,7 @@ class TightApproximateFilter(_ApproximateBudget):
         """What it adds up."""
         return "rho"
 
-    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
+    def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
         """Takes pure and approximate DP."""
         return _entry(self, name, measure, rule)
 

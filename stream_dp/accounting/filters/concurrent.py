@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from stream_dp.accounting.filters.basic import BASIC
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.filters.pure import PURE
 from stream_dp.errors import NotDerivable
@@ -22,11 +23,17 @@ CONCURRENT: dict[str, Standing] = {
         "[HSV] Thm 12.4 over basic composition, at each tick over what is alive then, so that a halt frees later "
         "ticks: [HSV] Cor 5.7 and docs/time.md",
     ),
+    BASIC: Standing(
+        True,
+        "[HSV] Thm 12.4 over basic composition, with [Lyu] Thm 3; a halt frees what has no delta",
+    ),
     "approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 2"),
     "tight approximate": Standing(True, "[HSV] Thm 12.4 over [WRRW] Thm 1 for RR_(e,d)"),
     "zCDP": Standing(True, "[HSV] Cor 13.8 at every order", "every delta is 0"),
     "RDP": Standing(True, "[HSV] Cor 13.8, [HSTV]", "one order, fixed at creation"),
-    "GDP": Standing(True, "[HSV] Cor 14.10", "finite communication ([HSV] Def 14.4), per entry"),
+    "GDP": Standing(
+        True, "[HSV] Cor 14.10", "finite communication ([HSV] Def 14.4) of what is not pure"
+    ),
     "approximate zCDP": Standing(
         False, "[WRRW] Thm 1 is sequential; [HSTV] does not lift approximate zCDP"
     ),

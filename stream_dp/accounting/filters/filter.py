@@ -13,7 +13,7 @@ from typing import Protocol
 from stream_dp.accounting.amounts import UNITS, cost_units, exact
 from stream_dp.accounting.entry import DP, Entry
 from stream_dp.accounting.filters.budgets import exact_number
-from stream_dp.core.guarantee import Measure, PureDP
+from stream_dp.core.guarantee import NAMES, Measure, PureDP
 from stream_dp.errors import BudgetRefused, InvalidCost
 
 SQUARED = UNITS**2  # units of a squared amount: an epsilon in units has its exact square here
@@ -71,8 +71,8 @@ class Filter(Protocol):
         """What holds for everything admitted."""
         ...
 
-    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
-        """The entry for a mechanism with this measure, rounded up.
+    def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
+        """The entry for a mechanism with this measure, rounded up; `finite` as in `Guarantee`.
 
         Raises:
             BudgetRefused: no theorem of this filter covers the measure.
@@ -147,15 +147,17 @@ def without_delta(filter_: Filter, entry: Entry) -> None:
     """
     if entry.delta:
         raise BudgetRefused(
-            f"{entry.name}: a {filter_.name} ledger takes charges with epsilon >= 0, delta = 0"
+            f"{entry.name} has a delta, and none is granted: a {filter_.name} ledger takes charges with delta = 0. "
+            "Name a filter that has a delta for its parts (basic, approximate), or ask for a mechanism that is pure"
         )
 
 
 def foreign(filter_: Filter, name: str, measure: object) -> BudgetRefused:
     """The refusal of a measure that the filter has no theorem for."""
+    said = measure if isinstance(measure, str) else NAMES.get(type(measure), str(measure))
     return BudgetRefused(
-        f"{name}: the {filter_.name} filter has no theorem for {measure}; convert it first "
-        "(accounting.conversions), or name another filter when the ledger is created"
+        f"{name}: the {filter_.name} filter has no theorem for {said}. Name a filter that has one (zcdp for Gaussian "
+        "noise), or grant a delta at which it is (epsilon, delta)-DP, under a filter that has a delta for it (basic)"
     )
 
 

@@ -1,16 +1,18 @@
-"""The Gaussian filter: squares of mu add up, for Gaussian-DP mechanisms only (Smith, Thakurta, arXiv 2210.17520).
+"""The Gaussian filter: squares of mu add up, for Gaussian DP and pure DP (Smith, Thakurta, arXiv 2210.17520).
 
 For concurrent continual mechanisms this is proven with finite communication only ([HSV] Def 14.4, Cor 14.10): finitely
-many queries and answers, and a last step. An entry without that is refused; unbounded noise without clamping, or a
-mechanism without a horizon, does not have it.
+many queries and answers, and a last step. A GDP mechanism whose guarantee does not say so is refused; unbounded noise
+without clamping, or a mechanism without a horizon, does not have it. A pure mechanism needs none: by [HSV] Lemma 4.7 it
+is a post-processing of one randomized response, a bit that is asked for once, and the proof of Cor 14.10 needs no more.
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 
-from stream_dp.accounting.amounts import budget_units, exact
-from stream_dp.accounting.entry import GAUSSIAN, GAUSSIAN_FINITE, Entry
+from stream_dp.accounting.amounts import UNITS, budget_units, exact
+from stream_dp.accounting.directed import ceil_units
+from stream_dp.accounting.entry import DP, GAUSSIAN, GAUSSIAN_FINITE, Entry
 from stream_dp.accounting.filters.budgets import budget, whole_units
 from stream_dp.accounting.filters.filter import (
     SQUARED,
@@ -20,7 +22,8 @@ from stream_dp.accounting.filters.filter import (
     foreign,
     without_delta,
 )
-from stream_dp.core.guarantee import GaussianDP, Measure
+from stream_dp.accounting.gaussian_curve import pure_to_gaussian
+from stream_dp.core.guarantee import ApproxDP, GaussianDP, Measure, PureDP
 from stream_dp.errors import BudgetRefused
 
 
@@ -68,24 +71,25 @@ class GaussianFilter:
         """GDP at the budget."""
         return GaussianDP(exact(self.mu))
 
-    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
-        """Takes GDP; the entry is refused until `finite` says that the communication is finite."""
+    def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
+        """Takes pure DP, and GDP with finite communication; other GDP is refused when it is priced or charged."""
+        if isinstance(measure, PureDP | ApproxDP):
+            return charge(name, measure.epsilon, rule, delta=measure.delta)
         if not isinstance(measure, GaussianDP):
             raise foreign(self, name, measure)
-        return charge(name, measure.mu, rule, measure=GAUSSIAN)
-
-    def finite(self, name: str, measure: GaussianDP, rule: str, why: str) -> Entry:
-        """The entry of a mechanism with finite communication; `why` names its alphabet and its horizon."""
-        return charge(name, measure.mu, f"{rule}; {why}", measure=GAUSSIAN_FINITE)
+        return charge(name, measure.mu, rule, measure=GAUSSIAN_FINITE if finite else GAUSSIAN)
 
     def cost(self, entry: Entry) -> Spend:
-        """Return the entry's mu squared, exactly."""
+        """Return the entry's mu squared, of pure DP with mu rounded up to a unit (`pure_to_gaussian`)."""
         if entry.measure == GAUSSIAN:
             raise BudgetRefused(
                 f"{entry.name}: the GDP filter needs finite communication ([HSV] Def 14.4): clamp the answers to a "
                 "finite set and declare a horizon, or use a zCDP ledger"
             )
-        without_delta(self, checked_entry(self, entry, GAUSSIAN_FINITE))
+        without_delta(self, checked_entry(self, entry, GAUSSIAN_FINITE, DP))
+        if entry.measure == DP:
+            mu = pure_to_gaussian(PureDP(exact(entry.epsilon))).mu
+            return Spend(ceil_units(mu, UNITS) ** 2)
         return Spend(entry.epsilon**2)
 
     def least(self, used: Spend) -> Measure:

@@ -36,7 +36,7 @@ class PureFilter(EpsilonBudget):
         """Pure DP at the budget."""
         return self.least(self.capacity)
 
-    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
+    def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
         """Takes DP; a delta is refused when it is charged."""
         if not isinstance(measure, PureDP | ApproxDP):
             raise foreign(self, name, measure)

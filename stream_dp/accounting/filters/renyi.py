@@ -41,7 +41,7 @@ class RenyiFilter(EpsilonBudget):
         """RDP at the order and the budget."""
         return self.least(self.capacity)
 
-    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
+    def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
         """Takes RDP at its own order, zCDP and pure DP."""
         match measure:
             case RenyiDP(alpha) if alpha == self.alpha:

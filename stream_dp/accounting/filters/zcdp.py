@@ -61,7 +61,7 @@ class ZCDPFilter:
         """The delta of approximate zCDP."""
         return exact(self.capacity.delta)
 
-    def entry(self, name: str, measure: Measure, rule: str) -> Entry:
+    def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
         """Takes zCDP and DP, which is charged at its exact zCDP cost."""
         match measure:
             case ZCDP(rho):

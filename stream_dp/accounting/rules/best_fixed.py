@@ -13,6 +13,7 @@ from stream_dp.accounting.rules.fixed import fixed_before, paid, parts_delta
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
+    all_finite,
     dp,
     epsilon_of,
     same_neighbors,
@@ -64,4 +65,5 @@ optimal = Rule(
     "[HSV] Thm 4.10 with Kairouz-Oh-Viswanath, Murtagh-Vadhan",
     _conditions,
     _measure,
+    finite=all_finite,
 )

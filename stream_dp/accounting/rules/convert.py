@@ -4,6 +4,7 @@ zCDP and RDP: Canonne, Kamath, Steinke 2020 (arXiv 2004.00010), Prop. 12, at the
 orders, each of which holds. GDP: Dong, Roth, Su 2022, Cor. 2.13. All rounded up.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 
 from stream_dp.accounting.amounts import text
@@ -15,7 +16,6 @@ from stream_dp.core.guarantee import (
     ZCDP,
     ApproxDP,
     GaussianDP,
-    Guarantee,
     Measure,
     RenyiCurve,
     RenyiDP,
@@ -59,7 +59,7 @@ def at_delta(premise: Derivation, delta: Fraction) -> Derivation:
     like = premise.guarantee
     return Derivation(
         premise.subject,
-        Guarantee(ApproxDP(epsilon or Fraction(0), delta), like.neighbors, like.group),
+        replace(like, measure=ApproxDP(epsilon or Fraction(0), delta)),
         f"{NAMES[type(measure)]} at a delta",
         GAUSSIAN if isinstance(measure, GaussianDP) else RENYI,
         (granted,),

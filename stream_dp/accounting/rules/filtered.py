@@ -27,7 +27,8 @@ def _admitted(premises: Premises, filter_: Filter) -> Condition:
     used = Spend()
     try:
         for part in premises:
-            entry = filter_.entry(part.subject, part.guarantee.measure, part.rule)
+            like = part.guarantee
+            entry = filter_.entry(part.subject, like.measure, part.rule, finite=like.finite)
             used = used + filter_.cost(entry)
     except BudgetRefused as refusal:
         return Condition("admitted", False, str(refusal))

@@ -20,7 +20,7 @@ from stream_dp.accounting.rules.rule import (
     stated,
     within,
 )
-from stream_dp.accounting.rules.sparse import first_pair_consistent, sparse, worst
+from stream_dp.accounting.rules.sparse import counted_finite, first_pair_consistent, sparse, worst
 from stream_dp.accounting.situations import Parallel
 from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import ZCDP, Measure, RenyiDP
@@ -72,14 +72,23 @@ def _zcdp(premises: Premises, situation: Parallel) -> Measure:
 
 
 first_pair = Rule(
-    "first-pair consistent parallel composition", "[HSV] Thm 5.14", _conditions, _measure
+    "first-pair consistent parallel composition",
+    "[HSV] Thm 5.14",
+    _conditions,
+    _measure,
+    finite=counted_finite,
 )
 first_pair_renyi = Rule(
-    "first-pair consistent parallel composition in Renyi DP", "[HSV] Thm 13.6", _renyi_conditions, _renyi
-)  # fmt: skip
+    "first-pair consistent parallel composition in Renyi DP",
+    "[HSV] Thm 13.6",
+    _renyi_conditions,
+    _renyi,
+    finite=counted_finite,
+)
 first_pair_zcdp = Rule(
     "first-pair consistent parallel composition in zCDP",
     "[HSV] Thm 13.6 at every order",
     _zcdp_conditions,
     _zcdp,
+    finite=counted_finite,
 )

@@ -12,6 +12,7 @@ from stream_dp.accounting.optimal import joint_delta
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
+    all_finite,
     delta_of,
     dp,
     epsilon_of,
@@ -67,4 +68,6 @@ def _measure(premises: Premises, situation: Fixed) -> Measure:
     return dp(sum((epsilon_of(m) for m in found), Fraction(0)), parts_delta(found))
 
 
-concurrent = Rule("concurrent composition", "[HSV] Thm 4.10", _conditions, _measure)
+concurrent = Rule(
+    "concurrent composition", "[HSV] Thm 4.10", _conditions, _measure, finite=all_finite
+)

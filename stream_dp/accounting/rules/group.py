@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from stream_dp.accounting.directed import Interval
 from stream_dp.accounting.optimal import FAR
-from stream_dp.accounting.rules.rule import Premises, Rule, measures
+from stream_dp.accounting.rules.rule import Premises, Rule, all_finite, measures
 from stream_dp.accounting.situations import Group
 from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import (
@@ -85,4 +85,4 @@ def _measure(premises: Premises, situation: Group) -> Measure:
 
 
 SOURCE = "Dwork, Roth 2014, Thm 2.2; zCDP: Bun, Steinke 2016, Prop. 1.9; GDP: Dong, Roth, Su 2022, Thm 2.14"
-group = Rule("group privacy", SOURCE, _conditions, _measure, lambda s: s.size)
+group = Rule("group privacy", SOURCE, _conditions, _measure, lambda s: s.size, finite=all_finite)

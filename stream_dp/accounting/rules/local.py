@@ -6,7 +6,7 @@ server sees answers only, which is the destination and response property (Claim 
 """
 
 from stream_dp.accounting.rules.first_pair import first_pair
-from stream_dp.accounting.rules.rule import Premises, Rule
+from stream_dp.accounting.rules.rule import Premises, Rule, all_finite
 from stream_dp.accounting.situations import Local, Parallel
 from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import Measure
@@ -37,4 +37,4 @@ def _measure(premises: Premises, situation: Local) -> Measure:
     return first_pair.measure(premises, _parallel(premises, situation))
 
 
-local = Rule("local protocol", "[HSV] Thm 8.7, Cor 8.8", _conditions, _measure)
+local = Rule("local protocol", "[HSV] Thm 8.7, Cor 8.8", _conditions, _measure, finite=all_finite)

@@ -10,7 +10,7 @@ for one step alone.
 """
 
 from stream_dp.accounting.rules.group import group
-from stream_dp.accounting.rules.rule import Premises, Rule
+from stream_dp.accounting.rules.rule import Premises, Rule, all_finite
 from stream_dp.accounting.situations import Group, Moved
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Measure
@@ -47,4 +47,5 @@ moved = Rule(
     _conditions,
     _measure,
     relation=Neighbors.REPLACE_ANY_TICK,
+    finite=all_finite,
 )

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from stream_dp.accounting.rules.fixed import fixed_before, paid
 from stream_dp.accounting.rules.orders import all_orders, at, curve, one_order, orders, rhos
-from stream_dp.accounting.rules.rule import Premises, Rule, same_neighbors
+from stream_dp.accounting.rules.rule import Premises, Rule, all_finite, same_neighbors
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import ZCDP, Measure, RenyiDP
@@ -33,5 +33,13 @@ def _rho(premises: Premises, situation: Fixed) -> Measure:
     return ZCDP(sum(rhos(paid(premises, situation)), Fraction(0)))
 
 
-renyi = Rule("concurrent composition in Renyi DP", "[HSV] Cor 13.4", _at_orders, _sums)
-zcdp = Rule("concurrent composition in zCDP", "[HSV] Cor 13.4 at every order", _everywhere, _rho)
+renyi = Rule(
+    "concurrent composition in Renyi DP", "[HSV] Cor 13.4", _at_orders, _sums, finite=all_finite
+)
+zcdp = Rule(
+    "concurrent composition in zCDP",
+    "[HSV] Cor 13.4 at every order",
+    _everywhere,
+    _rho,
+    finite=all_finite,
+)

@@ -33,7 +33,8 @@ class Rule(Generic[S]):
     """A theorem: `conditions` on premises and situation, and the `measure` it gives where they hold.
 
     `members`: how many steps of the premises' neighbours it covers. `relation`: the neighbours it gives, where these
-    are not the premises'.
+    are not the premises'. `finite`: whether what is derived has finite communication, of which each rule keeps what
+    its theorem does; by default nothing, as of parts that are created without bound.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Rule(Generic[S]):
     measure: Callable[[Premises, S], Measure]
     members: Callable[[S], int] = lambda _: 1
     relation: Neighbors | None = None
+    finite: Callable[[Premises, S], bool] = lambda *_: False
 
     def __call__(self, premises: Premises, situation: S) -> Derivation:
         """Derive the measure of the premises in this situation by this theorem.
@@ -57,10 +59,20 @@ class Rule(Generic[S]):
         require(situation.subject, self.name, self.source, conditions)
         like = premises[0].guarantee
         measure, members = self.measure(premises, situation), self.members(situation)
-        guarantee = Guarantee(measure, self.relation or like.neighbors, like.group * members)
+        guarantee = Guarantee(
+            measure,
+            self.relation or like.neighbors,
+            like.group * members,
+            self.finite(premises, situation),
+        )
         return Derivation(
             situation.subject, guarantee, self.name, self.source, conditions, premises
         )
+
+
+def all_finite(premises: Premises, _: object) -> bool:
+    """Say whether each part has finite communication: then so have finitely many of them together."""
+    return all(premise.guarantee.finite for premise in premises)
 
 
 def measures(premises: Premises) -> tuple[Measure, ...]:

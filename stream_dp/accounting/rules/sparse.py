@@ -7,7 +7,7 @@ requests does not matter: a smaller parameter never covers a part that a larger 
 
 from fractions import Fraction
 
-from stream_dp.accounting.rules.rule import Premises
+from stream_dp.accounting.rules.rule import Premises, all_finite
 from stream_dp.accounting.situations import Parallel
 from stream_dp.core.derivation import Condition
 
@@ -33,6 +33,11 @@ def sparse(premises: Premises, situation: Parallel) -> Condition:
     if any(p.guarantee.group > 1 for p in premises):
         return Condition(name, False, "counted for one event, but the parts protect groups")
     return Condition(name, True, touched.why)
+
+
+def counted_finite(premises: Premises, situation: Parallel) -> bool:
+    """Say whether communication is finite: that of each part is, and so is the number of each kind."""
+    return all_finite(premises, situation) and None not in situation.creations
 
 
 def worst(amounts: list[Fraction], situation: Parallel) -> list[Fraction]:

@@ -19,7 +19,7 @@ from stream_dp.accounting.rules.rule import (
     stated,
     within,
 )
-from stream_dp.accounting.rules.sparse import sparse, worst
+from stream_dp.accounting.rules.sparse import counted_finite, sparse, worst
 from stream_dp.accounting.situations import Parallel
 from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import Measure
@@ -60,5 +60,9 @@ def _measure(premises: Premises, situation: Parallel) -> Measure:
 
 
 sparse_delta = Rule(
-    "sparse parallel composition with a delta budget", "[HSV] Thm 5.4", _conditions, _measure
+    "sparse parallel composition with a delta budget",
+    "[HSV] Thm 5.4",
+    _conditions,
+    _measure,
+    finite=counted_finite,
 )

@@ -15,7 +15,7 @@ from stream_dp.accounting.rules.rule import (
     pure,
     same_neighbors,
 )
-from stream_dp.accounting.rules.sparse import sparse, worst
+from stream_dp.accounting.rules.sparse import counted_finite, sparse, worst
 from stream_dp.accounting.situations import Parallel
 from stream_dp.core.derivation import Condition
 from stream_dp.core.guarantee import Measure
@@ -31,4 +31,6 @@ def _measure(premises: Premises, situation: Parallel) -> Measure:
     return optimum(touched, Fraction(0), situation.delta)
 
 
-sparse_pure = Rule("sparse parallel composition", "[HSV] Cor 5.5", _conditions, _measure)
+sparse_pure = Rule(
+    "sparse parallel composition", "[HSV] Cor 5.5", _conditions, _measure, finite=counted_finite
+)

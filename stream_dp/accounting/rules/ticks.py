@@ -18,6 +18,7 @@ from stream_dp.accounting.rules.moved import halved
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
+    all_finite,
     epsilon_of,
     measures,
     pure,
@@ -82,4 +83,10 @@ def _measure(premises: Premises, situation: Ticks) -> Measure:
     return PureDP(max(load for _, load in loads(situation.alive, epsilons)))
 
 
-ticks = Rule("parallel composition over ticks", "[HSV] Cor 5.5, 5.7", _conditions, _measure)
+ticks = Rule(
+    "parallel composition over ticks",
+    "[HSV] Cor 5.5, 5.7",
+    _conditions,
+    _measure,
+    finite=all_finite,
+)

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from stream_dp.accounting.derive import derive as tightest
+from stream_dp.accounting.filters.basic import by_ticks
 from stream_dp.accounting.filters.filter import Filter
-from stream_dp.accounting.filters.pure import PURE
 from stream_dp.accounting.situations import Alive, Filtered
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP
@@ -71,7 +71,7 @@ def promise_of(filter_: Filter, parts: tuple[Derivation, ...], target: ApproxDP)
     NotDerivable
         There is no part, or one that the filter did not admit.
     """
-    if filter_.name == PURE:  # no clock is shared, so nothing is derived from when a part was alive
+    if by_ticks(filter_):  # no clock is shared, so nothing is derived from when a part was alive
         return tightest(parts, Filtered(SUBJECT, filter_))
     return whole("budget", filter_, [(part, Alive(0, None)) for part in parts], target)
 

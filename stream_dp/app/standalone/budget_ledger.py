@@ -24,9 +24,8 @@ from stream_dp.core.guarantee import Guarantee, Measure, PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, UsageError
 from stream_dp.pipeline.budget import filter_of, target
-from stream_dp.pipeline.spec import Privacy
+from stream_dp.pipeline.spec import FilterName, Privacy
 
-FilterName: TypeAlias = Literal["pure", "approximate", "tight_approximate", "zcdp", "renyi"]
 NeighborsName: TypeAlias = Neighbors | Literal["add_remove", "replace"]
 
 

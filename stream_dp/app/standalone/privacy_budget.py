@@ -39,7 +39,7 @@ class Budget(BudgetLedger):
         The budget, exactly: ``1``, ``"0.5"``, ``"1/3"``. Floats are refused.
     delta : int, str, Fraction or Decimal
         Greater than 0 with every filter but ``pure``, such as ``"1e-9"``.
-    filter : {"pure", "approximate", "tight_approximate", "zcdp", "renyi"}
+    filter : {"pure", "basic", "approximate", "tight_approximate", "zcdp", "renyi", "gdp"}
         What admits every charge. ``pure`` adds epsilons up; the others are for many small mechanisms.
     order : int, str, Fraction or Decimal, optional
         The order of a ``renyi`` filter; 8 if not given.

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TypeAlias
 
 from stream_dp.accounting.amounts import cost_units, exact
 from stream_dp.accounting.conversions import pure_to_renyi
 from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.basic import BasicFilter
 from stream_dp.accounting.filters.filter import Filter
+from stream_dp.accounting.filters.gaussian import GaussianFilter
 from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.filters.zcdp import ZCDPFilter
@@ -15,6 +18,7 @@ from stream_dp.accounting.situations import Filtered
 from stream_dp.audit.exact_checks.instance import (
     ZERO,
     Instance,
+    Part,
     composed,
     known,
     logarithm,
@@ -25,29 +29,34 @@ from stream_dp.audit.ledger_filter import LedgerFilter
 from stream_dp.audit.relations.compositions import filtered
 from stream_dp.core.guarantee import PureDP, RenyiDP
 
-TWO, THREE = Fraction(2), Fraction(3)
+TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
 ORDER, SLACK = Fraction(2), Fraction(2, 5)
 MORE = 2
+Kind: TypeAlias = Fraction | tuple[Fraction, Fraction]  # odds, and a delta where there is one
 
 
 def behind_ledger(
-    words: str, filter_: Filter, kinds: Sequence[Fraction], admitted: Sequence[Fraction]
+    words: str, filter_: Filter, kinds: Sequence[Kind], admitted: Sequence[Kind]
 ) -> Instance:
-    """RR of these odds, as many as the ledger admits; `admitted` is one longest run of them.
+    """RR of these odds and deltas, as many as the ledger admits; `admitted` is one longest run of them.
 
     There is room for `MORE` than that, or a ledger that admits too many would not show.
     """
-    parts = tuple(rr(odds) for odds in kinds)
+    parts = tuple(_part(kind) for kind in kinds)
     relation = filtered(LedgerFilter(Ledger.under(filter_)), truth=known)
     most = len(admitted) + MORE
     return Instance(
         words,
-        tuple(rr(odds).leaf for odds in admitted),
+        tuple(_part(kind).leaf for kind in admitted),
         Filtered("asked for", filter_),
         composed(),
         sent(relation, parts, most),
         2 * most,
     )
+
+
+def _part(kind: Kind) -> Part:
+    return rr(*kind) if isinstance(kind, tuple) else rr(kind)
 
 
 def admitted() -> tuple[Instance, ...]:
@@ -62,6 +71,10 @@ def admitted() -> tuple[Instance, ...]:
             PureFilter.of(both), (THREE, TWO), (THREE, TWO),
         ),
         behind_ledger(
+            "basic filter of ln 6, delta 0.1; RR of ln 2 or (ln 3, 0.1), by past answers",
+            BasicFilter.of(both, TENTH), ((THREE, TENTH), TWO), ((THREE, TENTH), TWO),
+        ),
+        behind_ledger(
             "approximate filter of 1, delta 0.4; RR of ln 4/3 or ln 3/2",
             ApproximateFilter.of(Fraction(1), SLACK, ZERO), (little, more), (little,) * 4,
         ),
@@ -72,6 +85,10 @@ def admitted() -> tuple[Instance, ...]:
         behind_ledger(
             "zCDP filter of 0.6; RR of ln 2 or ln 3",
             ZCDPFilter.of(Fraction(3, 5)), (TWO, THREE), (TWO,) * 2,
+        ),
+        behind_ledger(
+            "GDP filter of 1.5; RR of ln 2 or ln 3, each at its mu",
+            GaussianFilter.of(Fraction(3, 2)), (TWO, THREE), (TWO,) * 3,
         ),
         behind_ledger(
             "RDP filter at order 2, two of RR(ln 3)", RenyiFilter.of(twice), (THREE, TWO), (THREE,) * 2,

@@ -1,10 +1,9 @@
 """Concurrent composition of fixed mechanisms and of fixed parameters ([HSV] Thm 4.10, 4.12; Cor 13.4, 14.7)."""
 
 from fractions import Fraction
-from statistics import NormalDist
 
 from stream_dp.accounting.directed import Interval
-from stream_dp.accounting.gaussian_curve import normal_cdf
+from stream_dp.accounting.gaussian_curve import pure_to_gaussian
 from stream_dp.accounting.situations import Fixed
 from stream_dp.audit.counterexamples.renyi_parallel import bit_moment
 from stream_dp.audit.exact_checks.instance import (
@@ -14,15 +13,15 @@ from stream_dp.audit.exact_checks.instance import (
     composed,
     irr,
     known,
+    logarithm,
     rr,
     sent,
 )
 from stream_dp.audit.relations.compositions import fixed_mechanisms, fixed_parameters
-from stream_dp.core.guarantee import GaussianDP, RenyiDP, differential_privacy
+from stream_dp.core.guarantee import GaussianDP, PureDP, RenyiDP, differential_privacy
 
 TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
 ORDER = 2
-FINITE = "one bit in, one bit out, once"
 
 
 def renyi_claim(odds: Fraction) -> RenyiDP:
@@ -31,22 +30,14 @@ def renyi_claim(odds: Fraction) -> RenyiDP:
 
 
 def gaussian_claim(odds: Fraction) -> GaussianDP:
-    """The GDP of RR_(ln odds, 0): mu = 2 Phi^-1(odds / (1 + odds)), rounded up.
-
-    The trade-off function of RR is the polygon through (0, 1), (p, p), (1, 0) with p = 1 / (1 + odds); that of N(0, 1)
-    against N(mu, 1) is convex and passes through the same three points, so it lies below.
-    """
-    right = odds / (1 + odds)
-    mu = Fraction(2 * NormalDist().inv_cdf(float(right))).limit_denominator(10**12)
-    while normal_cdf(mu / 2).lower < right:
-        mu += Fraction(1, 10**12)
-    return GaussianDP(mu)
+    """The GDP of RR_(ln odds, 0), rounded up."""
+    return pure_to_gaussian(PureDP(logarithm(odds)))
 
 
 def _all_at_once(words: str, parts: tuple[Part, ...], delta: Fraction = ZERO) -> Instance:
     relation = fixed_mechanisms(tuple(p.create for p in parts), truth=known)
     rounds = sum(4 if part.name == "IRR" else 2 for part in parts)
-    situation = Fixed("fixed", delta, finite=FINITE)
+    situation = Fixed("fixed", delta)
     leaves = tuple(part.leaf for part in parts)
     return Instance(words, leaves, situation, composed(), sent(relation, parts, len(parts)), rounds)
 

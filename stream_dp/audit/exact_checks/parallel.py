@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from stream_dp.accounting.situations import Parallel, Touched
-from stream_dp.audit.exact_checks.fixed_parts import FINITE, gaussian_claim, renyi_claim
+from stream_dp.audit.exact_checks.fixed_parts import gaussian_claim, renyi_claim
 from stream_dp.audit.exact_checks.instance import (
     ADD,
     ZERO,
@@ -147,7 +147,7 @@ def _data_first(
     return Instance(
         words,
         (part.leaf,),
-        Parallel("data first", _touched(1), (None,), delta, DATA_FIRST, FINITE),
+        Parallel("data first", _touched(1), (None,), delta, DATA_FIRST),
         composed(),
         sent(relation, (part,), 2),
         8,

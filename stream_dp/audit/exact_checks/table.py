@@ -59,9 +59,6 @@ INSTANCES: Mapping[str, Instances] = {
 
 NO_INSTANCE = "no instance that is small enough has been written"
 GAPS: Mapping[str, str] = {
-    "the GDP filter, [HSV] Cor 14.10": (
-        "a mechanism must declare finite communication to it; derive has no such statement and refuses all parts"
-    ),
     "zCDP and GDP as a whole": (
         "zCDP is compared at the orders 2, 3 and 5, GDP at four epsilons: no oracle here covers all of them at once"
     ),

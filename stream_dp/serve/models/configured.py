@@ -184,9 +184,13 @@ class Account(Answer):
 
 
 class Granted(Answer):
-    """The delta of the budget."""
+    """The delta of the budget; what a filter's own theorem needs of it is neither spent nor left."""
 
     total: Decimal
+    spent: Decimal
+    """What the series' own deltas came to."""
+    left: Decimal
+    """What is left for those of further series."""
 
 
 class AnalystEntry(Answer):

@@ -86,8 +86,8 @@ def situations(delta: Fraction) -> list[Situation]:
     """Two fixed parts, and two first-pair consistent ones that are both touched; the price is the same."""
     touched = Touched(2, ADD, "two users differ")
     return [
-        Fixed("fixed", delta, finite="three answers"),
-        Parallel("first pair", touched, (1, 1), delta, "the data set comes first", "three answers"),
+        Fixed("fixed", delta),
+        Parallel("first pair", touched, (1, 1), delta, "the data set comes first"),
     ]
 
 
@@ -95,7 +95,7 @@ def derived(mix: tuple[str, str], seed: int, situation: Situation) -> tuple[Deri
     """The derivation, and the parts."""
     parts = [RESPONSE if mix[0] == "pure" else drawn(seed), drawn(seed + 50)]
     premises = tuple(
-        leaf(f"{kind} {i}", Guarantee(CLAIMS[kind](part), ADD), "exact")
+        leaf(f"{kind} {i}", Guarantee(CLAIMS[kind](part), ADD, finite=True), "exact")
         for i, (kind, part) in enumerate(zip(mix, parts, strict=True))
     )
     return derive(premises, situation), parts

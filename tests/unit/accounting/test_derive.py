@@ -45,9 +45,9 @@ STATIC = "a data set comes first"
 ONCE = Touched(1, ADD, "why")
 
 
-def part(measure: Measure, relation: Neighbors = ADD) -> Derivation:
+def part(measure: Measure, relation: Neighbors = ADD, *, finite: bool = False) -> Derivation:
     """A leaf."""
-    return leaf("part", Guarantee(measure, relation), "proof")
+    return leaf("part", Guarantee(measure, relation, finite=finite), "proof")
 
 
 def pures(*epsilons: Fraction) -> tuple[Derivation, ...]:
@@ -160,20 +160,25 @@ def is_five(measure: Measure) -> bool:
 
 
 def test_gaussian_dp_needs_finite_communication() -> None:
-    parts = (part(GaussianDP(Fraction(3))), part(GaussianDP(Fraction(4))))
-    found = derive(parts, Fixed("g", MILLIONTH, finite="answers in 0..9, 100 ticks"))
+    mus = GaussianDP(Fraction(3)), GaussianDP(Fraction(4))
+    found = derive(tuple(part(m, finite=True) for m in mus), Fixed("g", MILLIONTH))
+    assert found.guarantee.finite
+    parts = (part(mus[0], finite=True), part(mus[1]))
     assert is_five(found.premises[0].guarantee.measure)
     by_rho = derive(parts, Fixed("g", MILLIONTH))
     assert by_rho.premises[0].guarantee.measure == ZCDP(Fraction(25, 2))
-    assert "Def 14.4" in refused(by_rho.premises[0])["concurrent composition in Gaussian DP"]
+    assert not by_rho.guarantee.finite
+    assert (
+        "not stated by part" in refused(by_rho.premises[0])["concurrent composition in Gaussian DP"]
+    )
     assert price(found.guarantee.measure, MILLIONTH) < price(by_rho.guarantee.measure, MILLIONTH)  # type: ignore[operator]
 
 
 def test_gaussian_composition_agrees_with_dp_accounting() -> None:
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     found = derive(
-        tuple(part(GaussianDP(Fraction(n, 10))) for n in (3, 4)),
-        Fixed("g", Fraction(1, 10**5), finite="finite"),
+        tuple(part(GaussianDP(Fraction(n, 10)), finite=True) for n in (3, 4)),
+        Fixed("g", Fraction(1, 10**5)),
     ).guarantee.measure
     theirs = pld.from_gaussian_mechanism(10 / 3).compose(pld.from_gaussian_mechanism(10 / 4))
     assert isinstance(found, ApproxDP)
@@ -186,7 +191,7 @@ SPARSE_REFUSALS: list[tuple[Measure, str]] = [
     (ProbabilisticDP(ONE, MILLIONTH), r"\[HSV\] Thm 5.2 forbids delta > 0 here"),
     (RenyiDP(TWO, ONE), r"may differ later on, and \[HSV\] Thm 13.5 breaks the rule"),
     (ZCDP(ONE), r"may differ later on, and \[HSV\] Thm 13.5 breaks the rule"),
-    (GaussianDP(ONE), r"finite communication: not declared"),
+    (GaussianDP(ONE), r"finite communication: not stated by part"),
 ]
 
 
@@ -207,9 +212,11 @@ def test_first_pair_consistent_parts_of_any_measure() -> None:
     for measure, expected in first:
         found = derive((part(measure),), Parallel("first", twice, first_pair=STATIC))
         assert found.guarantee.measure == expected
-    mus = tuple(part(GaussianDP(Fraction(n))) for n in (3, 4, 1))
-    finite = Parallel("g", twice, (1, 1, None), TENTH, STATIC, "bits, 9 ticks")
-    found = derive(mus, finite)
+    mus = tuple(part(GaussianDP(Fraction(n)), finite=True) for n in (3, 4, 1))
+    found = derive(mus, Parallel("g", twice, (1, 1, None), TENTH, STATIC))
+    assert not found.guarantee.finite  # a kind is created without bound
+    counted = derive(mus, Parallel("g", twice, (1, 1, 9), TENTH, STATIC))
+    assert counted.guarantee.finite
     assert is_five(found.premises[0].guarantee.measure)
 
 

@@ -14,6 +14,7 @@ from stream_dp.accounting.amounts import UNITS, cost_units
 from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.entry import GAUSSIAN_FINITE
 from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.basic import BasicFilter
 from stream_dp.accounting.filters.concurrent import CONCURRENT, Standing
 from stream_dp.accounting.filters.filter import SQUARED, Filter, Spend, charge
 from stream_dp.accounting.filters.gaussian import GaussianFilter
@@ -37,6 +38,7 @@ FILTERS: dict[str, Filter] = {
     f.name: f
     for f in (
         PureFilter.of(ONE),
+        BasicFilter.of(ONE, SLACK),
         ApproximateFilter.of(ONE, SLACK, SLACK),
         TightApproximateFilter.of(ONE, SLACK, SLACK),
         ZCDPFilter.of(ONE / 2),
@@ -51,7 +53,7 @@ every_filter = pytest.mark.parametrize("filter_", FILTERS.values(), ids=FILTERS)
 def tenth(filter_: Filter) -> Entry:
     """A charge that each of them takes several times."""
     if isinstance(filter_, GaussianFilter):
-        return filter_.finite("m", GaussianDP(ONE / 10), "clamped", "100 answers, 10 ticks")
+        return filter_.entry("m", GaussianDP(ONE / 10), "clamped", finite=True)
     return filter_.entry("m", PureDP(ONE / 10), "leaf")
 
 
@@ -262,7 +264,7 @@ def test_measures_are_priced_by_their_conversions() -> None:
     with pytest.raises(BudgetRefused, match="no theorem"):  # another order is another filter
         renyi.entry("m", RenyiDP(Fraction(9), ONE / 3), "r")
     foreign: list[tuple[str, Measure]] = [
-        ("pure", ZCDP(ONE)), ("approximate", GaussianDP(ONE)), ("GDP", PureDP(ONE)),
+        ("pure", ZCDP(ONE)), ("approximate", GaussianDP(ONE)), ("GDP", ZCDP(ONE)),
         ("RDP", ApproxDP(ONE, SLACK)),
     ]  # fmt: skip
     for name, measure in foreign:
@@ -287,7 +289,7 @@ def test_gaussian_dp_needs_finite_communication() -> None:
     ledger = Ledger.under(filter_)
     with pytest.raises(BudgetRefused, match=r"finite communication.*14\.4"):
         ledger.charge(ledger.ask("blt", GaussianDP(ONE / 2), "leaf"))
-    finite = filter_.finite("blt", GaussianDP(Fraction(3, 5)), "leaf", "clamped, 100 ticks")
+    finite = filter_.entry("blt", GaussianDP(Fraction(3, 5)), "clamped", finite=True)
     assert finite.measure == GAUSSIAN_FINITE
     ledger = ledger.charge(finite).charge(dataclasses.replace(finite, epsilon=4 * UNITS // 5))
     assert ledger.left == 0  # .6^2 + .8^2 = 1, exactly

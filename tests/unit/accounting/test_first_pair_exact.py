@@ -39,14 +39,15 @@ ADD = Neighbors.ADD_REMOVE
 UP = Fraction(1, 10**6)
 STATIC = FirstPair(BIT_PAIRS, ("more",))
 WHY = "the data set comes first"
-FINITE = "bits, few answers, one query"
 
 
 def derivation(kinds: list[Measure], creations: tuple[int | None, ...]) -> Derivation:
     """What the package derives for two touched parts of these kinds."""
-    premises = tuple(leaf(f"kind {i}", Guarantee(m, ADD), "exact") for i, m in enumerate(kinds))
+    premises = tuple(
+        leaf(f"kind {i}", Guarantee(m, ADD, finite=True), "exact") for i, m in enumerate(kinds)
+    )
     touched = Touched(2, ADD, "2 users differ")
-    return derive(premises, Parallel("parts", touched, creations, first_pair=WHY, finite=FINITE))
+    return derive(premises, Parallel("parts", touched, creations, first_pair=WHY))
 
 
 def derived(kinds: list[Measure], creations: tuple[int | None, ...]) -> Measure:
@@ -285,7 +286,7 @@ def test_what_is_not_first_pair_consistent_is_not_created() -> None:
     create = Create(SMALL, claim)  # type: ignore[arg-type]
     assert list(Accepted(relation, (create,), 1).moves()) == []
     for measure in (RenyiDP(Fraction(2), Fraction(1)), ZCDP(Fraction(1)), GaussianDP(Fraction(1))):
-        premise = leaf("stream", Guarantee(measure, ADD), "its proof")
-        situation = Parallel("parts", Touched(1, ADD, "one"), (2,), finite=FINITE)
+        premise = leaf("stream", Guarantee(measure, ADD, finite=True), "its proof")
+        situation = Parallel("parts", Touched(1, ADD, "one"), (2,))
         with pytest.raises(NotDerivable, match="first-pair consistent"):
             derive((premise,), situation)

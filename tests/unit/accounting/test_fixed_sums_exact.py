@@ -53,8 +53,9 @@ class TwoRounds:
 
 def fixed(claims: list[Measure]) -> Measure:
     """What the package derives, with finite communication."""
-    premises = tuple(leaf(str(c), Guarantee(c, Neighbors.ADD_REMOVE), "exact") for c in claims)
-    return derive(premises, Fixed("two", finite="bits, two rounds")).guarantee.measure
+    add = Neighbors.ADD_REMOVE
+    premises = tuple(leaf(str(c), Guarantee(c, add, finite=True), "exact") for c in claims)
+    return derive(premises, Fixed("two")).guarantee.measure
 
 
 def together(seeds: tuple[int, int]) -> tuple[FiniteComposition, SparsePairs]:

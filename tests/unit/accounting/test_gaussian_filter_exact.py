@@ -46,7 +46,7 @@ def spent(filter_: GaussianFilter, counts: Counts) -> Spend:
     total = Spend()
     for n, mu in zip(counts, MUS, strict=True):
         for _ in range(n):
-            total = total + filter_.cost(filter_.finite("coin", GaussianDP(mu), "r", "a bit, once"))
+            total = total + filter_.cost(filter_.entry("coin", GaussianDP(mu), "r", finite=True))
     return total
 
 

@@ -140,7 +140,7 @@ CASES: dict[str, tuple[Make, Ask, Callable[[list[Fraction]], Fraction], Callable
     ),
     "GDP": (
         GaussianFilter.of,
-        lambda f, x: f.finite("m", GaussianDP(x), "r", "bits"),  # type: ignore[attr-defined]
+        lambda f, x: f.entry("m", GaussianDP(x), "r", finite=True),
         root_sum, lambda b: b**2,
     ),
     "approximate": (

@@ -93,7 +93,7 @@ def test_gaussian_ledgers_agree_with_privacy_loss_distributions(mus: tuple[float
     filter_ = GaussianFilter.of(Fraction(2))
     ledger = Ledger.under(filter_)
     for mu in mus:
-        entry = filter_.finite("m", GaussianDP(Fraction(mu)), "clamped", "10 ticks")
+        entry = filter_.entry("m", GaussianDP(Fraction(mu)), "clamped", finite=True)
         ledger = ledger.charge(entry)
     found = bound(filter_, ledger.used)
     assert isinstance(found, GaussianDP)

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.basic import BasicFilter
+from stream_dp.accounting.filters.gaussian import GaussianFilter
 from stream_dp.accounting.filters.pure import PureFilter
 from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.filters.zcdp import ZCDPFilter
@@ -46,6 +48,8 @@ def test_what_is_refused(data: Data, privacy: Data, key: str, said: str) -> None
     ("privacy", "kind"),
     [
         ({}, PureFilter),
+        ({"filter": "basic", "delta": "1e-9"}, BasicFilter),
+        ({"filter": "gdp", "delta": "1e-9"}, GaussianFilter),
         ({"filter": "approximate", "delta": "1e-9"}, ApproximateFilter),
         ({"filter": "tight_approximate", "delta": "1e-9"}, TightApproximateFilter),
         ({"filter": "zcdp", "delta": "1e-9"}, ZCDPFilter),

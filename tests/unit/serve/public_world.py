@@ -76,7 +76,7 @@ def budget() -> dict[str, Any]:
     """A budget half spent, with an analyst."""
     return {
         "epsilon": {"total": "1", "spent": "0.5", "left": "0.5"},
-        "delta": {"total": "0"},
+        "delta": {"total": "0", "spent": "0", "left": "0"},
         "filter": "pure",
         "unit": "epsilon",
         "capacity": "1",

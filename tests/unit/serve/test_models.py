@@ -52,6 +52,8 @@ DELTA = {"delta": "1e-9"}
 FILTERS: list[dict[str, Any]] = [
     {},
     {"analysts": [{"name": "ann", "epsilon": "0.5"}]},
+    {**DELTA, "filter": "basic", "first_block_delta": "1e-10"},
+    {**DELTA, "filter": "gdp"},
     {**DELTA, "filter": "approximate"},
     {**DELTA, "filter": "tight_approximate"},
     {**DELTA, "filter": "zcdp"},

@@ -1,0 +1,85 @@
+"""The basic filter: the epsilons add up, and the deltas do, at each tick over what is alive then.
+
+Admitted while the sum of the epsilons is at most epsilon and that of the deltas at most delta. Proof, for concurrent
+continual mechanisms with adaptively chosen parameters: each is d E + (1 - d) N of two systems, of which N is pure
+([Lyu] Thm 3; `audit.decomposition` constructs them). Where every mechanism runs as its N, the odds of a transcript are
+a product of factors of at most e^(epsilon_j), so at most e^epsilon in all, as the ledger says of every transcript; that
+some mechanism runs as its E has probability at most the sum of the deltas, at most delta.
+
+A pure mechanism gives equal answers to equal pairs, so those that are not alive at an event's tick contribute a factor
+of exactly 1: a halt frees later ticks, as under the pure filter. A mechanism with a delta may go wrong at a tick that
+it does not count ([HSV] Thm 5.2): it is never freed.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from stream_dp.accounting.amounts import UNITS, budget_units, exact
+from stream_dp.accounting.entry import DP, Entry
+from stream_dp.accounting.filters.budgets import budget, whole_units
+from stream_dp.accounting.filters.filter import Filter, Spend, charge, checked_entry, foreign
+from stream_dp.accounting.filters.pure import PURE
+from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
+
+BASIC = "basic"
+
+
+@dataclass(frozen=True, slots=True)
+class BasicFilter:
+    """Everything admitted is (epsilon, delta)-DP, both in units of 10^-12."""
+
+    capacity: Spend
+
+    def __post_init__(self) -> None:
+        """Refuse an empty budget."""
+        whole_units("an epsilon", self.capacity.amount)
+
+    @classmethod
+    def of(cls, epsilon: Fraction, delta: Fraction) -> "BasicFilter":
+        """The filter with these budgets, rounded down.
+
+        Raises:
+            InvalidCost: no exact numbers, or out of their range.
+        """
+        amount = budget_units(budget("the epsilon", epsilon))
+        return cls(Spend(amount, budget_units(budget("the delta", delta, below=Fraction(1)))))
+
+    @property
+    def name(self) -> str:
+        """The filter's name in `CONCURRENT`."""
+        return BASIC
+
+    @property
+    def unit(self) -> str:
+        """What it adds up."""
+        return "epsilon"
+
+    @property
+    def scale(self) -> int:
+        """Epsilon in units of 10^-12."""
+        return UNITS
+
+    @property
+    def promise(self) -> Measure:
+        """(epsilon, delta)-DP at the budgets."""
+        return self.least(self.capacity)
+
+    def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
+        """Takes pure and approximate DP."""
+        if not isinstance(measure, PureDP | ApproxDP):
+            raise foreign(self, name, measure)
+        return charge(name, measure.epsilon, rule, delta=measure.delta)
+
+    def cost(self, entry: Entry) -> Spend:
+        """Return the entry's epsilon and delta."""
+        checked_entry(self, entry, DP)
+        return Spend(entry.epsilon, entry.delta)
+
+    def least(self, used: Spend) -> Measure:
+        """(epsilon, delta)-DP at the sums, exactly."""
+        return ApproxDP(exact(used.amount), exact(used.delta))
+
+
+def by_ticks(filter_: Filter) -> bool:
+    """Say whether pure mechanisms add up only where they are alive at one tick, so that a halt frees later ticks."""
+    return filter_.name in (PURE, BASIC)
