@@ -47,7 +47,8 @@ class GaussianCounter:
     """`width` continual counters for at most `horizon` updates, or for any number (up to 2^40) where it is None.
 
     `ones`: the most entries of a row that one event sets (1: one-hot rows). `gdp`: it claims sqrt(2 rho)-Gaussian DP,
-    which is as true of the same noise and says more at a delta, but composes only where communication is finite.
+    which is as true of the same noise and says more at a delta, but composes only where communication is finite: with
+    a horizon, an answer after each update; rows and answers are 64-bit integers, and larger noise stops the engine.
 
     Privacy claim: `rho`-zCDP for such event streams under `neighbors`, at every prefix, adaptively: Gaussian noise
     correlated over time (buffered linear Toeplitz, arXiv 2404.16706) on an integer lattice, all columns together; the
@@ -73,7 +74,7 @@ class GaussianCounter:
     def guarantee(self) -> Guarantee:
         """zCDP at `rho`, or GDP at sqrt(2 rho)."""
         measure = GaussianDP(self.mu) if self.gdp else ZCDP(self.rho)
-        return Guarantee(measure, self.neighbors)
+        return Guarantee(measure, self.neighbors, finite=self.horizon is not None)
 
     @property
     def mu(self) -> Fraction:
@@ -81,11 +82,6 @@ class GaussianCounter:
         square = 2 * self.rho * FINE**2
         root = isqrt(square.numerator // square.denominator)
         return Fraction(root + (root * root < square), FINE)
-
-    @property
-    def finite(self) -> str:
-        """Why its communication is finite ([HSV] Def 14.4)."""
-        return f"{self.steps} updates at most, an answer after each; rows and answers are 64-bit integers"
 
     @property
     def steps(self) -> int:
