@@ -264,7 +264,7 @@ def test_composition_finds_the_epsilon() -> None:
     parts = [GaussianCounter(1, mu**2 / 4, ADD, 1024, gdp=gdp) for gdp in (False, True)]
     for part in parts:
         two = (part.derivation(), part.derivation())
-        whole = derive(two, Fixed("two", MILLIONTH, finite=part.finite))
+        whole = derive(two, Fixed("two", MILLIONTH))
         assert isinstance(whole.guarantee.measure, ApproxDP)
         expected = 1 if part.gdp else float(zcdp_epsilon(ZCDP(mu**2 / 2), MILLIONTH))
         assert float(whole.guarantee.measure.epsilon) == pytest.approx(expected, rel=1e-6)
