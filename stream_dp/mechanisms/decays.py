@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_dp.core.messages import IntArray
 from stream_dp.mechanisms.decay_table import ENDLESS, TUNED
 
 GUARD = 6  # bits of a buffer below the lattice
@@ -38,6 +39,12 @@ class Decays:
         """The omega_i."""
         pairs = zip(self.gains, self.halvings, strict=True)
         return tuple(Fraction(p, 1 << (k + GUARD)) for p, k in pairs)
+
+    @cached_property
+    def columns(self) -> tuple[IntArray, IntArray]:
+        """The halvings and the gains as columns, shape (buffers, 1)."""
+        halvings = np.array(self.halvings, dtype=np.int64)
+        return halvings[:, None], np.array(self.gains, dtype=np.int64)[:, None]
 
     @property
     def rounding(self) -> Fraction:

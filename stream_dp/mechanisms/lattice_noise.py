@@ -112,7 +112,7 @@ class LatticeNoise:
             raise FailClosed(
                 "a noise sample is too large for its lattice: the noise source is broken"
             )
-        halvings, gains = self._columns
+        halvings, gains = self.decays.columns
         moved = state.rests + gains * step - state.carried
         carried = state.carried + (moved >> halvings)
         rests = moved & ((1 << halvings) - 1)
@@ -137,12 +137,6 @@ class LatticeNoise:
     def conceded(self) -> Fraction:
         """What the squares of all shifts are divided by for the square of a mu of Gaussian DP."""
         return (self.variance - BLUR) / (1 + SPARE)
-
-    @property
-    def _columns(self) -> tuple[IntArray, IntArray]:
-        """The halvings and gains as columns."""
-        halvings = np.array(self.decays.halvings, dtype=np.int64)
-        return halvings[:, None], np.array(self.decays.gains, dtype=np.int64)[:, None]
 
 
 def covered(decays: Decays, bits: int, steps: int) -> int:

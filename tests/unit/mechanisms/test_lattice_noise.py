@@ -12,7 +12,6 @@ from fractions import Fraction
 import pytest
 from oracles.blt import coefficients, inverse_sums
 
-from stream_dp.core.messages import IntArray
 from stream_dp.errors import FailClosed, NotDerivable
 from stream_dp.mechanisms.decay_table import ENDLESS, TUNED
 from stream_dp.mechanisms.decays import Decays
@@ -100,18 +99,15 @@ class Reusing(LatticeNoise):
         return LatticeNoise.advance(self, state, noise)  # type: ignore[arg-type]
 
 
-class Undecayed(LatticeNoise):
+def undecayed(decays: Decays, bits: int, variance: Fraction) -> LatticeNoise:
     """A twin: the decays that it runs are not those that it was calibrated for."""
-
-    @property
-    def _columns(self) -> tuple[IntArray, IntArray]:
-        halvings, gains = super()._columns
-        return halvings, gains + gains // 8 + 1
+    gains = tuple(gain + gain // 8 + 1 for gain in decays.gains)
+    return LatticeNoise(Decays(decays.halvings, gains), bits, variance, 1)
 
 
 def test_other_decays_than_those_paid_for_break_the_bound() -> None:
     with pytest.raises(AssertionError):
-        check_coupling(lambda d, b, v: Undecayed(d, b, v, 1), SHAPES[3], 5, 200)
+        check_coupling(undecayed, SHAPES[3], 5, 200)
 
 
 def check_buffers(make: Made, decays: Decays) -> None:
