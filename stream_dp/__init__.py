@@ -86,6 +86,7 @@ if _typing.TYPE_CHECKING:
         PureDP,
         RenyiCurve,
         RenyiDP,
+        TruncatedZCDP,
     )
     from stream_dp.core.neighbors import Neighbors
     from stream_dp.errors import (
@@ -124,6 +125,7 @@ _PLACES = {
     "RenyiDP": "core.guarantee",
     "RenyiCurve": "core.guarantee",
     "GaussianDP": "core.guarantee",
+    "TruncatedZCDP": "core.guarantee",
     "Derivation": "core.derivation",
     "Condition": "core.derivation",
     "Alternative": "core.derivation",
@@ -230,6 +232,7 @@ __all__ = [
     "Ticks",
     "TightApproximateFilter",
     "Touched",
+    "TruncatedZCDP",
     "UnknownMechanism",
     "UsageError",
     "WorldError",

@@ -9,7 +9,14 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from stream_dp.accounting.directed import Interval, ln_inverse
-from stream_dp.core.guarantee import ZCDP, ApproxDP, ProbabilisticDP, PureDP, RenyiDP
+from stream_dp.core.guarantee import (
+    ZCDP,
+    ApproxDP,
+    ProbabilisticDP,
+    PureDP,
+    RenyiDP,
+    TruncatedZCDP,
+)
 from stream_dp.errors import InvalidCost
 
 STEPS = 90  # of the golden section over ln(alpha - 1)
@@ -84,6 +91,15 @@ def zcdp_epsilon(measure: ZCDP, delta: Fraction) -> Fraction:
     rho, bits = float(measure.rho), bits_float(delta)
     alpha = _best(lambda a: a * rho + (bits + _gain_float(a)) / (a - 1))
     return renyi_epsilon(zcdp_to_renyi(measure, alpha), delta)
+
+
+def truncated_epsilon(measure: TruncatedZCDP, delta: Fraction) -> Fraction:
+    """The epsilon of (rho, omega)-tCDP at delta: the infimum over the orders below omega."""
+    rho, bits = float(measure.rho), bits_float(delta)
+    best = _best(lambda a: a * rho + (bits + _gain_float(a)) / (a - 1))
+    last = 1 + (measure.omega - 1) * (1 - Fraction(1, 10**9))
+    alpha = min(best, last)
+    return renyi_epsilon(RenyiDP(alpha, measure.rho * alpha), delta)
 
 
 def zcdp_to_approx(measure: ZCDP, delta: Fraction) -> ApproxDP:

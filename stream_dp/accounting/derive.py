@@ -19,7 +19,7 @@ from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair
 from stream_dp.accounting.rules.group import group
 from stream_dp.accounting.rules.local import local
 from stream_dp.accounting.rules.moved import moved
-from stream_dp.accounting.rules.renyi import renyi, zcdp
+from stream_dp.accounting.rules.renyi import renyi, truncated, zcdp
 from stream_dp.accounting.rules.rule import Premises, Rule
 from stream_dp.accounting.rules.sparse_delta import sparse_delta
 from stream_dp.accounting.rules.sparse_pure import sparse_pure
@@ -39,7 +39,7 @@ from stream_dp.core.derivation import Alternative, Derivation
 from stream_dp.errors import BrokenCondition, NotDerivable
 
 RULES: dict[type[Any], tuple[Rule[Any], ...]] = {
-    Fixed: (concurrent, optimal, zcdp, renyi, gaussian),
+    Fixed: (concurrent, optimal, zcdp, renyi, gaussian, truncated),
     Parallel: (
         sparse_pure, first_pair, sparse_delta, first_pair_zcdp, first_pair_renyi, gaussian_first_pair,
     ),

@@ -46,8 +46,10 @@ def header_of(built: Built, summary: JournalSummary) -> Header:
     return summary.header
 
 
-def derived_again(built: Built, summary: JournalSummary) -> tuple[Admission, Derivation]:
-    """Return what was admitted, after everything the journal records, and the derivation of the total.
+def derived_again(
+    built: Built, summary: JournalSummary
+) -> tuple[Admission, Derivation, list[tuple[Derivation, Alive]]]:
+    """Return what was admitted, after everything the journal records, the derivation of the total, and its parts.
 
     Raises:
         FailClosed: a charge is not what it should be, or would be refused; or the two totals differ.
@@ -57,13 +59,13 @@ def derived_again(built: Built, summary: JournalSummary) -> tuple[Admission, Der
     admission = Admission(Registry(config.series), built.subledgers(), planner)
     for commit in summary.changing:
         admission.replay(commit)
-    return admission, _total(built, admission.subledgers.main, _asked(planner, summary))
+    parts = [*built.frozen, *_asked(planner, summary)]
+    return admission, _total(built, admission.subledgers.main, parts), parts
 
 
-def _total(built: Built, main: Ledger, asked: list[tuple[Derivation, Alive]]) -> Derivation:
+def _total(built: Built, main: Ledger, parts: list[tuple[Derivation, Alive]]) -> Derivation:
     """What everything guarantees, from the mechanisms and their ticks; compared with what the ledger says."""
     try:
-        parts = [*built.frozen, *asked]
         total = whole(built.spec.name, main.filter, parts, target(built.spec.privacy))
     except NotDerivable as refusal:
         raise FailClosed(

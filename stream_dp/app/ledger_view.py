@@ -3,15 +3,21 @@
 Rules: everything shown is public; it is derived again from the pipeline file and compared. This file changes nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from stream_dp.accounting.amounts import text
+from stream_dp.accounting.filters.pure import PURE
+from stream_dp.accounting.situations import Alive
 from stream_dp.app.budget_view import budget_json
 from stream_dp.app.journal_access import sealed_commits
 from stream_dp.app.ledger_check import derived_again, header_of, spans
 from stream_dp.app.operator_key import sealer_for
+from stream_dp.audit.odometers.concurrent_loss import FAILS, loss_bound
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import differential_privacy
+from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.report import condition_json, derivation_json
@@ -39,7 +45,7 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         FailClosed: it belongs to another pipeline, or does not add up.
     """
     header = header_of(built, summary)
-    admission, total = derived_again(built, summary)
+    admission, total, parts = derived_again(built, summary)
     return {
         "pipeline": built.spec.name,
         "private": header.private,
@@ -47,12 +53,33 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         "neighbors": str(built.spec.relation),
         **condition_json(built.spec),
         **budget_json(built.spec, admission.subledgers),
+        **_loss(built, parts),
         "derivation": derivation_json(total),
         "charges": _charges(summary, TickGrid(header.origin, built.spec.clock.step).start_text),
         "ticks": summary.ticks,
         "releases": summary.releases,
         "journal": "whole",
     }
+
+
+def _loss(built: Built, parts: Sequence[tuple[Derivation, Alive]]) -> dict[str, Any]:
+    """The odometer of [WRRW] for what runs at once, under `loss`, where all parts are pure; else nothing.
+
+    A replacement that may move to another tick is in two, so that what is alive at either counts.
+    """
+    if built.ledger.filter.name != PURE:
+        return {}
+    each = [(p, alive) for part, alive in parts for p in _single(built, part)]
+    epsilons = [differential_privacy(part.guarantee.measure).epsilon for part, _ in each]
+    one_tick = built.spec.relation is not Neighbors.REPLACE_ANY_TICK
+    bound = loss_bound(epsilons, [alive for _, alive in each] if one_tick else None)
+    claim = "the privacy loss of everything that was released exceeds this, at any time, with probability delta at most"
+    return {"loss": {"bound": text(bound), "delta": text(FAILS), "claim": claim}}
+
+
+def _single(built: Built, part: Derivation) -> tuple[Derivation, ...]:
+    """The series of the first block, each by itself; another part as it is."""
+    return part.premises if part is built.derivation else (part,)
 
 
 def _charges(summary: JournalSummary, begins: Callable[[int], str]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ secret is revealed, as in [HSV] Def 2.3; Def 2.9 and section 5.1 as printed have
 which the joint law of IRR's two answers would not be that of RR.
 """
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -191,6 +192,37 @@ class TornLeak:
         if leaks:
             law[leaks, "halted"] = told
         return law
+
+
+@dataclass(frozen=True, slots=True)
+class RareAnswer:
+    """Takes a bit and says "yes" with probability `first` to 0 and `second` to 1; then halts.
+
+    Privacy claim: tCDP where "yes" is rare and much rarer for one bit: the loss is large, but seldom.
+    """
+
+    first: Fraction
+    second: Fraction
+
+    def initial(self) -> Mapping[str, Fraction]:
+        """Return the law of the first state: waiting for the bit."""
+        return {"waiting": ONE}
+
+    def step(self, state: str, query: int) -> Law[str]:
+        """Answer once."""
+        if state == "halted":
+            return {(None, "halted"): ONE}
+        yes = self.second if query else self.first
+        return {("yes", "halted"): yes, ("no", "halted"): 1 - yes}
+
+    def divergence(self, order: float) -> float:
+        """The Renyi divergence at an order, the larger of both directions, in floats."""
+        laws = [(float(p), 1 - float(p)) for p in (self.first, self.second)]
+        moments = (
+            math.fsum(p**order * q ** (1 - order) for p, q in zip(one, other, strict=True))
+            for one, other in (laws, laws[::-1])
+        )
+        return math.log(max(moments)) / (order - 1)
 
 
 LeakyState: TypeAlias = tuple[int, Symbol]

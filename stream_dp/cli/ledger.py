@@ -27,6 +27,14 @@ def ledger(
         _print(shown)
 
 
+def _loss(shown: dict[str, Any]) -> str:
+    """The bound on the loss at all times, where there is one that says more than the odometer."""
+    loss = shown.get("loss")
+    if loss is None or loss["bound"] == shown["odometer"]["bound"]:
+        return ""
+    return f" Loss at any time: at most {loss['bound']}, but for a probability of {loss['delta']}."
+
+
 def _print(shown: dict[str, Any]) -> None:
     console = Console(soft_wrap=True)
     table = Table(title=f"{shown['pipeline']}: ledger")
@@ -51,6 +59,6 @@ def _print(shown: dict[str, Any]) -> None:
         )
     console.print(
         f"Budget {shown['budget']} ({shown['filter']} filter): {budget_text(shown)}; "
-        f"delta {shown['delta']}. Odometer so far: {shown['odometer']['bound']}. "
+        f"delta {shown['delta']}. Odometer so far: {shown['odometer']['bound']}.{_loss(shown)} "
         f"{shown['ticks']} ticks, {shown['releases']} releases; the journal is whole and adds up."
     )

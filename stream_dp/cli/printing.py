@@ -59,11 +59,13 @@ def _others(alternatives: list[Mapping[str, Any]]) -> str:
 
 def budget_text(shown: Mapping[str, Any]) -> str:
     """One clause of what `budget_json` says: spent and left, with their units where these differ."""
+    spent, left = shown.get("delta_spent", "0"), shown.get("delta_left", "0")
+    deltas = "" if spent == left == "0" else f"; of delta {spent} spent by series, {left} left"
     if shown["unit"] == "epsilon" and shown["capacity"] == shown["budget"]:
-        return f"spent {shown['spent']}, left {shown['left']}"
+        return f"spent {shown['spent']}, left {shown['left']}{deltas}"
     return (
         f"spent {shown['spent']} {shown['unit']} of {shown['capacity']}, left for one more series epsilon "
-        f"{shown['left']}"
+        f"{shown['left']}{deltas}"
     )
 
 

@@ -90,6 +90,25 @@ class ZCDP:
 
 
 @dataclass(frozen=True, slots=True)
+class TruncatedZCDP:
+    """(rho, omega)-truncated concentrated DP, tCDP: Renyi divergence at most rho * alpha at every order alpha < omega.
+
+    [Lyu] Cor 1, after Bun, Dwork, Rothblum, Steinke 2018. It bounds losses that are rare and large, which zCDP does not
+    allow.
+    """
+
+    rho: Fraction
+    omega: Fraction
+
+    def __post_init__(self) -> None:
+        """Refuse what is no exact rho >= 0, or no exact omega > 1 (InvalidCost)."""
+        _not_negative("rho", self.rho)
+        _exact("omega", self.omega)
+        if self.omega <= 1:
+            raise InvalidCost(f"omega must be greater than 1, got {self.omega}")
+
+
+@dataclass(frozen=True, slots=True)
 class RenyiDP:
     """(alpha, epsilon)-Renyi DP at this one order alpha > 1 ([HSV] Def 13.3)."""
 
@@ -134,11 +153,13 @@ class GaussianDP:
         _not_negative("mu", self.mu)
 
 
-Measure: TypeAlias = PureDP | ApproxDP | ProbabilisticDP | ZCDP | RenyiDP | RenyiCurve | GaussianDP
+Measure: TypeAlias = (
+    PureDP | ApproxDP | ProbabilisticDP | ZCDP | TruncatedZCDP | RenyiDP | RenyiCurve | GaussianDP
+)
 
 NAMES: dict[type[Any], str] = {
     PureDP: "DP", ApproxDP: "DP", ProbabilisticDP: "pDP", ZCDP: "zCDP", RenyiDP: "RDP",
-    RenyiCurve: "RDP", GaussianDP: "GDP",
+    RenyiCurve: "RDP", GaussianDP: "GDP", TruncatedZCDP: "tCDP",
 }  # fmt: skip
 
 
@@ -146,7 +167,7 @@ def differential_privacy(measure: Measure) -> ApproxDP:
     """What `measure` says as (epsilon, delta)-DP without another choice; pDP implies it.
 
     Raises:
-        NotDerivable: it has no epsilon before a delta is chosen (zCDP, RDP, GDP).
+        NotDerivable: it has no epsilon before a delta is chosen (zCDP, tCDP, RDP, GDP).
     """
     if isinstance(measure, PureDP | ApproxDP | ProbabilisticDP):
         return ApproxDP(measure.epsilon, measure.delta)

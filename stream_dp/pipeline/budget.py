@@ -62,11 +62,11 @@ def opened(privacy: Privacy) -> Subledgers:
 
 
 def charged_parts(
-    ledger: Ledger, blocks: Sequence[Derivation]
+    ledger: Ledger, series: tuple[Derivation, ...], blocks: Sequence[Derivation]
 ) -> tuple[Derivation, tuple[Derivation, ...]]:
-    """The derivation of the first start, and what is charged for it: it as one, or a charge for each of its premises.
+    """The derivation of the first start, and what is charged for it: it as one, its premises, or each of the `series`.
 
-    `blocks` derive the same series in several ways, tightest first. Where sums are exact (pure, basic), the first is
+    `blocks` derive these together in several ways, tightest first. Where sums are exact (pure, basic), the first is
     charged as one. Other filters charge less for many small parts than for their sum; what costs least is taken, a
     choice by public numbers before anything runs, between charges that the same filter admits.
 
@@ -78,7 +78,7 @@ def charged_parts(
     found: list[tuple[bool, int, Derivation, tuple[Derivation, ...]]] = []
     refusals: list[BudgetRefused] = []
     for block in blocks:
-        for parts in (block.premises, (block,)):
+        for parts in (series, block.premises, (block,)):
             try:
                 cost = _cost(ledger, parts)
             except BudgetRefused as refusal:

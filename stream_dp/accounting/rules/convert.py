@@ -1,14 +1,14 @@
 """From a measure without an epsilon to (epsilon, delta)-DP at a granted delta.
 
-zCDP and RDP: Canonne, Kamath, Steinke 2020 (arXiv 2004.00010), Prop. 12, at the best order; for a curve the best of its
-orders, each of which holds. GDP: Dong, Roth, Su 2022, Cor. 2.13. All rounded up.
+zCDP, tCDP and RDP: Canonne, Kamath, Steinke 2020 (arXiv 2004.00010), Prop. 12, at the best order; for a curve the best
+of its orders, each of which holds. GDP: Dong, Roth, Su 2022, Cor. 2.13. All rounded up.
 """
 
 from dataclasses import replace
 from fractions import Fraction
 
 from stream_dp.accounting.amounts import text
-from stream_dp.accounting.conversions import renyi_epsilon, zcdp_epsilon
+from stream_dp.accounting.conversions import renyi_epsilon, truncated_epsilon, zcdp_epsilon
 from stream_dp.accounting.gaussian_curve import gaussian_to_approx
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import (
@@ -19,19 +19,23 @@ from stream_dp.core.guarantee import (
     Measure,
     RenyiCurve,
     RenyiDP,
+    TruncatedZCDP,
     differential_privacy,
 )
 
+DELTALESS = (ZCDP, TruncatedZCDP, RenyiDP, RenyiCurve, GaussianDP)
 RENYI, GAUSSIAN = "Canonne, Kamath, Steinke 2020, Prop. 12", "Dong, Roth, Su 2022, Cor. 2.13"
 
 
 def price(measure: Measure, delta: Fraction) -> Fraction | None:
     """The epsilon it is worth at this delta, rounded up; None where it has none there."""
-    if isinstance(measure, ZCDP | RenyiDP | RenyiCurve | GaussianDP) and delta == 0:
+    if isinstance(measure, DELTALESS) and delta == 0:
         return None
     match measure:
         case ZCDP():
             return zcdp_epsilon(measure, delta)
+        case TruncatedZCDP():
+            return truncated_epsilon(measure, delta)
         case RenyiDP():
             return renyi_epsilon(measure, delta)
         case RenyiCurve(points):
@@ -50,7 +54,7 @@ def at_delta(premise: Derivation, delta: Fraction) -> Derivation:
         NotDerivable: it has no epsilon at this delta.
     """
     measure = premise.guarantee.measure
-    if not isinstance(measure, ZCDP | RenyiDP | RenyiCurve | GaussianDP):
+    if not isinstance(measure, DELTALESS):
         return premise
     epsilon = price(measure, delta)
     granted = Condition(

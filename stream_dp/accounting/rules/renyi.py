@@ -1,17 +1,26 @@
 """Concurrent composition in Renyi DP, for fixed parameters: the epsilons at one order add up ([HSV] Cor 13.4).
 
 At every order of a curve at once, as each is a statement of its own; and at all orders for zCDP, whose bound rho alpha
-is fixed for each alpha before, so that the rhos add up.
+is fixed for each alpha before, so that the rhos add up. So they do below omega for truncated zCDP ([Lyu] Cor 1), where
+the least omega of the parts remains.
 """
 
 from fractions import Fraction
 
 from stream_dp.accounting.rules.fixed import fixed_before, paid
-from stream_dp.accounting.rules.orders import all_orders, at, curve, one_order, orders, rhos
+from stream_dp.accounting.rules.orders import (
+    all_orders,
+    at,
+    concentrated,
+    curve,
+    one_order,
+    orders,
+    rhos,
+)
 from stream_dp.accounting.rules.rule import Premises, Rule, all_finite, same_neighbors
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Condition
-from stream_dp.core.guarantee import ZCDP, Measure, RenyiDP
+from stream_dp.core.guarantee import ZCDP, Measure, RenyiDP, TruncatedZCDP
 
 
 def _at_orders(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
@@ -33,6 +42,31 @@ def _rho(premises: Premises, situation: Fixed) -> Measure:
     return ZCDP(sum(rhos(paid(premises, situation)), Fraction(0)))
 
 
+def _truncated(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
+    parts = paid(premises, situation)
+    some = any(isinstance(m, TruncatedZCDP) for m in parts)
+    known = all(isinstance(m, TruncatedZCDP) or concentrated(m) is not None for m in parts)
+    why = (
+        "a part is neither tCDP, zCDP nor pure"
+        if not known
+        else "every part has a rho below the least omega"
+        if some
+        else "no part is tCDP"
+    )
+    checked = Condition("tCDP", known and some, why)
+    return fixed_before(premises, situation), checked, same_neighbors(premises)
+
+
+def _below(premises: Premises, situation: Fixed) -> Measure:
+    parts = paid(premises, situation)
+    cut = [m for m in parts if isinstance(m, TruncatedZCDP)]
+    whole = rhos(tuple(m for m in parts if not isinstance(m, TruncatedZCDP)))
+    return TruncatedZCDP(
+        sum((m.rho for m in cut), Fraction(0)) + sum(whole, Fraction(0)),
+        min(m.omega for m in cut),
+    )
+
+
 renyi = Rule(
     "concurrent composition in Renyi DP", "[HSV] Cor 13.4", _at_orders, _sums, finite=all_finite
 )
@@ -41,5 +75,12 @@ zcdp = Rule(
     "[HSV] Cor 13.4 at every order",
     _everywhere,
     _rho,
+    finite=all_finite,
+)
+truncated = Rule(
+    "concurrent composition in truncated zCDP",
+    "[Lyu] Cor 1, [HSV] Cor 13.4 at every order below omega",
+    _truncated,
+    _below,
     finite=all_finite,
 )

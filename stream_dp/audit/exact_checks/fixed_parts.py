@@ -14,12 +14,22 @@ from stream_dp.audit.exact_checks.instance import (
     irr,
     known,
     logarithm,
+    related,
     rr,
     sent,
 )
+from stream_dp.audit.randomized_response import RareAnswer
 from stream_dp.audit.relations.compositions import fixed_mechanisms, fixed_parameters
-from stream_dp.core.guarantee import GaussianDP, PureDP, RenyiDP, differential_privacy
+from stream_dp.audit.relations.static import single_pair
+from stream_dp.core.guarantee import (
+    GaussianDP,
+    PureDP,
+    RenyiDP,
+    TruncatedZCDP,
+    differential_privacy,
+)
 
+TINY = Fraction(1, 10**9)
 TWO, THREE, TENTH = Fraction(2), Fraction(3), Fraction(1, 10)
 ORDER = 2
 
@@ -80,6 +90,18 @@ def best() -> tuple[Instance, ...]:
 def summed_zcdp() -> tuple[Instance, ...]:
     """Return the instances of the sum of rhos (zCDP), compared at whole orders only."""
     return (_all_at_once("RR(ln 3), RR(ln 2) at once", (rr(THREE), rr(TWO))),)
+
+
+def truncated_claim(part: RareAnswer, omega: Fraction) -> TruncatedZCDP:
+    """(rho, omega)-tCDP of a rare answer: its divergence divided by the order grows up to 5/2 (a test looks)."""
+    return TruncatedZCDP(Fraction(part.divergence(float(omega)) / float(omega)) + TINY, omega)
+
+
+def summed_truncated() -> tuple[Instance, ...]:
+    """Return the instances of the sum of rhos below the least omega; one part loses much with a small probability."""
+    rare = RareAnswer(Fraction(1, 10**4), Fraction(1, 100))
+    part = Part("rare", rare, truncated_claim(rare, Fraction(5, 2)), single_pair(related))
+    return (_all_at_once("a rare answer (tCDP below 5/2), RR(ln 3/2)", (part, rr(Fraction(3, 2)))),)
 
 
 def summed_renyi() -> tuple[Instance, ...]:

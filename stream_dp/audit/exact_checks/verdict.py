@@ -4,7 +4,7 @@
 |---|---|
 | epsilon-DP | ln of the largest ratio of a transcript (`worst_ratio`) |
 | (epsilon, delta)-DP | `exact_delta` at epsilon |
-| (alpha, epsilon)-RDP, curves; rho-zCDP at some whole orders | `exact_moment` |
+| (alpha, epsilon)-RDP, curves; rho-zCDP and tCDP at some whole orders | `exact_moment` |
 | mu-GDP | its delta at some epsilons, each with `exact_delta` |
 
 Rules: VIOLATED is said only where the exact figure is certainly above the booked one; roundings are below `ROUNDING`.
@@ -27,6 +27,7 @@ from stream_dp.core.guarantee import (
     Measure,
     RenyiCurve,
     RenyiDP,
+    TruncatedZCDP,
     differential_privacy,
 )
 
@@ -73,6 +74,9 @@ def compare(measure: Measure, instance: Instance) -> Comparison:
             return _renyi(list(points), instance)
         case ZCDP(rho):
             return _renyi([RenyiDP(Fraction(a), rho * a) for a in ORDERS], instance)
+        case TruncatedZCDP(rho, omega):
+            below = [Fraction(a) for a in ORDERS if a < omega]
+            return _renyi([RenyiDP(a, rho * a) for a in below], instance)
         case GaussianDP():
             return _gaussian(measure, instance)
         case _:

@@ -80,9 +80,11 @@ def test_the_tightest_is_taken_and_the_others_stay_with_their_price() -> None:
     assert at[0] < by_rho < 3
     assert found.guarantee.measure == ApproxDP(at[0], MILLIONTH)
     assert found.conditions[-1].why == "all 31 answers listed in intervals, rounded outwards"
-    assert {"concurrent composition in Renyi DP", "concurrent composition in Gaussian DP"} == set(
-        refused(found)
-    )
+    assert {
+        "concurrent composition in Renyi DP",
+        "concurrent composition in Gaussian DP",
+        "concurrent composition in truncated zCDP",
+    } == set(refused(found))
     assert len(found.alternatives) == len(RULES[Fixed]) - 1
 
 

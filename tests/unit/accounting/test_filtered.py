@@ -34,7 +34,7 @@ def test_what_does_not_fit_is_refused() -> None:
         NotDerivable, match=r"admitted: the 2 part\(s\) exceed the filter's capacity"
     ):
         derive(parts(PureDP(ONE), PureDP(ONE)), Filtered("asked", PureFilter.of(ONE * 3 / 2)))
-    with pytest.raises(NotDerivable, match="no theorem for ZCDP"):
+    with pytest.raises(NotDerivable, match="no theorem for zCDP"):
         derive(parts(ZCDP(ONE)), Filtered("asked", PureFilter.of(ONE)))
     with pytest.raises(NotDerivable, match="finite communication"):
         derive(parts(GaussianDP(ONE / 2)), Filtered("asked", GaussianFilter.of(ONE)))

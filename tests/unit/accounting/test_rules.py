@@ -19,7 +19,7 @@ from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.sparse_vector import SparseVector
-from stream_dp.pipeline.derivations import fixed_block
+from stream_dp.pipeline.derivations import fixed_blocks
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 EPSILON = Fraction(7, 9)
@@ -123,10 +123,10 @@ def test_a_composite_has_the_guarantee_of_its_parts() -> None:
 
 def test_the_frozen_block_is_the_sum_of_its_series() -> None:
     parts = tuple(derived(m, str(i)) for i, m in enumerate(mechanisms(3, REPLACE)))
-    block = fixed_block("flights", parts)
+    block = fixed_blocks("flights", parts)[0]
     assert block.guarantee.measure == PureDP(6 * EPSILON)
     assert [p.subject for p in block.premises] == list("012345")
-    spared = fixed_block("flights", parts, Fraction(1, 100)).guarantee.measure
+    spared = fixed_blocks("flights", parts, Fraction(1, 100))[0].guarantee.measure
     assert isinstance(spared, ApproxDP)
     assert spared.epsilon < 6 * EPSILON
     assert spared.delta == Fraction(1, 100)

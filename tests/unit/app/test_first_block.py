@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from unit.cli.test_ledger import summary_of
-from unit.pipeline import live_series_worlds as worlds
+from unit.pipeline.live_series_steps import question, running
 from unit.pipeline.live_series_worlds import PIPELINE, World
-from unit.pipeline.test_live_series_charges import question, running
 
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.adapters.memory import MemorySource
 from stream_dp.app.budget_view import api_budget, budget_json
 from stream_dp.app.ledger_view import ledger_json
+from stream_dp.cli.printing import budget_text
 from stream_dp.core.guarantee import ZCDP, ApproxDP, Guarantee
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, FailClosed
@@ -25,7 +25,7 @@ from stream_dp.pipeline import live_series
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.report import plan_json
-from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec, diagnose
 from stream_dp.runtime.engine import Engine
 
 MILLIONTH = Fraction(1, 10**6)
@@ -161,8 +161,6 @@ BAD = [
 
 @pytest.mark.parametrize(("privacy", "key", "said"), BAD)
 def test_nonsense_is_refused_with_one_message(privacy: dict[str, Any], key: str, said: str) -> None:
-    from stream_dp.pipeline.spec import diagnose
-
     found = diagnose(pipeline(privacy))
     assert isinstance(found, list)
     assert [problem["loc"][-1] for problem in found] == [key]
@@ -202,4 +200,11 @@ async def test_what_the_pure_filter_cannot_take_changes_nothing(
         await engine.create(question("large", "0.1"))
 
     await running(world, 2, ask)
-    assert worlds.PIPELINE["name"] == "shop"
+
+
+def test_plan_says_what_the_series_deltas_came_to() -> None:
+    built = build(PipelineSpec.model_validate(pipeline(PRIVACY)))
+    said = budget_text(budget_json(built.spec, built.subledgers()))
+    assert said.endswith("; of delta 0.000001 spent by series, 0.000002 left")
+    plain = build(PipelineSpec.model_validate(pipeline({"epsilon": "2"})))
+    assert budget_text(budget_json(plain.spec, plain.subledgers())) == "spent 2, left 0"

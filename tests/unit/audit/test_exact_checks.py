@@ -16,9 +16,10 @@ from stream_dp.accounting.rules.best_fixed import optimal
 from stream_dp.accounting.rules.first_pair import first_pair
 from stream_dp.accounting.rules.fixed import concurrent
 from stream_dp.accounting.rules.local import local
+from stream_dp.accounting.rules.renyi import truncated
 from stream_dp.accounting.rules.rule import Rule
 from stream_dp.accounting.rules.sparse_pure import sparse_pure
-from stream_dp.accounting.situations import Filtered
+from stream_dp.accounting.situations import Filtered, Fixed
 from stream_dp.audit.counterexamples.naive_books import books, first_sentence
 from stream_dp.audit.enumeration import Lawful
 from stream_dp.audit.exact_checks import (
@@ -46,6 +47,7 @@ from stream_dp.audit.exact_checks.verdict import (
 )
 from stream_dp.audit.exact_delta import exact_delta, worst_ratio
 from stream_dp.audit.exact_renyi import exact_moment
+from stream_dp.audit.randomized_response import RareAnswer
 from stream_dp.audit.relations.compositions import fixed_mechanisms
 from stream_dp.core.composition import Create
 from stream_dp.core.guarantee import (
@@ -55,6 +57,7 @@ from stream_dp.core.guarantee import (
     PureDP,
     RenyiCurve,
     RenyiDP,
+    TruncatedZCDP,
 )
 from stream_dp.errors import NotDerivable
 
@@ -98,12 +101,33 @@ def test_a_rule_without_an_instance_is_not_left_out(monkeypatch: pytest.MonkeyPa
     assert all(f.why == NO_INSTANCE and f.compared is None and not f.violated for f in found)
 
 
-def test_the_gap_of_the_gdp_filter_is_one() -> None:
-    """As the list says: derive refuses its parts. Once it takes them, there must be an instance."""
+def test_gdp_without_finite_communication_reaches_no_filter() -> None:
     part = rr(THREE).claiming(fixed_parts.gaussian_claim(THREE)).leaf
+    endless = replace(part, guarantee=replace(part.guarantee, finite=False))
+    situation = Filtered("asked for", GaussianFilter.of(THREE))
     with pytest.raises(NotDerivable, match="finite communication"):
-        derive((part,), Filtered("asked for", GaussianFilter.of(THREE)))
-    assert any("GDP filter" in name for name in GAPS)
+        derive((endless,), situation)
+    assert derive((part,), situation).guarantee.measure == GaussianDP(THREE)
+
+
+def test_the_truncated_claim_is_true_and_ends_where_it_says() -> None:
+    """D_a / a grows up to 5/2, so its value there covers all orders below; at order 3 it does not (1e-9)."""
+    rare = RareAnswer(Fraction(1, 10**4), Fraction(1, 100))
+    claim = fixed_parts.truncated_claim(rare, Fraction(5, 2))
+    per_order = [rare.divergence(1 + n / 100) / (1 + n / 100) for n in range(1, 151)]
+    assert per_order == sorted(per_order)
+    assert per_order[-1] <= float(claim.rho)
+    assert rare.divergence(3) > 3 * float(claim.rho)
+
+
+def test_a_truncated_rule_that_keeps_the_largest_omega_is_caught() -> None:
+    (instance,) = fixed_parts.summed_truncated()
+    assert isinstance(instance.situation, Fixed)
+    booked = truncated(instance.premises, instance.situation).guarantee.measure
+    assert isinstance(booked, TruncatedZCDP)
+    assert compare(booked, instance).verdict is Verdict.WITHIN
+    assert compare(replace(booked, omega=Fraction(6)), instance).verdict is Verdict.VIOLATED
+    assert compare(replace(booked, rho=booked.rho / 4), instance).verdict is Verdict.VIOLATED
 
 
 def test_an_order_that_is_not_whole_has_no_moment_to_be_compared_with() -> None:

@@ -70,6 +70,8 @@ def test_the_table_says_what_a_bound_means(
         "epsilon: 1, analysts: [{name: ada, epsilon: 0.125}]",
         "epsilon: 4, delta: 1e-9, filter: tight_approximate",
         "epsilon: 4, delta: 1e-9, filter: zcdp",
+        "epsilon: 4, delta: 1e-9, filter: gdp",
+        "epsilon: 1, delta: 1e-9, filter: basic",
     ],
 )
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace", "replace, moves: within_tick"])
@@ -85,6 +87,19 @@ def test_every_series_is_admitted_by_the_filter_of_the_file(
     said = live_series.command("audit", *QUICK, "--confidence", "0.999999")
     assert (said.code, said.err) == (0, "")
     assert json.loads(said.out)["together"]["claimed_epsilon"] == 0.875
+
+
+def test_a_block_at_its_optimum_is_played_with_all_its_series(live_series: Any) -> None:
+    """The budget has room for the optimum at 1/1000 and not for the sum; the game's filter admits each series."""
+    privacy = "epsilon: 0.999, delta: 1/1000, filter: basic, first_block_delta: 1/1000"
+    live_series.write("epsilon: 1}\nclock", f"{privacy}}}\nclock")
+    built = build(load(live_series.pipeline))
+    filter_: Any = game_filter(built)
+    for chosen in built.chosen:
+        filter_ = filter_.charge(chosen.derivation.guarantee.measure)
+    said = live_series.command("audit", *QUICK, "--confidence", "0.999999")
+    assert (said.code, said.err) == (0, "")
+    assert json.loads(said.out)["together"]["claimed_epsilon"] < 0.999
 
 
 def test_the_filter_of_the_game_has_room_for_roundings_only(live_series: Any) -> None:
