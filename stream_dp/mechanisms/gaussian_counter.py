@@ -14,6 +14,7 @@ from statistics import NormalDist
 import numpy as np
 
 from stream_dp.accounting.amounts import text
+from stream_dp.accounting.discrete_gaussian import discrete_gaussian
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import ZCDP, GaussianDP, Guarantee
@@ -99,7 +100,7 @@ class GaussianCounter:
             raise NotDerivable("a Gaussian counter needs a rho in (0, 1000] and 1 to 2^40 updates")
         unit = 2 * self.rho / self.neighbors.l0(self.width, self.ones)
         found = LatticeNoise.calibrated(decays_for(self.horizon), self.steps, unit, self.width)
-        return found.blurred if self.gdp else found
+        return found.for_gdp if self.gdp else found
 
     def derivation(self) -> Derivation:
         """Derive the guarantee: a leaf, all columns together.
@@ -116,9 +117,11 @@ class GaussianCounter:
         touched, lattice = self.neighbors.l0(self.width, self.ones), self.lattice
         shifts = covered(lattice.decays, lattice.bits, self.steps)
         if self.gdp:
-            square = touched * shifts / lattice.conceded
-            why = f"{touched} column(s), squared shift over variance {text(square)}, at most {text(self.mu**2)}"
-            return Condition("noise", square <= self.mu**2, why)
+            mu = discrete_gaussian(lattice.variance, Fraction(touched * shifts)).mu
+            why = (
+                f"{touched} column(s), mu of the squared shift {text(mu)}, at most {text(self.mu)}"
+            )
+            return Condition("noise", mu <= self.mu, why)
         paid = touched * shifts / (2 * lattice.variance)
         why = f"{touched} column(s), squared shift over twice the variance {text(paid)}, at most {text(self.rho)}"
         return Condition("noise", paid <= self.rho, why)

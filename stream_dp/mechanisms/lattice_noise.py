@@ -14,14 +14,8 @@ squares of z's shifts add up to at most (D |c| + eta sqrt(T))^2 on every path, w
 the L0 columns that an event touches, and to 0 in the others. A shift by an integer has the Renyi divergence alpha
 shift^2 / (2 variance) at most (Canonne, Kamath, Steinke 2020, Prop. 5), z is drawn afresh at every step, so these add
 up adaptively: zCDP.
-Gaussian DP: let s^2 = variance - BLUR. N(a, s^2) for an integer a, then x with probability proportional to
-exp(-(x - y)^2 / (2 BLUR)), is the discrete Gaussian around a with this variance, up to a factor: by Poisson summation
-the normalisation varies with y by less than 2^-1800 of itself. So transcripts have the probabilities of a
-post-processing of adaptive Gaussians with these shifts, up to a factor of e^k, k < 2^-1700 over all steps and columns.
-Those are mu-GDP with mu = sqrt(squares / s^2) (Smith, Thakurta, arXiv 2210.17520), and e^k costs mu less than
-k e^(mu^2 / 8 + 4): a level Phi(-a), a >= mu / 2, becomes at most Phi(-a + 2 k), a power Phi(mu - a + 2 k) at most
-Phi(mu - a + k e^(mu^2 / 8 + 3)), for there ln Phi is at least so steep; larger levels are these with the two runs
-exchanged. `SPARE` pays for it many times over, up to a mu of 64.
+Gaussian DP: the same shifts, by what a discrete Gaussian is there (`accounting.discrete_gaussian`, which takes shifts
+that are chosen adaptively by the sum of their squares); one unit of variance more makes up for the lattice.
 (A noise beyond 18 deviations, less likely than 1e-70, stops the engine as a broken noise source does.)
 This file knows no counts.
 """
@@ -40,9 +34,7 @@ from stream_dp.mechanisms.decays import GUARD, Decays
 
 FINEST = 30  # most bits of the lattice
 LARGEST = 1 << 66  # variance on the lattice that its fineness is chosen for
-BLUR = 64  # of the variance, what makes a discrete Gaussian of one on the reals
 FINE = 1 << 32  # a square root is rounded up to a multiple of 1 / FINE
-SPARE = Fraction(1, 1 << 40)  # of the squares of all shifts
 LIMIT = 1 << 38  # of |w|: products with gains (below 2^23) stay inside 64 bits
 
 
@@ -89,9 +81,9 @@ class LatticeNoise:
         return cls(decays, bits, Fraction(variance), width)
 
     @property
-    def blurred(self) -> "LatticeNoise":
-        """Noise with a little more variance: over `conceded` its shifts are what they were over the variance before."""
-        return replace(self, variance=Fraction(_up(self.variance * (1 + SPARE)) + BLUR))
+    def for_gdp(self) -> "LatticeNoise":
+        """The same with a unit of variance more: sqrt(squares / variance) before is the mu of Gaussian DP now."""
+        return replace(self, variance=self.variance + 1)
 
     def init(self) -> LatticeState:
         """Return the first state: no step, no noise."""
@@ -132,11 +124,6 @@ class LatticeNoise:
         """Return a bound on what the roundings inside add to the noise, in counts."""
         each = float(self.decays.rounding) / (1 << self.bits)
         return each * math.sqrt(steps * self.decays.growth(steps))
-
-    @property
-    def conceded(self) -> Fraction:
-        """What the squares of all shifts are divided by for the square of a mu of Gaussian DP."""
-        return (self.variance - BLUR) / (1 + SPARE)
 
 
 def covered(decays: Decays, bits: int, steps: int) -> int:

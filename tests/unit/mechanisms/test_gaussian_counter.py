@@ -18,6 +18,7 @@ from scipy.stats import norm
 
 from stream_dp.accounting.conversions import zcdp_budget, zcdp_epsilon
 from stream_dp.accounting.derive import derive
+from stream_dp.accounting.discrete_gaussian import discrete_gaussian
 from stream_dp.accounting.gaussian_curve import gaussian_delta
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP
@@ -27,7 +28,7 @@ from stream_dp.errors import BrokenCondition, FailClosed, NotDerivable, Rejected
 from stream_dp.mechanisms.decays import Decays, decays_for
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter, GaussianCounterState
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.lattice_noise import BLUR, LatticeNoise, LatticeState
+from stream_dp.mechanisms.lattice_noise import LatticeNoise, LatticeState
 from stream_dp.mechanisms.noise_quantiles import laplace_quantile
 from stream_dp.mechanisms.serving import derived
 from stream_dp.noise import NoiseStream
@@ -169,10 +170,10 @@ def one_step_delta(shift: int, variance: float, epsilon: float) -> float:
 def test_one_step_is_gaussian_dp(mu: Fraction) -> None:
     """Its exact delta is at most that of mu-GDP, at every epsilon looked at; with 2 % less deviation it is not."""
     counter = Coarse(1, mu**2 / 2, ADD, 1)
-    process, shift = counter.lattice.blurred, 1 << Coarse.bits
-    assert shift**2 / process.conceded <= mu**2
+    process, shift = counter.lattice.for_gdp, 1 << Coarse.bits
     least = float(shift**2 / mu**2)  # of a Gaussian on the reals
-    assert least + BLUR <= process.variance <= least + BLUR + 2
+    assert least + 1 <= process.variance <= least + 2
+    assert discrete_gaussian(process.variance, Fraction(shift**2)).mu <= mu
     exceeded = False
     for epsilon in (Fraction(0), Fraction(1, 4), Fraction(1), Fraction(3)):
         allowed = float(gaussian_delta(GaussianDP(mu), epsilon))
