@@ -82,7 +82,7 @@ class LatticeNoise:
 
     @property
     def for_gdp(self) -> "LatticeNoise":
-        """The same with a unit of variance more: sqrt(squares / variance) before is the mu of Gaussian DP now."""
+        """Noise with a unit of variance more: what was sqrt(squares / variance) before is a mu of Gaussian DP now."""
         return replace(self, variance=self.variance + 1)
 
     def init(self) -> LatticeState:
