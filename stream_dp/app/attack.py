@@ -12,7 +12,7 @@ from stream_dp.audit.lower_bound import Finding, audit_mechanism, audit_together
 from stream_dp.audit.relations.compositions import filtered
 from stream_dp.audit.relations.creation import own_or
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import differential_privacy
+from stream_dp.core.guarantee import GaussianDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.relation import Claim
 from stream_dp.core.row_relations import Stream, event
@@ -20,6 +20,7 @@ from stream_dp.errors import FailClosed
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.budget import opened
 from stream_dp.pipeline.builder import Built, Chosen, build
+from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.yaml import load
 
 TOGETHER = "all series together"
@@ -98,7 +99,7 @@ def attack(pipeline: Path, *, runs: int, ticks: int, confidence: float) -> Attac
     )
     together = audit_together(
         mechanisms,
-        filtered(game_filter(built), truth=own_or(claims)),
+        filtered(game_filter(built), lambda claim: claim.measure, own_or(claims)),
         built.derivation.guarantee.measure,
         fresh_noise,
         runs=runs,
@@ -128,14 +129,17 @@ def game_filter(built: Built) -> LedgerFilter:
     privacy = built.spec.privacy
     if by_ticks(built.ledger.filter):
         block, parts = built.derivation, built.derivation.premises
-        saved = sum(map(_epsilon, parts), Fraction(0)) - _epsilon(block)
+        delta = privacy.stated_delta
+        saved = sum((_epsilon(p, delta) for p in parts), Fraction(0)) - _epsilon(block, delta)
         room = saved + Fraction(len(built.chosen) - 1, UNITS)
         privacy = privacy.model_copy(update={"epsilon": privacy.epsilon + room})
-    return LedgerFilter(opened(privacy).main)
+    guarantees = [chosen.derivation.guarantee for chosen in built.chosen]
+    finite = all(g.finite for g in guarantees if isinstance(g.measure, GaussianDP))
+    return LedgerFilter(opened(privacy).main, finite)
 
 
-def _epsilon(part: Derivation) -> Fraction:
-    return differential_privacy(part.guarantee.measure).epsilon
+def _epsilon(part: Derivation, delta: Fraction) -> Fraction:
+    return dp_at(part, delta).epsilon
 
 
 def fresh_noise() -> Noise:

@@ -1,9 +1,10 @@
 """A real mechanism as a finite machine: the very code that runs in production, under every noise value in turn.
 
 Rules: one unit of epsilon stands for -ln(base), so that noise of scale s has the decay base^(1/s), an exact rational
-where 1/s is whole; a claim of e units is then e^eps = base^-e. Values beyond `radius` are left out, and the missing
-mass is what `delta_bracket` puts into its bounds. A machine whose laws are known (`Lawful`) draws from them instead and
-leaves nothing out. States are told apart by their contents (`contents`). This file knows no mechanism by name.
+where 1/s is whole (a Gaussian of variance v: where 1/(2 v) is); a claim of e units is then e^eps = base^-e. Values
+beyond `radius` are left out, and the missing mass is what `delta_bracket` puts into its bounds. A machine whose laws
+are known (`Lawful`) draws from them instead and leaves nothing out. States are told apart by their contents
+(`contents`). This file knows no mechanism by name.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -45,6 +46,14 @@ class Script:
         """One-sided geometric, cut at the radius."""
         a = self._decay(scale)
         return self._take({x: (1 - a) * a**x for x in range(self.radius + 1)}, size)
+
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Discrete Gaussian, cut at the radius; a bound on what its normalisation leaves out counts as missing too."""
+        a = self._decay(2 * variance)
+        masses = {x: a ** (x * x) for x in range(-self.radius, self.radius + 1)}
+        first = self.radius + 1  # beyond: a^(first^2) (1 + a^(2 first + 1) + ...), on two sides
+        whole = sum(masses.values()) + 2 * a ** (first * first) / (1 - a ** (2 * first + 1))
+        return self._take({x: mass / whole for x, mass in masses.items()}, size)
 
     def _decay(self, scale: Fraction) -> Fraction:
         rate = 1 / Fraction(scale)

@@ -148,6 +148,10 @@ class RecordedNoise:
         """Samples of the noise underneath."""
         return self._kept(self.noise.geometric(scale, size))
 
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Samples of the noise underneath."""
+        return self._kept(self.noise.gaussian(variance, size))
+
     def _kept(self, samples: IntArray) -> IntArray:
         self.drawn.append(tuple(map(int, samples)))
         return samples

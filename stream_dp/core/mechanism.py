@@ -24,6 +24,10 @@ class Noise(Protocol):
         """One-sided geometric: P[X = x] proportional to exp(-x / scale), x = 0, 1, 2, ..."""
         ...
 
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Discrete Gaussian: P[X = x] proportional to exp(-x^2 / (2 * variance)), x any integer."""
+        ...
+
 
 class Mechanism(Protocol[S]):
     """A continual mechanism: frozen parameters here, everything that changes in the state."""

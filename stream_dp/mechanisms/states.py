@@ -10,9 +10,11 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import Codec, Upgrades
 from stream_dp.mechanisms.alerts import AlertsState
 from stream_dp.mechanisms.counter import CounterState
+from stream_dp.mechanisms.gaussian_counter import GaussianCounter, GaussianCounterState
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter, HandOverState
 from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
+from stream_dp.mechanisms.lattice_noise import LatticeState
 from stream_dp.mechanisms.local_protocol import LocalProtocolState
 from stream_dp.mechanisms.multi_sparse_vector import MultiSparseVector, MultiSparseVectorState
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
@@ -28,9 +30,12 @@ STATES = Codec(
         CounterState,
         HandOverCounter,
         HandOverState,
+        GaussianCounter,
+        GaussianCounterState,
         HSSState,
         HybridCounter,
         HybridState,
+        LatticeState,
         LocalProtocolState,
         MultiSparseVector,
         MultiSparseVectorState,

@@ -9,20 +9,36 @@ from uniform bits for computationally bounded adversaries only. Drawing time dep
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_dp.errors import FailClosed
-from stream_dp.noise.bits import BitStream, IntArray
-from stream_dp.noise.digits import MAX_SCALE, Sampler
+from stream_dp.noise.bits import BitStream, IntArray, Words
+from stream_dp.noise.digits import MAX_SCALE
+from stream_dp.noise.gaussian import MAX_VARIANCE, gaussian_sampler
 from stream_dp.noise.geometric import geometric_sampler
 from stream_dp.noise.laplace import laplace_sampler
 
 _FEW = 32  # samples drawn one by one; more go through arrays
 _CHUNK = 1 << 13  # samples per array pass: they stay in the processor's cache
+
+
+class WordSampler(Protocol):
+    """Draws one distribution, `digits` words of the main lane to a sample; further ones come from the spare lane."""
+
+    digits: int
+
+    def one(self, words: Sequence[int], spare: Words) -> int:
+        """Return the sample of `digits` words."""
+        ...
+
+    def many(self, words: NDArray[np.uint64], spare: Words) -> IntArray:
+        """Return the samples of words of shape (n, digits), as `one` would one after the other."""
+        ...
 
 
 class NoiseStream:
@@ -67,17 +83,35 @@ class NoiseStream:
             TypeError: a scale that is not exact (a float).
             FailClosed: drawn in a forked process, or the stream is used up.
         """
-        return self._draw(laplace_sampler, scale, size)
+        return self._draw(laplace_sampler, _checked(scale, "scale", MAX_SCALE), size)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
         """Draw geometric noise, P[X = x] proportional to exp(-x / scale), x = 0, 1, 2, ...
 
         Arguments, result and errors are those of `laplace`.
         """
-        return self._draw(geometric_sampler, scale, size)
+        return self._draw(geometric_sampler, _checked(scale, "scale", MAX_SCALE), size)
+
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Draw discrete Gaussian noise, P[X = x] proportional to exp(-x^2 / (2 * variance)), x any integer.
+
+        Args:
+            variance: that of the Gaussian whose density is taken at the integers, exact, in (0, 2^88].
+            size: number of samples, 0 or more.
+
+        Returns:
+            int64 array of shape (size,).
+
+        Raises:
+            ValueError: a variance that is not in (0, 2^88], or a negative size.
+            TypeError: a variance that is not exact (a float).
+            FailClosed: drawn in a forked process, or the stream is used up.
+        """
+        checked = _checked(variance, "variance", MAX_VARIANCE)
+        return self._draw(gaussian_sampler, checked, size)
 
     def _draw(
-        self, sampler_of: Callable[[int, int], Sampler], scale: Fraction, size: int
+        self, sampler_of: Callable[[int, int], WordSampler], parameter: tuple[int, int], size: int
     ) -> IntArray:
         if os.getpid() != self._process:
             raise FailClosed(
@@ -85,14 +119,14 @@ class NoiseStream:
             )
         if size < 0:
             raise ValueError(f"the number of samples is 0 or more, not {size}")
-        sampler = sampler_of(*_checked(scale))
+        sampler = sampler_of(*parameter)
         if size > _FEW:
             return self._many(sampler, size)
         digits, spare = sampler.digits, self._spare
         take, one = self._main.take, sampler.one
         return np.array([one(take(digits), spare) for _ in range(size)], dtype=np.int64)
 
-    def _many(self, sampler: Sampler, size: int) -> IntArray:
+    def _many(self, sampler: WordSampler, size: int) -> IntArray:
         result: IntArray = np.empty(size, dtype=np.int64)
         for start in range(0, size, _CHUNK):
             part = result[start : start + _CHUNK]
@@ -107,11 +141,12 @@ class NoiseStream:
         raise FailClosed("a noise stream is not copied or pickled: its samples would be used twice")
 
 
-def _checked(scale: Fraction) -> tuple[int, int]:
-    """Return (numerator, denominator) of a scale in range."""
-    if not isinstance(scale, (Fraction, int)):
-        raise TypeError(f"a noise scale is an exact Fraction, not {type(scale).__name__}")
-    numerator, denominator = scale.numerator, scale.denominator
-    if not 0 < numerator <= MAX_SCALE * denominator:
-        raise ValueError(f"a noise scale is positive and at most 2^40, not {scale}")
+def _checked(value: Fraction, name: str, largest: int) -> tuple[int, int]:
+    """Return (numerator, denominator) of a parameter in (0, largest]."""
+    if not isinstance(value, (Fraction, int)):
+        raise TypeError(f"a noise {name} is an exact Fraction, not {type(value).__name__}")
+    numerator, denominator = value.numerator, value.denominator
+    if not 0 < numerator <= largest * denominator:
+        bits = largest.bit_length() - 1
+        raise ValueError(f"a noise {name} is positive and at most 2^{bits}, not {value}")
     return numerator, denominator

@@ -19,7 +19,7 @@ from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
 from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived
 from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.choice import Choice, Setting
-from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, share, under, whole
+from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, share, steps, under, whole
 from stream_dp.pipeline.layout import SCALAR
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
@@ -175,6 +175,15 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     """
     width, confidence, relation = rows.stop - rows.start, float(spec.confidence), spec.relation
     part = series.model_copy(update={"epsilon": series.epsilon * share(relation)})
-    choice = part.choose(Setting(width, relation.step, spec.clock.horizon, confidence))
+    setting = Setting(
+        width,
+        relation.step,
+        spec.clock.horizon,
+        confidence,
+        spec.privacy.stated_delta,
+        spec.privacy.filter == "gdp",
+        steps(relation),
+    )
+    choice = part.choose(setting)
     step = derived(choice.mechanism, series.name)
     return Chosen(series, choice, under(relation, series.name, step))

@@ -8,8 +8,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from stream_dp.accounting.amounts import budget_units, exact
+from stream_dp.accounting.conversions import zcdp_budget
+from stream_dp.accounting.gaussian_curve import gaussian_budget
+from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.serving import Bands, ServingMechanism
 
@@ -18,12 +24,19 @@ ENDLESS = 10_000  # ticks: how far errors are predicted where there is no horizo
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the pipeline gives a series: rows of `width` entries, at most `horizon` ticks (None: endless)."""
+    """What the pipeline gives a series: rows of `width` entries, at most `horizon` ticks (None: endless).
+
+    `delta` is what a series that is not pure is stated at, 0 where the filter grants none; `gdp`: its filter adds up
+    Gaussian DP. `steps`: how many steps of `neighbors` make one of the pipeline's relation.
+    """
 
     width: int
     neighbors: Neighbors
     horizon: int | None
     confidence: float
+    delta: Fraction = Fraction(0)
+    gdp: bool = False
+    steps: int = 1
 
     @property
     def last(self) -> int:
@@ -55,3 +68,31 @@ def tree_counter(setting: Setting, epsilon: Fraction) -> Counter | HybridCounter
     if setting.horizon is None:
         return HybridCounter(setting.width, epsilon, setting.neighbors)
     return Counter(setting.width, epsilon, setting.neighbors, setting.horizon)
+
+
+def gaussian_counter(setting: Setting, epsilon: Fraction) -> GaussianCounter:
+    """Return the Gaussian counter that alone, in the pipeline's relation, is (steps * epsilon, delta)-DP.
+
+    `epsilon` is what one step of the setting's neighbours may cost; a rho is rounded down to a unit of the ledger.
+
+    Raises:
+        NotDerivable: no delta is granted.
+    """
+    if not setting.delta:
+        raise NotDerivable("method gaussian needs a delta, and this pipeline's filter grants none")
+    whole = ApproxDP(epsilon * setting.steps, setting.delta)
+    rho = (
+        gaussian_budget(whole) ** 2 / 2 if setting.gdp else exact(budget_units(zcdp_budget(whole)))
+    )
+    return GaussianCounter(
+        setting.width,
+        rho / setting.steps**2,
+        setting.neighbors,
+        setting.horizon,
+        gdp=setting.gdp,
+    )
+
+
+def by_gaussian(setting: Setting, epsilon: Fraction) -> Choice:
+    """Choose the Gaussian counter."""
+    return steady(gaussian_counter(setting, epsilon), "method: gaussian", setting)

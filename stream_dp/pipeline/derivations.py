@@ -125,9 +125,14 @@ def under(relation: Neighbors, subject: str, step: Derivation) -> Derivation:
     return step if step.guarantee.neighbors is relation else tightest((step,), Moved(subject))
 
 
+def steps(relation: Neighbors) -> int:
+    """How many steps of the relation that mechanisms are made for make one of the pipeline's."""
+    return 1 if relation.step is relation else STEPS
+
+
 def share(relation: Neighbors) -> Fraction:
     """What of a series' epsilon its mechanism may spend under `relation.step`."""
-    return Fraction(1) if relation.step is relation else Fraction(1, STEPS)
+    return Fraction(1, steps(relation))
 
 
 def analyst_ledger(name: str, promise: PureDP, neighbors: Neighbors) -> Derivation:

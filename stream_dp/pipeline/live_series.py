@@ -129,6 +129,6 @@ def _canonical(series: SeriesSpec) -> bytes:
 
     YAML breaks lines at some characters and refuses others unless they are escaped, and takes no surrogate pairs.
     """
-    plain = series.model_dump(mode="json", exclude_none=True)
+    plain = series.model_dump(mode="json", exclude_none=True, exclude=series.left_out)
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()

@@ -153,6 +153,11 @@ class Privacy(Frozen):
         return self
 
     @property
+    def stated_delta(self) -> Fraction:
+        """The delta at which a series that is not pure has its epsilon; 0 where the filter admits none."""
+        return self.first_block_delta if self.filter in WITH_OWN_DELTA else self.delta
+
+    @property
     def admitted_delta(self) -> Fraction:
         """What the deltas of everything admitted may come to; the rest of `delta` is the filter's own theorem's."""
         if self.filter == "basic":
@@ -215,7 +220,10 @@ class PipelineSpec(Frozen):
             self.releases,
             tuple(enumerate(self.series)),
         )
-        refuse([*cross_problems(parts), *self._moves_problems()])
+        stated = [
+            p for at, s in parts.series for p in _delta_problems(("series", at), s, self.privacy)
+        ]
+        refuse([*cross_problems(parts), *self._moves_problems(), *stated])
         return self
 
     def _moves_problems(self) -> list[InitErrorDetails]:
@@ -287,10 +295,27 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
     """Validate one series beside the rest of `spec`, or return every problem of it."""
     try:
         series = _SERIES.validate_python(data)
-        refuse(series_problems((), series, spec.fields))
+        refuse(
+            [*series_problems((), series, spec.fields), *_delta_problems((), series, spec.privacy)]
+        )
     except ValidationError as error:
         return error.errors(include_url=False, include_input=False)
     return series
+
+
+def _delta_problems(
+    at: tuple[str | int, ...], series: Series, privacy: Privacy
+) -> list[InitErrorDetails]:
+    """What is wrong with a series whose method has a delta where none is granted."""
+    if getattr(series, "method", None) != "gaussian" or privacy.stated_delta:
+        return []
+    wanted = (
+        "set privacy.first_block_delta"
+        if privacy.filter in WITH_OWN_DELTA
+        else "name another filter (zcdp, renyi, gdp) and a delta"
+    )
+    why = f"method gaussian needs a delta, and filter {privacy.filter} grants none: {wanted}, or another method"
+    return [problem((*at, "method"), why)]
 
 
 def fingerprint(spec: PipelineSpec) -> str:
@@ -318,6 +343,8 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
         del parts["privacy"]["moves"]  # an event in one tick is what was always meant
     _zones_only(spec, parts["schema"])
     for series, dumped in zip(spec.series, parts["series"], strict=True):
+        for later in series.left_out:
+            del dumped[later]
         dumped["where"] = [_meaning(spec, condition) for condition in series.where]
     if counting := spec.source.counting:
         parts["source"] = counting

@@ -14,7 +14,7 @@ import numpy as np
 from stream_dp.core.messages import IntArray
 from stream_dp.noise import NoiseStream
 
-Kind: TypeAlias = Literal["laplace", "geometric"]
+Kind: TypeAlias = Literal["laplace", "geometric", "gaussian"]
 
 
 class ZeroNoise:
@@ -28,10 +28,14 @@ class ZeroNoise:
         """Zeros of shape (size,)."""
         return np.zeros(size, dtype=np.int64)
 
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Zeros of shape (size,)."""
+        return np.zeros(size, dtype=np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One call of a noise source."""
+    """One call of a noise source; `scale` is the variance where the kind is gaussian."""
 
     kind: Kind
     scale: Fraction
@@ -65,6 +69,11 @@ class SeededNoise:
         self.calls.append(Draw("geometric", scale, size))
         return self._stream.geometric(scale, size)
 
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Discrete Gaussian samples of shape (size,)."""
+        self.calls.append(Draw("gaussian", variance, size))
+        return self._stream.gaussian(variance, size)
+
 
 @dataclass(slots=True)
 class ScriptedNoise:
@@ -88,6 +97,10 @@ class ScriptedNoise:
         if np.any(taken < 0):
             raise ValueError("a geometric sample is never negative")
         return taken
+
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """The next values, shape (size,)."""
+        return self._take(Draw("gaussian", variance, size))
 
     def _take(self, draw: Draw) -> IntArray:
         if self.used + draw.size > len(self.values):

@@ -8,6 +8,7 @@ from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
@@ -57,6 +58,18 @@ def hand_over(width: int, relation: Neighbors) -> Case:
     )
 
 
+def gaussian(width: int, horizon: int | None, relation: Neighbors, ones: int = 1) -> Case:
+    """The case of a Gaussian counter."""
+    rho = Fraction(1, 50)
+    return Case(
+        name=f"GaussianCounter {width} {horizon} {relation}",
+        make=lambda: GaussianCounter(width, rho, relation, horizon, ones),
+        horizon=horizon,
+        counts=True,
+        column=lambda: GaussianCounter(1, rho, relation, horizon),
+    )
+
+
 def alerts(width: int, relation: Neighbors) -> Case:
     """The case of a block of alerts."""
     return Case(
@@ -89,6 +102,9 @@ CASES = [
     counter(1, TICKS, ADD),
     counter(4, 40, ADD),
     counter(3, 100, REPLACE),
+    gaussian(1, TICKS, ADD),
+    gaussian(4, 40, REPLACE),
+    gaussian(5, None, ADD, ones=3),
     hybrid(1, ADD),
     hybrid(4, REPLACE),
     hand_over(1, ADD),

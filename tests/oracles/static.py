@@ -111,6 +111,9 @@ class _Every:
     def geometric(self, scale: Fraction, size: int) -> IntArray:
         raise NotImplementedError
 
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class Composed:

@@ -22,7 +22,7 @@ from stream_dp.errors import RejectedMessage
 
 S = TypeVar("S")
 R = TypeVar("R")
-Kind: TypeAlias = Literal["laplace", "geometric"]
+Kind: TypeAlias = Literal["laplace", "geometric", "gaussian"]
 Entry: TypeAlias = tuple[int, ...] | str | None
 Transcript: TypeAlias = tuple[Entry, ...]
 Support: TypeAlias = int | Callable[[Kind, Fraction], int]
@@ -67,6 +67,10 @@ class ScriptedNoise:
         if np.any(taken < 0):
             raise ValueError(f"a geometric variable is never negative: {taken}")
         return taken
+
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """The next `size` values."""
+        return self._take("gaussian", variance, size)
 
     def _take(self, kind: Kind, scale: Fraction, size: int) -> IntArray:
         """Record the call and hand out values."""
@@ -138,6 +142,10 @@ class _Path:
     def geometric(self, scale: Fraction, size: int) -> IntArray:
         """Branch over [0..K] for each of `size` draws."""
         return np.array([self._draw("geometric", scale) for _ in range(size)], dtype=np.int64)
+
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """No oracle enumerates it yet."""
+        raise NotImplementedError
 
     def _draw(self, kind: Kind, scale: Fraction) -> int:
         """The value of the next draw on this path."""

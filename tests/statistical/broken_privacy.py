@@ -187,3 +187,7 @@ class _Counting:
     def laplace(self, scale: Fraction, size: int) -> IntArray:
         """As given."""
         return self.noise.laplace(scale, size)
+
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Not used by this twin."""
+        raise NotImplementedError

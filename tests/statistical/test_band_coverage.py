@@ -20,6 +20,7 @@ from statistical.band_runs import CONFIDENCE, Errors, Shape, alert_errors, error
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
@@ -29,7 +30,8 @@ from stream_dp.pipeline.choose_hss import Demand, best_hss
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 RUNS = 200
-ALPHA = 1e-4  # per series; at most ten of them
+RHO = Fraction(1, 50)
+ALPHA = 1e-4  # per series; at most eleven of them
 BENTKUS = 2.7182818284590455  # P(mean <= x) <= e * P(binomial <= ...) for means of [0, 1] variables
 
 
@@ -63,6 +65,8 @@ def series(runs: int) -> dict[str, Series]:
         "hss histogram": hss(Statistic.HISTOGRAM, ADD, wide, Fraction(1)),
         "hss histogram replace": hss(Statistic.HISTOGRAM, REPLACE, narrow, Fraction(2)),
         "hss maximum": hss(Statistic.MAXIMUM, ADD, wide, half),
+        "gaussian": Series(lambda: GaussianCounter(106, RHO, ADD, 300), wide, 1.3),
+        "gaussian endless": Series(lambda: GaussianCounter(20, RHO, REPLACE, None), narrow, 1.3),
         "alerts": Series(lambda: Alerts(17, Fraction(3, 10), ADD, 100), alarms, 3.0),
         "alerts replace": Series(lambda: Alerts(17, Fraction(1), REPLACE, 60), alarms, 3.0),
     }
@@ -110,6 +114,13 @@ def test_twice_a_counters_band_is_too_wide(name: str) -> None:
 def test_a_band_for_half_the_scale_does_not_cover(name: str) -> None:
     mechanism = SERIES[name].make()
     narrow = replace(mechanism, epsilon=2 * mechanism.epsilon)
+    assert not covers(taken(name, SERIES[name], narrow))
+
+
+@pytest.mark.parametrize("name", ["gaussian", "gaussian endless"])
+def test_a_band_for_half_the_deviation_does_not_cover(name: str) -> None:
+    mechanism = SERIES[name].make()
+    narrow = replace(mechanism, rho=4 * mechanism.rho)
     assert not covers(taken(name, SERIES[name], narrow))
 
 

@@ -7,7 +7,7 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
 from stream_dp.mechanisms.hss import Statistic
-from stream_dp.pipeline.choice import Choice, Setting, steady, tree_counter
+from stream_dp.pipeline.choice import Choice, Setting, by_gaussian, steady, tree_counter
 from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, hss_choice, without_guess
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
 from stream_dp.runtime.release import Shape
@@ -19,7 +19,7 @@ class HistogramSeries(GroupedSeries):
     shape: ClassVar[Shape] = Shape.HISTOGRAM
 
     statistic: Literal["histogram"] = "histogram"
-    method: Literal["tree", "hss", "auto"] = "auto"
+    method: Literal["tree", "hss", "auto", "gaussian"] = "auto"
     expected_events: ExpectedEvents = None
 
     @property
@@ -36,6 +36,8 @@ class HistogramSeries(GroupedSeries):
 
     def choose(self, setting: Setting) -> Choice:
         """Choose what `method` names; `auto` takes the smaller predicted error at the end."""
+        if self.method == "gaussian":
+            return by_gaussian(setting, self.epsilon)
         tree = steady(tree_counter(setting, self.epsilon), "method: tree", setting)
         if self.method == "tree":
             return tree

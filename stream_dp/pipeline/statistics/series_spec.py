@@ -24,6 +24,9 @@ class SeriesSpec(Frozen, ABC):
     """An entry of `series:`: a statistic of the records that pass all of `where`."""
 
     shape: ClassVar[Shape]
+    later: ClassVar[
+        tuple[str, ...]
+    ] = ()  # keys that came later: at their defaults they mean what was always meant
 
     statistic: str
     name: Name
@@ -34,6 +37,12 @@ class SeriesSpec(Frozen, ABC):
     def grouped_by(self) -> str | None:
         """The category whose values have an entry each in this series' rows; None: one entry for all."""
         return None
+
+    @property
+    def left_out(self) -> set[str]:
+        """The later keys that are at their defaults, which fingerprints and journals leave out."""
+        model = type(self).model_fields
+        return {name for name in self.later if getattr(self, name) == model[name].default}
 
     @abstractmethod
     def choose(self, setting: Setting) -> Choice:

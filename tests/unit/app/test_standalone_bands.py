@@ -36,6 +36,10 @@ class Louder:
         """Twice the scale."""
         return self.noise.geometric(2 * scale, size)
 
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Twice the deviation."""
+        return self.noise.gaussian(4 * variance, size)
+
 
 def covered(horizon: int | None) -> int:
     """How many values of the last release lie within its band of the truth."""

@@ -7,15 +7,18 @@ of each finding: a right mechanism is flagged with at most this probability.
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
+from stream_dp.accounting.conversions import zcdp_epsilon
 from stream_dp.audit.adversaries import OneEventAdversary, worst_pair
 from stream_dp.audit.events import Event, Score, choose_event, epsilon_bound, statistics
 from stream_dp.audit.lower_bound import audit_mechanism
+from stream_dp.core.guarantee import ZCDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
@@ -23,6 +26,7 @@ from stream_dp.core.row_relations import EventRows, event
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS, LEAD, Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
@@ -147,6 +151,10 @@ class HalfNoise:
         """Too little."""
         return self._noise.geometric(scale / 2, size)
 
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Too little."""
+        return self._noise.gaussian(variance / 4, size)
+
 
 def seeded(*, half: bool = False) -> Callable[[], Noise]:
     """Noise under the seeds 1, 2, 3, ..."""
@@ -248,3 +256,17 @@ def test_bad_settings_are_refused_before_anything_is_played() -> None:
 def test_a_game_that_is_halted_proves_nothing() -> None:
     with pytest.raises(FailClosed, match="halted"):
         audit_mechanism(Counter(1, ONE, ADD, 1), seeded(), runs=100, ticks=2, failure=0.1)
+
+
+def test_a_gaussian_claim_is_attacked_at_the_epsilon_that_it_implies() -> None:
+    """A fiftieth of the deviation is refuted, the right one is not; one tick, a false alarm below 1e-6."""
+    right = GaussianCounter(1, Fraction(1, 50), Neighbors.ADD_REMOVE, 4)
+    wrong = GaussianCounter(1, Fraction(1, 50), Neighbors.ADD_REMOVE, 4)
+    less = replace(wrong.lattice, variance=wrong.lattice.variance / 2500)
+    wrong.__dict__["lattice"] = less
+    for mechanism in (right, wrong):
+        found = audit_mechanism(mechanism, seeded(), runs=800, ticks=1, failure=1e-6)
+        assert float(found.claimed) == pytest.approx(
+            float(zcdp_epsilon(ZCDP(Fraction(1, 50)), Fraction(1, 100)))
+        )
+        assert found.violated == (mechanism is wrong)

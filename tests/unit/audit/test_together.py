@@ -121,6 +121,10 @@ class SharedNoise:
         """Drawn once."""
         return self._once("geometric", self.noise.geometric, scale, size)
 
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Drawn once."""
+        return self._once("gaussian", self.noise.gaussian, variance, size)
+
     def _once(
         self, kind: str, draw: Callable[[Fraction, int], IntArray], scale: Fraction, size: int
     ) -> IntArray:

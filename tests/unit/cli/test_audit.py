@@ -147,6 +147,10 @@ class QuarterNoise:
         """Too little."""
         return self._noise.geometric(scale / 4, size)
 
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Too little."""
+        return self._noise.gaussian(variance / 16, size)
+
 
 def test_a_broken_sampler_is_exit_4(live_series: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The alerts show epsilon 1 for 1/4: rates .73 and .27 of 400 each; missed with probability below 1e-6."""

@@ -31,6 +31,10 @@ class Less:
         """As given."""
         return self.noise.laplace(scale, size)
 
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """As given."""
+        return self.noise.gaussian(variance, size)
+
 
 class Asked(Alerts):
     """Alerts whose queries draw from `less`."""

@@ -181,3 +181,7 @@ class _Memory:
     def geometric(self, scale: Fraction, size: int) -> IntArray:
         """As given."""
         return self.noise.geometric(scale, size)
+
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """As given."""
+        return self.noise.gaussian(variance, size)

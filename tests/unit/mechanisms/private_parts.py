@@ -13,9 +13,11 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.mechanisms.alerts import AlertsState
 from stream_dp.mechanisms.counter import CounterState
+from stream_dp.mechanisms.gaussian_counter import GaussianCounterState
 from stream_dp.mechanisms.hand_over_counter import HandOverState
 from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridState
+from stream_dp.mechanisms.lattice_noise import LatticeState
 from stream_dp.mechanisms.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
 from stream_dp.testing.taint import Tainted
@@ -29,8 +31,10 @@ PUBLIC: dict[type, set[str]] = {
     CompositionState: {"created"},
     CounterState: set(),
     HandOverState: {"number"},
+    GaussianCounterState: set(),
     HSSState: {"queries", "intervals", "released", "watcher"},
     HybridState: {"epoch"},
+    LatticeState: {"steps"},
     SparseVectorState: {"halted"},
     TreeState: {"prefix"},
 }

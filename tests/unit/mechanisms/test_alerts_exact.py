@@ -52,6 +52,10 @@ class Taped:
         """Alerts have no use for it."""
         raise AssertionError("alerts draw geometric noise only")
 
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Alerts have no use for it."""
+        raise AssertionError("alerts draw geometric noise only")
+
     def drawn(self, scale: Fraction) -> list[int]:
         """What was drawn since the last look, all of it at this scale."""
         calls, self.tape = self.tape, []

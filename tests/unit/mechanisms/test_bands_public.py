@@ -17,6 +17,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS, Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
@@ -37,6 +38,8 @@ MECHANISMS: list[Any] = [
     HSS(WIDTH, Statistic.MAXIMUM, *SHARES, ADD, None),
     HSS(WIDTH, Statistic.MAXIMUM, *SHARES, REPLACE, TICKS),
     HandOverCounter(WIDTH, HALF, ADD),
+    GaussianCounter(WIDTH, HALF, REPLACE, TICKS),
+    GaussianCounter(WIDTH, HALF, ADD, None),
 ]
 
 

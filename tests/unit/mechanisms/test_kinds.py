@@ -37,6 +37,8 @@ FROZEN = {
     ("counter-state", 1): "total tree",
     ("hand-over-counter", 1): "epsilon neighbors ones=1 width",
     ("hand-over-counter-state", 1): "base number total tree",
+    ("gaussian-counter", 1): "gdp=False horizon neighbors ones=1 rho width",
+    ("gaussian-counter-state", 1): "noise total",
     ("hss", 1): (
         "counter_epsilon horizon kappa=2/5 neighbors query_epsilon statistic threshold_epsilon width"
     ),
@@ -44,6 +46,8 @@ FROZEN = {
     ("hss-statistic", 1): "| histogram maximum",
     ("hybrid-counter", 2): "epsilon neighbors ones=1 width",
     ("hybrid-counter-state", 1): "epoch inner total totals",
+    ("lattice-noise", 1): "(only rested on)",
+    ("lattice-noise-state", 1): "carried noise rests steps",
     ("local-protocol", 1): "server users views",
     ("local-protocol-state", 1): "parts server",
     ("multi-sparse-vector", 1): "neighbors query_epsilon threshold_epsilon views width",

@@ -28,7 +28,18 @@ GOLDEN = [
     ("laplace", Fraction(10**9), [-930859882, 841953808, -7318775960, 226656717, -1594700366]),
     ("geometric", Fraction(7, 3), [0, 7, 2, 3, 1, 0, 0, 1, 1, 2, 0, 0]),
     ("geometric", Fraction(10**6, 7), [32700, 179780, 65798, 952, 109772, 2277, 14546]),
+    ("gaussian", Fraction(1, 2), [-1, 1, 0, 1, 0, -1, -2, 0, 0, 0, -1, -1]),
+    ("gaussian", Fraction(9), [-3, 5, 2, 2, -1, -3, -10, 0, 0, 1, -6, -4]),
+    ("gaussian", Fraction(10**9), [-26876, 17892, -10513, -107708, 3021, -65167, -40206, -33540]),
+    (
+        "gaussian",
+        Fraction(1 << 88),
+        [-14978592482546, 9949534407479, -5850014990224, -59886763661139],
+    ),
 ]
+
+
+VARIANCES = [Fraction(1, 1000), Fraction(1, 2), Fraction(100), Fraction(10**9), Fraction(1 << 88)]
 
 
 def draw(stream: NoiseStream, name: str, scale: Fraction, size: int) -> list[int]:
@@ -70,6 +81,33 @@ def test_blocks_are_natural(name: str, scale: Fraction) -> None:
     for size in (1, 1, 0, 5, 7, 32, 33, 100, 8192, 1, 8193, 20):
         pieces += draw(stream, name, scale, size)
     assert pieces == whole[: len(pieces)]
+
+
+@pytest.mark.parametrize("variance", VARIANCES)
+def test_blocks_of_gaussian_samples_are_natural(variance: Fraction) -> None:
+    whole = draw(NoiseStream(SEED, 1), "gaussian", variance, 20_000)
+    pieces, stream = [], NoiseStream(SEED, 1)
+    for size in (1, 1, 0, 5, 7, 32, 33, 100, 8192, 1, 8193, 20):
+        pieces += draw(stream, "gaussian", variance, size)
+    assert pieces == whole[: len(pieces)]
+
+
+@pytest.mark.parametrize(
+    "variance", [Fraction(0), Fraction(-1), (1 << 88) + Fraction(1, 9), Fraction(10**400)]
+)
+def test_variances_out_of_range_are_refused_and_change_nothing(variance: Fraction) -> None:
+    stream = NoiseStream(SEED, 0)
+    with pytest.raises(ValueError, match=r"variance is positive and at most 2\^88"):
+        stream.gaussian(variance, 1)
+    with pytest.raises(TypeError, match="variance is an exact Fraction, not float"):
+        stream.gaussian(0.5, 1)  # type: ignore[arg-type]
+    nine = Fraction(9)
+    assert draw(stream, "gaussian", nine, 5) == draw(NoiseStream(SEED, 0), "gaussian", nine, 5)
+
+
+@pytest.mark.parametrize("variance", [Fraction(1, 10**400), Fraction(1, 10**9), Fraction(1 << 88)])
+def test_extreme_variances_work(variance: Fraction) -> None:
+    assert any(draw(NoiseStream(SEED, 0), "gaussian", variance, 100)) == (variance > 1)
 
 
 def test_streams_and_seeds_differ() -> None:

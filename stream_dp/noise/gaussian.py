@@ -1,0 +1,231 @@
+"""The discrete Gaussian: P[X = x] proportional to exp(-x^2 / (2 * variance)), x any integer.
+
+Theory: write x = 2^m * k + l (or -1 - that), 0 <= l < 2^m, as `digits` does; c = 2^m * k (or 2^m * k + 1) is the least
+|x| of such a block. A block is proposed with probability proportional to exp(-c^2 / 2v), l uniformly, and x is taken
+with probability exp(-y), y = l * (2c + l) / 2v: together exp(-x^2 / 2v), so the law of what is taken is exact. Blocks
+are narrow (128 to 256 to a standard deviation), so one proposal in 300 or so is not taken. Up to a standard deviation
+of 256 a block is one integer, m = 0, and nothing is ever refused.
+Tail: the blocks from `reach` on (8 standard deviations) share one cell of the table on either side. Its mass is that of
+a geometric envelope: block reach + h with exp(-c^2 / 2v) * a^h, a = exp(-2^m * c / v), c the least |x| of the first
+one; what is missing in the exponent, (2 c l + (2^m h + l)^2) / 2v, goes into y.
+
+Rules: the table inverts exactly (`tables`), the coin is exact (`bernoulli`), and both draw further bits only where the
+first do not decide. A sample takes exactly one word from the main lane, or two where m > 0: the block, then l (its
+highest m bits) and the first bits of the coin. Everything rarer (an undecided word, a tail, a proposal that is not
+taken) comes from the spare lane, sample by sample. So a block of samples equals the same samples drawn one by one.
+Two shorter ways come before the coin and never decide otherwise than it would: for whole arrays u <= 1 - y <= exp(-y),
+one by one 1 - y + y^2/2 - y^3/6 <= exp(-y) <= 1 - y + y^2/2, both in integers that are rounded to the safe side.
+Deciding ends at the cuts too: a cut is a rational function of exp(-1/N), N a common denominator of all exponents; it
+tends to 0 or 1 as exp(-1/N) does to 0, and is neither, so it is not constant, and exp(-1/N) is transcendental.
+The constants are part of what a recorded seed means: never change them.
+Reference for the distribution: Canonne, Kamath, Steinke, NeurIPS 2020 (their sampler is another).
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_dp.errors import FailClosed
+from stream_dp.noise.bernoulli import below_exp_neg
+from stream_dp.noise.bits import IntArray, Words
+from stream_dp.noise.digits import LARGEST
+from stream_dp.noise.exact import Interval, complement, divide, exp_neg, multiply
+from stream_dp.noise.tables import WORD_BITS, Table
+
+MAX_VARIANCE = 1 << 88  # a standard deviation of 2^44 leaves 2^19 of them below the end of int64
+BLOCKS = 1 << 8  # most blocks to a standard deviation
+TAIL_DEVIATIONS = 8  # a table reaches this many: a tail once in 8e14 samples
+COIN_BITS = 28  # what is left of a word beside the longest l
+LOW_BITS = 16  # of l, in the way out for arrays
+ONE = 1 << (COIN_BITS + LOW_BITS)
+FINE_BITS = 64  # of y, in the way out for one sample
+
+_REACHES = range(TAIL_DEVIATIONS * BLOCKS + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """How the samples of one variance are cut into blocks."""
+
+    variance: Fraction
+    shift: int  # m
+    reach: int  # first block that counts as tail
+
+    @classmethod
+    def of(cls, variance: Fraction) -> "Blocks":
+        """Return the blocks of a variance in (0, MAX_VARIANCE]: as wide as they may be."""
+        shift = 0
+        while variance > BLOCKS**2 << 2 * shift:
+            shift += 1
+        wanted = TAIL_DEVIATIONS**2 * variance
+        reach = bisect_left(_REACHES, True, key=lambda r: (r << shift) ** 2 >= wanted)
+        return cls(variance, shift, reach)
+
+    def least(self, block: int, sign: int) -> int:
+        """Return the least |x| of a block; `sign` is 1 for x = -1 - (2^m * block + l)."""
+        return (block << self.shift) + sign
+
+    def lost(self, numerator: int) -> Fraction:
+        """Return an exponent: numerator / (2 * variance)."""
+        return Fraction(numerator * self.variance.denominator, 2 * self.variance.numerator)
+
+
+@dataclass(frozen=True)
+class GaussianCuts:
+    """P[t <= i - reach - 1] for i = 0..2*reach, t = k or t = -1 - k; the first and the last cell are the tails."""
+
+    blocks: Blocks
+
+    @property
+    def size(self) -> int:
+        """Number of cuts."""
+        return 2 * self.blocks.reach + 1
+
+    def cut(self, index: int, width: int) -> Interval:
+        """Enclose cut number `index`."""
+        return self.all_cuts(width)[index]
+
+    def all_cuts(self, width: int) -> list[Interval]:
+        """Enclose all cuts, in order."""
+        masses = [*reversed(self._masses(1, width)), *self._masses(0, width)]
+        sums = [(0, 0)]
+        for low, high in masses:
+            sums.append((sums[-1][0] + low, sums[-1][1] + high))
+        return [divide(part, sums[-1], width) for part in sums[1:-1]]
+
+    def _masses(self, sign: int, width: int) -> list[Interval]:
+        """exp(-c^2 / 2v) for the blocks of one sign before the tail, by differences of the exponents; then the tail."""
+        lost, block = self.blocks.lost, 1 << self.blocks.shift
+        second = exp_neg(lost(2 * block**2), width)
+        ratio = exp_neg(lost(block**2 + 2 * block * sign), width)
+        found = [exp_neg(lost(sign), width)]
+        for _ in range(self.blocks.reach):
+            found.append(multiply(found[-1], ratio, width))
+            ratio = multiply(ratio, second, width)
+        again = exp_neg(
+            self.blocks.lost(2 * block * self.blocks.least(self.blocks.reach, sign)), width
+        )
+        return [*found[:-1], divide(found[-1], complement(again, width), width)]
+
+
+class GaussianSampler:
+    """Draws discrete Gaussian samples of one variance from words.
+
+    Args:
+        variance: in (0, MAX_VARIANCE].
+    """
+
+    def __init__(self, variance: Fraction) -> None:
+        self._blocks = Blocks.of(variance)
+        self._top = Table(GaussianCuts(self._blocks))
+        self._origin = self._blocks.reach + 1  # the cell of block 0
+        self._dropped = max(
+            0, self._blocks.shift - LOW_BITS
+        )  # bits of l that the arrays' way out ignores
+        self._rate = variance.denominator << FINE_BITS, 2 * variance.numerator
+        self.digits = 2 if self._blocks.shift else 1
+
+    def one(self, words: Sequence[int], spare: Words) -> int:
+        """Return the sample of `digits` words; the reference for `many`.
+
+        Raises:
+            FailClosed: the sample does not fit 64 bits (less likely than exp(-2^36)).
+        """
+        while (found := self._proposed(words, spare)) is None:
+            words = [spare.word() for _ in range(self.digits)]
+        if found > LARGEST or ~found > LARGEST:
+            raise FailClosed("a noise sample does not fit 64 bits: the noise source is broken")
+        return found
+
+    def many(self, words: NDArray[np.uint64], spare: Words) -> IntArray:
+        """Return the samples of words of shape (n, digits), as `one` would one after the other."""
+        shift = self._blocks.shift
+        cells, undecided = self._top.cells(words[:, 0])
+        values = cells - self._origin
+        if shift:
+            second = words[:, 1]
+            low = (second >> np.uint64(WORD_BITS - shift)).view(np.int64)
+            coin = (second >> np.uint64(WORD_BITS - COIN_BITS - shift)).view(np.int64)
+            coin &= (1 << COIN_BITS) - 1
+            bound = self._slopes[cells] * ((low >> self._dropped) + 1)
+            slow = np.flatnonzero(((coin + 1) << LOW_BITS) + bound > ONE)
+            values = (values << shift) + (low ^ ((values >> 63) & ((1 << shift) - 1)))
+        else:
+            slow = np.flatnonzero((cells == 0) | (cells == len(self._slopes) - 1))
+        for index in np.unique(np.concatenate([slow, undecided])):
+            values[index] = self.one(words[index].tolist(), spare)
+        return values
+
+    @cached_property
+    def _slopes(self) -> IntArray:
+        """For each cell a number with y * ONE <= slope * ((l >> dropped) + 1) for all l; the tails' never passes."""
+        return np.array([self._slope(cell) for cell in range(2 * self._blocks.reach + 2)])
+
+    def _slope(self, cell: int) -> int:
+        top = cell - self._origin
+        block, sign = (top, 0) if top >= 0 else (~top, 1)
+        if block >= self._blocks.reach:
+            return ONE
+        steepest = 2 * self._blocks.least(block, sign) + (1 << self._blocks.shift) - 1
+        slope = self._blocks.lost(steepest << self._dropped) * ONE
+        return -(-slope.numerator // slope.denominator)
+
+    def _proposed(self, words: Sequence[int], spare: Words) -> int | None:
+        """Return the integer proposed by these words, if the coin takes it."""
+        shift = self._blocks.shift
+        top = self._top.cell(words[0], spare) - self._origin
+        block, sign = (top, 0) if top >= 0 else (~top, 1)
+        bits = WORD_BITS - shift if shift else 0  # of the coin, in the second word
+        low, coin = (words[1] >> bits, words[1] & ((1 << bits) - 1)) if shift else (0, 0)
+        if block >= self._blocks.reach:
+            magnitude = self._tail(sign, low, (coin, bits), spare)
+        else:
+            taken = self._taken(self._blocks.least(block, sign), low, (coin, bits), spare)
+            magnitude = (block << shift) + low if taken else None
+        return ~magnitude if sign and magnitude is not None else magnitude
+
+    def _taken(self, least: int, low: int, coin: tuple[int, int], spare: Words) -> bool:
+        """Throw the coin for the integer `low` behind the least one of its block."""
+        if low == 0:
+            return True
+        rate, denominator = self._rate
+        numerator = low * (2 * least + low)
+        y = rate * numerator // denominator + 1  # at most 1 / 2^FINE_BITS too large
+        lower = (1 << FINE_BITS) - y + (half := (y - 1) ** 2 >> FINE_BITS + 1)
+        known, bits = coin
+        known <<= FINE_BITS - bits
+        if known + (1 << FINE_BITS - bits) <= lower - (half * y >> FINE_BITS) // 3 - 2:
+            return True
+        if known >= lower + 4:
+            return False
+        return below_exp_neg(self._blocks.lost(numerator), *coin, spare)
+
+    def _tail(self, sign: int, low: int, coin: tuple[int, int], spare: Words) -> int | None:
+        """Return a magnitude behind the table, if the coin takes it."""
+        reach, shift = self._blocks.reach, self._blocks.shift
+        least = self._blocks.least(reach, sign)
+        beyond = self._beyond(least, spare)
+        further = (beyond << shift) + low
+        missing = self._blocks.lost(2 * least * low + further**2)
+        if not below_exp_neg(missing, *coin, spare):
+            return None
+        return (reach + beyond << shift) + low
+
+    def _beyond(self, least: int, spare: Words) -> int:
+        """Return how many blocks a proposal of the tail lies behind its first one: a geometric."""
+        exponent = self._blocks.lost(2 * least << self._blocks.shift)
+        found = 0
+        while below_exp_neg(exponent, 0, 0, spare):
+            found += 1
+        return found
+
+
+@lru_cache(maxsize=256)
+def gaussian_sampler(numerator: int, denominator: int) -> GaussianSampler:
+    """Return the sampler of variance numerator / denominator, in (0, MAX_VARIANCE]."""
+    return GaussianSampler(Fraction(numerator, denominator))

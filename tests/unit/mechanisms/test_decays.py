@@ -1,0 +1,73 @@
+"""The table of decays: what privacy is computed from is exact, error is near its optimum, and bands use the right law.
+
+The oracle is `oracles.blt`: power series in Fractions. Optimum: that of the square-root Toeplitz strategy, whose
+squared norm is (ln t + 0.5772 + ln 16) / pi up to 1e-4 from t = 16 on; its mean square error times rho is half the
+norm's square.
+"""
+
+import math
+from fractions import Fraction
+
+import pytest
+from oracles.blt import coefficients, inverse_sums, squares
+
+from stream_dp.mechanisms.decay_table import ENDLESS, TUNED
+from stream_dp.mechanisms.decays import GUARD, Decays, decays_for
+
+SMALL = [Decays((1,), (64,)), Decays((3, 1), (150, 11)), Decays(*TUNED[4]), Decays(*TUNED[6])]
+GAINS = 1 << 23  # what 64 bits leave room for (mechanisms/lattice_noise.py)
+
+
+def optimum(steps: int) -> float:
+    """The least mean square error at `steps`, times rho."""
+    return ((math.log(steps) + 0.577215665 + math.log(16)) / math.pi) ** 2 / 2
+
+
+def error(decays: Decays, steps: int, horizon: int | None) -> float:
+    """Mean square error at `steps`, times rho, without roundings."""
+    return float(decays.squared_norm(horizon)) * decays.growth(steps) / 2
+
+
+@pytest.mark.parametrize("decays", SMALL, ids=str)
+@pytest.mark.parametrize("steps", [1, 2, 3, 7, 40])
+def test_norm_and_growth_are_those_of_the_definitions(decays: Decays, steps: int) -> None:
+    c = coefficients(decays, steps)
+    exact, computed = squares(c), decays.squared_norm(steps)
+    assert exact <= computed <= exact + Fraction(1, 1 << 120)
+    assert decays.growth(steps) == pytest.approx(float(squares(inverse_sums(c))), rel=1e-12)
+
+
+@pytest.mark.parametrize("decays", SMALL, ids=str)
+def test_the_endless_norm_is_above_every_other(decays: Decays) -> None:
+    norms = [decays.squared_norm(steps) for steps in (1, 2, 10, 1000, 10**6, 1 << 40)]
+    assert norms == sorted(norms)
+    assert norms[-1] <= decays.squared_norm(None) <= norms[-1] + Fraction(1, 1 << 100)
+
+
+@pytest.mark.parametrize("bits", TUNED)
+def test_every_line_is_near_its_optimum(bits: int) -> None:
+    decays = decays_for(1 << bits)
+    assert decays == Decays(*TUNED[bits])
+    assert error(decays, 1 << bits, 1 << bits) < optimum(1 << bits) * (1.02 if bits < 26 else 1.06)
+
+
+@pytest.mark.parametrize("bits", range(4, 33))
+def test_without_a_horizon_every_step_is_within_1_8_of_its_own_optimum(bits: int) -> None:
+    for steps in {1 << bits, min(3 << bits - 1, 1 << 32)}:
+        assert error(decays_for(None), steps, None) < 1.8 * optimum(steps)
+
+
+def test_no_line_outgrows_64_bits() -> None:
+    for halvings, gains in (*TUNED.values(), ENDLESS):
+        assert list(halvings) == sorted(set(halvings), reverse=True)
+        assert min(halvings) >= 1
+        assert max(halvings) < 40
+        assert all(1 <= gain < GAINS for gain in gains)
+    assert GUARD == 6
+
+
+def test_a_horizon_takes_the_next_line() -> None:
+    assert decays_for(1) == decays_for(2) == Decays(*TUNED[1])
+    assert decays_for(1024) == Decays(*TUNED[10])
+    assert decays_for(1025) == Decays(*TUNED[11])
+    assert decays_for((1 << max(TUNED)) + 1) == Decays(*ENDLESS)
