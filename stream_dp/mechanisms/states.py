@@ -14,6 +14,9 @@ from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.local_protocol import LocalProtocolState
 from stream_dp.mechanisms.multi_sparse_vector import MultiSparseVector, MultiSparseVectorState
+from stream_dp.mechanisms.noisy_quantity import NoisyQuantity, NoisyQuantityState
+from stream_dp.mechanisms.paper_hss import PaperHSSState
+from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
 from stream_dp.mechanisms.quantities import ColumnsAbove, Largest, Maximum, Sum
 from stream_dp.mechanisms.registered_quantity import RegisteredQuantity
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
@@ -37,6 +40,10 @@ STATES = Codec(
         MultiSparseVector,
         MultiSparseVectorState,
         Neighbors,
+        NoisyQuantity,
+        NoisyQuantityState,
+        PaperHSSState,
+        PaperSparseVector,
         RegisteredQuantity,
         SparseVector,
         SparseVectorState,

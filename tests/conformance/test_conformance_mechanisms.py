@@ -10,6 +10,9 @@ from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.noisy_quantity import NoisyQuantity
+from stream_dp.mechanisms.paper_hss import PaperHSS
+from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.testing.conformance import TICKS, Case, Check, checks_of
@@ -77,6 +80,20 @@ def composite(quantity: Quantity | None, relation: Neighbors) -> Case:
     )
 
 
+def paper(quantity: Quantity) -> Case:
+    """The case of the paper's own HSS."""
+
+    def make(composition: ConcurrentComposition) -> PaperHSS:
+        return PaperHSS(3, quantity, Fraction(60), TICKS, composition=composition)
+
+    return Case(
+        name=f"PaperHSS {quantity}",
+        make=lambda: make(ConcurrentComposition()),
+        composite=make,
+        touches=((PaperSparseVector, 1), (NoisyQuantity, 1), (HybridCounter, 1)),
+    )
+
+
 CASES = [
     counter(1, TICKS, ADD),
     counter(4, 40, ADD),
@@ -96,6 +113,14 @@ CASES = [
     composite(MAXIMUM, REPLACE),
     composite(Largest(2), REPLACE),
     composite(Sum(), REPLACE),
+    paper(MAXIMUM),
+    paper(Largest(2)),
+    Case(name="NoisyQuantity", make=lambda: NoisyQuantity(2, ONE, REPLACE, (0, 0), Sum(), 2)),
+    Case(
+        name="PaperSparseVector",
+        make=lambda: PaperSparseVector.at(2, ONE, REPLACE, (3, 0), MAXIMUM, 2),
+        threshold=200,
+    ),
     composite(ColumnsAbove(25), ADD),
 ]
 

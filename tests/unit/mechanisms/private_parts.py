@@ -15,6 +15,8 @@ from stream_dp.mechanisms.alerts import AlertsState
 from stream_dp.mechanisms.counter import CounterState
 from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridState
+from stream_dp.mechanisms.noisy_quantity import NoisyQuantityState
+from stream_dp.mechanisms.paper_hss import PaperHSSState
 from stream_dp.mechanisms.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
 from stream_dp.testing.taint import Tainted
@@ -29,6 +31,8 @@ PUBLIC: dict[type, set[str]] = {
     CounterState: set(),
     HSSState: {"queries", "intervals", "released", "watcher"},
     HybridState: {"epoch"},
+    NoisyQuantityState: set(),
+    PaperHSSState: {"steps", "intervals", "threshold", "released", "watcher"},
     SparseVectorState: {"halted"},
     TreeState: {"prefix"},
 }

@@ -46,6 +46,13 @@ FROZEN = {
     ("multi-sparse-vector", 1): "neighbors query_epsilon threshold_epsilon views width",
     ("multi-sparse-vector-state", 1): "count halted lift",
     ("neighbors", 1): "| add_remove replace replace_any_tick",
+    ("noisy-quantity", 1): "epsilon neighbors offset ones=1 quantity width",
+    ("noisy-quantity-state", 1): "count",
+    ("paper-hss", 1): "beta=1/20 epsilon horizon quantity width",
+    ("paper-hss-state", 1): "intervals parts pending released steps threshold watcher",
+    ("paper-sparse-vector", 1): (
+        "neighbors offset ones=1 quantity=Maximum() query_epsilon threshold_epsilon width"
+    ),
     ("quantity-columns-above", 1): "level",
     ("quantity-largest", 1): "rank",
     ("quantity-maximum", 1): "",
