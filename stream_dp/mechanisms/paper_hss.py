@@ -202,9 +202,9 @@ class PaperHSS:
         possible = (self.horizon or 0) + 1 if known else 1 << step.bit_length()
         share = SURVIVAL * interval_share(intervals, possible)
         scale, terms = 12 / self.epsilon, self.counter.noise_terms(intervals)
-        return self._law.rest(terms) + lagging_quantile(
+        return self._law.rest + lagging_quantile(
             behind + _moved_up(scale, share),
-            tuple(self._law.terms(terms)),
+            self._law.terms(terms),
             scale,
             self._law.high,
             1 - confidence,

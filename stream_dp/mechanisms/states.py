@@ -10,6 +10,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import Codec, Upgrades
 from stream_dp.mechanisms.alerts import AlertsState
 from stream_dp.mechanisms.counter import CounterState
+from stream_dp.mechanisms.hand_over_counter import HandOverCounter, HandOverState
 from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.local_protocol import LocalProtocolState
@@ -31,6 +32,8 @@ STATES = Codec(
         ColumnsAbove,
         CompositionState,
         CounterState,
+        HandOverCounter,
+        HandOverState,
         HSSState,
         HybridCounter,
         HybridState,

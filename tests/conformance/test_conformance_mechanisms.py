@@ -8,8 +8,10 @@ from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.inner_counter import Inner
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantity
 from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
@@ -50,6 +52,16 @@ def hybrid(width: int, relation: Neighbors) -> Case:
     )
 
 
+def hand_over(width: int, relation: Neighbors) -> Case:
+    """The case of a hand-over counter."""
+    return Case(
+        name=f"HandOverCounter {width} {relation}",
+        make=lambda: HandOverCounter(width, ONE, relation),
+        counts=True,
+        column=lambda: HandOverCounter(1, ONE, relation),
+    )
+
+
 def alerts(width: int, relation: Neighbors) -> Case:
     """The case of a block of alerts."""
     return Case(
@@ -76,7 +88,7 @@ def composite(quantity: Quantity | None, relation: Neighbors) -> Case:
         name=f"HSS {quantity} {relation}",
         make=lambda: hss(quantity, relation),
         composite=lambda composition: hss(quantity, relation, composition),
-        touches=((SparseVector, 1), (HybridCounter, 1)),
+        touches=((SparseVector, 1), (Inner, 1)),
     )
 
 
@@ -90,7 +102,7 @@ def paper(quantity: Quantity) -> Case:
         name=f"PaperHSS {quantity}",
         make=lambda: make(ConcurrentComposition()),
         composite=make,
-        touches=((PaperSparseVector, 1), (NoisyQuantity, 1), (HybridCounter, 1)),
+        touches=((PaperSparseVector, 1), (NoisyQuantity, 1), (Inner, 1)),
     )
 
 
@@ -100,6 +112,8 @@ CASES = [
     counter(3, 100, REPLACE),
     hybrid(1, ADD),
     hybrid(4, REPLACE),
+    hand_over(1, ADD),
+    hand_over(4, REPLACE),
     sparse((0,), 400, ADD),
     sparse((5, 0, 2), 150, REPLACE),
     sparse((5, 0, 2), 150, ADD, Largest(2)),

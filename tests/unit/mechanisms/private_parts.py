@@ -13,6 +13,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.mechanisms.alerts import AlertsState
 from stream_dp.mechanisms.counter import CounterState
+from stream_dp.mechanisms.hand_over_counter import HandOverState
 from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridState
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantityState
@@ -29,6 +30,7 @@ PUBLIC: dict[type, set[str]] = {
     Child: {"mechanism"},
     CompositionState: {"created"},
     CounterState: set(),
+    HandOverState: {"number"},
     HSSState: {"queries", "intervals", "released", "watcher"},
     HybridState: {"epoch"},
     NoisyQuantityState: set(),

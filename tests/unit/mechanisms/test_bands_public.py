@@ -17,6 +17,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.paper_hss import PaperHSS
@@ -41,6 +42,7 @@ MECHANISMS: list[Any] = [
     HSS(WIDTH, ColumnsAbove(100), *SHARES, ADD, None),
     PaperHSS(WIDTH, MAXIMUM, Fraction(40), TICKS),
     PaperHSS(WIDTH, Largest(2), Fraction(40), None),
+    HandOverCounter(WIDTH, HALF, ADD),
 ]
 
 
