@@ -9,6 +9,7 @@ from stream_dp.core.composition import Child, CompositionState
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import Codec, Upgrades
 from stream_dp.mechanisms.alerts import AlertsState
+from stream_dp.mechanisms.count_watchers import CountWatchers, WatchersState
 from stream_dp.mechanisms.counter import CounterState
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter, HandOverState
 from stream_dp.mechanisms.hss import HSSState
@@ -18,8 +19,10 @@ from stream_dp.mechanisms.multi_sparse_vector import MultiSparseVector, MultiSpa
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantity, NoisyQuantityState
 from stream_dp.mechanisms.paper_hss import PaperHSSState
 from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
+from stream_dp.mechanisms.per_bin_hss import PerBinState
 from stream_dp.mechanisms.quantities import ColumnsAbove, Largest, Maximum, Sum
 from stream_dp.mechanisms.registered_quantity import RegisteredQuantity
+from stream_dp.mechanisms.separate_counters import SeparateCounters, SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
 
@@ -31,6 +34,7 @@ STATES = Codec(
         Child,
         ColumnsAbove,
         CompositionState,
+        CountWatchers,
         CounterState,
         HandOverCounter,
         HandOverState,
@@ -48,10 +52,14 @@ STATES = Codec(
         PaperHSSState,
         PaperSparseVector,
         RegisteredQuantity,
+        PerBinState,
+        SeparateCounters,
+        SeparateState,
         SparseVector,
         SparseVectorState,
         Sum,
         TreeState,
+        WatchersState,
     ],
     UPGRADES,
 )

@@ -7,6 +7,7 @@ import pytest
 from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.count_watchers import CountWatchers
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
@@ -15,7 +16,9 @@ from stream_dp.mechanisms.inner_counter import Inner
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantity
 from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
+from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
+from stream_dp.mechanisms.separate_counters import SeparateCounters
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.testing.conformance import TICKS, Case, Check, checks_of
 
@@ -106,6 +109,21 @@ def paper(quantity: Quantity) -> Case:
     )
 
 
+def per_bin(relation: Neighbors, horizon: int | None) -> Case:
+    """The case of an HSS bin by bin."""
+
+    def make(composition: ConcurrentComposition) -> PerBinHSS:
+        shares = Fraction(4), Fraction(4)
+        return PerBinHSS(3, *shares, relation, horizon, composition=composition)
+
+    return Case(
+        name=f"PerBinHSS {relation} {horizon}",
+        make=lambda: make(ConcurrentComposition()),
+        composite=make,
+        touches=((CountWatchers, 1), (SeparateCounters, 1)),
+    )
+
+
 CASES = [
     counter(1, TICKS, ADD),
     counter(4, 40, ADD),
@@ -136,6 +154,8 @@ CASES = [
         threshold=200,
     ),
     composite(ColumnsAbove(25), ADD),
+    per_bin(ADD, TICKS),
+    per_bin(REPLACE, None),
 ]
 
 

@@ -26,7 +26,7 @@ from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.pipeline.choice import Setting
-from stream_dp.pipeline.choose_hss import Demand, best_hss
+from stream_dp.pipeline.choose_hss import Demand, hss_for
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 RUNS = 200
@@ -48,7 +48,7 @@ def hss(quantity: Quantity | None, relation: Neighbors, shape: Shape, epsilon: F
     demand = Demand(
         Setting(shape.width, relation, shape.ticks, CONFIDENCE), quantity, epsilon, shape.events
     )
-    return Series(lambda: best_hss(demand), shape, 3.0)
+    return Series(lambda: hss_for(demand), shape, 3.0)
 
 
 def series(runs: int) -> dict[str, Series]:

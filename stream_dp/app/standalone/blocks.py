@@ -14,7 +14,7 @@ from stream_dp.accounting.situations import Alive, Filtered
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.mechanism import Noise
-from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived
+from stream_dp.mechanisms.serving import Bands, ServingMechanism, clipped, derived
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.derivations import whole
@@ -36,6 +36,7 @@ __all__ = [
     "choose_counter",
     "choose_histogram",
     "choose_maximum",
+    "clipped",
     "derivation_of",
     "new_noise",
     "promise_of",
@@ -84,14 +85,14 @@ def choose_counter(setting: Setting, epsilon: Fraction) -> Mechanism:
 def choose_histogram(
     setting: Setting, epsilon: Fraction, method: str, expected: int | None
 ) -> Mechanism:
-    """Return trees, an HSS for so many events, or what has the smaller error at the end (`auto`)."""
+    """Return trees, an HSS, or what has the smaller typical error for so many events (`auto`)."""
     return _chosen(
         HistogramSeries, setting, epsilon, by="key", method=method, expected_events=expected
     )
 
 
-def choose_maximum(setting: Setting, epsilon: Fraction, expected: int) -> Mechanism:
-    """Return the HSS on the largest column with the smallest error for this many events."""
+def choose_maximum(setting: Setting, epsilon: Fraction, expected: int | None) -> Mechanism:
+    """Return the HSS on the largest column."""
     return _chosen(MaximumSeries, setting, epsilon, by="key", expected_events=expected)
 
 

@@ -38,11 +38,11 @@ class ColumnsAboveSeries(GroupedSeries):
 
         The error to expect: as many categories as can have come so near the level that a column's error hides them.
         """
-        demand = Demand(setting, ColumnsAbove(self.level), self.epsilon, self.expected_events or 1)
+        demand = Demand(setting, ColumnsAbove(self.level), self.epsilon, self.expected_events)
         columns = hss_choice(demand, "method: hss")
 
         def expected(tick: int) -> int:
-            events = (self.expected_events or 1) * (tick + 1) // (setting.horizon or ENDLESS)
+            events = demand.events * (tick + 1) // (setting.horizon or ENDLESS)
             near = max(1, self.level - columns.expected(tick))
             return min(setting.width, events // near)
 

@@ -58,7 +58,7 @@ class LargestSeries(GroupedSeries):
         quantity = Largest(self.rank).checked(setting.neighbors, setting.width, 1)
         if self.method == "paper_hss":
             return paper_hss_choice(setting, quantity, self.epsilon, self.expected_events)
-        demand = Demand(setting, quantity, self.epsilon, self.expected_events or 1)
+        demand = Demand(setting, quantity, self.epsilon, self.expected_events)
         return hss_choice(demand, "method: hss")
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int:

@@ -21,6 +21,7 @@ from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.paper_hss import PaperHSS
+from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.testing.noise import SeededNoise
@@ -40,9 +41,11 @@ MECHANISMS: list[Any] = [
     HSS(WIDTH, MAXIMUM, *SHARES, REPLACE, TICKS),
     HSS(WIDTH, Largest(2), *SHARES, REPLACE, None, ones=2),
     HSS(WIDTH, ColumnsAbove(100), *SHARES, ADD, None),
-    PaperHSS(WIDTH, MAXIMUM, Fraction(40), TICKS),
-    PaperHSS(WIDTH, Largest(2), Fraction(40), None),
+    PaperHSS(WIDTH, MAXIMUM, Fraction(20), TICKS),
+    PaperHSS(WIDTH, Largest(2), Fraction(20), None),
     HandOverCounter(WIDTH, HALF, ADD),
+    PerBinHSS(WIDTH, Fraction(2), Fraction(2), ADD, TICKS),
+    PerBinHSS(WIDTH, Fraction(2), Fraction(2), REPLACE, None),
 ]
 
 
@@ -116,6 +119,8 @@ PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
     "pending of one": (MECHANISMS[6], lambda state: int(state.pending[2] % 2)),
     "counter in HSS": (MECHANISMS[5], lambda state: int(seen_in(state).total.sum() > 50)),
     "lift in HSS": (MECHANISMS[7], lambda state: int(state.parts.live[state.watcher].state.lift)),
+    "count in a bin": (MECHANISMS[-2], lambda state: int(state.parts.live[0].state.count[1])),
+    "base of a bin": (MECHANISMS[-1], lambda state: int(state.parts.live[1].state.base[0] > 2)),
     "looks away": (MECHANISMS[4], lambda state: 0 * int(state.pending.sum())),
 }
 
