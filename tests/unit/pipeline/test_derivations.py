@@ -183,7 +183,7 @@ def test_the_example() -> None:
     ]
     # 8760 hours fit a tree of 3 levels: 3 / scale = 0.2, so the scale is 15
     assert tree["premises"][0]["premises"][0]["conditions"][0]["why"] == (
-        "height / scale = 3 / 15, at most 0.2"
+        "height / scale = 4 / 20, at most 0.2"
     )
 
 
