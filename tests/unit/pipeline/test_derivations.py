@@ -181,7 +181,7 @@ def test_the_example() -> None:
         (1, *SPARSE, 0.3, touched(1)),
         (2, *SVT, 0.3, ALERT),
     ]
-    # 8760 hours fit a tree of 3 levels: 3 / scale = 0.2, so the scale is 15
+    # 8760 hours fit a tree of 4 levels: 4 / scale = 0.2, so the scale is 20
     assert tree["premises"][0]["premises"][0]["conditions"][0]["why"] == (
         "height / scale = 4 / 20, at most 0.2"
     )
