@@ -36,10 +36,10 @@ from stream_dp.mechanisms.inner_counter import Inner, InnerCounter, error_bound,
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile
 from stream_dp.mechanisms.quantities import MAXIMUM, ErrorLaw, Quantity
 from stream_dp.mechanisms.sparse_vector import SparseVector
+from stream_dp.mechanisms.survivors import SURVIVAL, interval_share, moved_up
 
 COUNTER = 0
 FAILURE = 0.05
-SURVIVAL = 0.5  # what long-lived thresholds may add to a band's failure probability, as a share
 SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs
 
 
@@ -221,7 +221,7 @@ class HSS:
         scales = (instance.lift_scale, instance.query_scale)
         known = self.horizon is not None and query <= self.horizon
         possible = (self.horizon or 0) + 1 if known else 1 << query.bit_length()
-        moved = _moved_up(scales, SURVIVAL * interval_share(intervals, possible))
+        moved = moved_up(scales, SURVIVAL * interval_share(intervals, possible))
         terms = self.counter.noise_terms(intervals)
         return self._law.rest(terms) + lagging_quantile(
             self.gamma(query, intervals) + moved,
@@ -290,14 +290,3 @@ class HSS:
         if self.quantity is None:
             return released.copy()
         return np.array([self.quantity.of(released)], dtype=np.int64)
-
-
-def interval_share(intervals: int, possible: int) -> float:
-    """Return w_j = 1 / ((j + 1) (1 + ln n)): at most 1 in sum over the n possible numbers of closed intervals."""
-    return 1 / ((intervals + 1) * (1 + math.log(possible)))
-
-
-def _moved_up(scales: tuple[Fraction, Fraction], share: float) -> int:
-    """The least z0 such that z0 + geometric dominates the law with tail min(1, P(lift - query > z) / share)."""
-    a, b = (math.exp(-1 / float(scale)) for scale in scales)
-    return max(0, math.ceil(float(scales[0]) * math.log((1 - b) / (1 - a * b) / share)))

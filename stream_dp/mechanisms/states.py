@@ -9,13 +9,16 @@ from stream_dp.core.composition import Child, CompositionState
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import Codec, Upgrades
 from stream_dp.mechanisms.alerts import AlertsState
+from stream_dp.mechanisms.count_watchers import CountWatchers, WatchersState
 from stream_dp.mechanisms.counter import CounterState
 from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.local_protocol import LocalProtocolState
 from stream_dp.mechanisms.multi_sparse_vector import MultiSparseVector, MultiSparseVectorState
+from stream_dp.mechanisms.per_bin_hss import PerBinState
 from stream_dp.mechanisms.quantities import ColumnsAbove, Largest, Maximum, Sum
 from stream_dp.mechanisms.registered_quantity import RegisteredQuantity
+from stream_dp.mechanisms.separate_counters import SeparateCounters, SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
 
@@ -27,6 +30,7 @@ STATES = Codec(
         Child,
         ColumnsAbove,
         CompositionState,
+        CountWatchers,
         CounterState,
         HSSState,
         HybridCounter,
@@ -38,10 +42,14 @@ STATES = Codec(
         MultiSparseVectorState,
         Neighbors,
         RegisteredQuantity,
+        PerBinState,
+        SeparateCounters,
+        SeparateState,
         SparseVector,
         SparseVectorState,
         Sum,
         TreeState,
+        WatchersState,
     ],
     UPGRADES,
 )

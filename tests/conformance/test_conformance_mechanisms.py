@@ -7,10 +7,13 @@ import pytest
 from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.count_watchers import CountWatchers
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
+from stream_dp.mechanisms.separate_counters import SeparateCounters
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.testing.conformance import TICKS, Case, Check, checks_of
 
@@ -77,6 +80,21 @@ def composite(quantity: Quantity | None, relation: Neighbors) -> Case:
     )
 
 
+def per_bin(relation: Neighbors, horizon: int | None) -> Case:
+    """The case of an HSS bin by bin."""
+
+    def make(composition: ConcurrentComposition) -> PerBinHSS:
+        shares = Fraction(4), Fraction(4)
+        return PerBinHSS(3, *shares, relation, horizon, composition=composition)
+
+    return Case(
+        name=f"PerBinHSS {relation} {horizon}",
+        make=lambda: make(ConcurrentComposition()),
+        composite=make,
+        touches=((CountWatchers, 1), (SeparateCounters, 1)),
+    )
+
+
 CASES = [
     counter(1, TICKS, ADD),
     counter(4, 40, ADD),
@@ -97,6 +115,8 @@ CASES = [
     composite(Largest(2), REPLACE),
     composite(Sum(), REPLACE),
     composite(ColumnsAbove(25), ADD),
+    per_bin(ADD, TICKS),
+    per_bin(REPLACE, None),
 ]
 
 

@@ -82,7 +82,7 @@ def test_a_burst_after_long_silence_is_covered() -> None:
 
 
 def test_without_the_long_lived_thresholds_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hss, "_moved_up", lambda *_: 0)
+    monkeypatch.setattr(hss, "moved_up", lambda *_: 0)
     assert least_coverage(eager()) < REFUTED
 
 

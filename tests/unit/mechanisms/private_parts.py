@@ -12,9 +12,12 @@ from stream_dp.core.composition import Child, CompositionState
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.mechanisms.alerts import AlertsState
+from stream_dp.mechanisms.count_watchers import WatchersState
 from stream_dp.mechanisms.counter import CounterState
 from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridState
+from stream_dp.mechanisms.per_bin_hss import PerBinState
+from stream_dp.mechanisms.separate_counters import SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
 from stream_dp.testing.taint import Tainted
@@ -29,8 +32,11 @@ PUBLIC: dict[type, set[str]] = {
     CounterState: set(),
     HSSState: {"queries", "intervals", "released", "watcher"},
     HybridState: {"epoch"},
+    PerBinState: {"queries", "intervals", "released", "levels"},
+    SeparateState: {"updates"},
     SparseVectorState: {"halted"},
     TreeState: {"prefix"},
+    WatchersState: set(),
 }
 CHANGES: tuple[Callable[[Any], Any], ...] = (
     lambda x: x * 0,

@@ -19,6 +19,7 @@ from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.testing.noise import SeededNoise
@@ -38,6 +39,8 @@ MECHANISMS: list[Any] = [
     HSS(WIDTH, MAXIMUM, *SHARES, REPLACE, TICKS),
     HSS(WIDTH, Largest(2), *SHARES, REPLACE, None, ones=2),
     HSS(WIDTH, ColumnsAbove(100), *SHARES, ADD, None),
+    PerBinHSS(WIDTH, Fraction(2), Fraction(2), ADD, TICKS),
+    PerBinHSS(WIDTH, Fraction(2), Fraction(2), REPLACE, None),
 ]
 
 
@@ -111,6 +114,8 @@ PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
     "pending of one": (MECHANISMS[6], lambda state: int(state.pending[2] % 2)),
     "counter in HSS": (MECHANISMS[5], lambda state: int(seen_in(state).total.sum() > 50)),
     "lift in HSS": (MECHANISMS[7], lambda state: int(state.parts.live[state.watcher].state.lift)),
+    "count in a bin": (MECHANISMS[-2], lambda state: int(state.parts.live[0].state.count[1])),
+    "base of a bin": (MECHANISMS[-1], lambda state: int(state.parts.live[1].state.base[0] > 2)),
     "looks away": (MECHANISMS[4], lambda state: 0 * int(state.pending.sum())),
 }
 

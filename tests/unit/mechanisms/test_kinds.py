@@ -33,6 +33,8 @@ FROZEN = {
     ("alerts-state", 1): "count lift",
     ("composition-child", 1): "mechanism state",
     ("composition-state", 1): "created live",
+    ("count-watchers", 1): "epsilon neighbors ones=1 width",
+    ("count-watchers-state", 1): "count lift",
     ("counter", 1): "epsilon horizon neighbors ones=1 width",
     ("counter-state", 1): "total tree",
     ("hss", 2): (
@@ -54,6 +56,10 @@ FROZEN = {
     ("sparse-vector", 1): (
         "neighbors offset ones=1 quantity=Maximum() query_epsilon threshold_epsilon width"
     ),
+    ("per-bin-hss", 1): "counter_epsilon horizon neighbors ones=1 watch_epsilon width",
+    ("per-bin-hss-state", 1): "intervals levels parts queries released",
+    ("separate-counters", 1): "epsilon neighbors ones=1 width",
+    ("separate-counters-state", 1): "base total trees updates",
     ("sparse-vector-state", 1): "count halted lift",
     ("tree-noise", 1): "(only rested on)",
     ("tree-state", 1): "prefix windows",
