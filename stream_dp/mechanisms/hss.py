@@ -35,6 +35,7 @@ from stream_dp.mechanisms.bounds import geometric_tail, index_probability
 from stream_dp.mechanisms.inner_counter import Inner, InnerCounter, error_bound, inner_counter
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile
 from stream_dp.mechanisms.quantities import MAXIMUM, ErrorLaw, Quantity
+from stream_dp.mechanisms.self_tuned import SelfTuned
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.mechanisms.survivors import SURVIVAL, interval_share, moved_up
 
@@ -62,7 +63,9 @@ class HSSState:
 @wire("hss", 2, rests_on=(Inner, SparseVector))
 @dataclass(frozen=True)
 class HSS:
-    """The `quantity` of `width` columns, or all of them (None); `kappa` scales the public threshold gamma.
+    """The `quantity` of `width` columns, or all of them (None).
+
+    `kappa` scales the public threshold gamma; None: it is self-tuned and needs no guess of the volume (`self_tuned`).
 
     Answers: shape (width,) for the histogram, (1,) for a quantity, never negative. `horizon` is the number of queries
     where it is known, `ones` the most entries of a row that one event sets.
@@ -82,7 +85,7 @@ class HSS:
     counter_epsilon: Fraction
     neighbors: Neighbors
     horizon: int | None
-    kappa: Fraction = Fraction(2, 5)
+    kappa: Fraction | None = Fraction(2, 5)
     ones: int = 1
     composition: ConcurrentComposition = field(
         default_factory=ConcurrentComposition, repr=False, compare=False
@@ -141,8 +144,11 @@ class HSS:
         """The public threshold at the query-th query after `intervals` closed intervals.
 
         kappa * (tail of the query noise + 2 * bound on the error that the counter's noise makes + 1), rounded up; it
-        depends on `query` only where the horizon is not known, and grows with the counter's epoch.
+        depends on `query` only where the horizon is not known, and grows with the counter's epoch. Without a kappa it
+        is the self-tuned one.
         """
+        if self.kappa is None:
+            return self.tuned.gamma(query, intervals)
         epoch = intervals.bit_length()
         if epoch not in self._bounds:
             law = self._each if self._watched is None else self._law
@@ -150,6 +156,14 @@ class HSS:
         share = index_probability(FAILURE / 3, query, self.horizon)
         slack = geometric_tail(self._query_scale, share)
         return math.ceil(self.kappa * (slack + 2 * self._bounds[epoch] + 1))
+
+    @cached_property
+    def tuned(self) -> SelfTuned:
+        """The self-tuned thresholds; of a histogram's columns, few grow as the largest one does."""
+        l0 = self.neighbors.l0(self.width, self.ones)
+        spread = math.isqrt(self.width) if self._watched is None else self._law.added
+        node = self._law.factor * l0 / self.counter_epsilon
+        return SelfTuned(node, self._query_scale, self.horizon, spread)
 
     @cached_property
     def _bounds(self) -> dict[int, int]:

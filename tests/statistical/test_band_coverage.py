@@ -24,7 +24,7 @@ from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.quantities import MAXIMUM, Quantity
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.pipeline.choice import Setting
-from stream_dp.pipeline.choose_hss import Demand, best_hss
+from stream_dp.pipeline.choose_hss import Demand, hss_for
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 RUNS = 200
@@ -46,7 +46,7 @@ def hss(quantity: Quantity | None, relation: Neighbors, shape: Shape, epsilon: F
     demand = Demand(
         Setting(shape.width, relation, shape.ticks, CONFIDENCE), quantity, epsilon, shape.events
     )
-    return Series(lambda: best_hss(demand), shape, 3.0)
+    return Series(lambda: hss_for(demand), shape, 3.0)
 
 
 def series(runs: int) -> dict[str, Series]:

@@ -21,7 +21,7 @@ from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.quantities import MAXIMUM
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.pipeline.choice import Setting
-from stream_dp.pipeline.choose_hss import Demand, best_hss
+from stream_dp.pipeline.choose_hss import Demand, hss_for
 
 Ints = NDArray[np.int64]
 RUNS = 4_000
@@ -90,7 +90,7 @@ def test_without_the_long_lived_thresholds_it_is_not(monkeypatch: pytest.MonkeyP
 def test_a_maximum_with_leaders_that_take_turns(width: int, rate: int, turn: int) -> None:
     ticks, runs = 300, 40
     demand = Demand(Setting(width, ADD, ticks, CONFIDENCE), MAXIMUM, Fraction(1), rate * ticks)
-    mechanism = best_hss(demand)
+    mechanism = hss_for(demand)
     published = Bands(mechanism, CONFIDENCE)
     rows = np.zeros((ticks, width), dtype=np.int64)
     rows[np.arange(ticks), np.arange(ticks) // turn % width] = rate

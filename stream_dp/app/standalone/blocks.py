@@ -84,14 +84,14 @@ def choose_counter(setting: Setting, epsilon: Fraction) -> Mechanism:
 def choose_histogram(
     setting: Setting, epsilon: Fraction, method: str, expected: int | None
 ) -> Mechanism:
-    """Return trees, an HSS for so many events, or what has the smaller error at the end (`auto`)."""
+    """Return trees, an HSS, or what has the smaller typical error for so many events (`auto`)."""
     return _chosen(
         HistogramSeries, setting, epsilon, by="key", method=method, expected_events=expected
     )
 
 
-def choose_maximum(setting: Setting, epsilon: Fraction, expected: int) -> Mechanism:
-    """Return the HSS on the largest column with the smallest error for this many events."""
+def choose_maximum(setting: Setting, epsilon: Fraction, expected: int | None) -> Mechanism:
+    """Return the HSS on the largest column."""
     return _chosen(MaximumSeries, setting, epsilon, by="key", expected_events=expected)
 
 

@@ -124,9 +124,10 @@ class Budget(BudgetLedger):
             How many ticks there will be at most.
         method : {"auto", "tree", "hss"}
             A tree counter for each key, or sparse vector intervals; ``auto`` compares the errors predicted for
-            `expected_events`, and is ``tree`` without them.
+            `expected_events`.
         expected_events : int, optional
-            A public guess at the number of events over the horizon; it moves errors, never the guarantee.
+            A public guess at the number of events over the horizon, which ``auto`` compares errors for (without: one
+            a tick); no threshold depends on it.
         confidence : float, int, str, Fraction or Decimal
             With which the band of each release holds for one of its values.
         name : str, optional
@@ -140,7 +141,7 @@ class Budget(BudgetLedger):
         Raises
         ------
         UsageError
-            A float as epsilon, keys that are none, ``hss`` without `expected_events`, or another bad argument.
+            A float as epsilon, keys that are none, or another bad argument.
         BudgetRefused
             It does not fit; nothing was created, charged or drawn.
         """
@@ -148,10 +149,7 @@ class Budget(BudgetLedger):
             raise UsageError("method: must be tree, hss or auto")
         found, price = declared(keys), epsilon_from(epsilon)
         setting = self._setting(len(found), horizon, confidence)
-        needed = method == "hss" or expected_events is not None
-        guess = _guess(expected_events) if needed else None
-        chosen = method if needed else "tree"  # without a guess there is nothing to compare
-        mechanism = blocks.choose_histogram(setting, price, chosen, guess)
+        mechanism = blocks.choose_histogram(setting, price, method, _guess(expected_events))
         return ContinualHistogram(self._charged(name, "histogram", mechanism, setting, found))
 
     def maximum(
@@ -159,7 +157,7 @@ class Budget(BudgetLedger):
         *,
         epsilon: Amount,
         keys: Iterable[str],
-        expected_events: int,
+        expected_events: int | None = None,
         horizon: int | None = None,
         confidence: Amount | float = "0.95",
         name: str | None = None,
@@ -172,8 +170,8 @@ class Budget(BudgetLedger):
             What it costs, for all its releases together.
         keys : iterable of str
             The keys, public.
-        expected_events : int
-            A public guess at the number of events over the horizon; it moves errors, never the guarantee.
+        expected_events : int, optional
+            A public guess at the number of events over the horizon; it moves the error that is predicted, nothing else.
         horizon : int, optional
             How many ticks there will be at most.
         confidence : float, int, str, Fraction or Decimal
@@ -240,7 +238,5 @@ class Budget(BudgetLedger):
         return ContinualAlerts(self._charged(name, "alerts", mechanism, setting, found))
 
 
-def _guess(expected_events: int | None) -> int:
-    if expected_events is None:
-        raise UsageError("expected_events: method hss needs it, a public guess")
-    return positive("expected_events", expected_events)
+def _guess(expected_events: int | None) -> int | None:
+    return None if expected_events is None else positive("expected_events", expected_events)

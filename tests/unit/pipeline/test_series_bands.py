@@ -49,7 +49,7 @@ def test_a_builder_that_widens_bands_by_what_is_pending_is_caught(data: dict[str
     one = series(data, EVERY[2])
 
     def wider(tick: int, state: Any) -> int:
-        return one.band(tick, state) + int(state.pending.max())
+        return one.band(tick, state) + int(state.parts.live[0].state.count.max())
 
     with pytest.raises((AssertionError, TaintError)):
         check(replace(one, band=wider))
