@@ -5,9 +5,12 @@ count. This file knows no state and no data.
 """
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
+
+from stream_dp.mechanisms.noise_quantiles import Term
 
 _GRID = np.linspace(0.02, 0.98, 97)
 
@@ -28,20 +31,20 @@ def geometric_tail(scale: Fraction, probability: float) -> int:
     return max(0, math.ceil(-float(scale) * math.log(probability)))
 
 
-def laplace_sum_tail(terms: list[tuple[Fraction, int]], probability: float) -> int:
-    """An integer that |sum of independent DLap terms| exceeds with at most this probability (Chernoff).
+def laplace_sum_tail(terms: Sequence[Term | tuple[Fraction, int]], probability: float) -> int:
+    """An integer that |sum of independent DLap terms|, rounded, exceeds with at most this probability (Chernoff).
 
-    `terms` are (scale, number of terms). The bound minimises over s on a grid, so it always holds:
-    E exp(s X) = (1-a)^2 / ((1 - a e^s)(1 - a e^-s)), a = exp(-1/scale), 0 < s < 1/scale.
+    The bound minimises over s on a grid, so it always holds: E exp(s w X) = (1-a)^2 / ((1 - a e^sw)(1 - a e^-sw)) for a
+    noise of weight w, a = exp(-1/scale), 0 < s < 1/(w scale).
     """
-    present = [(float(scale), number) for scale, number in terms if number]
+    present = [Term(*term) for term in terms if term[1]]
     if not present:
         return 0
-    s = _GRID / max(scale for scale, _ in present)
+    s = _GRID / max(float(term.scale) * term.weight for term in present)
     exponent = np.full_like(s, math.log(2 / probability))
-    for scale, number in present:
-        a = math.exp(-1 / scale)
+    for scale, number, weight in present:
+        a, turned = math.exp(-1 / float(scale)), weight * s
         exponent += number * (
-            2 * math.log1p(-a) - np.log1p(-a * np.exp(s)) - np.log1p(-a * np.exp(-s))
+            2 * math.log1p(-a) - np.log1p(-a * np.exp(turned)) - np.log1p(-a * np.exp(-turned))
         )
     return math.ceil(float((exponent / s).min()))

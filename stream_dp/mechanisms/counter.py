@@ -19,11 +19,12 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.columns import columns_derivation
-from stream_dp.mechanisms.noise_quantiles import laplace_quantile
+from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
 from stream_dp.mechanisms.row_check import checked
-from stream_dp.mechanisms.tree import TreeNoise, TreeShape, TreeState
+from stream_dp.mechanisms.tree import TreeNoise, TreeState
+from stream_dp.mechanisms.tree_shape import TreeShape
 
-SOURCE = "odd k-ary tree with subtraction, l1 sensitivity = height (arXiv 2408.07021)"
+SOURCE = "k-ary tree, optimally decoded, l1 sensitivity = height (arXiv 2408.07021; L R = A)"
 
 
 @wire("counter-state", 1)
@@ -42,8 +43,8 @@ class Counter:
 
     `ones`: the most entries of a row that one event sets (1: one-hot rows).
 
-    Privacy claim: `epsilon`-DP for such event streams under `neighbors`, at every prefix, adaptively:
-    odd k-ary tree with subtraction, l1 sensitivity = height (Andersson, Pagh et al., arXiv 2408.07021),
+    Privacy claim: `epsilon`-DP for such event streams under `neighbors`, at every prefix, adaptively: k-ary tree of l1
+    sensitivity = height (as Andersson, Pagh et al., arXiv 2408.07021), decoded by least squares (`tree` has the proof);
     columns composed in parallel by [HSV] Cor 5.5. Every entry of a step may change by at most one.
 
     >>> from stream_dp.testing.noise import ZeroNoise
@@ -77,9 +78,9 @@ class Counter:
         shape = TreeShape.best(self.horizon)
         return TreeNoise(shape, Fraction(shape.height) / self.column_epsilon, self.width)
 
-    def noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
-        """(scale, number) of the independent DLap terms in the answer after `updates` updates."""
-        return [(self.tree.scale, self.tree.shape.terms(updates))]
+    def noise_terms(self, updates: int) -> list[Term]:
+        """The independent noises in the answer after `updates` updates, before it is rounded."""
+        return self.tree.terms(updates)
 
     def derivation(self) -> Derivation:
         """Derive the guarantee: each column's tree noise, the columns in parallel.

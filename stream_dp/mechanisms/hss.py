@@ -237,9 +237,9 @@ class HSS:
         possible = (self.horizon or 0) + 1 if known else 1 << query.bit_length()
         moved = moved_up(scales, SURVIVAL * interval_share(intervals, possible))
         terms = self.counter.noise_terms(intervals)
-        return self._law.rest(terms) + lagging_quantile(
+        return self._law.rest + lagging_quantile(
             self.gamma(query, intervals) + moved,
-            tuple(self._law.terms(terms)),
+            self._law.terms(terms),
             instance.lift_scale,
             self._law.high,
             1 - confidence,

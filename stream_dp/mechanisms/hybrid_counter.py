@@ -1,8 +1,8 @@
 """Continual counters for a number of updates nobody knows beforehand (Chan, Shi, Song 2011, hybrid mechanism).
 
 Epoch e covers 2^e updates and runs a tree of its own at (1-w) of the budget; the totals of the finished epochs
-go into one tree of at most 40 steps at w of the budget. An update lies in one epoch and in one total, so the
-two add up to the whole. This file knows no ticks and no names.
+go into one tree of at most 40 steps at w of the budget (w and its shape are best for 2^10 to 2^20 updates). An update
+lies in one epoch and in one total, so the two add up to the whole. This file knows no ticks and no names.
 """
 
 from dataclasses import dataclass
@@ -19,13 +19,15 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.columns import columns_derivation
-from stream_dp.mechanisms.noise_quantiles import laplace_quantile
+from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
 from stream_dp.mechanisms.row_check import checked
-from stream_dp.mechanisms.tree import TreeNoise, TreeShape, TreeState
+from stream_dp.mechanisms.tree import TreeNoise, TreeState, rounded
+from stream_dp.mechanisms.tree_shape import TreeShape, worst_prefix
 
 SOURCE = "hybrid of trees (Chan, Shi, Song 2011)"
-TOTALS_SHARE = Fraction(1, 4)
-TOTALS_SHAPE = TreeShape(arity=9, height=2)
+TOTALS_SHARE = Fraction(3, 10)
+TOTALS_SHAPE = TreeShape(arity=8, height=2)
+LAST_EPOCH = 40
 
 
 @wire("hybrid-counter-state", 1)
@@ -39,7 +41,7 @@ class HybridState:
     totals: TreeState
 
 
-@wire("hybrid-counter", 1, rests_on=(TreeNoise,))
+@wire("hybrid-counter", 2, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
 class HybridCounter:
     """`width` continual counters for any number of updates (up to 2^40).
@@ -85,14 +87,10 @@ class HybridCounter:
         """The trees of the epochs needed so far."""
         return []
 
-    def noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
-        """(scale, number) of the independent DLap terms in the answer after `updates` updates."""
+    def noise_terms(self, updates: int) -> list[Term]:
+        """The independent noises in the answer after `updates` updates, before it is rounded."""
         epoch, inside = _place(updates)
-        inner = self.inner(epoch)
-        return [
-            (inner.scale, inner.shape.terms(inside)),
-            (self.totals.scale, TOTALS_SHAPE.terms(epoch)),
-        ]
+        return [*self.inner(epoch).terms(inside), *self.totals.terms(epoch)]
 
     def derivation(self) -> Derivation:
         """Derive the guarantee: an epoch's tree noise and that of the totals, the columns in parallel.
@@ -121,14 +119,11 @@ class HybridCounter:
         """Return (0, 0): no decision is taken by counts."""
         return 0, 0
 
-    def most_noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
-        """At least as many terms as any answer has up to the end of the epoch that `updates` lies in."""
+    def most_noise_terms(self, updates: int) -> list[Term]:
+        """The noises of the answer with the largest variance in the epoch that `updates` lies in."""
         epoch, _ = _place(updates)
         inner = self.inner(epoch)
-        return [
-            (inner.scale, inner.shape.most_terms(1 << epoch)),
-            (self.totals.scale, TOTALS_SHAPE.most_terms(epoch)),
-        ]
+        return [*inner.terms(worst_prefix(inner.shape, 1 << epoch)), *self.totals.terms(epoch)]
 
     def init(self, noise: Noise) -> HybridState:
         """Return the first state: all counts zero, epoch 0."""
@@ -144,12 +139,12 @@ class HybridCounter:
             RejectedMessage: a bad row, or more than 2^40 updates.
         """
         if isinstance(message, Query):
-            value = self.inner(state.epoch).value(state.inner) + self.totals.value(state.totals)
-            return state, state.total + value
+            fine = self.inner(state.epoch).fine(state.inner) + self.totals.fine(state.totals)
+            return state, state.total + rounded(fine)
         row = checked(message.row, self.width)
         epoch, inner, totals = state.epoch, state.inner, state.totals
         if inner.prefix == 1 << epoch:
-            if epoch + 1 > TOTALS_SHAPE.capacity:
+            if epoch == LAST_EPOCH:
                 raise RejectedMessage("this counter has had 2^40 updates; create a new one")
             totals = self.totals.advance(totals, noise)
             epoch, inner = epoch + 1, self.inner(epoch + 1).init(noise)

@@ -11,10 +11,11 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.bounds import index_probability, laplace_sum_tail
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.hand_over_counter import HandOverCounter
+from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.quantities import ErrorLaw
 
-Inner = HybridCounter  # the class that `inner_counter` makes, for those that rest on it
+Inner = HandOverCounter  # the class that `inner_counter` makes, for those that rest on it
 
 
 class InnerCounter(Mechanism[Any], Protocol):
@@ -24,12 +25,12 @@ class InnerCounter(Mechanism[Any], Protocol):
         """Derive its guarantee."""
         ...
 
-    def noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
-        """Return (scale, number) of the independent discrete Laplace terms in a column's answer after `updates`."""
+    def noise_terms(self, updates: int) -> list[Term]:
+        """Return the independent noises in a column's answer after `updates`, before it is rounded."""
         ...
 
-    def most_noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
-        """Return at least as many terms as any answer has up to the end of the epoch that `updates` lies in."""
+    def most_noise_terms(self, updates: int) -> list[Term]:
+        """Return the noises of the answer with the largest variance under the tree or epoch of `updates`."""
         ...
 
 
@@ -42,7 +43,7 @@ def error_bound(counter: InnerCounter, updates: int, law: ErrorLaw, failure: flo
     """Return a bound on q's error after each of the first `updates` updates; it is exceeded with at most `failure`.
 
     `law` says what the columns' noise does to q; two-sided. It is one number for all updates from 2^k to 2^(k+1) - 1:
-    from the most terms that an answer has there, at the failure probability of the last of them.
+    from the answer with the largest variance there, at the failure probability of the last of them.
     """
     if updates == 0:
         return 0
@@ -53,5 +54,5 @@ def error_bound(counter: InnerCounter, updates: int, law: ErrorLaw, failure: flo
     return max(here, error_bound(counter, first - 1, law, failure))
 
 
-def _tail(terms: list[tuple[Fraction, int]], law: ErrorLaw, share: float) -> int:
-    return laplace_sum_tail(law.terms(terms), share) + law.rest(terms)
+def _tail(terms: list[Term], law: ErrorLaw, share: float) -> int:
+    return laplace_sum_tail(law.terms(terms), share) + law.rest

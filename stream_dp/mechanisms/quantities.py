@@ -7,8 +7,8 @@ entries of its row, each to 1. This file knows no noise and no privacy parameter
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import UsageError
+from stream_dp.mechanisms.noise_quantiles import Term
 
 LEAD = 1 << 30  # events: no noise catches up with so many
 
@@ -32,17 +33,17 @@ class ErrorLaw:
     low: int
     factor: int = 1
 
-    def terms(self, columns: list[tuple[Fraction, int]]) -> list[tuple[Fraction, int]]:
-        """The noise terms, (scale, number), of q's error, from those of one column; see `rest`.
+    def terms(self, columns: Sequence[Term]) -> tuple[Term, ...]:
+        """Return the noises of q's error, from those of one column."""
+        return tuple(
+            Term(scale, number * self.added, weight * self.factor)
+            for scale, number, weight in columns
+        )
 
-        A discrete Laplace of scale b, taken `factor` times, is one of scale factor * b plus less than `factor`: both
-        are differences of geometrics, and one of scale factor * b, divided and rounded down, is one of scale b.
-        """
-        return [(scale * self.factor, number * self.added) for scale, number in columns]
-
-    def rest(self, columns: list[tuple[Fraction, int]]) -> int:
-        """What comes on top of `terms`, at most."""
-        return (self.factor - 1) * self.added * sum(number for _, number in columns)
+    @property
+    def rest(self) -> int:
+        """What comes on top where columns are rounded one by one, each by up to a half, and not the sum."""
+        return self.factor * self.added // 2
 
 
 class Quantity(ABC):

@@ -1,11 +1,12 @@
 """Continual counters whose columns close their updates apart: trees of different ages in one block of arrays.
 
 A column's update is what has come since it was closed last; a `CloseQuery` names the columns that close now, and each
-answers its exact total plus the noise of its own trees, handed over from one to the next: trees of 32, 128, 512, ...
-updates, each at the whole share of the column, and of a finished tree the last noise stays. Rules: which columns close,
-and when, is public; columns of one age are advanced together. This file knows no thresholds and no ticks.
+answers its exact total plus the noise of its own trees, handed over from one to the next as in `hand_over_counter`.
+Rules: which columns close, and when, is public; columns of one age are advanced together. This file knows no thresholds
+and no ticks.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
@@ -21,11 +22,11 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.columns import columns_derivation
+from stream_dp.mechanisms.hand_over_counter import SOURCE, place, size
+from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.row_check import checked
-from stream_dp.mechanisms.tree import TreeNoise, TreeShape, TreeState
-
-SOURCE = "trees handed over, an update in one of them ([HSV] Cor 5.5, k = 1)"
-FIRST, GROWTH = 32, 4
+from stream_dp.mechanisms.tree import TreeNoise, TreeState, rounded
+from stream_dp.mechanisms.tree_shape import TreeShape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +41,8 @@ class CloseQuery(Query):
 class SeparateState:
     """`total`: exact counts, private. `updates`: closed so far, public. Both and `base` have shape (width,).
 
-    `base` is the noise left by finished trees; `trees[e]` has the e-th tree of every column that has come so far.
+    `base` is the noise in the last answers of finished trees, in fixed point as a tree's; `trees[n]` has the tree of
+    number n of every column that has come so far, and zeros for the others.
     """
 
     total: IntArray
@@ -76,16 +78,12 @@ class SeparateCounters:
         """What one column may spend: epsilon / L0."""
         return self.epsilon / self.neighbors.l0(self.width, self.ones)
 
-    def length(self, epoch: int) -> int:
-        """How many updates this tree has."""
-        return FIRST * int(GROWTH**epoch)
-
-    def tree(self, epoch: int, width: int = 1) -> TreeNoise:
+    def tree(self, number: int, width: int = 1) -> TreeNoise:
         """This tree's noise, for so many columns."""
-        while epoch >= len(self._shapes):
-            shape = TreeShape.best(self.length(len(self._shapes)))
+        while number >= len(self._shapes):
+            shape = TreeShape.best(self.size(len(self._shapes)))
             self._shapes.append((shape, shape.height / self.column_epsilon))
-        shape, scale = self._shapes[epoch]
+        shape, scale = self._shapes[number]
         return TreeNoise(shape, scale, width)
 
     @cached_property
@@ -93,20 +91,19 @@ class SeparateCounters:
         """Shape and scale of the trees needed so far."""
         return []
 
-    def place(self, updates: int) -> tuple[int, int]:
-        """(tree, updates inside it) after so many updates; a tree ends with its own last update."""
-        epoch = 0
-        while updates > self.length(epoch):
-            updates -= self.length(epoch)
-            epoch += 1
-        return epoch, updates
+    def size(self, number: int) -> int:
+        """How many updates the tree of this number takes."""
+        return size(number)
 
-    def noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
-        """(scale, number) of the independent DLap terms in a column's answer after `updates` updates."""
-        epoch, inside = self.place(updates)
-        ends = [(self.tree(e), self.length(e)) for e in range(epoch)]
-        last = (self.tree(epoch), inside)
-        return [(tree.scale, tree.shape.terms(prefix)) for tree, prefix in (*ends, last)]
+    def place(self, updates: int) -> tuple[int, int]:
+        """(number of the tree, updates inside it) after so many updates."""
+        return place(updates)
+
+    def noise_terms(self, updates: int) -> list[Term]:
+        """The independent noises in a column's answer after `updates` updates, before it is rounded."""
+        number, inside = self.place(updates)
+        ends = [term for n in range(number) for term in self.tree(n).terms(self.size(n))]
+        return [*ends, *self.tree(number).terms(inside)]
 
     def derivation(self) -> Derivation:
         """Derive the guarantee: one tree of a column, at its whole share; the columns in parallel.
@@ -152,26 +149,24 @@ class SeparateCounters:
         self, state: SeparateState, columns: IntArray, age: int, noise: Noise
     ) -> tuple[SeparateState, IntArray]:
         """Close the updates of columns that have closed `age` of them."""
-        epoch, inside = self.place(age + 1)
+        number, inside = self.place(age + 1)
         base, trees = state.base, state.trees
-        tree = self.tree(epoch, len(columns))
-        if inside == 1:
-            if epoch:
-                ended = _part(trees[epoch - 1], columns, self.length(epoch - 1))
-                base = _written(base, columns, base[columns] + self._value(epoch - 1, ended))
-            begun = tree.init(noise)
+        tree = self.tree(number, len(columns))
+        if inside > 1:
+            begun = _part(trees[number], columns, inside - 1)
         else:
-            begun = _part(trees[epoch], columns, inside - 1)
+            begun = tree.init(noise)
+            if number:
+                ended = _part(trees[number - 1], columns, self.size(number - 1))
+                left = self.tree(number - 1, len(columns)).fine(ended)
+                base = _written(base, columns, base[columns] + left)
         now = tree.advance(begun, noise)
-        if epoch == len(trees):
+        if number == len(trees):
             trees = (*trees, _blank(now, self.width))
-        trees = (*trees[:epoch], _put(trees[epoch], columns, now), *trees[epoch + 1 :])
+        trees = (*trees[:number], _put(trees[number], columns, now), *trees[number + 1 :])
         updates = _written(state.updates, columns, np.full(len(columns), age + 1))
-        noisy = state.total[columns] + base[columns] + tree.value(now)
+        noisy = state.total[columns] + rounded(base[columns] + tree.fine(now))
         return SeparateState(state.total, updates, base, trees), noisy
-
-    def _value(self, epoch: int, tree: TreeState) -> IntArray:
-        return self.tree(epoch, tree.windows[0].shape[-1]).value(tree)
 
 
 def _written(whole: IntArray, columns: IntArray, part: IntArray) -> IntArray:
@@ -181,31 +176,28 @@ def _written(whole: IntArray, columns: IntArray, part: IntArray) -> IntArray:
     return after
 
 
-def _arrays(tree: TreeState) -> dict[str, Any]:
-    """The fields that hold arrays whose last axis are the columns."""
-    return {f.name: getattr(tree, f.name) for f in fields(tree) if f.name != "prefix"}
+def _mapped(prefix: int, change: Callable[..., IntArray], *trees: TreeState) -> TreeState:
+    """The state whose arrays are `change` of those of `trees`; the columns are the last axis of all of them."""
+    found: dict[str, Any] = {}
+    for each in fields(trees[0]):
+        parts = [getattr(tree, each.name) for tree in trees]
+        if isinstance(parts[0], tuple):
+            found[each.name] = tuple(change(*arrays) for arrays in zip(*parts, strict=True))
+        elif isinstance(parts[0], np.ndarray):
+            found[each.name] = change(*parts)
+    return replace(trees[0], **{**found, "prefix": prefix})
 
 
 def _part(tree: TreeState, columns: IntArray, prefix: int) -> TreeState:
     """The state of these columns alone, all at `prefix`."""
-    parts = {name: tuple(a[..., columns] for a in arrays) for name, arrays in _arrays(tree).items()}
-    return replace(tree, prefix=prefix, **parts)
+    return _mapped(prefix, lambda array: array[..., columns], tree)
 
 
 def _put(tree: TreeState, columns: IntArray, part: TreeState) -> TreeState:
     """The state with these columns replaced; `prefix` says nothing here, as each column has its own."""
-    new = _arrays(part)
-    parts = {
-        name: tuple(_written(a, columns, b) for a, b in zip(arrays, new[name], strict=True))
-        for name, arrays in _arrays(tree).items()
-    }
-    return replace(tree, prefix=0, **parts)
+    return _mapped(0, lambda whole, new: _written(whole, columns, new), tree, part)
 
 
 def _blank(tree: TreeState, width: int) -> TreeState:
     """Zeros for so many columns, in the form of `tree`."""
-    parts = {
-        name: tuple(np.zeros((*a.shape[:-1], width), dtype=np.int64) for a in arrays)
-        for name, arrays in _arrays(tree).items()
-    }
-    return replace(tree, prefix=0, **parts)
+    return _mapped(0, lambda a: np.zeros((*a.shape[:-1], width), dtype=np.int64), tree)

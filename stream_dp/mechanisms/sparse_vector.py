@@ -74,6 +74,11 @@ class SparseVector:
         return self.quantity.sensitivity(self.neighbors, self.width, self.ones)
 
     @property
+    def _source(self) -> str:
+        """Where it is proven."""
+        return SOURCE
+
+    @property
     def _signs(self) -> int:
         """s: 1 where the quantity changes in one direction, else 2."""
         return 1 if self.quantity.one_signed(self.neighbors, self.width) else 2
@@ -107,11 +112,13 @@ class SparseVector:
         )
         lifted = self.lift_scale * self.threshold_epsilon
         lift = Condition("threshold noise", lifted >= most, f"scale {most}/e1")
-        return leaf("one sparse vector instance", self.guarantee, SOURCE, (known, scale, lift))
+        return leaf(
+            "one sparse vector instance", self.guarantee, self._source, (known, scale, lift)
+        )
 
     def init(self, noise: Noise) -> SparseVectorState:
         """Return the first state: nothing counted; the noisy threshold drawn."""
-        lift = int(noise.geometric(self.lift_scale, 1)[0])
+        lift = self._drawn(noise, self.lift_scale)
         return SparseVectorState(np.zeros(self.width, dtype=np.int64), lift, halted=False)
 
     def step(
@@ -129,6 +136,10 @@ class SparseVector:
         if message.threshold is None:
             raise RejectedMessage("a sparse vector query needs a public threshold")
         value = self.quantity.of(state.count + np.array(self.offset, dtype=np.int64))
-        lifted = value + int(noise.geometric(self.query_scale, 1)[0])
+        lifted = value + self._drawn(noise, self.query_scale)
         above = lifted > message.threshold + state.lift
         return replace(state, halted=above), np.array([int(above)], dtype=np.int64)
+
+    def _drawn(self, noise: Noise, scale: Fraction) -> int:
+        """One draw at this scale."""
+        return int(noise.geometric(scale, 1)[0])

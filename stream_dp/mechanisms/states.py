@@ -11,10 +11,14 @@ from stream_dp.core.serial import Codec, Upgrades
 from stream_dp.mechanisms.alerts import AlertsState
 from stream_dp.mechanisms.count_watchers import CountWatchers, WatchersState
 from stream_dp.mechanisms.counter import CounterState
+from stream_dp.mechanisms.hand_over_counter import HandOverCounter, HandOverState
 from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.local_protocol import LocalProtocolState
 from stream_dp.mechanisms.multi_sparse_vector import MultiSparseVector, MultiSparseVectorState
+from stream_dp.mechanisms.noisy_quantity import NoisyQuantity, NoisyQuantityState
+from stream_dp.mechanisms.paper_hss import PaperHSSState
+from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
 from stream_dp.mechanisms.per_bin_hss import PerBinState
 from stream_dp.mechanisms.quantities import ColumnsAbove, Largest, Maximum, Sum
 from stream_dp.mechanisms.registered_quantity import RegisteredQuantity
@@ -32,6 +36,8 @@ STATES = Codec(
         CompositionState,
         CountWatchers,
         CounterState,
+        HandOverCounter,
+        HandOverState,
         HSSState,
         HybridCounter,
         HybridState,
@@ -41,6 +47,10 @@ STATES = Codec(
         MultiSparseVector,
         MultiSparseVectorState,
         Neighbors,
+        NoisyQuantity,
+        NoisyQuantityState,
+        PaperHSSState,
+        PaperSparseVector,
         RegisteredQuantity,
         PerBinState,
         SeparateCounters,

@@ -9,8 +9,13 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.count_watchers import CountWatchers
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.inner_counter import Inner
+from stream_dp.mechanisms.noisy_quantity import NoisyQuantity
+from stream_dp.mechanisms.paper_hss import PaperHSS
+from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
 from stream_dp.mechanisms.separate_counters import SeparateCounters
@@ -50,6 +55,16 @@ def hybrid(width: int, relation: Neighbors) -> Case:
     )
 
 
+def hand_over(width: int, relation: Neighbors) -> Case:
+    """The case of a hand-over counter."""
+    return Case(
+        name=f"HandOverCounter {width} {relation}",
+        make=lambda: HandOverCounter(width, ONE, relation),
+        counts=True,
+        column=lambda: HandOverCounter(1, ONE, relation),
+    )
+
+
 def alerts(width: int, relation: Neighbors) -> Case:
     """The case of a block of alerts."""
     return Case(
@@ -76,7 +91,21 @@ def composite(quantity: Quantity | None, relation: Neighbors) -> Case:
         name=f"HSS {quantity} {relation}",
         make=lambda: hss(quantity, relation),
         composite=lambda composition: hss(quantity, relation, composition),
-        touches=((SparseVector, 1), (HybridCounter, 1)),
+        touches=((SparseVector, 1), (Inner, 1)),
+    )
+
+
+def paper(quantity: Quantity) -> Case:
+    """The case of the paper's own HSS."""
+
+    def make(composition: ConcurrentComposition) -> PaperHSS:
+        return PaperHSS(3, quantity, Fraction(60), TICKS, composition=composition)
+
+    return Case(
+        name=f"PaperHSS {quantity}",
+        make=lambda: make(ConcurrentComposition()),
+        composite=make,
+        touches=((PaperSparseVector, 1), (NoisyQuantity, 1), (Inner, 1)),
     )
 
 
@@ -101,6 +130,8 @@ CASES = [
     counter(3, 100, REPLACE),
     hybrid(1, ADD),
     hybrid(4, REPLACE),
+    hand_over(1, ADD),
+    hand_over(4, REPLACE),
     sparse((0,), 400, ADD),
     sparse((5, 0, 2), 150, REPLACE),
     sparse((5, 0, 2), 150, ADD, Largest(2)),
@@ -114,6 +145,14 @@ CASES = [
     composite(MAXIMUM, REPLACE),
     composite(Largest(2), REPLACE),
     composite(Sum(), REPLACE),
+    paper(MAXIMUM),
+    paper(Largest(2)),
+    Case(name="NoisyQuantity", make=lambda: NoisyQuantity(2, ONE, REPLACE, (0, 0), Sum(), 2)),
+    Case(
+        name="PaperSparseVector",
+        make=lambda: PaperSparseVector.at(2, ONE, REPLACE, (3, 0), MAXIMUM, 2),
+        threshold=200,
+    ),
     composite(ColumnsAbove(25), ADD),
     per_bin(ADD, TICKS),
     per_bin(REPLACE, None),

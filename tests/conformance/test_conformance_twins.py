@@ -13,7 +13,7 @@ from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.hss import HSS
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.inner_counter import Inner
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.testing import conformance as suite
@@ -97,7 +97,7 @@ def over(kind: type[HSS]) -> Case:
         name=kind.__name__,
         make=lambda: make(ConcurrentComposition()),
         composite=make,
-        touches=((SparseVector, 1), (HybridCounter, 1)),
+        touches=((SparseVector, 1), (Inner, 1)),
     )
 
 

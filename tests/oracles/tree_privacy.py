@@ -33,7 +33,7 @@ def canonical_shift(nodes: list[Node], k: int, step: int) -> Matrix:
 
 
 def least_shift(
-    matrix: Matrix, shift: Matrix, weights: Floats | None = None, *, integer: bool = True
+    matrix: Matrix | Floats, shift: Matrix, weights: Floats | None = None, *, integer: bool = True
 ) -> Floats:
     """The v of least weighted l1 norm with matrix @ v = shift; integer ones are checked.
 

@@ -12,7 +12,8 @@ from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.mechanisms.count_watchers import CountWatchers, LevelsQuery, WatchersState
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.separate_counters import CloseQuery, SeparateCounters
-from stream_dp.mechanisms.tree import TreeNoise, TreeShape, TreeState
+from stream_dp.mechanisms.tree import FRACTION_BITS, TreeNoise, TreeState
+from stream_dp.mechanisms.tree_shape import TreeShape
 
 ASK = Query()
 
@@ -27,28 +28,34 @@ class OneNode(TreeNoise):
 
     def init(self, noise: Noise) -> TreeState:
         """Not drawn yet."""
-        return TreeState(0, (np.zeros((1, self.width), dtype=np.int64),))
+        zeros = np.zeros(self.width, dtype=np.int64)
+        return TreeState(0, (zeros,), (), zeros, zeros)
 
     def advance(self, state: TreeState, noise: Noise) -> TreeState:
         """Draw the node."""
-        return TreeState(1, (noise.laplace(self.scale, self.width).reshape(1, -1),))
+        zeros = np.zeros(self.width, dtype=np.int64)
+        return TreeState(1, (noise.laplace(self.scale, self.width),), (), zeros, zeros)
 
-    def value(self, state: TreeState) -> IntArray:
+    def fine(self, state: TreeState) -> IntArray:
         """The node."""
-        node: IntArray = state.windows[0][0]
+        node: IntArray = state.windows[0] << FRACTION_BITS
         return node
 
 
 class FreshNodes(SeparateCounters):
     """Right: trees of one update each, so that a counter draws one node for an update."""
 
-    def length(self, epoch: int) -> int:
+    def size(self, number: int) -> int:
         """One."""
         return 1
 
-    def tree(self, epoch: int, width: int = 1) -> TreeNoise:
+    def place(self, updates: int) -> tuple[int, int]:
+        """Each update in its own."""
+        return max(0, updates - 1), min(1, updates)
+
+    def tree(self, number: int, width: int = 1) -> TreeNoise:
         """One node."""
-        return OneNode(TreeShape(3, 1), 1 / self.column_epsilon, width)
+        return OneNode(TreeShape(2, 1), 1 / self.column_epsilon, width)
 
 
 class Small(PerBinHSS):

@@ -20,6 +20,7 @@ from statistical.band_runs import CONFIDENCE, Errors, Shape, alert_errors, error
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.quantities import MAXIMUM, Quantity
 from stream_dp.mechanisms.serving import Bands
@@ -57,6 +58,7 @@ def series(runs: int) -> dict[str, Series]:
         "counter": Series(lambda: Counter(20, half, ADD, 300), narrow, 1.3),
         "counter replace": Series(lambda: Counter(20, half, REPLACE, 1_000), narrow, 1.3),
         "hybrid counter": Series(lambda: HybridCounter(20, half, ADD), narrow, 1.3),
+        "hand-over counter": Series(lambda: HandOverCounter(20, half, ADD), narrow, 1.3),
         "histogram tree": Series(lambda: Counter(106, Fraction(1), ADD, 300), wide, 1.3),
         "hss histogram": hss(None, ADD, wide, Fraction(1)),
         "hss histogram replace": hss(None, REPLACE, narrow, Fraction(2)),
@@ -67,6 +69,7 @@ def series(runs: int) -> dict[str, Series]:
 
 
 SERIES = series(RUNS)
+COUNTERS = ["counter", "counter replace", "hybrid counter", "hand-over counter", "histogram tree"]
 
 
 @lru_cache(maxsize=32)
@@ -97,13 +100,13 @@ def test_bands_cover_and_are_tight(name: str) -> None:
     assert found.ratio <= SERIES[name].widest, f"{name}: {found.ratio:.2f} times the quantile"
 
 
-@pytest.mark.parametrize("name", ["counter", "counter replace", "hybrid counter", "histogram tree"])
+@pytest.mark.parametrize("name", COUNTERS)
 def test_twice_a_counters_band_is_too_wide(name: str) -> None:
     found = measured(name)
     assert Errors(found.errors, 2 * found.bands, found.runs).ratio > SERIES[name].widest
 
 
-@pytest.mark.parametrize("name", ["counter", "counter replace", "hybrid counter", "histogram tree"])
+@pytest.mark.parametrize("name", COUNTERS)
 def test_a_band_for_half_the_scale_does_not_cover(name: str) -> None:
     mechanism = SERIES[name].make()
     narrow = replace(mechanism, epsilon=2 * mechanism.epsilon)

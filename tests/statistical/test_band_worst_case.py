@@ -55,10 +55,11 @@ def after_silence() -> tuple[Ints, Ints, Ints]:
     noise = np.zeros(RUNS, dtype=np.int64)
     for j in np.unique(closed):
         here = closed == j
-        for scale, number in mechanism.counter.noise_terms(int(j)):
+        size, drawn = int(here.sum()), np.zeros(int(here.sum()))
+        for scale, number, weight in mechanism.counter.noise_terms(int(j)):
             for _ in range(number):
-                size = int(here.sum())
-                noise[here] += geometric(rng, scale, size) - geometric(rng, scale, size)
+                drawn += weight * (geometric(rng, scale, size) - geometric(rng, scale, size))
+        noise[here] = np.rint(drawn)
     return closed, lift, noise
 
 

@@ -24,7 +24,8 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.sparse_vector import SparseVector
-from stream_dp.mechanisms.tree import TreeNoise, TreeShape
+from stream_dp.mechanisms.tree import TreeNoise
+from stream_dp.mechanisms.tree_shape import TreeShape
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)

@@ -1,4 +1,4 @@
-"""Trees and hybrid counters that use a noise twice or not at all: the linear maps must show it."""
+"""Trees and counters that use a noise twice or not at all, or decode with L R other than A: the exact tests show it."""
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -8,53 +8,72 @@ import numpy as np
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message
+from stream_dp.mechanisms.hand_over_counter import HandOverCounter, HandOverState
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
-from stream_dp.mechanisms.tree import TreeNoise, TreeState
+from stream_dp.mechanisms.tree import FRACTION_BITS, TreeNoise, TreeState
 from stream_dp.testing.noise import ZeroNoise
 
 
-class LowestWindowOnly(TreeNoise):
-    """Redraws only its lowest window."""
+class WindowStays(TreeNoise):
+    """The noises of the lowest window serve the next one too, though it has moved on."""
 
-    def _changed_levels(self, prefix: int) -> int:
-        return min(1, super()._changed_levels(prefix))
-
-
-class HighestChangedForgotten(TreeNoise):
-    """Of several windows that change at once the highest stays."""
-
-    def _changed_levels(self, prefix: int) -> int:
-        levels = super()._changed_levels(prefix)
-        return levels - 1 if levels > 1 else levels
-
-
-class OneLevelNeverRedrawn(TreeNoise):
-    """The level below the top is drawn once and for all."""
-
-    def _changed_levels(self, prefix: int) -> int:
-        return min(self.shape.height - 2, super()._changed_levels(prefix))
+    def _moved_on(self, state: TreeState, changed: int, noise: Noise) -> TreeState:
+        after = super()._moved_on(state, changed, noise)
+        windows = (state.windows[0], *after.windows[1:])
+        return self._looked_up(replace(after, windows=windows))
 
 
 class WindowHandedDown(TreeNoise):
     """The window that a level has left serves the level below it."""
 
-    def advance(self, state: TreeState, noise: Noise) -> TreeState:
-        """Right, but for a lowest window that is no new one."""
-        after = super().advance(state, noise)
-        if self._changed_levels(after.prefix) < 2:
+    def _moved_on(self, state: TreeState, changed: int, noise: Noise) -> TreeState:
+        after = super()._moved_on(state, changed, noise)
+        if changed < 2 or self.shape.height < 3:
             return after
-        return replace(after, windows=(state.windows[1], *after.windows[1:]))
+        return self._looked_up(replace(after, windows=(state.windows[1], *after.windows[1:])))
 
 
-class SameLevelTwice(TreeNoise):
-    """Two levels that change together share one window."""
+class TopStays(TreeNoise):
+    """The highest node is drawn once and for all."""
 
-    def advance(self, state: TreeState, noise: Noise) -> TreeState:
-        """Draws less."""
-        after = super().advance(state, noise)
-        if self._changed_levels(after.prefix) < 2:
-            return after
-        return replace(after, windows=(after.windows[1], *after.windows[1:]))
+    def _moved_on(self, state: TreeState, changed: int, noise: Noise) -> TreeState:
+        after = super()._moved_on(state, changed, noise)
+        return self._looked_up(replace(after, windows=(*after.windows[:-1], state.windows[-1])))
+
+
+class TotalCountsMore(TreeNoise):
+    """The gain on a node's total is not that on its children's, by 1/1024: L R is not A."""
+
+    def _looked_up(self, state: TreeState) -> TreeState:
+        after = super()._looked_up(state)
+        more = state.windows[1][self.shape.digit(1, state.prefix) % len(state.windows[1])]
+        return replace(after, surplus=after.surplus + (more << (FRACTION_BITS - 10)))
+
+
+class SharesApart(TreeNoise):
+    """A finished node's two weights are rounded apart and do not add up to 1: L R is not A."""
+
+    def _moved_on(self, state: TreeState, changed: int, noise: Noise) -> TreeState:
+        after = super()._moved_on(state, changed, noise)
+        left = list(after.left)
+        left[min(changed, self.shape.height - 1)] += state.left[0] >> 8
+        return self._looked_up(replace(after, left=tuple(left)))
+
+
+class FloatEstimates(TreeNoise):
+    """The estimates are single precision floats."""
+
+    def fine(self, state: TreeState) -> IntArray:
+        """Right, but for the precision."""
+        return super().fine(state).astype(np.float32).astype(np.int64)
+
+
+class ChildrenForgotten(TreeNoise):
+    """What a window has summed up goes on into the next one."""
+
+    def _moved_on(self, state: TreeState, changed: int, noise: Noise) -> TreeState:
+        after = super()._moved_on(state, changed, noise)
+        return replace(after, left=(state.left[0], *after.left[1:]))
 
 
 class TotalsStay(HybridCounter):
@@ -97,6 +116,46 @@ class InnerNoiseAgain(HybridCounter):
             self._memory.noise = noise
             noise = self._memory
         return super().step(state, message, noise)
+
+
+class BaseForgotten(HandOverCounter):
+    """What the finished trees answered last is exact from then on."""
+
+    def step(
+        self, state: HandOverState, message: Message, noise: Noise
+    ) -> tuple[HandOverState, IntArray | None]:
+        """The base stays 0."""
+        after, answer = super().step(state, message, noise)
+        return replace(after, base=np.zeros_like(after.base)), answer
+
+
+class OldWindow(HandOverCounter):
+    """A new tree's first noises are the finished one's."""
+
+    def step(
+        self, state: HandOverState, message: Message, noise: Noise
+    ) -> tuple[HandOverState, IntArray | None]:
+        """They serve twice."""
+        after, answer = super().step(state, message, noise)
+        if after.number == state.number:
+            return after, answer
+        used, fresh = state.tree.windows[0], after.tree.windows[0]
+        window = np.concatenate([used, fresh])[: len(fresh)]
+        tree = replace(after.tree, windows=(window, *after.tree.windows[1:]))
+        return replace(after, tree=self.tree(after.number)._looked_up(tree)), answer
+
+
+class StartsLate(HandOverCounter):
+    """The finished tree answers for the first update of the next one, too."""
+
+    def step(
+        self, state: HandOverState, message: Message, noise: Noise
+    ) -> tuple[HandOverState, IntArray | None]:
+        """The new tree does not move on with its first update."""
+        after, answer = super().step(state, message, noise)
+        if after.number == state.number:
+            return after, answer
+        return replace(after, tree=self.tree(after.number).init(ZeroNoise())), answer
 
 
 @dataclass(slots=True)

@@ -14,8 +14,11 @@ from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.mechanisms.alerts import AlertsState
 from stream_dp.mechanisms.count_watchers import WatchersState
 from stream_dp.mechanisms.counter import CounterState
+from stream_dp.mechanisms.hand_over_counter import HandOverState
 from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridState
+from stream_dp.mechanisms.noisy_quantity import NoisyQuantityState
+from stream_dp.mechanisms.paper_hss import PaperHSSState
 from stream_dp.mechanisms.per_bin_hss import PerBinState
 from stream_dp.mechanisms.separate_counters import SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVectorState
@@ -30,8 +33,11 @@ PUBLIC: dict[type, set[str]] = {
     Child: {"mechanism"},
     CompositionState: {"created"},
     CounterState: set(),
+    HandOverState: {"number"},
     HSSState: {"queries", "intervals", "released", "watcher"},
     HybridState: {"epoch"},
+    NoisyQuantityState: set(),
+    PaperHSSState: {"steps", "intervals", "threshold", "released", "watcher"},
     PerBinState: {"queries", "intervals", "released", "levels"},
     SeparateState: {"updates"},
     SparseVectorState: {"halted"},

@@ -17,8 +17,10 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
@@ -39,6 +41,9 @@ MECHANISMS: list[Any] = [
     HSS(WIDTH, MAXIMUM, *SHARES, REPLACE, TICKS),
     HSS(WIDTH, Largest(2), *SHARES, REPLACE, None, ones=2),
     HSS(WIDTH, ColumnsAbove(100), *SHARES, ADD, None),
+    PaperHSS(WIDTH, MAXIMUM, Fraction(40), TICKS),
+    PaperHSS(WIDTH, Largest(2), Fraction(40), None),
+    HandOverCounter(WIDTH, HALF, ADD),
     PerBinHSS(WIDTH, Fraction(2), Fraction(2), ADD, TICKS),
     PerBinHSS(WIDTH, Fraction(2), Fraction(2), REPLACE, None),
 ]
@@ -73,7 +78,7 @@ def test_every_mechanism_has_private_parts() -> None:
     for mechanism in MECHANISMS:
         *_, (_, state) = states(mechanism, rows(90), SeededNoise(3))
         assert len(list(private_parts(state))) >= 1
-        if isinstance(mechanism, HSS):
+        if isinstance(mechanism, HSS | PaperHSS):
             assert state.intervals > 1
             assert state.pending.any()
 
