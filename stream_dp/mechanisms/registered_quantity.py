@@ -7,6 +7,7 @@ derivation says so, and who registers a function vouches for it. What is refused
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
@@ -101,6 +102,12 @@ class RegisteredQuantity(Quantity):
         return f"{self.name} (version {self.version})"
 
 
+def _behind(name: str, version: int) -> tuple[Function, Stated] | None:
+    """The function that this is the name of, and what was stated of it."""
+    known = _KNOWN.get((name, version))
+    return None if known is None else (known.function, known.stated)
+
+
 def register_quantity(
     name: str,
     function: Callable[[IntArray], int],
@@ -109,22 +116,25 @@ def register_quantity(
     neighbors: Neighbors,
     ones: int = 1,
     lipschitz: int = 1,
-    version: int = 1,
+    version: int | None = 1,
 ) -> RegisteredQuantity:
     """Test `function` and register it as a quantity; registering the same function again changes nothing.
 
     It takes an int64 array of shape (width,) of sums and returns an integer >= 0. Stated with it, and tested on all of
     a small lattice and on made-up sums of every size: it is monotone; one event, which sets at most `ones` entries
     under `neighbors`, changes it by at most 1; it changes by at most `lipschitz` where every entry changes by at most
-    1; it depends on its argument alone, whenever and however often it is called.
+    1; it depends on its argument alone, whenever and however often it is called. `version` None: the first one that is
+    free, or is this function's.
 
     Raises:
         UsageError: a property does not hold (the message shows where), the function keeps a state, or the name and
             version belong to another function. Nothing was registered.
     """
     stated = Stated(width, neighbors, ones, lipschitz)
-    known = _KNOWN.get((name, version))
-    if known is not None and (known.function, known.stated) != (function, stated):
+    same = (None, (function, stated))
+    if version is None:
+        version = next(v for v in count(1) if _behind(name, v) in same)
+    if _behind(name, version) not in same:
         raise UsageError(
             f"quantity {name!r}, version {version}: registered already, with another function or other properties; "
             "take a new version"
