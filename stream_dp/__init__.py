@@ -62,6 +62,7 @@ if _typing.TYPE_CHECKING:
     from stream_dp.app.standalone.continual_counter import ContinualCounter
     from stream_dp.app.standalone.continual_histogram import ContinualHistogram
     from stream_dp.app.standalone.continual_maximum import ContinualMaximum
+    from stream_dp.app.standalone.continual_quantity import ContinualQuantity
     from stream_dp.app.standalone.privacy_budget import Budget
     from stream_dp.app.standalone.tick_release import Counts, TickRelease
     from stream_dp.audit.odometers.filter_boundary import FilterBoundary
@@ -109,6 +110,7 @@ _PLACES = {
     "ContinualCounter": "app.standalone.continual_counter",
     "ContinualHistogram": "app.standalone.continual_histogram",
     "ContinualMaximum": "app.standalone.continual_maximum",
+    "ContinualQuantity": "app.standalone.continual_quantity",
     "ContinualAlerts": "app.standalone.continual_alerts",
     "TickRelease": "app.standalone.tick_release",
     "Counts": "app.standalone.tick_release",
@@ -191,6 +193,7 @@ __all__ = [
     "ContinualCounter",
     "ContinualHistogram",
     "ContinualMaximum",
+    "ContinualQuantity",
     "Counts",
     "Derivation",
     "Entry",

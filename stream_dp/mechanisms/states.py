@@ -9,6 +9,8 @@ from stream_dp.core.composition import Child, CompositionState
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import Codec, Upgrades
 from stream_dp.mechanisms.alerts import AlertsState
+from stream_dp.mechanisms.coarse_counter import CoarseState
+from stream_dp.mechanisms.count_watchers import CountWatchers, WatchersState
 from stream_dp.mechanisms.counter import CounterState
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter, GaussianCounterState
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter, HandOverState
@@ -17,6 +19,13 @@ from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.lattice_noise import LatticeState
 from stream_dp.mechanisms.local_protocol import LocalProtocolState
 from stream_dp.mechanisms.multi_sparse_vector import MultiSparseVector, MultiSparseVectorState
+from stream_dp.mechanisms.noisy_quantity import NoisyQuantity, NoisyQuantityState
+from stream_dp.mechanisms.paper_hss import PaperHSSState
+from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
+from stream_dp.mechanisms.per_bin_hss import PerBinState
+from stream_dp.mechanisms.quantities import ColumnsAbove, Largest, Maximum, Sum
+from stream_dp.mechanisms.registered_quantity import RegisteredQuantity
+from stream_dp.mechanisms.separate_counters import SeparateCounters, SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
 
@@ -26,7 +35,10 @@ STATES = Codec(
     [
         AlertsState,
         Child,
+        CoarseState,
+        ColumnsAbove,
         CompositionState,
+        CountWatchers,
         CounterState,
         HandOverCounter,
         HandOverState,
@@ -36,13 +48,25 @@ STATES = Codec(
         HybridCounter,
         HybridState,
         LatticeState,
+        Largest,
         LocalProtocolState,
+        Maximum,
         MultiSparseVector,
         MultiSparseVectorState,
         Neighbors,
+        NoisyQuantity,
+        NoisyQuantityState,
+        PaperHSSState,
+        PaperSparseVector,
+        RegisteredQuantity,
+        PerBinState,
+        SeparateCounters,
+        SeparateState,
         SparseVector,
         SparseVectorState,
+        Sum,
         TreeState,
+        WatchersState,
     ],
     UPGRADES,
 )

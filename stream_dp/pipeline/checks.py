@@ -78,7 +78,6 @@ def _series(value: Mapping[str, Any]) -> Any:
     where = value.get("where")
     conditions = where if isinstance(where, list) else ()
     sketch.where = [_valid(_CONDITION, condition) for condition in conditions]
-    sketch.expected_events = value.get("expected_events")
     return sketch
 
 

@@ -1,97 +1,123 @@
-"""Choosing the parameters of an HSS from the specification alone, before any data is touched.
+"""Choosing an HSS, or a tree instead, from the specification alone, before any data is touched.
 
-Predictions are for `expected_events` events spread evenly over the horizon, all in one column: the worst case
-for the number of intervals. This file knows no journal and no data.
+Thresholds are self-tuned, so no parameter depends on the volume: `expected_events` moves what is predicted, and with
+it what `method: auto` chooses. Where nothing is guessed, predictions are for one event a tick. This file knows no
+journal and no data.
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import Field
-from pydantic_core import InitErrorDetails
 
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
+from stream_dp.mechanisms.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.quantities import Quantity
 from stream_dp.pipeline.choice import ENDLESS, Choice, Setting
-from stream_dp.pipeline.scalars import problem
+from stream_dp.pipeline.predicted_errors import Profile, break_even, hss_error, tree_error
 
-KAPPAS = tuple(Fraction(k, 100) for k in (2, 5, 10, 20, 40, 100))
-COUNTER_SHARES = tuple(Fraction(k, 10) for k in (5, 6, 7, 8, 9))
-PREDICTED = ("hss", "auto")  # the methods that need a guess
+COUNTER_SHARE = Fraction(17, 20)  # of epsilon, for the joint form's counter
+BIN_SHARE = Fraction(7, 10)  # the same for the counters bin by bin
+FEW = 2  # entries an event reaches, up to which the form bin by bin is the better one
 
 ExpectedEvents: TypeAlias = Annotated[int, Field(ge=1, le=10**15)] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What an HSS series asks for: everything its parameters are chosen from."""
+    """What an HSS series asks for: everything it is chosen from; `expected_events` None: nobody guessed."""
 
     setting: Setting
-    statistic: Statistic
+    quantity: Quantity | None
     epsilon: Fraction
-    expected_events: int
+    expected_events: int | None = None
 
-    @classmethod
-    def of(
-        cls, setting: Setting, statistic: Statistic, epsilon: Fraction, expected: int | None
-    ) -> "Demand":
-        """Return the demand of a series; without a guess a single event is expected."""
-        return cls(setting, statistic, epsilon, expected or 1)
+    @property
+    def events(self) -> int:
+        """How many events predictions are for: the guess, or one a tick."""
+        if self.expected_events is None:
+            return self.setting.horizon or ENDLESS
+        return self.expected_events
 
-
-def without_guess(at: tuple[str | int, ...], series: Any) -> list[InitErrorDetails]:
-    """Return that a series, or a sketch of it, has a method that needs `expected_events` and does not give it."""
-    method = getattr(series, "method", None)
-    if method not in PREDICTED or series.expected_events is not None:
-        return []
-    message = f"method {method} needs expected_events, a public guess"
-    return [problem((*at, "expected_events"), message)]
+    @property
+    def volume(self) -> str:
+        """For what number of events a prediction is, in a few words."""
+        whose = "expected" if self.expected_events is not None else "taken, one a tick"
+        return f"{self.events} events ({whose})"
 
 
 def hss_choice(demand: Demand, why: str) -> Choice:
-    """Choose the best HSS; the error to expect is predicted from the expected events."""
-    hss = best_hss(demand)
+    """Choose the HSS; the error to expect is predicted from the expected events."""
+    hss = hss_for(demand)
     return Choice(hss, why, lambda tick: predicted_hss_error(hss, demand, tick))
 
 
+def better_choice(demand: Demand, tree: Choice) -> Choice:
+    """Choose HSS or the given tree: the one with the smaller typical error (RMSE) over the horizon."""
+    hss = hss_for(demand)
+    by_tree = tree_error(demand.setting, demand.epsilon)
+    by_hss = hss_error(hss, demand.setting, demand.events)
+    most = break_even(hss, demand.setting, by_tree)
+    why = (
+        f"method: auto, typical error (RMSE) for {demand.volume}: tree {by_tree:.1f}, hss {by_hss:.1f}; "
+        f"hss is better up to about {most} events"
+    )
+    if by_hss < by_tree:
+        return hss_choice(demand, why)
+    return Choice(tree.mechanism, why, tree.expected)
+
+
 @lru_cache(maxsize=64)
-def best_hss(demand: Demand) -> HSS:
-    """The HSS with the smallest predicted error at the end of the horizon."""
-    candidates = [_hss(demand, share, kappa) for share in COUNTER_SHARES for kappa in KAPPAS]
-    last = demand.setting.last
-    return min(candidates, key=lambda m: predicted_hss_error(m, demand, last))
+def hss_for(demand: Demand) -> HSS | PerBinHSS:
+    """The form of HSS with the smaller error: bin by bin for a histogram whose events reach few entries."""
+    setting = demand.setting
+    if demand.quantity is not None or setting.neighbors.l0(setting.width) > FEW:
+        return joint_hss(demand)
+    counter = demand.epsilon * BIN_SHARE
+    watch = demand.epsilon - counter
+    return PerBinHSS(setting.width, watch, counter, setting.neighbors, setting.horizon)
 
 
-def predicted_hss_error(mechanism: HSS, demand: Demand, tick: int) -> int:
-    """The band expected at `tick`."""
-    intervals = predicted_intervals(mechanism, demand, tick)
-    return mechanism.band((tick + 1, intervals), demand.setting.confidence)
-
-
-def predicted_intervals(mechanism: HSS, demand: Demand, tick: int) -> int:
-    """How many intervals will have closed: one each time `gamma` events have come, at most one a tick.
-
-    gamma grows with the intervals, so the largest gamma gives few of them, and the gamma of few gives many.
-    """
-    events = demand.expected_events * (tick + 1) // (demand.setting.horizon or ENDLESS)
-    few = min(tick + 1, events // max(1, mechanism.gamma(tick + 1, tick + 1)))
-    return min(tick + 1, events // max(1, mechanism.gamma(tick + 1, few)))
-
-
-def _hss(demand: Demand, counter_share: Fraction, kappa: Fraction) -> HSS:
-    """Split the rest 1 : s^(2/3) between threshold and queries (Lyu, Su, Li 2017, section 4)."""
-    rest = demand.epsilon * (1 - counter_share)
+def joint_hss(demand: Demand) -> HSS:
+    """The joint form; the rest is split 1 : s^(2/3) between threshold and queries (Lyu, Su, Li 2017, section 4)."""
+    counter = demand.epsilon * COUNTER_SHARE
+    rest = demand.epsilon - counter
     setting = demand.setting
     monotone = setting.neighbors.monotone(setting.width)
     threshold = rest * (Fraction(1, 2) if monotone else Fraction(5, 13))
     return HSS(
         setting.width,
-        demand.statistic,
+        demand.quantity,
         threshold,
         rest - threshold,
-        demand.epsilon * counter_share,
+        counter,
         setting.neighbors,
         setting.horizon,
-        kappa,
+        kappa=None,
     )
+
+
+def predicted_hss_error(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -> int:
+    """The band expected at `tick`; bin by bin that of the largest category."""
+    confidence = demand.setting.confidence
+    intervals = predicted_intervals(mechanism, demand, tick)
+    if isinstance(mechanism, PerBinHSS):
+        query = demand.setting.horizon or 1 << (tick + 1).bit_length()
+        return mechanism.band((query, frozenset({intervals})), confidence)
+    return mechanism.lag(tick + 1, intervals, confidence)
+
+
+def predicted_intervals(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -> int:
+    """How many intervals of the largest category will have closed: one for each `growth`, at most one a tick.
+
+    growth rises with the intervals, so the largest growth gives few of them, and the growth of few gives many.
+    """
+    largest = demand.events
+    if demand.quantity is None:
+        largest = round(float(Profile.of(demand.setting.width, demand.events).counts[0]))
+    events = largest * (tick + 1) // (demand.setting.horizon or ENDLESS)
+    growth = mechanism.tuned.growth
+    few = min(tick + 1, events // growth(tick + 1))
+    return min(tick + 1, events // growth(few))

@@ -26,6 +26,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import same
 from stream_dp.core.serial import Codec
 from stream_dp.errors import RejectedMessage
+from stream_dp.mechanisms.count_watchers import LevelsQuery
 from stream_dp.mechanisms.states import STATES
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 from stream_dp.testing.taint import TaintedComposition, tainted_step
@@ -265,8 +266,7 @@ def neighbours_stay_neighbours(case: Case) -> None:
 class Forced(ConcurrentComposition):
     """A composition that remembers its messages and answers every query itself.
 
-    One-entry answers follow `bits` over and over; longer ones are made-up counts. Where the sub-mechanism asked is
-    1-wide by nature, that is the answer it needs.
+    Answers to a comparison with public thresholds follow `bits` over and over; others are made-up counts.
     """
 
     def __init__(self, bits: Sequence[int]) -> None:
@@ -286,10 +286,13 @@ class Forced(ConcurrentComposition):
         after, answer = ConcurrentComposition.step(self, state, message, noise)
         if not isinstance(message, Ask) or answer is None:
             return after, answer
-        if message.message == Query():
+        asked = message.message
+        if not isinstance(asked, LevelsQuery) and getattr(asked, "threshold", None) is None:
             return after, np.arange(answer.size, dtype=np.int64) + len(self.trace)
         live = {**after.live, message.index: state.live[message.index]}  # it did not halt by itself
-        return CompositionState(after.created, live), np.array([next(self._bits)], dtype=np.int64)
+        return CompositionState(after.created, live), np.array(
+            list(islice(self._bits, answer.size)), dtype=np.int64
+        )
 
 
 def _compare(case: Case, a: list[CompositionMessage], b: list[CompositionMessage]) -> None:

@@ -8,6 +8,7 @@ from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.mechanisms.hss import COUNTER, HSS, HSSState
+from stream_dp.mechanisms.per_bin_hss import COUNTERS, WATCHERS, PerBinHSS, PerBinState
 
 
 class PeeksAtPending(HSS):
@@ -177,5 +178,46 @@ class HaltsByContent(HSS):
         if isinstance(message, Update) and message.row.sum() % 2:
             parts, _ = self.composition.step(after.parts, Create(self.instance()), noise)
             parts, _ = self.composition.step(parts, Halt(parts.created - 1), noise)
+            after = replace(after, parts=parts)
+        return after, answer
+
+
+class ClosesByContent(PerBinHSS):
+    """Closes a column when its exact row is large."""
+
+    def step(
+        self, state: PerBinState, message: Message, noise: Noise
+    ) -> tuple[PerBinState, IntArray | None]:
+        """Branches on the row."""
+        after, answer = super().step(state, message, noise)
+        if isinstance(message, Update) and message.row[0] > 1:
+            after = self._close(after, np.array([0]), noise)
+        return after, answer
+
+
+class WatchesTwice(PerBinHSS):
+    """The row enters the sparse vectors twice: their inputs are no neighbours."""
+
+    def step(
+        self, state: PerBinState, message: Message, noise: Noise
+    ) -> tuple[PerBinState, IntArray | None]:
+        """Feeds the row again."""
+        after, answer = super().step(state, message, noise)
+        if isinstance(message, Update):
+            parts, _ = self.composition.step(after.parts, Ask(WATCHERS, message), noise)
+            after = replace(after, parts=parts)
+        return after, answer
+
+
+class SkipsEmptyRowsOfBins(PerBinHSS):
+    """Tells by which messages are sent."""
+
+    def step(
+        self, state: PerBinState, message: Message, noise: Noise
+    ) -> tuple[PerBinState, IntArray | None]:
+        """One more message, or not."""
+        after, answer = super().step(state, message, noise)
+        if isinstance(message, Update) and message.row.sum() % 2:
+            parts, _ = self.composition.step(after.parts, Ask(COUNTERS, message), noise)
             after = replace(after, parts=parts)
         return after, answer

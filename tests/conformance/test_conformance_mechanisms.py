@@ -7,11 +7,20 @@ import pytest
 from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.coarse_counter import CoarseCounter
+from stream_dp.mechanisms.count_watchers import CountWatchers
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.inner_counter import Inner
+from stream_dp.mechanisms.noisy_quantity import NoisyQuantity
+from stream_dp.mechanisms.paper_hss import PaperHSS
+from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
+from stream_dp.mechanisms.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
+from stream_dp.mechanisms.separate_counters import SeparateCounters
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.testing.conformance import TICKS, Case, Check, checks_of
 
@@ -20,11 +29,11 @@ ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 
 
 def hss(
-    statistic: Statistic, relation: Neighbors, composition: ConcurrentComposition | None = None
+    quantity: Quantity | None, relation: Neighbors, composition: ConcurrentComposition | None = None
 ) -> HSS:
     """A histogram or maximum of three columns that closes several intervals in a few ticks."""
     shares, over = (Fraction(2),) * 3, composition or ConcurrentComposition()
-    return HSS(3, statistic, *shares, relation, TICKS, composition=over)
+    return HSS(3, quantity, *shares, relation, TICKS, composition=over)
 
 
 def counter(width: int, horizon: int, relation: Neighbors) -> Case:
@@ -70,6 +79,16 @@ def gaussian(width: int, horizon: int | None, relation: Neighbors, ones: int = 1
     )
 
 
+def coarse(horizon: int | None, relation: Neighbors) -> Case:
+    """The case of a counter with deadlines."""
+    return Case(
+        name=f"CoarseCounter {horizon} {relation}",
+        make=lambda: CoarseCounter(3, ONE, relation, horizon, 4),
+        horizon=horizon,
+        column=lambda: CoarseCounter(1, ONE, relation, horizon, 4),
+    )
+
+
 def alerts(width: int, relation: Neighbors) -> Case:
     """The case of a block of alerts."""
     return Case(
@@ -79,22 +98,53 @@ def alerts(width: int, relation: Neighbors) -> Case:
     )
 
 
-def sparse(offset: tuple[int, ...], threshold: int, relation: Neighbors) -> Case:
+def sparse(
+    offset: tuple[int, ...], threshold: int, relation: Neighbors, quantity: Quantity = MAXIMUM
+) -> Case:
     """The case of a sparse vector instance."""
     return Case(
-        name=f"SparseVector {len(offset)} {relation}",
-        make=lambda: SparseVector(len(offset), ONE, ONE, relation, offset),
+        name=f"SparseVector {len(offset)} {relation} {quantity}",
+        make=lambda: SparseVector(len(offset), ONE, ONE, relation, offset, quantity),
         threshold=threshold,
     )
 
 
-def composite(statistic: Statistic, relation: Neighbors) -> Case:
+def composite(quantity: Quantity | None, relation: Neighbors) -> Case:
     """The case of an HSS."""
     return Case(
-        name=f"HSS {statistic} {relation}",
-        make=lambda: hss(statistic, relation),
-        composite=lambda composition: hss(statistic, relation, composition),
-        touches=((SparseVector, 1), (HybridCounter, 1)),
+        name=f"HSS {quantity} {relation}",
+        make=lambda: hss(quantity, relation),
+        composite=lambda composition: hss(quantity, relation, composition),
+        touches=((SparseVector, 1), (Inner, 1)),
+    )
+
+
+def paper(quantity: Quantity) -> Case:
+    """The case of the paper's own HSS."""
+
+    def make(composition: ConcurrentComposition) -> PaperHSS:
+        return PaperHSS(3, quantity, Fraction(60), TICKS, composition=composition)
+
+    return Case(
+        name=f"PaperHSS {quantity}",
+        make=lambda: make(ConcurrentComposition()),
+        composite=make,
+        touches=((PaperSparseVector, 1), (NoisyQuantity, 1), (Inner, 1)),
+    )
+
+
+def per_bin(relation: Neighbors, horizon: int | None) -> Case:
+    """The case of an HSS bin by bin."""
+
+    def make(composition: ConcurrentComposition) -> PerBinHSS:
+        shares = Fraction(4), Fraction(4)
+        return PerBinHSS(3, *shares, relation, horizon, composition=composition)
+
+    return Case(
+        name=f"PerBinHSS {relation} {horizon}",
+        make=lambda: make(ConcurrentComposition()),
+        composite=make,
+        touches=((CountWatchers, 1), (SeparateCounters, 1)),
     )
 
 
@@ -109,14 +159,32 @@ CASES = [
     hybrid(4, REPLACE),
     hand_over(1, ADD),
     hand_over(4, REPLACE),
+    coarse(TICKS, ADD),
+    coarse(None, REPLACE),
     sparse((0,), 400, ADD),
     sparse((5, 0, 2), 150, REPLACE),
+    sparse((5, 0, 2), 150, ADD, Largest(2)),
+    sparse((5, 0, 2), 600, REPLACE, Sum()),
+    sparse((0, 0, 0), 2, ADD, ColumnsAbove(60)),
     alerts(1, ADD),
     alerts(4, REPLACE),
-    composite(Statistic.HISTOGRAM, ADD),
-    composite(Statistic.HISTOGRAM, REPLACE),
-    composite(Statistic.MAXIMUM, ADD),
-    composite(Statistic.MAXIMUM, REPLACE),
+    composite(None, ADD),
+    composite(None, REPLACE),
+    composite(MAXIMUM, ADD),
+    composite(MAXIMUM, REPLACE),
+    composite(Largest(2), REPLACE),
+    composite(Sum(), REPLACE),
+    paper(MAXIMUM),
+    paper(Largest(2)),
+    Case(name="NoisyQuantity", make=lambda: NoisyQuantity(2, ONE, REPLACE, (0, 0), Sum(), 2)),
+    Case(
+        name="PaperSparseVector",
+        make=lambda: PaperSparseVector.at(2, ONE, REPLACE, (3, 0), MAXIMUM, 2),
+        threshold=200,
+    ),
+    composite(ColumnsAbove(25), ADD),
+    per_bin(ADD, TICKS),
+    per_bin(REPLACE, None),
 ]
 
 

@@ -12,8 +12,9 @@ from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import TaintError
-from stream_dp.mechanisms.hss import HSS, Statistic
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.hss import HSS
+from stream_dp.mechanisms.inner_counter import Inner
+from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.testing import conformance as suite
 from stream_dp.testing.conformance import Case, Check, NotConforming, checks_of
@@ -87,9 +88,7 @@ def over(kind: type[HSS]) -> Case:
 
     def make(composition: ConcurrentComposition) -> HSS:
         shares = (Fraction(2),) * 3
-        made = kind(
-            3, Statistic.HISTOGRAM, *shares, Neighbors.ADD_REMOVE, 14, composition=composition
-        )
+        made = kind(3, None, *shares, Neighbors.ADD_REMOVE, 14, composition=composition)
         if isinstance(made, composites.FeedsTheCrossingTickTwice):
             object.__setattr__(made, "last", composites.Last())
         return made
@@ -98,7 +97,7 @@ def over(kind: type[HSS]) -> Case:
         name=kind.__name__,
         make=lambda: make(ConcurrentComposition()),
         composite=make,
-        touches=((SparseVector, 1), (HybridCounter, 1)),
+        touches=((SparseVector, 1), (Inner, 1)),
     )
 
 
@@ -145,3 +144,25 @@ def test_inputs_that_are_no_neighbours_are_caught(kind: type[HSS]) -> None:
 def test_an_alias_of_the_release_is_caught() -> None:
     with pytest.raises(NotConforming, match="alias"):
         suite.keeps_nothing(over(composites.AliasesTheRelease))
+
+
+def bin_by_bin(kind: type[PerBinHSS]) -> Case:
+    """The case of a composite bin by bin."""
+
+    def make(composition: ConcurrentComposition) -> PerBinHSS:
+        shares = Fraction(4), Fraction(4)
+        return kind(3, *shares, Neighbors.ADD_REMOVE, 14, composition=composition)
+
+    return Case(name=kind.__name__, make=lambda: make(ConcurrentComposition()), composite=make)
+
+
+@pytest.mark.parametrize("kind", [composites.ClosesByContent, composites.SkipsEmptyRowsOfBins])
+def test_private_control_flow_bin_by_bin_is_caught_by_taint(kind: type[PerBinHSS]) -> None:
+    with pytest.raises(TaintError):
+        suite.taint(bin_by_bin(kind))
+
+
+@pytest.mark.parametrize("kind", [composites.WatchesTwice, composites.SkipsEmptyRowsOfBins])
+def test_inputs_bin_by_bin_that_are_no_neighbours_are_caught(kind: type[PerBinHSS]) -> None:
+    with pytest.raises(NotConforming):
+        suite.neighbours_stay_neighbours(bin_by_bin(kind))

@@ -11,6 +11,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.mechanisms.alerts import Alerts, AlertsState
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS, HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
@@ -38,6 +39,15 @@ class WidthForgotten(Counter):
 
 class WidthForgottenHybrid(HybridCounter):
     """The same for the hybrid counter."""
+
+    @property
+    def column_epsilon(self) -> Fraction:
+        """Too much."""
+        return self.epsilon
+
+
+class WidthForgottenHandOver(HandOverCounter):
+    """The same for the hand-over counter."""
 
     @property
     def column_epsilon(self) -> Fraction:
@@ -160,9 +170,9 @@ class L0FreeHSS(HSS):
     """Its counter forgets L0."""
 
     @property
-    def counter(self) -> HybridCounter:
+    def counter(self) -> HandOverCounter:
         """The twin of the right counter."""
-        return WidthForgottenHybrid(self.width, self.counter_epsilon, self.neighbors)
+        return WidthForgottenHandOver(self.width, self.counter_epsilon, self.neighbors)
 
 
 class KeepsItsSum(HSS):

@@ -22,16 +22,17 @@ from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.hss import Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.paper_hss import PaperHSS
+from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.pipeline.choice import Setting
-from stream_dp.pipeline.choose_hss import Demand, best_hss
+from stream_dp.pipeline.choose_hss import Demand, hss_for
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 RUNS = 200
 RHO = Fraction(1, 50)
-ALPHA = 1e-4  # per series; at most eleven of them
+ALPHA = 1e-4  # per series; at most twenty of them
 BENTKUS = 2.7182818284590455  # P(mean <= x) <= e * P(binomial <= ...) for means of [0, 1] variables
 
 
@@ -44,12 +45,12 @@ class Series:
     widest: float
 
 
-def hss(statistic: Statistic, relation: Neighbors, shape: Shape, epsilon: Fraction) -> Series:
+def hss(quantity: Quantity | None, relation: Neighbors, shape: Shape, epsilon: Fraction) -> Series:
     """Return the HSS that a pipeline would choose."""
     demand = Demand(
-        Setting(shape.width, relation, shape.ticks, CONFIDENCE), statistic, epsilon, shape.events
+        Setting(shape.width, relation, shape.ticks, CONFIDENCE), quantity, epsilon, shape.events
     )
-    return Series(lambda: best_hss(demand), shape, 3.0)
+    return Series(lambda: hss_for(demand), shape, 3.0)
 
 
 def series(runs: int) -> dict[str, Series]:
@@ -62,9 +63,11 @@ def series(runs: int) -> dict[str, Series]:
         "hybrid counter": Series(lambda: HybridCounter(20, half, ADD), narrow, 1.3),
         "hand-over counter": Series(lambda: HandOverCounter(20, half, ADD), narrow, 1.3),
         "histogram tree": Series(lambda: Counter(106, Fraction(1), ADD, 300), wide, 1.3),
-        "hss histogram": hss(Statistic.HISTOGRAM, ADD, wide, Fraction(1)),
-        "hss histogram replace": hss(Statistic.HISTOGRAM, REPLACE, narrow, Fraction(2)),
-        "hss maximum": hss(Statistic.MAXIMUM, ADD, wide, half),
+        "hss histogram": hss(None, ADD, wide, Fraction(1)),
+        "hss histogram replace": hss(None, REPLACE, narrow, Fraction(2)),
+        "hss maximum": hss(MAXIMUM, ADD, wide, half),
+        "rank 2": replace(hss(Largest(2), ADD, narrow, Fraction(1)), widest=3.5),
+        "paper hss": Series(lambda: PaperHSS(20, MAXIMUM, Fraction(10), 300), narrow, 4.0),
         "gaussian": Series(lambda: GaussianCounter(106, RHO, ADD, 300), wide, 1.3),
         "gaussian endless": Series(lambda: GaussianCounter(20, RHO, REPLACE, None), narrow, 1.3),
         "alerts": Series(lambda: Alerts(17, Fraction(3, 10), ADD, 100), alarms, 3.0),
@@ -128,6 +131,15 @@ def test_a_band_for_half_the_deviation_does_not_cover(name: str) -> None:
 def test_a_quarter_of_a_bound_does_not_cover(name: str) -> None:
     found = measured(name)
     assert not covers(Errors(found.errors, found.bands // 4, found.runs))
+
+
+def test_the_band_of_a_number_of_columns_covers() -> None:
+    """It counts the columns near the level, so it has no quantile to be held against; without it, errors are seen."""
+    one = hss(ColumnsAbove(150), ADD, Shape(60, 100, 12_000, RUNS), Fraction(2))
+    found = taken("hss columns above", one)
+    assert covers(found), f"covered {found.coverage:.3f}"
+    assert not covers(Errors(found.errors, 0 * found.bands, found.runs))
+    assert found.bands.mean() < 20
 
 
 @pytest.mark.slow

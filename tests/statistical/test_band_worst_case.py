@@ -8,6 +8,7 @@ a coverage of 0.95 is refuted below 0.9353 (binomial, one-sided 1e-5 per look, 3
 import math
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +18,11 @@ from statistical.band_runs import CONFIDENCE, noise_of
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms import hss
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
+from stream_dp.mechanisms.quantities import MAXIMUM
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.pipeline.choice import Setting
-from stream_dp.pipeline.choose_hss import Demand, best_hss
+from stream_dp.pipeline.choose_hss import Demand, hss_for
 
 Ints = NDArray[np.int64]
 RUNS = 4_000
@@ -31,7 +33,7 @@ ADD = Neighbors.ADD_REMOVE
 def eager() -> HSS:
     """The histogram of a year of hours, with parameters that close intervals often."""
     shares = (Fraction(1, 20), Fraction(1, 20), Fraction(9, 10))
-    return HSS(1, Statistic.HISTOGRAM, *shares, ADD, 8_760, Fraction(1, 50))
+    return HSS(1, None, *shares, ADD, 8_760, Fraction(1, 50))
 
 
 def geometric(rng: np.random.Generator, scale: Fraction, size: int) -> Ints:
@@ -65,7 +67,7 @@ def after_silence() -> tuple[Ints, Ints, Ints]:
 def least_coverage(mechanism: HSS) -> float:
     """The least coverage at the last query over bursts of 0, 5, ..., 400 events at its tick."""
     closed, lift, noise = after_silence()
-    known = {int(j): mechanism.band((8_760, int(j)), CONFIDENCE) for j in np.unique(closed)}
+    known = {int(j): mechanism.lag(8_760, int(j), CONFIDENCE) for j in np.unique(closed)}
     band = np.array([known[int(j)] for j in closed])
     gamma = np.array([mechanism.gamma(8_760, int(j)) for j in closed])
     rng, found = np.random.default_rng(8), []
@@ -82,17 +84,15 @@ def test_a_burst_after_long_silence_is_covered() -> None:
 
 
 def test_without_the_long_lived_thresholds_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hss, "_moved_up", lambda *_: 0)
+    monkeypatch.setattr(hss, "moved_up", lambda *_: 0)
     assert least_coverage(eager()) < REFUTED
 
 
 @pytest.mark.parametrize(("width", "rate", "turn"), [(2, 10, 5), (20, 10, 5), (3, 30, 10)])
 def test_a_maximum_with_leaders_that_take_turns(width: int, rate: int, turn: int) -> None:
     ticks, runs = 300, 40
-    demand = Demand(
-        Setting(width, ADD, ticks, CONFIDENCE), Statistic.MAXIMUM, Fraction(1), rate * ticks
-    )
-    mechanism = best_hss(demand)
+    demand = Demand(Setting(width, ADD, ticks, CONFIDENCE), MAXIMUM, Fraction(1), rate * ticks)
+    mechanism: Any = hss_for(demand)
     published = Bands(mechanism, CONFIDENCE)
     rows = np.zeros((ticks, width), dtype=np.int64)
     rows[np.arange(ticks), np.arange(ticks) // turn % width] = rate

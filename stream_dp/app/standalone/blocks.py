@@ -4,6 +4,7 @@ Rules: one small function for each, so that nothing else in this folder knows wh
 `new_noise` is a function of public parameters.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -14,9 +15,12 @@ from stream_dp.accounting.situations import Alive, Filtered
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray
+from stream_dp.mechanisms.registered_quantity import register_quantity
 from stream_dp.mechanisms.serving import Bands, ServingMechanism, clipped, derived
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.choice import Setting
+from stream_dp.pipeline.choose_hss import Demand, hss_choice
 from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.statistics.alerts import AlertsSeries
 from stream_dp.pipeline.statistics.count import CountSeries
@@ -36,6 +40,7 @@ __all__ = [
     "choose_counter",
     "choose_histogram",
     "choose_maximum",
+    "choose_quantity",
     "clipped",
     "derivation_of",
     "new_noise",
@@ -85,15 +90,41 @@ def choose_counter(setting: Setting, epsilon: Fraction) -> Mechanism:
 def choose_histogram(
     setting: Setting, epsilon: Fraction, method: str, expected: int | None
 ) -> Mechanism:
-    """Return trees, an HSS for so many events, or what has the smaller error at the end (`auto`)."""
+    """Return trees, an HSS, or what has the smaller typical error for so many events (`auto`)."""
     return _chosen(
         HistogramSeries, setting, epsilon, by="key", method=method, expected_events=expected
     )
 
 
-def choose_maximum(setting: Setting, epsilon: Fraction, expected: int) -> Mechanism:
-    """Return the HSS on the largest column with the smallest error for this many events."""
+def choose_maximum(setting: Setting, epsilon: Fraction, expected: int | None) -> Mechanism:
+    """Return the HSS on the largest column."""
     return _chosen(MaximumSeries, setting, epsilon, by="key", expected_events=expected)
+
+
+def choose_quantity(
+    setting: Setting,
+    epsilon: Fraction,
+    function: Callable[[IntArray], int],
+    lipschitz: int,
+    expected: int | None,
+) -> Mechanism:
+    """Return the HSS on a function of the sums, which is tested first.
+
+    Raises
+    ------
+    UsageError
+        The function fails its test.
+    """
+    name = getattr(function, "__name__", "")
+    quantity = register_quantity(
+        name if name.isidentifier() else "nameless",
+        function,
+        width=setting.width,
+        neighbors=setting.neighbors,
+        lipschitz=lipschitz,
+        version=None,
+    )
+    return hss_choice(Demand(setting, quantity, epsilon, expected), "a quantity").mechanism
 
 
 def choose_alerts(setting: Setting, epsilon: Fraction, threshold: int) -> Mechanism:

@@ -5,8 +5,11 @@ mechanisms that run alone share no clock, so that one has ended tells nothing ab
 (docs/time.md needs a common one). This file draws no noise.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stream_dp.app.standalone import blocks
 from stream_dp.app.standalone.budget_ledger import BudgetLedger
@@ -14,6 +17,7 @@ from stream_dp.app.standalone.continual_alerts import ContinualAlerts
 from stream_dp.app.standalone.continual_counter import ContinualCounter
 from stream_dp.app.standalone.continual_histogram import ContinualHistogram
 from stream_dp.app.standalone.continual_maximum import ContinualMaximum
+from stream_dp.app.standalone.continual_quantity import ContinualQuantity
 from stream_dp.app.standalone.keyed import declared
 from stream_dp.app.standalone.numbers import Amount, epsilon_from, positive
 from stream_dp.errors import UsageError
@@ -124,9 +128,10 @@ class Budget(BudgetLedger):
             How many ticks there will be at most.
         method : {"auto", "tree", "hss"}
             A tree counter for each key, or sparse vector intervals; ``auto`` compares the errors predicted for
-            `expected_events`, and is ``tree`` without them.
+            `expected_events`.
         expected_events : int, optional
-            A public guess at the number of events over the horizon; it moves errors, never the guarantee.
+            A public guess at the number of events over the horizon, which ``auto`` compares errors for (without: one
+            a tick); no threshold depends on it.
         confidence : float, int, str, Fraction or Decimal
             With which the band of each release holds for one of its values.
         name : str, optional
@@ -140,7 +145,7 @@ class Budget(BudgetLedger):
         Raises
         ------
         UsageError
-            A float as epsilon, keys that are none, ``hss`` without `expected_events`, or another bad argument.
+            A float as epsilon, keys that are none, or another bad argument.
         BudgetRefused
             It does not fit; nothing was created, charged or drawn.
         """
@@ -148,10 +153,7 @@ class Budget(BudgetLedger):
             raise UsageError("method: must be tree, hss or auto")
         found, price = declared(keys), epsilon_from(epsilon)
         setting = self._setting(len(found), horizon, confidence)
-        needed = method == "hss" or expected_events is not None
-        guess = _guess(expected_events) if needed else None
-        chosen = method if needed else "tree"  # without a guess there is nothing to compare
-        mechanism = blocks.choose_histogram(setting, price, chosen, guess)
+        mechanism = blocks.choose_histogram(setting, price, method, _guess(expected_events))
         return ContinualHistogram(self._charged(name, "histogram", mechanism, setting, found))
 
     def maximum(
@@ -159,7 +161,7 @@ class Budget(BudgetLedger):
         *,
         epsilon: Amount,
         keys: Iterable[str],
-        expected_events: int,
+        expected_events: int | None = None,
         horizon: int | None = None,
         confidence: Amount | float = "0.95",
         name: str | None = None,
@@ -172,8 +174,8 @@ class Budget(BudgetLedger):
             What it costs, for all its releases together.
         keys : iterable of str
             The keys, public.
-        expected_events : int
-            A public guess at the number of events over the horizon; it moves errors, never the guarantee.
+        expected_events : int, optional
+            A public guess at the number of events over the horizon; it moves the error that is predicted, nothing else.
         horizon : int, optional
             How many ticks there will be at most.
         confidence : float, int, str, Fraction or Decimal
@@ -197,6 +199,60 @@ class Budget(BudgetLedger):
         setting = self._setting(len(found), horizon, confidence)
         mechanism = blocks.choose_maximum(setting, price, _guess(expected_events))
         return ContinualMaximum(self._charged(name, "maximum", mechanism, setting, found))
+
+    def quantity(
+        self,
+        *,
+        epsilon: Amount,
+        keys: Iterable[str],
+        function: Callable[[NDArray[np.int64]], int],
+        lipschitz: int = 1,
+        expected_events: int | None = None,
+        horizon: int | None = None,
+        confidence: Amount | float = "0.95",
+        name: str | None = None,
+    ) -> ContinualQuantity:
+        """Test a function of the keys' counts, charge for its continual release and create it.
+
+        Parameters
+        ----------
+        epsilon : int, str, Fraction or Decimal
+            What it costs, for all its releases together.
+        keys : iterable of str
+            The keys, public; at most a thousand.
+        function : callable
+            Takes the counts, an int64 array in the order of the keys, and returns an integer of at least 0. It is
+            monotone, one event changes it by at most 1, and it depends on its argument alone.
+        lipschitz : int
+            By how much it changes at most where every count changes by at most 1.
+        expected_events : int, optional
+            A public guess at the number of events over the horizon; it moves the error that is predicted, nothing else.
+        horizon : int, optional
+            How many ticks there will be at most.
+        confidence : float, int, str, Fraction or Decimal
+            With which the band of each release holds.
+        name : str, optional
+            Its name in the ledger; a name is used once.
+
+        Returns
+        -------
+        ContinualQuantity
+            It has been paid for.
+
+        Raises
+        ------
+        UsageError
+            The function fails its test: the message says which property does not hold, and where. Nothing was charged
+            or drawn. Or a float as epsilon, or another argument out of range.
+        BudgetRefused
+            It does not fit; nothing was created, charged or drawn.
+        """
+        found, price = declared(keys), epsilon_from(epsilon)
+        constant = positive("lipschitz", lipschitz)
+        setting = self._setting(len(found), horizon, confidence)
+        guess = _guess(expected_events)
+        mechanism = blocks.choose_quantity(setting, price, function, constant, guess)
+        return ContinualQuantity(self._charged(name, "quantity", mechanism, setting, found))
 
     def alerts(
         self,
@@ -240,7 +296,5 @@ class Budget(BudgetLedger):
         return ContinualAlerts(self._charged(name, "alerts", mechanism, setting, found))
 
 
-def _guess(expected_events: int | None) -> int:
-    if expected_events is None:
-        raise UsageError("expected_events: method hss needs it, a public guess")
-    return positive("expected_events", expected_events)
+def _guess(expected_events: int | None) -> int | None:
+    return None if expected_events is None else positive("expected_events", expected_events)

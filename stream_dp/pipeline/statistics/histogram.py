@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Literal
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
-from stream_dp.mechanisms.hss import Statistic
-from stream_dp.pipeline.choice import Choice, Setting, by_gaussian, steady, tree_counter
-from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, hss_choice, without_guess
+from stream_dp.pipeline.cadence import ReleaseEvery, cadence_words, tree_choice, without_tree
+from stream_dp.pipeline.choice import Choice, Setting, by_gaussian
+from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, better_choice, hss_choice
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
 from stream_dp.runtime.release import Shape
 
@@ -17,38 +17,36 @@ class HistogramSeries(GroupedSeries):
     """How many events so far, by category."""
 
     shape: ClassVar[Shape] = Shape.HISTOGRAM
+    later: ClassVar[tuple[str, ...]] = ("release_every",)
 
     statistic: Literal["histogram"] = "histogram"
     method: Literal["tree", "hss", "auto", "gaussian"] = "auto"
     expected_events: ExpectedEvents = None
+    release_every: ReleaseEvery = 1
 
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"histogram by {self.by} so far"
+        return f"histogram by {self.by} so far{cadence_words(self.release_every)}"
 
     @classmethod
     def problems(
         cls, at: Place, series: Any, fields: Mapping[str, Any] | None
     ) -> list[InitErrorDetails]:
-        """Return those of every grouped series, and a missing guess."""
-        return [*without_guess(at, series), *super().problems(at, series, fields)]
+        """Return those of every grouped series, and a cadence without a tree."""
+        return [*without_tree(at, series), *super().problems(at, series, fields)]
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose what `method` names; `auto` takes the smaller predicted error at the end."""
+        """Choose what `method` names; `auto` takes the smaller typical error over the horizon."""
         if self.method == "gaussian":
             return by_gaussian(setting, self.epsilon)
-        tree = steady(tree_counter(setting, self.epsilon), "method: tree", setting)
+        tree = tree_choice(setting, self.epsilon, self.release_every, "method: tree")
         if self.method == "tree":
             return tree
-        demand = Demand.of(setting, Statistic.HISTOGRAM, self.epsilon, self.expected_events)
-        hss = hss_choice(demand, "method: hss")
+        demand = Demand(setting, None, self.epsilon, self.expected_events)
         if self.method == "hss":
-            return hss
-        by_tree, by_hss = tree.expected(setting.last), hss.expected(setting.last)
-        why = f"method: auto, predicted error at the end: tree {by_tree}, hss {by_hss}"
-        better = tree if by_tree <= by_hss else hss
-        return Choice(better.mechanism, why, better.expected)
+            return hss_choice(demand, "method: hss")
+        return better_choice(demand, tree)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> dict[str, int]:
         """Return the count of each key."""

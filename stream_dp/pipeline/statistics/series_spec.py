@@ -26,7 +26,7 @@ class SeriesSpec(Frozen, ABC):
     shape: ClassVar[Shape]
     later: ClassVar[
         tuple[str, ...]
-    ] = ()  # keys that came later: at their defaults they mean what was always meant
+    ] = ()  # keys that came later: left out of fingerprints at their default
 
     statistic: str
     name: Name

@@ -12,12 +12,18 @@ from stream_dp.core.composition import Child, CompositionState
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.mechanisms.alerts import AlertsState
+from stream_dp.mechanisms.coarse_counter import CoarseState
+from stream_dp.mechanisms.count_watchers import WatchersState
 from stream_dp.mechanisms.counter import CounterState
 from stream_dp.mechanisms.gaussian_counter import GaussianCounterState
 from stream_dp.mechanisms.hand_over_counter import HandOverState
 from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridState
 from stream_dp.mechanisms.lattice_noise import LatticeState
+from stream_dp.mechanisms.noisy_quantity import NoisyQuantityState
+from stream_dp.mechanisms.paper_hss import PaperHSSState
+from stream_dp.mechanisms.per_bin_hss import PerBinState
+from stream_dp.mechanisms.separate_counters import SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
 from stream_dp.testing.taint import Tainted
@@ -28,6 +34,7 @@ Path: TypeAlias = tuple[Any, ...]
 PUBLIC: dict[type, set[str]] = {
     AlertsState: set(),
     Child: {"mechanism"},
+    CoarseState: {"updates", "released"},
     CompositionState: {"created"},
     CounterState: set(),
     HandOverState: {"number"},
@@ -35,8 +42,13 @@ PUBLIC: dict[type, set[str]] = {
     HSSState: {"queries", "intervals", "released", "watcher"},
     HybridState: {"epoch"},
     LatticeState: {"steps"},
+    NoisyQuantityState: set(),
+    PaperHSSState: {"steps", "intervals", "threshold", "released", "watcher"},
+    PerBinState: {"queries", "intervals", "released", "levels"},
+    SeparateState: {"updates"},
     SparseVectorState: {"halted"},
     TreeState: {"prefix"},
+    WatchersState: set(),
 }
 CHANGES: tuple[Callable[[Any], Any], ...] = (
     lambda x: x * 0,

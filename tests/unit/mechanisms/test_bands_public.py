@@ -16,11 +16,15 @@ from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.paper_hss import PaperHSS
+from stream_dp.mechanisms.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.testing.noise import SeededNoise
 
@@ -33,13 +37,21 @@ MECHANISMS: list[Any] = [
     Counter(WIDTH, HALF, REPLACE, 2_000),
     HybridCounter(WIDTH, HALF, REPLACE),
     Alerts(WIDTH, HALF, ADD, 20),
-    HSS(WIDTH, Statistic.HISTOGRAM, *SHARES, ADD, TICKS),
-    HSS(WIDTH, Statistic.HISTOGRAM, *SHARES, REPLACE, None),
-    HSS(WIDTH, Statistic.MAXIMUM, *SHARES, ADD, None),
-    HSS(WIDTH, Statistic.MAXIMUM, *SHARES, REPLACE, TICKS),
+    HSS(WIDTH, None, *SHARES, ADD, TICKS),
+    HSS(WIDTH, None, *SHARES, REPLACE, None),
+    HSS(WIDTH, MAXIMUM, *SHARES, ADD, None),
+    HSS(WIDTH, MAXIMUM, *SHARES, REPLACE, TICKS),
+    HSS(WIDTH, Largest(2), *SHARES, REPLACE, None, ones=2),
+    HSS(WIDTH, ColumnsAbove(100), *SHARES, ADD, None),
+    PaperHSS(WIDTH, MAXIMUM, Fraction(20), TICKS),
+    PaperHSS(WIDTH, Largest(2), Fraction(20), None),
     HandOverCounter(WIDTH, HALF, ADD),
     GaussianCounter(WIDTH, HALF, REPLACE, TICKS),
     GaussianCounter(WIDTH, HALF, ADD, None),
+    CoarseCounter(WIDTH, HALF, ADD, TICKS, 5),
+    CoarseCounter(WIDTH, HALF, REPLACE, None, 4),
+    PerBinHSS(WIDTH, Fraction(2), Fraction(2), ADD, TICKS),
+    PerBinHSS(WIDTH, Fraction(2), Fraction(2), REPLACE, None),
 ]
 
 
@@ -72,7 +84,7 @@ def test_every_mechanism_has_private_parts() -> None:
     for mechanism in MECHANISMS:
         *_, (_, state) = states(mechanism, rows(90), SeededNoise(3))
         assert len(list(private_parts(state))) >= 1
-        if isinstance(mechanism, HSS):
+        if isinstance(mechanism, HSS | PaperHSS):
             assert state.intervals > 1
             assert state.pending.any()
 
@@ -85,10 +97,10 @@ class Deaf(SeededNoise):
         return np.full(size, 1 << 30 if scale == 1 / SHARES[0] else 0, dtype=np.int64)
 
 
-@pytest.mark.parametrize("statistic", list(Statistic))
-def test_two_streams_with_the_same_answers_have_the_same_bands(statistic: Statistic) -> None:
+@pytest.mark.parametrize("quantity", [None, MAXIMUM, ColumnsAbove(40)])
+def test_two_streams_with_the_same_answers_have_the_same_bands(quantity: Quantity | None) -> None:
     """Reached, not made: an interval that goes on holds whatever the data say, and the band does not tell how much."""
-    mechanism = HSS(WIDTH, statistic, *SHARES, ADD, None)
+    mechanism = HSS(WIDTH, quantity, *SHARES, ADD, None)
     bands = []
     for burst in (0, 5_000):
         run = list(states(mechanism, rows(burst), Deaf(1)))
@@ -113,6 +125,9 @@ PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
     "pending of one": (MECHANISMS[6], lambda state: int(state.pending[2] % 2)),
     "counter in HSS": (MECHANISMS[5], lambda state: int(seen_in(state).total.sum() > 50)),
     "lift in HSS": (MECHANISMS[7], lambda state: int(state.parts.live[state.watcher].state.lift)),
+    "count in a bin": (MECHANISMS[-2], lambda state: int(state.parts.live[0].state.count[1])),
+    "base of a bin": (MECHANISMS[-1], lambda state: int(state.parts.live[1].state.base[0] > 2)),
+    "waits for a deadline": (MECHANISMS[-4], lambda state: int(state.pending.sum() > 3)),
     "looks away": (MECHANISMS[4], lambda state: 0 * int(state.pending.sum())),
 }
 

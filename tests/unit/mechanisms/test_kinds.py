@@ -24,15 +24,19 @@ from stream_dp.core.serial import content_fields
 from stream_dp.core.wire import wire, wire_of
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.states import STATES, UPGRADES
 from stream_dp.mechanisms.tree import TreeNoise
 
 FROZEN = {
     ("alerts", 1): "epsilon neighbors threshold width",
     ("alerts-state", 1): "count lift",
+    ("coarse-counter", 1): "epsilon every horizon neighbors ones=1 width",
+    ("coarse-counter-state", 1): "counter pending released updates",
     ("composition-child", 1): "mechanism state",
     ("composition-state", 1): "created live",
+    ("count-watchers", 1): "epsilon neighbors ones=1 width",
+    ("count-watchers-state", 1): "count lift",
     ("counter", 1): "epsilon horizon neighbors ones=1 width",
     ("counter-state", 1): "total tree",
     ("hand-over-counter", 1): "epsilon neighbors ones=1 width",
@@ -41,9 +45,10 @@ FROZEN = {
     ("gaussian-counter-state", 1): "noise total",
     ("hss", 1): (
         "counter_epsilon horizon kappa=2/5 neighbors query_epsilon statistic threshold_epsilon width"
+    ("hss", 2): (
+        "counter_epsilon horizon kappa=2/5 neighbors ones=1 quantity query_epsilon threshold_epsilon width"
     ),
     ("hss-state", 1): "intervals parts pending queries released watcher",
-    ("hss-statistic", 1): "| histogram maximum",
     ("hybrid-counter", 2): "epsilon neighbors ones=1 width",
     ("hybrid-counter-state", 1): "epoch inner total totals",
     ("lattice-noise", 1): "(only rested on)",
@@ -53,15 +58,33 @@ FROZEN = {
     ("multi-sparse-vector", 1): "neighbors query_epsilon threshold_epsilon views width",
     ("multi-sparse-vector-state", 1): "count halted lift",
     ("neighbors", 1): "| add_remove replace replace_any_tick",
-    ("sparse-vector", 1): "neighbors offset query_epsilon threshold_epsilon width",
+    ("noisy-quantity", 1): "epsilon neighbors offset ones=1 quantity width",
+    ("noisy-quantity-state", 1): "count",
+    ("paper-hss", 1): "beta=1/20 epsilon horizon quantity width",
+    ("paper-hss-state", 1): "intervals parts pending released steps threshold watcher",
+    ("paper-sparse-vector", 1): (
+        "neighbors offset ones=1 quantity=Maximum() query_epsilon threshold_epsilon width"
+    ),
+    ("quantity-columns-above", 1): "level",
+    ("quantity-largest", 1): "rank",
+    ("quantity-maximum", 1): "",
+    ("quantity-registered", 1): "constant name version",
+    ("quantity-sum", 1): "",
+    ("sparse-vector", 1): (
+        "neighbors offset ones=1 quantity=Maximum() query_epsilon threshold_epsilon width"
+    ),
+    ("per-bin-hss", 1): "counter_epsilon horizon neighbors ones=1 watch_epsilon width",
+    ("per-bin-hss-state", 1): "intervals levels parts queries released",
+    ("separate-counters", 1): "epsilon neighbors ones=1 width",
+    ("separate-counters-state", 1): "base total trees updates",
     ("sparse-vector-state", 1): "count halted lift",
     ("tree-noise", 2): "(only rested on)",
     ("tree-state", 2): "here left prefix slope windows",
 }
-RETIRED: frozenset[str] = frozenset()
+RETIRED = frozenset({"hss-statistic"})
 EPSILON = Fraction(1, 5)
 COUNTER = Counter(2, EPSILON, Neighbors.ADD_REMOVE, 100)
-HISTOGRAM = HSS(3, Statistic.HISTOGRAM, EPSILON, EPSILON, EPSILON, Neighbors.REPLACE, None)
+HISTOGRAM = HSS(3, None, EPSILON, EPSILON, EPSILON, Neighbors.REPLACE, None)
 
 
 def shown(cls: type) -> str:
@@ -147,14 +170,12 @@ def test_a_fingerprint_is_that_of_kind_version_and_parameters() -> None:
         "26801882cb849f3d05d4aa888103bc40f09cc7306dd6529435c22d223e6c86ed"
     )
     assert mechanism_fingerprint(HISTOGRAM) == (
-        "2711ff001aabd07bef3d3b88c261739b848038aab1c52a7542cafa8078975510"
+        "3349de5d69bc99685ee8421fee87391d273be710018aa573a218b1e0363c2e60"
     )
 
 
 def test_the_ways_to_write_a_parameter_do_not_count() -> None:
-    named = HSS(
-        3, Statistic.HISTOGRAM, EPSILON, EPSILON, EPSILON, Neighbors.REPLACE, None, Fraction(4, 10)
-    )
+    named = HSS(3, None, EPSILON, EPSILON, EPSILON, Neighbors.REPLACE, None, Fraction(4, 10))
     assert mechanism_fingerprint(named) == mechanism_fingerprint(HISTOGRAM)
     others = {
         mechanism_fingerprint(Counter(*one))
@@ -174,7 +195,7 @@ def test_a_mechanism_made_of_others_changes_with_them() -> None:
     for each in (Counter, HSS):
         assert ("tree-noise", wire_of(TreeNoise).version) in wire_of(each).all_below
     assert {kind for kind, _ in wire_of(HSS).all_below} == {
-        "hybrid-counter",
+        "hand-over-counter",
         "sparse-vector",
         "tree-noise",
     }

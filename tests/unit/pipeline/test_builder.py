@@ -12,15 +12,16 @@ from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire_of
 from stream_dp.errors import BudgetRefused, NotDerivable
-from stream_dp.mechanisms import counter, hybrid_counter, sparse_vector
+from stream_dp.mechanisms import counter, hand_over_counter, sparse_vector
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.choose_hss import COUNTER_SHARES
+from stream_dp.pipeline.choose_hss import BIN_SHARE, COUNTER_SHARE
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.release import Shape
@@ -48,11 +49,11 @@ def test_the_example_by_hand() -> None:
     example = build(load(flights_folder() / "pipeline.yaml"))
     e = Fraction
     _, many, busiest, _ = (chosen.mechanism for chosen in example.chosen)
-    assert isinstance(many, HSS)
+    assert isinstance(many, PerBinHSS)
     assert isinstance(busiest, HSS)
-    for hss, epsilon in ((many, e(1)), (busiest, e(1, 2))):  # how it is split is a matter of error
-        assert hss.counter_epsilon / epsilon in COUNTER_SHARES
-        assert hss.threshold_epsilon == hss.query_epsilon
+    assert many.counter_epsilon == BIN_SHARE  # how it is split is a matter of error
+    assert busiest.counter_epsilon == COUNTER_SHARE / 2
+    assert busiest.threshold_epsilon == busiest.query_epsilon
     rest, other = 1 - many.counter_epsilon, e(1, 2) - busiest.counter_epsilon
     assert flat(example.derivation) == [
         (0, "flights: series of the first start", e(2)),
@@ -60,10 +61,10 @@ def test_the_example_by_hand() -> None:
         (2, "one counter, 8760 updates", e(1, 5)),
         (1, "by_destination", e(1)),
         (2, "sub-mechanisms", e(1)),
-        (3, "sparse vector instances", rest),
-        (4, "one sparse vector instance", rest),
+        (3, "count sparse vectors of 106 column(s), re-armed for ever", rest),
+        (4, "one count sparse vector of one column", rest),
         (3, "106 column(s)", 1 - rest),
-        (4, "one counter, any number of updates", 1 - rest),
+        (4, "one column's counter: trees one after the other, an update in one", 1 - rest),
         (1, "busiest_destination", e(1, 2)),
         (2, "sub-mechanisms", e(1, 2)),
         (3, "sparse vector instances", other),
@@ -147,12 +148,12 @@ def _with(data: Data, index: int, **changes: Any) -> list[Data]:
 
 
 def test_a_fingerprint_tells_mechanisms_apart(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    hss = {"method": "hss", "expected_events": "1000"}
+    hss = {"method": "hss"}
     prints = [
         built(data).fingerprint,
         built(data, series=_with(data, 0, epsilon="0.3")).fingerprint,
         built(data, series=_with(data, 1, **hss)).fingerprint,
-        built(data, series=_with(data, 1, **(hss | {"expected_events": "10"}))).fingerprint,
+        built(data, series=_with(data, 1, **hss, epsilon="0.3")).fingerprint,
         built(data, series=_with(data, 2, threshold="99")).fingerprint,
         built(data, privacy=data["privacy"] | {"neighbors": "replace"}).fingerprint,
         built(data, clock=data["clock"] | {"horizon": "101"}).fingerprint,
@@ -208,7 +209,7 @@ def test_a_claim_that_is_not_derived_is_refused(monkeypatch: pytest.MonkeyPatch)
 def test_a_sparse_vector_says_which_scale_it_needs() -> None:
     def why(width: int, neighbors: Neighbors) -> str:
         one = SparseVector(width, Fraction(1), Fraction(1), neighbors, (0,) * width)
-        return derived(one, "s").conditions[0].why
+        return derived(one, "s").conditions[1].why
 
     assert "scale 1/e2" in why(3, Neighbors.ADD_REMOVE)
     assert "scale 2/e2" in why(3, Neighbors.REPLACE)
@@ -219,8 +220,8 @@ def test_every_source_is_named(data: Data) -> None:
     def sources(node: Derivation) -> set[str]:
         return {node.source}.union(*map(sources, node.premises))
 
-    hss = _with(data, 1, method="hss", expected_events="1000")
+    hss = _with(data, 1, method="hss")
     named = sources(built(data, series=hss).derivation)
-    assert {counter.SOURCE, hybrid_counter.SOURCE, sparse_vector.SOURCE} <= named
+    assert {counter.SOURCE, hand_over_counter.SOURCE, sparse_vector.SOURCE} <= named
     assert all(named)
-    assert isinstance(built(data, series=hss).chosen[1].mechanism, HSS)
+    assert isinstance(built(data, series=hss).chosen[1].mechanism, PerBinHSS)

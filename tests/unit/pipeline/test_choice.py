@@ -11,24 +11,24 @@ from hypothesis import strategies as st
 
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
+from stream_dp.mechanisms.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.quantities import MAXIMUM
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import (
-    COUNTER_SHARES,
-    KAPPAS,
     Demand,
-    best_hss,
-    predicted_hss_error,
+    hss_for,
+    joint_hss,
     predicted_intervals,
 )
+from stream_dp.pipeline.predicted_errors import Profile, hss_error, tree_error, variance
 from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
-DEMAND = Demand(
-    Setting(20, Neighbors.ADD_REMOVE, 1000, 0.95), Statistic.HISTOGRAM, Fraction(1), 5000
-)
+DEMAND = Demand(Setting(20, Neighbors.ADD_REMOVE, 1000, 0.95), None, Fraction(1), 5000)
 
 
 def chosen(data: Data, method: str, **changes: Any) -> Any:
@@ -38,20 +38,24 @@ def chosen(data: Data, method: str, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("horizon", "events"), [("100", "2000"), ("100000", "3"), ("5", "5"), ("50000", "10000000")]
+    ("horizon", "events"),
+    [("100", "2000"), ("100000", "3"), ("5", "5"), ("50000", "10000000"), ("100", None)],
 )
-def test_auto_takes_the_smaller_predicted_error_and_says_why(
-    data: Data, horizon: str, events: str
+def test_auto_takes_the_smaller_typical_error_and_says_why(
+    data: Data, horizon: str, events: str | None
 ) -> None:
     data["clock"]["horizon"] = horizon
     auto = chosen(data, "auto", expected_events=events)
     found = re.fullmatch(
-        r"method: auto, predicted error at the end: tree (\d+), hss (\d+)", auto.choice.why
+        r"method: auto, typical error \(RMSE\) for (\d+) events \((expected|taken, one a tick)\): "
+        r"tree ([0-9.]+), hss ([0-9.]+); hss is better up to about (\d+) events",
+        auto.choice.why,
     )
     assert found
-    tree, hss = map(int, found.groups())
-    assert isinstance(auto.mechanism, Counter if tree <= hss else HSS)
-    wanted = chosen(data, "tree" if tree <= hss else "hss", expected_events=events)
+    assert (found[1], found[2] == "expected") == (events or horizon, events is not None)
+    tree, hss = float(found[3]), float(found[4])
+    assert isinstance(auto.mechanism, PerBinHSS if hss < tree else Counter)
+    wanted = chosen(data, "hss" if hss < tree else "tree", expected_events=events)
     assert auto.mechanism == wanted.mechanism
 
 
@@ -60,24 +64,23 @@ def test_both_methods_are_chosen_somewhere(data: Data) -> None:
     for horizon, events in (("5", "1000000"), ("1000000", "1")):
         data["clock"]["horizon"] = horizon
         kinds.add(type(chosen(data, "auto", expected_events=events).mechanism))
-    assert kinds == {Counter, HSS}
+    assert kinds == {Counter, PerBinHSS}
 
 
 def test_a_method_that_is_asked_for_is_taken(data: Data) -> None:
     tree, hss = chosen(data, "tree"), chosen(data, "hss")
     assert isinstance(tree.mechanism, Counter)
-    assert isinstance(hss.mechanism, HSS)
+    assert isinstance(hss.mechanism, PerBinHSS)
     assert (tree.choice.why, hss.choice.why) == ("method: tree", "method: hss")
 
 
-def test_the_best_hss_is_the_best_of_the_grid() -> None:
-    best = best_hss(DEMAND)
-    error = predicted_hss_error(best, DEMAND, 999)
-    shares = {best.counter_epsilon / DEMAND.epsilon}
-    assert shares <= set(COUNTER_SHARES)
-    assert best.kappa in KAPPAS
-    for kappa in KAPPAS:
-        assert predicted_hss_error(replace(best, kappa=kappa), DEMAND, 999) >= error
+def test_a_quantity_of_all_columns_is_watched_jointly() -> None:
+    """And no parameter depends on the guess."""
+    found = hss_for(replace(DEMAND, quantity=MAXIMUM))
+    assert isinstance(found, HSS)
+    assert found == hss_for(replace(DEMAND, quantity=MAXIMUM, expected_events=None))
+    assert found.kappa is None
+    assert found.gamma(1, 0) == found.tuned.gamma(1, 0)
 
 
 @settings(max_examples=15, deadline=None)
@@ -90,26 +93,57 @@ def test_the_shares_are_exactly_what_was_asked_for(
     epsilon: Fraction, neighbors: Neighbors, width: int
 ) -> None:
     demand = replace(DEMAND, epsilon=epsilon, setting=Setting(width, neighbors, 1000, 0.95))
-    best = best_hss(demand)
-    assert differential_privacy(best.guarantee.measure).epsilon == epsilon
-    rest = best.threshold_epsilon + best.query_epsilon
+    joint = joint_hss(demand)
+    for one in (joint, hss_for(demand)):
+        assert differential_privacy(one.guarantee.measure).epsilon == epsilon
+    rest = joint.threshold_epsilon + joint.query_epsilon
     monotone = neighbors is Neighbors.ADD_REMOVE or width == 1
-    assert best.threshold_epsilon == rest * (Fraction(1, 2) if monotone else Fraction(5, 13))
+    assert joint.threshold_epsilon == rest * (Fraction(1, 2) if monotone else Fraction(5, 13))
 
 
 def test_predicted_intervals_by_hand() -> None:
-    hss = best_hss(DEMAND)
-    assert predicted_intervals(hss, replace(DEMAND, expected_events=0), 999) == 0
-    gamma = hss.gamma(1000, 0)
-    assert predicted_intervals(hss, replace(DEMAND, expected_events=gamma - 1), 999) == 0
-    many = 1_000_000
-    after = predicted_intervals(hss, replace(DEMAND, expected_events=many), 999)
-    assert after == min(1000, many // hss.gamma(1000, after))
-    assert predicted_intervals(hss, replace(DEMAND, expected_events=10**12), 9) == 10
+    hss = joint_hss(replace(DEMAND, quantity=MAXIMUM))
+    demand = replace(DEMAND, quantity=MAXIMUM)
+    first = hss.tuned.growth(0)
+    assert predicted_intervals(hss, replace(demand, expected_events=first - 1), 999) == 0
+    many = 1_000
+    after = predicted_intervals(hss, replace(demand, expected_events=many), 999)
+    few = min(1000, many // hss.tuned.growth(1000))
+    assert after == many // hss.tuned.growth(few)
+    assert predicted_intervals(hss, replace(demand, expected_events=10**12), 9) == 10
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**7), st.integers(0, 999))
 def test_intervals_are_at_most_one_a_tick(events: int, tick: int) -> None:
-    found = predicted_intervals(best_hss(DEMAND), replace(DEMAND, expected_events=events), tick)
+    found = predicted_intervals(hss_for(DEMAND), replace(DEMAND, expected_events=events), tick)
     assert 0 <= found <= tick + 1
+
+
+@pytest.mark.parametrize(("width", "events"), [(1, 10), (7, 1000), (105, 336_776), (5000, 10)])
+def test_a_profile_has_all_categories_and_all_events(width: int, events: int) -> None:
+    profile = Profile.of(width, events)
+    assert profile.weights.sum() == width
+    assert profile.counts @ profile.weights == pytest.approx(events)
+    assert (profile.counts[:-1] >= profile.counts[1:]).all()
+
+
+def test_typical_errors_grow_with_what_they_should() -> None:
+    one, setting = Fraction(1), DEMAND.setting
+    assert tree_error(setting, one / 2) == pytest.approx(2 * tree_error(setting, one), rel=1e-6)
+    errors = [hss_error(hss_for(DEMAND), setting, events) for events in (1, 100, 10**4, 10**6)]
+    assert errors == sorted(errors)
+    assert errors[0] < 1  # 0 is released, and nearly right
+    assert variance([(Fraction(3), 2)]) == 36
+
+
+def test_a_declared_cadence_is_a_smaller_tree_whose_band_is_for_its_deadlines(data: Data) -> None:
+    every = chosen(data, "tree", release_every="10", expected_events=None)
+    plain = chosen(data, "tree", expected_events=None)
+    assert isinstance(every.mechanism, CoarseCounter)
+    assert every.mechanism.every == 10
+    assert every.choice.expected(99) < plain.choice.expected(99)
+    assert every.choice.expected(49) == every.choice.expected(58) == every.mechanism.band(5, 0.95)
+    assert every.choice.why == "method: tree, released every 10 ticks; its band is for then"
+    once = chosen(data, "tree", release_every="1", expected_events=None)
+    assert once.mechanism == plain.mechanism

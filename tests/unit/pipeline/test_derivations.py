@@ -27,11 +27,14 @@ SPARSE = ("sparse parallel composition", "[HSV] Cor 5.5")
 COMPOSITE = ("composite mechanism", "[HSV] Thm 6.1, Cor 6.6")
 PROVEN = "proven mechanism"
 TREE = (PROVEN, "k-ary tree, l1 sensitivity = height (arXiv 2408.07021), decoded by least squares")
-HYBRID = (PROVEN, "hybrid of trees (Chan, Shi, Song 2011)")
+HANDED_OVER = (
+    PROVEN,
+    "one tree after the other, each update in one ([HSV] Cor 5.5, k = 1), decoded by least squares",
+)
 SVT = (PROVEN, "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)")
 FIXED = ["fixed", "pure", "same neighbours", "delta"]
 COUNTER = ["noise", "discrete answers"]
-WATCHER = ["query noise", "threshold noise", "discrete answers"]
+WATCHER = ["quantity", "query noise", "threshold noise", "discrete answers"]
 ALERT = ["constant shift", "discrete answers"]
 PROPERTIES = ["one composition", "destination and response", "f to f'"]
 
@@ -144,8 +147,8 @@ def test_the_example() -> None:
     """Under add_remove an event touches one column, one key, one live instance: L0 = 1.
 
     departures           0.2
-    by_destination       instances 0.4 + counter 0.6  = 1.0
-    busiest_destination  instances 0.2 + counter 0.3 = 0.5
+    by_destination       sparse vectors 0.3 + counters 0.7 = 1.0
+    busiest_destination  instances 0.075 + counter 0.425 = 0.5
     late_departures      0.3
     all at once          0.2 + 1.0 + 0.5 + 0.3 = 2.0
     """
@@ -158,19 +161,24 @@ def test_the_example() -> None:
             (3, *SPARSE, instances, touched(1)),
             (4, *SVT, instances, WATCHER),
             (3, *SPARSE, counter, touched(1)),
-            (4, *HYBRID, counter, COUNTER),
+            (4, *HANDED_OVER, counter, COUNTER),
         ]
 
     assert flat(tree) == [
         (0, *CONCURRENT, 2, FIXED),
         (1, *SPARSE, 0.2, touched(1)),
         (2, *TREE, 0.2, COUNTER),
-        *hss(1, 0.4, 0.6),
-        *hss(0.5, 0.2, 0.3),
+        (1, *COMPOSITE, 1, PROPERTIES),
+        (2, *CONCURRENT, 1, FIXED),
+        (3, *SPARSE, 0.3, touched(1)),
+        (4, *SVT, 0.3, ALERT),
+        (3, *SPARSE, 0.7, touched(1)),
+        (4, *HANDED_OVER, 0.7, COUNTER),
+        *hss(0.5, 0.075, 0.425),
         (1, *SPARSE, 0.3, touched(1)),
         (2, *SVT, 0.3, ALERT),
     ]
-    # 8760 hours have a tree of 4 levels: 4 / scale = 0.2, so the scale is 20
+    # 8760 hours fit a tree of 4 levels: 4 / scale = 0.2, so the scale is 20
     assert tree["premises"][0]["premises"][0]["conditions"][0]["why"] == (
         "height / scale = 4 / 20, at most 0.2"
     )
@@ -185,10 +193,16 @@ def whys(node: Data) -> list[str]:
 def test_a_proof_obligation_names_a_suite_that_is_there() -> None:
     tree = plan_json(build(load(flights_folder() / "pipeline.yaml")))["derivation"]
     named = {why.rpartition("checked by ")[2] for why in whys(tree) if "checked by " in why}
-    assert named == {"tests/conformance", "tests/unit/audit/test_exact_mechanisms.py"}
+    exact = {
+        "tests/unit/audit/test_exact_mechanisms.py",
+        "tests/statistical/test_privacy_per_bin.py",
+    }
+    assert named == {"tests/conformance", *exact}
+    assert (ROOT / "tests/statistical/test_privacy_per_bin.py").exists()
     cases = (ROOT / "tests/conformance/test_conformance_mechanisms.py").read_text()
-    assert "composite(Statistic.HISTOGRAM" in cases
-    assert "composite(Statistic.MAXIMUM" in cases
+    assert "composite(None" in cases
+    assert "composite(MAXIMUM" in cases
+    assert "per_bin(ADD" in cases
     assert "RearmedAlerts" in (ROOT / "tests/unit/audit/test_exact_mechanisms.py").read_text()
 
 

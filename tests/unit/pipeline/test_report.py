@@ -68,14 +68,17 @@ def test_the_derivation_is_a_tree_of_reasons(spec: PipelineSpec) -> None:
         assert all(c["holds"] is True and c["name"] and c["why"] for c in node["conditions"])
 
 
-def test_predictions_of_more_events_are_not_smaller(data: Data) -> None:
-    def error(events: str) -> int:
-        hss = {"method": "hss", "expected_events": events}
-        series = [data["series"][1] | hss]
-        built = build(PipelineSpec.model_validate(data | {"series": series}))
-        return predicted_errors(built.spec, built.chosen[0])[-1][1]
-
-    assert error("10") <= error("100000")
+@pytest.mark.parametrize("events", ["10", "100000"])
+def test_a_prediction_is_the_band_at_the_predicted_number_of_intervals(
+    data: Data, events: str
+) -> None:
+    hss = {"method": "hss", "expected_events": events}
+    built = build(PipelineSpec.model_validate(data | {"series": [data["series"][1] | hss]}))
+    (chosen,) = built.chosen
+    tick, error = predicted_errors(built.spec, chosen)[-1]
+    bands = {chosen.mechanism.band((100, frozenset({intervals})), 0.95) for intervals in range(101)}
+    assert tick == 99
+    assert error in bands
 
 
 def test_an_endless_horizon_is_null(data: Data) -> None:

@@ -109,8 +109,12 @@ def _set(*path: str | int, value: Any) -> Callable[[Data], None]:
         (_set("series", 1, "name", value="departures"), "series.1.name", "already there"),
         (_set("series", 1, "by", value="dest"), "series.1.by", "not in the schema"),
         (_set("series", 1, "by", value="delay"), "series.1.by", "integer, not a category"),
-        (_set("series", 1, "method", value="hss"), "series.1.expected_events", "public guess"),
-        (_set("series", 1, "method", value="auto"), "series.1.expected_events", "public guess"),
+        (
+            _set("series", 1, "expected_events", value="0"),
+            "series.1.histogram.expected_events",
+            "1",
+        ),
+        (_set("series", 0, "release_every", value="0"), "series.0.count.release_every", "1"),
         (_set("series", 2, "threshold", value="0"), "series.2.alerts.threshold", "greater than"),
         (_set("confidence", value="1"), "confidence", "strictly between"),
     ],
@@ -120,9 +124,17 @@ def test_refusals(data: Data, change: Callable[[Data], None], place: str, messag
     refuses(data, place, message)
 
 
-def test_maximum_needs_expected_events(data: Data) -> None:
-    series = {"name": "m", "statistic": "maximum", "by": "airline", "epsilon": "1"}
-    refuses(data | {"series": [series]}, "series.0.expected_events", "method hss")
+@pytest.mark.parametrize("kind", ["maximum", "histogram"])
+def test_nobody_has_to_guess_the_volume(data: Data, kind: str) -> None:
+    series = {"name": "m", "statistic": kind, "by": "airline", "epsilon": "1", "method": "hss"}
+    spec = PipelineSpec.model_validate(data | {"series": [series]})
+    assert getattr(spec.series[0], "expected_events", 0) is None
+
+
+@pytest.mark.parametrize("method", ["auto", "hss"])
+def test_a_cadence_is_for_trees(data: Data, method: str) -> None:
+    data["series"][1] |= {"release_every": "24", "method": method}
+    refuses(data, "series.1.release_every", "method tree")
 
 
 def test_a_domain_without_duplicates_and_other(data: Data) -> None:

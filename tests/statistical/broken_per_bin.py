@@ -1,0 +1,143 @@
+"""HSS bin by bin, broken in one known way each: the exact attack of test_privacy_per_bin.py must catch them."""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.mechanisms.count_watchers import CountWatchers, LevelsQuery, WatchersState
+from stream_dp.mechanisms.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.separate_counters import CloseQuery, SeparateCounters
+from stream_dp.mechanisms.tree import FRACTION_BITS, TreeNoise, TreeState
+from stream_dp.mechanisms.tree_shape import TreeShape
+
+ASK = Query()
+
+
+def close(*columns: int) -> CloseQuery:
+    """The query that closes the updates of these columns."""
+    return CloseQuery(columns=np.array(columns, dtype=np.int64))
+
+
+class OneNode(TreeNoise):
+    """A tree of one update, of which nothing but the one node in use is drawn."""
+
+    def init(self, noise: Noise) -> TreeState:
+        """Not drawn yet."""
+        zeros = np.zeros(self.width, dtype=np.int64)
+        return TreeState(0, (zeros,), (), zeros, zeros)
+
+    def advance(self, state: TreeState, noise: Noise) -> TreeState:
+        """Draw the node."""
+        zeros = np.zeros(self.width, dtype=np.int64)
+        return TreeState(1, (noise.laplace(self.scale, self.width),), (), zeros, zeros)
+
+    def fine(self, state: TreeState) -> IntArray:
+        """The node."""
+        node: IntArray = state.windows[0] << FRACTION_BITS
+        return node
+
+
+class FreshNodes(SeparateCounters):
+    """Right: trees of one update each, so that a counter draws one node for an update."""
+
+    def size(self, number: int) -> int:
+        """One."""
+        return 1
+
+    def place(self, updates: int) -> tuple[int, int]:
+        """Each update in its own."""
+        return max(0, updates - 1), min(1, updates)
+
+    def tree(self, number: int, width: int = 1) -> TreeNoise:
+        """One node."""
+        return OneNode(TreeShape(2, 1), 1 / self.column_epsilon, width)
+
+
+class Small(PerBinHSS):
+    """Right: a counter with one node an update."""
+
+    @cached_property
+    def counters(self) -> SeparateCounters:
+        """The smallest ones."""
+        return FreshNodes(self.width, self.counter_epsilon, self.neighbors, self.ones)
+
+    def gamma(self, query: int, intervals: int) -> int:
+        """Small, and another one for each interval."""
+        return 2 + intervals % 2
+
+
+class Overshooting(CountWatchers):
+    """What lay above the level starts the next count."""
+
+    def step(
+        self, state: WatchersState, message: Message, noise: Noise
+    ) -> tuple[WatchersState, IntArray | None]:
+        """Subtracts instead of starting from zero."""
+        after, answer = super().step(state, message, noise)
+        if answer is None or not isinstance(message, LevelsQuery):
+            return after, answer
+        return replace(after, count=state.count - answer * message.levels), answer
+
+
+class KeepingThresholds(CountWatchers):
+    """The noisy threshold survives the crossing."""
+
+    def step(
+        self, state: WatchersState, message: Message, noise: Noise
+    ) -> tuple[WatchersState, IntArray | None]:
+        """Keeps `lift`."""
+        if not isinstance(message, LevelsQuery):
+            return super().step(state, message, noise)
+        lifted = state.count + noise.geometric(self.scale, self.width)
+        crossed = lifted >= message.levels + state.lift
+        return WatchersState(np.where(crossed, 0, state.count), state.lift), crossed.astype(
+            np.int64
+        )
+
+
+class L0FreeWatchers(CountWatchers):
+    """Every column's sparse vector at the whole epsilon."""
+
+    @cached_property
+    def scale(self) -> Fraction:
+        """As if one event touched one column."""
+        return 1 / self.epsilon
+
+
+class L0FreeCounters(FreshNodes):
+    """Every column's counter at the whole epsilon."""
+
+    @property
+    def column_epsilon(self) -> Fraction:
+        """Too much."""
+        return self.epsilon
+
+
+@dataclass(frozen=True, slots=True)
+class TwiceState:
+    """The state of `TwiceFed`: its own and the row of the tick."""
+
+    inner: WatchersState
+    row: IntArray
+
+
+class TwiceFed(CountWatchers):
+    """The crossing tick's events count again for the next instance."""
+
+    def init(self, noise: Noise) -> Any:
+        """Nothing yet."""
+        return TwiceState(super().init(noise), np.zeros(self.width, dtype=np.int64))
+
+    def step(self, state: Any, message: Message, noise: Noise) -> tuple[Any, IntArray | None]:
+        """Adds the last row to the new instances."""
+        inner, answer = super().step(state.inner, message, noise)
+        if isinstance(message, Update):
+            return TwiceState(inner, message.row), None
+        if answer is None:
+            return TwiceState(inner, state.row), None
+        return TwiceState(replace(inner, count=inner.count + answer * state.row), state.row), answer
