@@ -43,8 +43,6 @@ FROZEN = {
     ("hand-over-counter-state", 1): "base number total tree",
     ("gaussian-counter", 1): "gdp=False horizon neighbors ones=1 rho width",
     ("gaussian-counter-state", 1): "noise total",
-    ("hss", 1): (
-        "counter_epsilon horizon kappa=2/5 neighbors query_epsilon statistic threshold_epsilon width"
     ("hss", 2): (
         "counter_epsilon horizon kappa=2/5 neighbors ones=1 quantity query_epsilon threshold_epsilon width"
     ),
