@@ -23,12 +23,15 @@ class Touched:
     why: str
 
     @classmethod
-    def columns(cls, relation: Neighbors, width: int, what: str = "column") -> "Touched":
-        """One part per entry of a one-hot row of this width: the relation's L0."""
-        k = relation.l0(width)
+    def columns(
+        cls, relation: Neighbors, width: int, what: str = "column", ones: int = 1
+    ) -> "Touched":
+        """One part per entry of a row of this width, of which an event sets at most `ones`: the relation's L0."""
+        k = relation.l0(width, ones)
         many = f"{width} {what}" if width == 1 else f"{width} {what}s"
+        rows = "one-hot rows" if ones == 1 else f"rows with at most {ones} ones an event"
         return cls(
-            k, relation, f"one event under {relation} touches at most {k} of {many} (one-hot rows)"
+            k, relation, f"one event under {relation} touches at most {k} of {many} ({rows})"
         )
 
     @classmethod

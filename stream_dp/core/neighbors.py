@@ -31,17 +31,22 @@ class Neighbors(StrEnum):
 
     def monotone(self, width: int) -> bool:
         """Whether all entries of the two streams' difference have one sign (the cheap SVT scale)."""
-        return self.l0(width) == 1
+        return self is Neighbors.ADD_REMOVE or self.l0(width) == 1
 
-    def l0(self, width: int) -> int:
-        """How many entries of a one-hot row vector of shape (width,) one event can change.
+    def l0(self, width: int, ones: int = 1) -> int:
+        """How many entries of a row of shape (width,) one event can change, where it sets at most `ones` of them.
+
+        Under `add_remove` those it sets; under `replace` those of the old and of the new content: with `ones` = width
+        every entry ([HSV] ~_H). `ones` = 1: one-hot rows.
 
         Raises:
-            NotDerivable: the event may lie in two rows.
+            NotDerivable: the event may lie in two rows, or sets less than one entry.
         """
+        if ones < 1:
+            raise NotDerivable(f"an event sets at least one entry of its row, got ones = {ones}")
         if self is Neighbors.REPLACE_ANY_TICK:
             raise NotDerivable(
                 "a replacement that may move to another tick lies in two rows: make the mechanism for add_remove at "
                 "half the epsilon, and derive the rest (accounting.rules.moved)"
             )
-        return 1 if self is Neighbors.ADD_REMOVE or width == 1 else 2
+        return min(width, ones if self is Neighbors.ADD_REMOVE else 2 * ones)

@@ -22,8 +22,11 @@ def columns_derivation(
     trees: Sequence[TreeNoise],
     column_epsilon: Fraction,
     neighbors: Neighbors,
+    ones: int = 1,
 ) -> Derivation:
     """Derive what a counter of `width` columns guarantees, each with the noise of `trees` at `column_epsilon`.
+
+    An event sets at most `ones` of the columns.
 
     Raises:
         NotDerivable: the noise is too small for `column_epsilon`, or no rule covers the columns.
@@ -31,7 +34,7 @@ def columns_derivation(
     width = trees[0].width
     each = Guarantee(PureDP(column_epsilon), neighbors)
     one = leaf(subject, each, source, (_noise(trees, column_epsilon),))
-    touched = Touched.columns(neighbors, width)
+    touched = Touched.columns(neighbors, width, ones=ones)
     return derive((one,), Parallel(f"{width} column(s)", touched, (width,)))
 
 

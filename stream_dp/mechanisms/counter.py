@@ -1,8 +1,8 @@
 """Continual counters: how many events so far, per column, at every step of a declared horizon.
 
-One column is a counter, several columns over one-hot rows are a histogram of counters: an event touches
-L0 columns (1 under add_remove, 2 under replace), so each column runs at epsilon / L0 ([HSV] Cor 5.5 with
-k = L0). The answer is the exact integer count plus integer tree noise. This file knows no ticks and no names.
+One column is a counter, several columns are a histogram of counters: an event touches L0 columns (over one-hot
+rows 1 under add_remove, 2 under replace), so each column runs at epsilon / L0 ([HSV] Cor 5.5 with k = L0).
+The answer is the exact integer count plus integer tree noise. This file knows no ticks and no names.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,9 @@ class CounterState:
 class Counter:
     """`width` continual counters for at most `horizon` updates.
 
-    Privacy claim: `epsilon`-DP for one-hot event streams under `neighbors`, at every prefix, adaptively:
+    `ones`: the most entries of a row that one event sets (1: one-hot rows).
+
+    Privacy claim: `epsilon`-DP for such event streams under `neighbors`, at every prefix, adaptively:
     odd k-ary tree with subtraction, l1 sensitivity = height (Andersson, Pagh et al., arXiv 2408.07021),
     columns composed in parallel by [HSV] Cor 5.5. Every entry of a step may change by at most one.
 
@@ -57,6 +59,7 @@ class Counter:
     epsilon: Fraction
     neighbors: Neighbors
     horizon: int
+    ones: int = 1
 
     @property
     def guarantee(self) -> Guarantee:
@@ -66,7 +69,7 @@ class Counter:
     @property
     def column_epsilon(self) -> Fraction:
         """What one column may spend: epsilon / L0."""
-        return self.epsilon / self.neighbors.l0(self.width)
+        return self.epsilon / self.neighbors.l0(self.width, self.ones)
 
     @cached_property
     def tree(self) -> TreeNoise:
@@ -90,6 +93,7 @@ class Counter:
             (self.tree,),
             self.column_epsilon,
             self.neighbors,
+            self.ones,
         )
 
     def public(self, updates: int, state: CounterState) -> int:

@@ -1,16 +1,16 @@
 """HSS: continual histogram statistics by sparse vector intervals ([HSV] Alg. 4, relative thresholds).
 
-The stream is cut into intervals. Within one, a sparse vector instance watches a statistic of the rows since
-the last crossing; only when it answers "above" does the interval's sum go, once, into a continual counter whose
-answer is released until the next crossing. `HISTOGRAM` watches the largest growth of a column against gamma;
-`MAXIMUM` watches the largest column, max(h + c) against max(h) + gamma. Rules: this is plain Python over a
-`ConcurrentComposition`: rows and `pending` are tainted and are only added and passed on; what is branched on
-(answers, h, indices) is an answer of a sub-mechanism or public. This file knows no samplers and no ticks.
+The stream is cut into intervals. Within one, a sparse vector instance watches a quantity of the rows since the last
+crossing; only when it answers "above" does the interval's sum go, once, into a continual counter whose answer h is
+released until the next crossing. Where a quantity q is released whose error follows from that of h, q(h + c) is
+watched against q(h) + gamma; a histogram, and a q without such a law, is read off h, and the largest growth of a column
+is watched against gamma. Rules: this is plain Python over a `ConcurrentComposition`: rows and `pending` are tainted and
+are only added and passed on; what is branched on (answers, h, indices) is an answer of a sub-mechanism or public. This
+file knows no samplers and no ticks.
 """
 
 import math
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 
@@ -31,24 +31,16 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
-from stream_dp.mechanisms.bounds import geometric_tail, index_probability, laplace_sum_tail
-from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.bounds import geometric_tail, index_probability
+from stream_dp.mechanisms.inner_counter import Inner, InnerCounter, error_bound, inner_counter
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile
+from stream_dp.mechanisms.quantities import MAXIMUM, ErrorLaw, Quantity
 from stream_dp.mechanisms.sparse_vector import SparseVector
 
 COUNTER = 0
 FAILURE = 0.05
 SURVIVAL = 0.5  # what long-lived thresholds may add to a band's failure probability, as a share
-LEAD = 1 << 30  # events: no noise catches up with so many
 SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs
-
-
-@wire("hss-statistic", 1)
-class Statistic(StrEnum):
-    """What is released: every column, or the largest one."""
-
-    HISTOGRAM = "histogram"
-    MAXIMUM = "maximum"
 
 
 @wire("hss-state", 1)
@@ -67,30 +59,39 @@ class HSSState:
     parts: CompositionState
 
 
-@wire("hss", 1, rests_on=(HybridCounter, SparseVector))
+@wire("hss", 2, rests_on=(Inner, SparseVector))
 @dataclass(frozen=True)
 class HSS:
-    """Histogram or maximum of `width` columns; `kappa` scales the public threshold gamma.
+    """The `quantity` of `width` columns, or all of them (None); `kappa` scales the public threshold gamma.
 
-    Answers: HISTOGRAM shape (width,), MAXIMUM shape (1,), never negative. `horizon` is the number of queries
-    where it is known.
+    Answers: shape (width,) for the histogram, (1,) for a quantity, never negative. `horizon` is the number of queries
+    where it is known, `ones` the most entries of a row that one event sets.
 
-    Privacy claim: (threshold_epsilon + query_epsilon + counter_epsilon)-DP for one-hot event streams under
+    Privacy claim: (threshold_epsilon + query_epsilon + counter_epsilon)-DP for such event streams under
     `neighbors`, adaptively: [HSV] Thm 6.1 over {sparse vector instances: Cor 5.5, k = 1; counters: Cor 5.5,
     k = L0}, joined by Thm 4.10. Boundaries are answers of sparse vectors, so equal in both runs.
+
+    Raises:
+        UsageError: the quantity is none for such rows or events.
     """
 
     width: int
-    statistic: Statistic
+    quantity: Quantity | None
     threshold_epsilon: Fraction
     query_epsilon: Fraction
     counter_epsilon: Fraction
     neighbors: Neighbors
     horizon: int | None
     kappa: Fraction = Fraction(2, 5)
+    ones: int = 1
     composition: ConcurrentComposition = field(
         default_factory=ConcurrentComposition, repr=False, compare=False
     )
+
+    def __post_init__(self) -> None:
+        """Refuse a quantity that does not fit."""
+        if self.quantity is not None:
+            self.quantity.checked(self.neighbors, self.width, self.ones)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -99,35 +100,60 @@ class HSS:
         return Guarantee(PureDP(epsilon), self.neighbors)
 
     @cached_property
-    def counter(self) -> HybridCounter:
+    def counter(self) -> InnerCounter:
         """The counter the interval sums go into."""
-        return HybridCounter(self.width, self.counter_epsilon, self.neighbors)
+        return inner_counter(self.width, self.counter_epsilon, self.neighbors, self.ones)
+
+    @cached_property
+    def _watched(self) -> Quantity | None:
+        """The quantity that is watched at h + c against q(h) + gamma; None: the largest growth is, against gamma."""
+        law = None if self.quantity is None else self.quantity.error(self.width)
+        return None if law is None else self.quantity
+
+    @cached_property
+    def _law(self) -> ErrorLaw:
+        """What the columns' noise does to what a band is for: the quantity, or one column, or each of them."""
+        if self.quantity is None:
+            return ErrorLaw(added=1, high=1, low=1)
+        return self.quantity.error(self.width) or self._each
+
+    @cached_property
+    def _each(self) -> ErrorLaw:
+        """The law of all columns at once."""
+        return ErrorLaw(added=1, high=self.width, low=self.width)
 
     def instance(self, released: IntArray | None = None) -> SparseVector:
         """The sparse vector instance of the interval that begins with this public histogram (zeros)."""
         offset = (0,) * self.width
-        if self.statistic is Statistic.MAXIMUM and released is not None:
+        if self._watched is not None and released is not None:
             offset = tuple(released.tolist())
         return SparseVector(
-            self.width, self.threshold_epsilon, self.query_epsilon, self.neighbors, offset
+            self.width,
+            self.threshold_epsilon,
+            self.query_epsilon,
+            self.neighbors,
+            offset,
+            self._watched or MAXIMUM,
+            self.ones,
         )
 
     def gamma(self, query: int, intervals: int) -> int:
         """The public threshold at the query-th query after `intervals` closed intervals.
 
-        kappa * (tail of the query noise + 2 * bound on the counter's noise + 1), rounded up; it depends on
-        `query` only where the horizon is not known, and grows with the counter's epoch.
+        kappa * (tail of the query noise + 2 * bound on the error that the counter's noise makes + 1), rounded up; it
+        depends on `query` only where the horizon is not known, and grows with the counter's epoch.
         """
         epoch = intervals.bit_length()
         if epoch not in self._bounds:
-            self._bounds[epoch] = counter_bound(self.counter, intervals)
+            law = self._each if self._watched is None else self._law
+            self._bounds[epoch] = error_bound(self.counter, intervals, law, FAILURE / 3)
         share = index_probability(FAILURE / 3, query, self.horizon)
         slack = geometric_tail(self._query_scale, share)
         return math.ceil(self.kappa * (slack + 2 * self._bounds[epoch] + 1))
 
     @cached_property
     def _bounds(self) -> dict[int, int]:
-        """The counter's bounds computed so far, one for each of its epochs."""
+        """The bounds computed so far, one for each range of intervals from a power of 2 to the next."""
         return {}
 
     @cached_property
@@ -157,47 +183,62 @@ class HSS:
         )
         return derive((parts,), composite)
 
-    def public(self, updates: int, state: HSSState) -> tuple[int, int]:
-        """Return the number of queries and of closed intervals; with a horizon gamma is the same at every query."""
-        return self.horizon or max(1, state.queries), state.intervals
+    def public(self, updates: int, state: HSSState) -> tuple[int, int, bytes]:
+        """Return the number of queries and of closed intervals, and h where a band depends on it.
 
-    def band(self, public: tuple[int, int], confidence: float) -> int:
-        """Return a bound on |released - true|: what went by unseen since the crossing, and the counter's noise.
+        With a horizon gamma is the same at every query.
+        """
+        query = self.horizon or max(1, state.queries)
+        read_off = self.quantity is not None and self._watched is None
+        return query, state.intervals, state.released.tobytes() if read_off else b""
 
-        Unseen is at most gamma + (threshold noise) - (query noise). A histogram entry is too high by its own noise
-        only; a maximum may be too high by the largest noise of any column.
+    def band(self, public: tuple[int, int, bytes], confidence: float) -> int:
+        """Return a bound on |released - true|; a quantity that is read off h may be off by what each column may be."""
+        query, intervals, released = public
+        half = self.lag(query, intervals, confidence)
+        if self.quantity is None:
+            return half
+        return self.quantity.spread(np.frombuffer(released, dtype=np.int64), half)
+
+    def lag(self, query: int, intervals: int, confidence: float) -> int:
+        """Return the half-width at the query-th query after so many closed intervals.
+
+        It bounds what went by unseen since the crossing and what the counter's noise does: to a histogram's entry, to
+        the quantity, or, where the quantity is read off h, to all columns at once. Unseen is at most gamma + (threshold
+        noise) - (query noise). Too high it is by the noise only.
 
         It holds at every query for all data chosen without looking at the noise. A threshold with large noise lives
         longest, so the noise of the instance alive now is not geometric any more: on quiet data it is almost uniform.
         What is known is that the j-th instance drew it once. With J the number of closed intervals and G the
         tail of (threshold noise) - (query noise), P(J = j and it exceeds z) <= min(P(J = j), G(z))
         <= (P(J = j) + w_j) min(1, G(z) / w_j), w_j = SURVIVAL * share: summed over j, (1 + SURVIVAL) times the law
-        with tail min(1, G / w_j), a geometric moved up. A histogram's crossings never look at the counter's noise,
-        which is therefore independent of J. Those of a maximum do once the largest released column is not the largest
-        true one; there independence is an assumption, paid for by adding up the tails of all columns (tests: rotating
-        leaders).
+        with tail min(1, G / w_j), a geometric moved up. Crossings by growth never look at the counter's noise,
+        which is therefore independent of J. Those of a quantity of h + c do, once it depends on other columns than it
+        would without noise (a largest released column that is not the largest true one); there independence is an
+        assumption, paid for by adding up the tails of all columns (tests: rotating leaders).
         """
-        query, intervals = public
         instance = self.instance()
         scales = (instance.lift_scale, instance.query_scale)
         known = self.horizon is not None and query <= self.horizon
         possible = (self.horizon or 0) + 1 if known else 1 << query.bit_length()
         moved = _moved_up(scales, SURVIVAL * interval_share(intervals, possible))
-        return lagging_quantile(
+        terms = self.counter.noise_terms(intervals)
+        return self._law.rest(terms) + lagging_quantile(
             self.gamma(query, intervals) + moved,
-            tuple(self.counter.noise_terms(intervals)),
+            tuple(self._law.terms(terms)),
             instance.lift_scale,
-            self.width if self.statistic is Statistic.MAXIMUM else 1,
+            self._law.high,
             1 - confidence,
-            1 + SURVIVAL,
+            self._law.low * (1 + SURVIVAL),
         )
 
     def opening(self) -> tuple[int, int]:
         """Return gamma: whether the interval closes and, if so, what is released, both depend on the event.
 
-        Where only the largest column is released, a lead beyond all noise: the other columns would hide the event.
+        A quantity may ask for more, where other columns would hide the event.
         """
-        return LEAD if self.statistic is Statistic.MAXIMUM else self.gamma(1, 0), 0
+        gamma = self.gamma(1, 0)
+        return (gamma, 0) if self.quantity is None else self.quantity.opening(gamma)
 
     def init(self, noise: Noise) -> HSSState:
         """Return the first state: the counter and the first instance created, nothing released but zeros."""
@@ -224,8 +265,8 @@ class HSS:
         """Ask the live instance; close the interval where it says so."""
         query = state.queries + 1
         threshold = self.gamma(query, state.intervals)
-        if self.statistic is Statistic.MAXIMUM:
-            threshold += int(state.released.max())
+        if self._watched is not None:
+            threshold += self._watched.of(state.released)
         asked = Ask(state.watcher, Query(threshold))
         parts, above = self.composition.step(state.parts, asked, noise)
         after = replace(state, queries=query, parts=parts)
@@ -246,9 +287,9 @@ class HSS:
         return HSSState(state.queries, state.intervals + 1, clipped, zeros, watcher, parts)
 
     def _answer(self, released: IntArray) -> IntArray:
-        if self.statistic is Statistic.MAXIMUM:
-            return np.array([int(released.max())], dtype=np.int64)
-        return released.copy()
+        if self.quantity is None:
+            return released.copy()
+        return np.array([self.quantity.of(released)], dtype=np.int64)
 
 
 def interval_share(intervals: int, possible: int) -> float:
@@ -260,17 +301,3 @@ def _moved_up(scales: tuple[Fraction, Fraction], share: float) -> int:
     """The least z0 such that z0 + geometric dominates the law with tail min(1, P(lift - query > z) / share)."""
     a, b = (math.exp(-1 / float(scale)) for scale in scales)
     return max(0, math.ceil(float(scales[0]) * math.log((1 - b) / (1 - a * b) / share)))
-
-
-def counter_bound(counter: HybridCounter, updates: int) -> int:
-    """A bound on all columns' noise after each of the first `updates` updates, failing rarely (FAILURE/3).
-
-    It is one number for a whole epoch of the counter: from the most terms an answer has there, at the
-    failure probability of the epoch's last update.
-    """
-    if updates == 0:
-        return 0
-    last = (1 << updates.bit_length()) - 1
-    share = index_probability(FAILURE / 3, last, None) / counter.width
-    here = laplace_sum_tail(counter.most_noise_terms(updates), share)
-    return max(here, counter_bound(counter, (last >> 1)))

@@ -44,7 +44,9 @@ class HybridState:
 class HybridCounter:
     """`width` continual counters for any number of updates (up to 2^40).
 
-    Privacy claim: `epsilon`-DP for one-hot event streams under `neighbors`, at every prefix, adaptively:
+    `ones`: the most entries of a row that one event sets (1: one-hot rows).
+
+    Privacy claim: `epsilon`-DP for such event streams under `neighbors`, at every prefix, adaptively:
     an event changes one update, which lies in one epoch tree ((1-w) epsilon, parallel over the epochs,
     [HSV] Cor 5.5 with k = 1) and in one step of the tree of totals (w epsilon); columns by Cor 5.5, k = L0.
     """
@@ -52,6 +54,7 @@ class HybridCounter:
     width: int
     epsilon: Fraction
     neighbors: Neighbors
+    ones: int = 1
 
     @property
     def guarantee(self) -> Guarantee:
@@ -61,7 +64,7 @@ class HybridCounter:
     @property
     def column_epsilon(self) -> Fraction:
         """What one column may spend: epsilon / L0."""
-        return self.epsilon / self.neighbors.l0(self.width)
+        return self.epsilon / self.neighbors.l0(self.width, self.ones)
 
     @cached_property
     def totals(self) -> TreeNoise:
@@ -103,6 +106,7 @@ class HybridCounter:
             (self.inner(0), self.totals),
             self.column_epsilon,
             self.neighbors,
+            self.ones,
         )
 
     def public(self, updates: int, state: HybridState) -> int:

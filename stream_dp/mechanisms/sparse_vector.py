@@ -1,9 +1,9 @@
 """The sparse vector technique over a running histogram ([HSV] Alg. 3, one-sided geometric noise).
 
-An instance adds up the rows since its creation and answers, at each query, whether a statistic of
-offset + sum lies above a public threshold; with the first "above" it halts. Rules: the noisy threshold is drawn
-once, the query noise afresh for each query, and neither ever leaves. `offset` is a public, released value and is
-copied, never aliased. This file knows no keys, alerts or intervals.
+An instance adds up the rows since its creation and answers, at each query, whether a quantity q of offset + sum lies
+above a public threshold; with the first "above" it halts. Rules: both scales follow from q's properties under the
+relation; the noisy threshold is drawn once, the query noise afresh for each query, and neither ever leaves. `offset`
+is a public, released value and is copied, never aliased. This file knows no keys, alerts or intervals.
 """
 
 from dataclasses import dataclass, replace
@@ -19,6 +19,7 @@ from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
+from stream_dp.mechanisms.quantities import MAXIMUM, Quantity
 from stream_dp.mechanisms.row_check import checked
 
 SOURCE = "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)"
@@ -37,14 +38,17 @@ class SparseVectorState:
 @wire("sparse-vector", 1)
 @dataclass(frozen=True, slots=True)
 class SparseVector:
-    """Is max(offset + sum of rows) > threshold?
+    """Is q(offset + sum of rows) > threshold?
 
-    Answers of shape (1,): 1 above (and halt), 0 not above. The largest column is monotone and changes by at
-    most 1 with one event, in one direction under add_remove and in either under replace, so the query noise has
-    scale s / query_epsilon with s = 1 or 2.
+    Answers of shape (1,): 1 above (and halt), 0 not above. With one event q changes by at most D (its sensitivity),
+    in one direction (s = 1) or in either (s = 2): the noise on the threshold has scale D / threshold_epsilon, that on
+    each query s D / query_epsilon. `ones`: the most entries of a row that one event sets.
 
-    Privacy claim: (threshold_epsilon + query_epsilon)-DP for one-hot event streams under `neighbors`,
+    Privacy claim: (threshold_epsilon + query_epsilon)-DP for such event streams under `neighbors`,
     adaptively ([HSV] Lemma 7.4; one-sided noise: Liu et al., arXiv 2407.20068).
+
+    Raises:
+        UsageError: q is none for such rows or events.
     """
 
     width: int
@@ -52,6 +56,12 @@ class SparseVector:
     query_epsilon: Fraction
     neighbors: Neighbors
     offset: tuple[int, ...]
+    quantity: Quantity = MAXIMUM
+    ones: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a quantity that does not fit."""
+        self.quantity.checked(self.neighbors, self.width, self.ones)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -59,14 +69,24 @@ class SparseVector:
         return Guarantee(PureDP(self.threshold_epsilon + self.query_epsilon), self.neighbors)
 
     @property
+    def sensitivity(self) -> int:
+        """D: by how much one event changes the quantity, at most."""
+        return self.quantity.sensitivity(self.neighbors, self.width, self.ones)
+
+    @property
+    def _signs(self) -> int:
+        """s: 1 where the quantity changes in one direction, else 2."""
+        return 1 if self.quantity.one_signed(self.neighbors, self.width) else 2
+
+    @property
     def lift_scale(self) -> Fraction:
         """Scale of the geometric noise on the threshold."""
-        return 1 / self.threshold_epsilon
+        return self.sensitivity / self.threshold_epsilon
 
     @property
     def query_scale(self) -> Fraction:
         """Scale of the geometric noise on each query."""
-        return (1 if self.neighbors.monotone(self.width) else 2) / self.query_epsilon
+        return self._signs * self.sensitivity / self.query_epsilon
 
     def derivation(self) -> Derivation:
         """Derive the guarantee: the noise on the threshold and on each query has its scale.
@@ -74,17 +94,20 @@ class SparseVector:
         Raises:
             NotDerivable: a scale is too small.
         """
-        monotone = self.neighbors.monotone(self.width)
-        need, why = (
-            (1, "all changes have one sign: scale 1/e2")
-            if monotone
-            else (2, "changes may have either sign: scale 2/e2")
+        most, signs = self.sensitivity, self._signs
+        changes = (
+            "all its changes have one sign" if signs == 1 else "its changes may have either sign"
         )
+        known = Condition("quantity", True, f"{self.quantity.words}: {self.quantity.why}")
         drawn = self.query_scale * self.query_epsilon
+        scale = Condition(
+            "query noise",
+            drawn >= signs * most,
+            f"an event changes it by at most {most}; {changes}: scale {signs * most}/e2",
+        )
         lifted = self.lift_scale * self.threshold_epsilon
-        scale = Condition("query noise", drawn >= need, why)
-        lift = Condition("threshold noise", lifted >= 1, "scale 1/e1")
-        return leaf("one sparse vector instance", self.guarantee, SOURCE, (scale, lift))
+        lift = Condition("threshold noise", lifted >= most, f"scale {most}/e1")
+        return leaf("one sparse vector instance", self.guarantee, SOURCE, (known, scale, lift))
 
     def init(self, noise: Noise) -> SparseVectorState:
         """Return the first state: nothing counted; the noisy threshold drawn."""
@@ -105,7 +128,7 @@ class SparseVector:
             return replace(state, count=state.count + checked(message.row, self.width)), None
         if message.threshold is None:
             raise RejectedMessage("a sparse vector query needs a public threshold")
-        statistic = int((state.count + np.array(self.offset, dtype=np.int64)).max())
-        lifted = statistic + int(noise.geometric(self.query_scale, 1)[0])
+        value = self.quantity.of(state.count + np.array(self.offset, dtype=np.int64))
+        lifted = value + int(noise.geometric(self.query_scale, 1)[0])
         above = lifted > message.threshold + state.lift
         return replace(state, halted=above), np.array([int(above)], dtype=np.int64)

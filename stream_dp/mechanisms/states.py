@@ -14,6 +14,8 @@ from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.local_protocol import LocalProtocolState
 from stream_dp.mechanisms.multi_sparse_vector import MultiSparseVector, MultiSparseVectorState
+from stream_dp.mechanisms.quantities import ColumnsAbove, Largest, Maximum, Sum
+from stream_dp.mechanisms.registered_quantity import RegisteredQuantity
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
 
@@ -23,17 +25,22 @@ STATES = Codec(
     [
         AlertsState,
         Child,
+        ColumnsAbove,
         CompositionState,
         CounterState,
         HSSState,
         HybridCounter,
         HybridState,
+        Largest,
         LocalProtocolState,
+        Maximum,
         MultiSparseVector,
         MultiSparseVectorState,
         Neighbors,
+        RegisteredQuantity,
         SparseVector,
         SparseVectorState,
+        Sum,
         TreeState,
     ],
     UPGRADES,

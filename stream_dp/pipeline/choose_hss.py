@@ -12,7 +12,8 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field
 from pydantic_core import InitErrorDetails
 
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
+from stream_dp.mechanisms.quantities import Quantity
 from stream_dp.pipeline.choice import ENDLESS, Choice, Setting
 from stream_dp.pipeline.scalars import problem
 
@@ -28,16 +29,16 @@ class Demand:
     """What an HSS series asks for: everything its parameters are chosen from."""
 
     setting: Setting
-    statistic: Statistic
+    quantity: Quantity | None
     epsilon: Fraction
     expected_events: int
 
     @classmethod
     def of(
-        cls, setting: Setting, statistic: Statistic, epsilon: Fraction, expected: int | None
+        cls, setting: Setting, quantity: Quantity | None, epsilon: Fraction, expected: int | None
     ) -> "Demand":
         """Return the demand of a series; without a guess a single event is expected."""
-        return cls(setting, statistic, epsilon, expected or 1)
+        return cls(setting, quantity, epsilon, expected or 1)
 
 
 def without_guess(at: tuple[str | int, ...], series: Any) -> list[InitErrorDetails]:
@@ -66,7 +67,7 @@ def best_hss(demand: Demand) -> HSS:
 def predicted_hss_error(mechanism: HSS, demand: Demand, tick: int) -> int:
     """The band expected at `tick`."""
     intervals = predicted_intervals(mechanism, demand, tick)
-    return mechanism.band((tick + 1, intervals), demand.setting.confidence)
+    return mechanism.lag(tick + 1, intervals, demand.setting.confidence)
 
 
 def predicted_intervals(mechanism: HSS, demand: Demand, tick: int) -> int:
@@ -87,7 +88,7 @@ def _hss(demand: Demand, counter_share: Fraction, kappa: Fraction) -> HSS:
     threshold = rest * (Fraction(1, 2) if monotone else Fraction(5, 13))
     return HSS(
         setting.width,
-        demand.statistic,
+        demand.quantity,
         threshold,
         rest - threshold,
         demand.epsilon * counter_share,

@@ -8,8 +8,9 @@ from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.testing.conformance import TICKS, Case, Check, checks_of
 
@@ -18,11 +19,11 @@ ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 
 
 def hss(
-    statistic: Statistic, relation: Neighbors, composition: ConcurrentComposition | None = None
+    quantity: Quantity | None, relation: Neighbors, composition: ConcurrentComposition | None = None
 ) -> HSS:
     """A histogram or maximum of three columns that closes several intervals in a few ticks."""
     shares, over = (Fraction(2),) * 3, composition or ConcurrentComposition()
-    return HSS(3, statistic, *shares, relation, TICKS, composition=over)
+    return HSS(3, quantity, *shares, relation, TICKS, composition=over)
 
 
 def counter(width: int, horizon: int, relation: Neighbors) -> Case:
@@ -55,21 +56,23 @@ def alerts(width: int, relation: Neighbors) -> Case:
     )
 
 
-def sparse(offset: tuple[int, ...], threshold: int, relation: Neighbors) -> Case:
+def sparse(
+    offset: tuple[int, ...], threshold: int, relation: Neighbors, quantity: Quantity = MAXIMUM
+) -> Case:
     """The case of a sparse vector instance."""
     return Case(
-        name=f"SparseVector {len(offset)} {relation}",
-        make=lambda: SparseVector(len(offset), ONE, ONE, relation, offset),
+        name=f"SparseVector {len(offset)} {relation} {quantity}",
+        make=lambda: SparseVector(len(offset), ONE, ONE, relation, offset, quantity),
         threshold=threshold,
     )
 
 
-def composite(statistic: Statistic, relation: Neighbors) -> Case:
+def composite(quantity: Quantity | None, relation: Neighbors) -> Case:
     """The case of an HSS."""
     return Case(
-        name=f"HSS {statistic} {relation}",
-        make=lambda: hss(statistic, relation),
-        composite=lambda composition: hss(statistic, relation, composition),
+        name=f"HSS {quantity} {relation}",
+        make=lambda: hss(quantity, relation),
+        composite=lambda composition: hss(quantity, relation, composition),
         touches=((SparseVector, 1), (HybridCounter, 1)),
     )
 
@@ -82,12 +85,18 @@ CASES = [
     hybrid(4, REPLACE),
     sparse((0,), 400, ADD),
     sparse((5, 0, 2), 150, REPLACE),
+    sparse((5, 0, 2), 150, ADD, Largest(2)),
+    sparse((5, 0, 2), 600, REPLACE, Sum()),
+    sparse((0, 0, 0), 2, ADD, ColumnsAbove(60)),
     alerts(1, ADD),
     alerts(4, REPLACE),
-    composite(Statistic.HISTOGRAM, ADD),
-    composite(Statistic.HISTOGRAM, REPLACE),
-    composite(Statistic.MAXIMUM, ADD),
-    composite(Statistic.MAXIMUM, REPLACE),
+    composite(None, ADD),
+    composite(None, REPLACE),
+    composite(MAXIMUM, ADD),
+    composite(MAXIMUM, REPLACE),
+    composite(Largest(2), REPLACE),
+    composite(Sum(), REPLACE),
+    composite(ColumnsAbove(25), ADD),
 ]
 
 

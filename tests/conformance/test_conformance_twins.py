@@ -12,7 +12,7 @@ from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import TaintError
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.testing import conformance as suite
@@ -87,9 +87,7 @@ def over(kind: type[HSS]) -> Case:
 
     def make(composition: ConcurrentComposition) -> HSS:
         shares = (Fraction(2),) * 3
-        made = kind(
-            3, Statistic.HISTOGRAM, *shares, Neighbors.ADD_REMOVE, 14, composition=composition
-        )
+        made = kind(3, None, *shares, Neighbors.ADD_REMOVE, 14, composition=composition)
         if isinstance(made, composites.FeedsTheCrossingTickTwice):
             object.__setattr__(made, "last", composites.Last())
         return made

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.mechanisms.alerts import Alerts
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
 from stream_dp.noise import NoiseStream
 
 Band: TypeAlias = Callable[[int, Any], int]
@@ -88,8 +88,8 @@ def errors(make: Mechanism[Any], shape: Shape, name: str, bands: Band) -> Errors
                 continue  # a counter's queries change nothing
             state, answer = make.step(state, Query(), noise)
             if tick in shape.looked_at and answer is not None:
-                whole = isinstance(make, HSS) and make.statistic is Statistic.MAXIMUM
-                right = true[tick].max(keepdims=True) if whole else true[tick]
+                quantity = make.quantity if isinstance(make, HSS) else None
+                right = true[tick] if quantity is None else np.array([quantity.of(true[tick])])
                 found.append((np.abs(answer - right), bands(tick, state), run))
     return _joined(found)
 

@@ -20,8 +20,8 @@ from statistical.band_runs import CONFIDENCE, Errors, Shape, alert_errors, error
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hss import Statistic
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.quantities import MAXIMUM, Quantity
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import Demand, best_hss
@@ -41,10 +41,10 @@ class Series:
     widest: float
 
 
-def hss(statistic: Statistic, relation: Neighbors, shape: Shape, epsilon: Fraction) -> Series:
+def hss(quantity: Quantity | None, relation: Neighbors, shape: Shape, epsilon: Fraction) -> Series:
     """Return the HSS that a pipeline would choose."""
     demand = Demand(
-        Setting(shape.width, relation, shape.ticks, CONFIDENCE), statistic, epsilon, shape.events
+        Setting(shape.width, relation, shape.ticks, CONFIDENCE), quantity, epsilon, shape.events
     )
     return Series(lambda: best_hss(demand), shape, 3.0)
 
@@ -58,9 +58,9 @@ def series(runs: int) -> dict[str, Series]:
         "counter replace": Series(lambda: Counter(20, half, REPLACE, 1_000), narrow, 1.3),
         "hybrid counter": Series(lambda: HybridCounter(20, half, ADD), narrow, 1.3),
         "histogram tree": Series(lambda: Counter(106, Fraction(1), ADD, 300), wide, 1.3),
-        "hss histogram": hss(Statistic.HISTOGRAM, ADD, wide, Fraction(1)),
-        "hss histogram replace": hss(Statistic.HISTOGRAM, REPLACE, narrow, Fraction(2)),
-        "hss maximum": hss(Statistic.MAXIMUM, ADD, wide, half),
+        "hss histogram": hss(None, ADD, wide, Fraction(1)),
+        "hss histogram replace": hss(None, REPLACE, narrow, Fraction(2)),
+        "hss maximum": hss(MAXIMUM, ADD, wide, half),
         "alerts": Series(lambda: Alerts(17, Fraction(3, 10), ADD, 100), alarms, 3.0),
         "alerts replace": Series(lambda: Alerts(17, Fraction(1), REPLACE, 60), alarms, 3.0),
     }

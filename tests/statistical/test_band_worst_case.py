@@ -17,7 +17,8 @@ from statistical.band_runs import CONFIDENCE, noise_of
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms import hss
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
+from stream_dp.mechanisms.quantities import MAXIMUM
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import Demand, best_hss
@@ -31,7 +32,7 @@ ADD = Neighbors.ADD_REMOVE
 def eager() -> HSS:
     """The histogram of a year of hours, with parameters that close intervals often."""
     shares = (Fraction(1, 20), Fraction(1, 20), Fraction(9, 10))
-    return HSS(1, Statistic.HISTOGRAM, *shares, ADD, 8_760, Fraction(1, 50))
+    return HSS(1, None, *shares, ADD, 8_760, Fraction(1, 50))
 
 
 def geometric(rng: np.random.Generator, scale: Fraction, size: int) -> Ints:
@@ -64,7 +65,7 @@ def after_silence() -> tuple[Ints, Ints, Ints]:
 def least_coverage(mechanism: HSS) -> float:
     """The least coverage at the last query over bursts of 0, 5, ..., 400 events at its tick."""
     closed, lift, noise = after_silence()
-    known = {int(j): mechanism.band((8_760, int(j)), CONFIDENCE) for j in np.unique(closed)}
+    known = {int(j): mechanism.lag(8_760, int(j), CONFIDENCE) for j in np.unique(closed)}
     band = np.array([known[int(j)] for j in closed])
     gamma = np.array([mechanism.gamma(8_760, int(j)) for j in closed])
     rng, found = np.random.default_rng(8), []
@@ -88,9 +89,7 @@ def test_without_the_long_lived_thresholds_it_is_not(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(("width", "rate", "turn"), [(2, 10, 5), (20, 10, 5), (3, 30, 10)])
 def test_a_maximum_with_leaders_that_take_turns(width: int, rate: int, turn: int) -> None:
     ticks, runs = 300, 40
-    demand = Demand(
-        Setting(width, ADD, ticks, CONFIDENCE), Statistic.MAXIMUM, Fraction(1), rate * ticks
-    )
+    demand = Demand(Setting(width, ADD, ticks, CONFIDENCE), MAXIMUM, Fraction(1), rate * ticks)
     mechanism = best_hss(demand)
     published = Bands(mechanism, CONFIDENCE)
     rows = np.zeros((ticks, width), dtype=np.int64)

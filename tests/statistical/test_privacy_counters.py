@@ -103,14 +103,27 @@ def test_the_hybrid_is_the_oracles_hybrid(ticks: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("relation", "width", "l0"), [(ADD, 1, 1), (ADD, 4, 1), (REPLACE, 1, 1), (REPLACE, 4, 2)]
+    ("relation", "width", "ones", "l0"),
+    [
+        (ADD, 1, 1, 1),
+        (ADD, 4, 1, 1),
+        (REPLACE, 1, 1, 1),
+        (REPLACE, 4, 1, 2),
+        (ADD, 7, 3, 3),
+        (REPLACE, 7, 3, 6),
+        (REPLACE, 4, 4, 4),
+    ],
 )
-def test_scales_are_exactly_the_claimed_ones(relation: Neighbors, width: int, l0: int) -> None:
+def test_scales_are_exactly_the_claimed_ones(
+    relation: Neighbors, width: int, ones: int, l0: int
+) -> None:
     epsilon = Fraction(7, 10)
-    counter = Counter(width, epsilon, relation, 40)
+    counter = Counter(width, epsilon, relation, 40, ones)
+    for each in (counter, HybridCounter(width, epsilon, relation, ones)):
+        assert each.derivation().guarantee == each.guarantee
     height = counter.tree.shape.height
     assert {call.scale for call in calls(counter, 40)} == {height * l0 / epsilon}
-    hybrid = HybridCounter(width, epsilon, relation)
+    hybrid = HybridCounter(width, epsilon, relation, ones)
     heights = {tree.best(2**epoch)[1] for epoch in range(6)}
     inner = {h * l0 / (Fraction(3, 4) * epsilon) for h in heights}
     totals = {2 * l0 / (Fraction(1, 4) * epsilon)}

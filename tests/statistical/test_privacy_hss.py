@@ -5,6 +5,7 @@ the same noise values, so its law is the oracle's; (b) the exact worst loss of `
 the mechanism really asked for, is at most the claim. Each broken twin fails one of the halves.
 """
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -16,11 +17,20 @@ from statistical import broken_privacy as broken
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
+from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 RELATIONS = {ADD: oracle.Relation.ADD_REMOVE, REPLACE: oracle.Relation.REPLACE}
+LEVEL = 700
+WATCHED: dict[Quantity, Callable[[Sequence[int]], int]] = {
+    MAXIMUM: max,
+    Largest(1): max,
+    Largest(2): lambda h: sorted(h)[-2],
+    Sum(): sum,
+}
+QUANTITIES = [None, *WATCHED, ColumnsAbove(LEVEL)]
 E1, E2, EC = Fraction(2, 5), Fraction(1, 2), Fraction(3, 5)
 
 
@@ -46,10 +56,13 @@ class Recorded(SeededNoise):
 
 
 def made(
-    kind: type[HSS], statistic: Statistic, relation: Neighbors, kappa: Fraction = Fraction(1, 20)
+    kind: type[HSS],
+    quantity: Quantity | None,
+    relation: Neighbors,
+    kappa: Fraction = Fraction(1, 20),
 ) -> HSS:
     """An HSS of two columns whose three shares differ."""
-    return kind(2, statistic, E1, E2, EC, relation, 60, kappa)
+    return kind(2, quantity, E1, E2, EC, relation, 60, kappa)
 
 
 def run(mechanism: HSS, rows: IntArray, noise: Recorded) -> list[list[int]]:
@@ -65,7 +78,7 @@ def run(mechanism: HSS, rows: IntArray, noise: Recorded) -> list[list[int]]:
 
 def expected(mechanism: HSS, rows: IntArray, noise: Recorded) -> list[list[int]]:
     """What the naive oracle answers from the same noise values."""
-    right = made(HSS, mechanism.statistic, mechanism.neighbors)
+    right = made(HSS, mechanism.quantity, mechanism.neighbors)
     counter, script = right.counter, ScriptedNoise(noise.laplaces)
     state = counter.init(script)
     counter_noise: list[list[int]] = []
@@ -86,17 +99,21 @@ def expected(mechanism: HSS, rows: IntArray, noise: Recorded) -> list[list[int]]
         return int(counter_noise[interval - 1][column])
 
     plain = [tuple(map(int, row)) for row in rows]
-    if mechanism.statistic is Statistic.HISTOGRAM:
-        return [list(t.released) for t in naive.hss_histogram(plain, gamma, taus, nus, at)]
-    return [[max(t.released)] for t in naive.hss_relative(plain, max, gamma, taus, nus, at)]
+    if isinstance(mechanism.quantity, ColumnsAbove | None):
+        ticks = naive.hss_histogram(plain, gamma, taus, nus, at)
+        if mechanism.quantity is None:
+            return [list(t.released) for t in ticks]
+        return [[sum(v >= LEVEL for v in t.released)] for t in ticks]
+    q = WATCHED[mechanism.quantity]
+    return [[q(t.released)] for t in naive.hss_relative(plain, q, gamma, taus, nus, at)]
 
 
-def agrees(kind: type[HSS], statistic: Statistic, relation: Neighbors) -> bool:
+def agrees(kind: type[HSS], quantity: Quantity | None, relation: Neighbors) -> bool:
     """Half (a) on several streams."""
     for seed in range(12):
         rows = np.random.default_rng(seed).integers(0, 30, (60, 2)) * (seed % 3)
         noise = Recorded(seed)
-        mechanism = made(kind, statistic, relation)
+        mechanism = made(kind, quantity, relation)
         found = run(mechanism, rows, noise)
         try:
             if found != expected(mechanism, rows, noise):
@@ -109,7 +126,7 @@ def agrees(kind: type[HSS], statistic: Statistic, relation: Neighbors) -> bool:
 def loss(kind: type[HSS], relation: Neighbors) -> tuple[float, float]:
     """Half (b): (worst exact loss, claim) of three ticks, at the scales asked for."""
     noise = Recorded(1)
-    mechanism = made(kind, Statistic.HISTOGRAM, relation, Fraction(1, 10_000))
+    mechanism = made(kind, None, relation, Fraction(1, 10_000))
     run(mechanism, np.full((40, 2), 50), noise)
     lift, query = mechanism.instance().lift_scale, mechanism.instance().query_scale
     assert set(noise.geometrics) == {lift, query}
@@ -126,16 +143,16 @@ def loss(kind: type[HSS], relation: Neighbors) -> tuple[float, float]:
     return oracle.worst_loss(small, RELATIONS[relation], 3).loss, claim
 
 
-@pytest.mark.parametrize("statistic", Statistic)
+@pytest.mark.parametrize("quantity", QUANTITIES)
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
-def test_hss_is_the_naive_oracle(statistic: Statistic, relation: Neighbors) -> None:
-    assert agrees(HSS, statistic, relation)
+def test_hss_is_the_naive_oracle(quantity: Quantity | None, relation: Neighbors) -> None:
+    assert agrees(HSS, quantity, relation)
 
 
 @pytest.mark.parametrize("twin", [broken.AliasedHistogram, broken.KeepsItsSum])
-@pytest.mark.parametrize("statistic", Statistic)
-def test_other_dataflow_is_caught(twin: type[HSS], statistic: Statistic) -> None:
-    assert not agrees(twin, statistic, ADD)
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_other_dataflow_is_caught(twin: type[HSS], quantity: Quantity | None) -> None:
+    assert not agrees(twin, quantity, ADD)
 
 
 @pytest.mark.parametrize("relation", [ADD, REPLACE])

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
-from stream_dp.mechanisms.hss import Statistic
 from stream_dp.pipeline.choice import Choice, Setting, steady, tree_counter
 from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, hss_choice, without_guess
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
@@ -39,7 +38,7 @@ class HistogramSeries(GroupedSeries):
         tree = steady(tree_counter(setting, self.epsilon), "method: tree", setting)
         if self.method == "tree":
             return tree
-        demand = Demand.of(setting, Statistic.HISTOGRAM, self.epsilon, self.expected_events)
+        demand = Demand.of(setting, None, self.epsilon, self.expected_events)
         hss = hss_choice(demand, "method: hss")
         if self.method == "hss":
             return hss

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
-from stream_dp.mechanisms.hss import Statistic
+from stream_dp.mechanisms.quantities import MAXIMUM
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, hss_choice, without_guess
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
@@ -36,7 +36,7 @@ class MaximumSeries(GroupedSeries):
 
     def choose(self, setting: Setting) -> Choice:
         """Choose the HSS of the largest column."""
-        demand = Demand.of(setting, Statistic.MAXIMUM, self.epsilon, self.expected_events)
+        demand = Demand.of(setting, MAXIMUM, self.epsilon, self.expected_events)
         return hss_choice(demand, "method: hss")
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int:

@@ -15,8 +15,9 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.quantities import MAXIMUM
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.pipeline.derivations import fixed_block
@@ -41,8 +42,8 @@ def mechanisms(width: int, relation: Neighbors) -> list[Any]:
         HybridCounter(width, EPSILON, relation),
         SparseVector(width, EPSILON / 4, EPSILON * 3 / 4, relation, (0,) * width),
         Alerts(width, EPSILON, relation, 10),
-        HSS(width, Statistic.HISTOGRAM, *shares, relation, 100),
-        HSS(width, Statistic.MAXIMUM, *shares, relation, None),
+        HSS(width, None, *shares, relation, 100),
+        HSS(width, MAXIMUM, *shares, relation, None),
     ]
 
 

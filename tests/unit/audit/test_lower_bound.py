@@ -23,8 +23,9 @@ from stream_dp.core.row_relations import EventRows, event
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hss import HSS, LEAD, Statistic
+from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.quantities import LEAD, MAXIMUM, Quantity
 from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.testing.noise import SeededNoise
 
@@ -114,9 +115,9 @@ def test_the_score_puts_independent_signs_together() -> None:
 # --- mechanisms ---------------------------------------------------------------------------------
 
 
-def hss(statistic: Statistic, relation: Neighbors) -> HSS:
+def hss(quantity: Quantity | None, relation: Neighbors) -> HSS:
     """Two columns, three shares of 1."""
-    return HSS(2, statistic, Fraction(1, 10), Fraction(1, 10), Fraction(4, 5), relation, 10)
+    return HSS(2, quantity, Fraction(1, 10), Fraction(1, 10), Fraction(4, 5), relation, 10)
 
 
 RIGHT: dict[str, ServingMechanism[Any]] = {
@@ -125,9 +126,9 @@ RIGHT: dict[str, ServingMechanism[Any]] = {
     "hybrid": HybridCounter(2, ONE, REPLACE),
     "alerts": Alerts(3, ONE, ADD, 5),
     "moved alerts": Alerts(2, ONE, REPLACE, 5),
-    "histogram": hss(Statistic.HISTOGRAM, ADD),
-    "moved histogram": hss(Statistic.HISTOGRAM, REPLACE),
-    "maximum": hss(Statistic.MAXIMUM, ADD),
+    "histogram": hss(None, ADD),
+    "moved histogram": hss(None, REPLACE),
+    "maximum": hss(MAXIMUM, ADD),
 }
 
 
@@ -223,7 +224,7 @@ def test_the_adversarys_pair_is_one_event_apart(name: str) -> None:
 def test_the_event_lies_where_decisions_are_nearly_taken() -> None:
     assert worst_pair(RIGHT["alerts"])[0].tolist() == [4, 0, 0]
     assert worst_pair(RIGHT["moved alerts"])[1].tolist() == [5, 4]
-    histogram = hss(Statistic.HISTOGRAM, ADD)
+    histogram = hss(None, ADD)
     assert worst_pair(histogram)[0].tolist() == [histogram.gamma(1, 0), 0]
     assert worst_pair(RIGHT["maximum"])[1].tolist() == [LEAD + 1, 0]
     assert worst_pair(RIGHT["counter"])[1].tolist() == [1]

@@ -19,7 +19,7 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 MOVED = (*ADDED, ((1, 1), (0, 2)), ((1, 0), (0, 1)))
@@ -171,7 +171,7 @@ def test_the_real_hss_has_the_law_of_the_finite_one(
     e1, e2, ec = Fraction(2), Fraction(3) * s, Fraction(4) * l0
 
     def make() -> HSS:
-        return RealSmallHSS(width, Statistic.HISTOGRAM, e1, e2, ec, relation, 10)
+        return RealSmallHSS(width, None, e1, e2, ec, relation, 10)
 
     tau, nu, node = (Fraction(math.exp(-n)) for n in (2, 3, 4))
     machine = SmallHSS(width, tau, nu, node, gamma=1, low=-12, high=12)

@@ -30,7 +30,8 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
+from stream_dp.mechanisms.quantities import MAXIMUM
 from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
@@ -78,7 +79,7 @@ def test_a_right_whole_is_not_flagged() -> None:
 
 def test_a_whole_of_many_kinds_and_ticks_is_not_flagged() -> None:
     """Wrongly with probability at most 1e-6. Answers of different widths lie side by side."""
-    hss = HSS(2, Statistic.MAXIMUM, ONE / 4, ONE / 4, ONE / 2, Neighbors.REPLACE, 10)
+    hss = HSS(2, MAXIMUM, ONE / 4, ONE / 4, ONE / 2, Neighbors.REPLACE, 10)
     moved = Counter(2, ONE, Neighbors.REPLACE, 9)
     parts: dict[str, ServingMechanism[Any]] = {"hss": hss, "moved": moved, "some": PAIR["some"]}
     found = audit(parts, within(3 * ONE), 3 * ONE, seeded(), runs=200, ticks=2)

@@ -13,7 +13,7 @@ from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Relation
 from stream_dp.core.row_relations import event
-from stream_dp.errors import FailClosed
+from stream_dp.errors import FailClosed, NotDerivable
 
 WIDTH, TICKS = 3, 5
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
@@ -146,6 +146,11 @@ def test_an_empty_row_is_admissible() -> None:
 
 def test_sensitivities() -> None:
     assert [ADD.l0(1), ADD.l0(5), REPLACE.l0(1), REPLACE.l0(5)] == [1, 1, 1, 2]
+    assert [ADD.l0(1, 3), ADD.l0(5, 3), REPLACE.l0(7, 3), REPLACE.l0(5, 3)] == [1, 3, 6, 5]
+    assert [ADD.l0(4, 4), REPLACE.l0(4, 4)] == [4, 4]
+    for ones in (0, -1):
+        with pytest.raises(NotDerivable, match="at least one entry"):
+            ADD.l0(3, ones)
     assert ADD.monotone(5)
     assert REPLACE.monotone(1)
     assert not REPLACE.monotone(5)

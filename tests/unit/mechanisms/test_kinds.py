@@ -24,7 +24,7 @@ from stream_dp.core.serial import content_fields
 from stream_dp.core.wire import wire, wire_of
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.states import STATES, UPGRADES
 from stream_dp.mechanisms.tree import TreeNoise
 
@@ -33,29 +33,35 @@ FROZEN = {
     ("alerts-state", 1): "count lift",
     ("composition-child", 1): "mechanism state",
     ("composition-state", 1): "created live",
-    ("counter", 1): "epsilon horizon neighbors width",
+    ("counter", 1): "epsilon horizon neighbors ones=1 width",
     ("counter-state", 1): "total tree",
-    ("hss", 1): (
-        "counter_epsilon horizon kappa=2/5 neighbors query_epsilon statistic threshold_epsilon width"
+    ("hss", 2): (
+        "counter_epsilon horizon kappa=2/5 neighbors ones=1 quantity query_epsilon threshold_epsilon width"
     ),
     ("hss-state", 1): "intervals parts pending queries released watcher",
-    ("hss-statistic", 1): "| histogram maximum",
-    ("hybrid-counter", 1): "epsilon neighbors width",
+    ("hybrid-counter", 1): "epsilon neighbors ones=1 width",
     ("hybrid-counter-state", 1): "epoch inner total totals",
     ("local-protocol", 1): "server users views",
     ("local-protocol-state", 1): "parts server",
     ("multi-sparse-vector", 1): "neighbors query_epsilon threshold_epsilon views width",
     ("multi-sparse-vector-state", 1): "count halted lift",
     ("neighbors", 1): "| add_remove replace replace_any_tick",
-    ("sparse-vector", 1): "neighbors offset query_epsilon threshold_epsilon width",
+    ("quantity-columns-above", 1): "level",
+    ("quantity-largest", 1): "rank",
+    ("quantity-maximum", 1): "",
+    ("quantity-registered", 1): "constant name version",
+    ("quantity-sum", 1): "",
+    ("sparse-vector", 1): (
+        "neighbors offset ones=1 quantity=Maximum() query_epsilon threshold_epsilon width"
+    ),
     ("sparse-vector-state", 1): "count halted lift",
     ("tree-noise", 1): "(only rested on)",
     ("tree-state", 1): "prefix windows",
 }
-RETIRED: frozenset[str] = frozenset()
+RETIRED = frozenset({"hss-statistic"})
 EPSILON = Fraction(1, 5)
 COUNTER = Counter(2, EPSILON, Neighbors.ADD_REMOVE, 100)
-HISTOGRAM = HSS(3, Statistic.HISTOGRAM, EPSILON, EPSILON, EPSILON, Neighbors.REPLACE, None)
+HISTOGRAM = HSS(3, None, EPSILON, EPSILON, EPSILON, Neighbors.REPLACE, None)
 
 
 def shown(cls: type) -> str:
@@ -141,14 +147,12 @@ def test_a_fingerprint_is_that_of_kind_version_and_parameters() -> None:
         "3a66bc447299d24a88473db7eec6f3142b650d685e1c6fe5f519d48984573b57"
     )
     assert mechanism_fingerprint(HISTOGRAM) == (
-        "aeda5267227699490ccff6f86bffa9781cac67a87fe570815b505cde77f30dd3"
+        "d23265df97a9b3db3b4d323db582ea699ecfe5d98838e8e7d821ad083b9df8dc"
     )
 
 
 def test_the_ways_to_write_a_parameter_do_not_count() -> None:
-    named = HSS(
-        3, Statistic.HISTOGRAM, EPSILON, EPSILON, EPSILON, Neighbors.REPLACE, None, Fraction(4, 10)
-    )
+    named = HSS(3, None, EPSILON, EPSILON, EPSILON, Neighbors.REPLACE, None, Fraction(4, 10))
     assert mechanism_fingerprint(named) == mechanism_fingerprint(HISTOGRAM)
     others = {
         mechanism_fingerprint(Counter(*one))

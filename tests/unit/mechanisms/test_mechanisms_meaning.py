@@ -14,9 +14,11 @@ from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.bounds import geometric_tail, index_probability, laplace_sum_tail
 from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hss import HSS, Statistic, counter_bound
+from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.inner_counter import error_bound
 from stream_dp.mechanisms.noise_quantiles import laplace_quantile
+from stream_dp.mechanisms.quantities import ErrorLaw
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.mechanisms.tree import TreeShape
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
@@ -119,11 +121,11 @@ def variance(scale: float) -> float:
 
 def test_gamma_never_falls() -> None:
     shares = (Fraction(1, 10), Fraction(1, 10), Fraction(8, 10))
-    endless = HSS(5, Statistic.HISTOGRAM, *shares, ADD, None)
+    endless = HSS(5, None, *shares, ADD, None)
     table = np.array([[endless.gamma(t, j) for j in range(40)] for t in (1, 2, 10, 1_000, 10**6)])
     assert (np.diff(table, axis=0) >= 0).all()
     assert (np.diff(table, axis=1) >= 0).all()
-    known = HSS(5, Statistic.HISTOGRAM, *shares, ADD, 100)
+    known = HSS(5, None, *shares, ADD, 100)
     assert known.gamma(1, 3) == known.gamma(100, 3)
 
 
@@ -150,9 +152,9 @@ def test_the_chernoff_bound_is_above_the_exact_quantile(number: int, probability
 
 def test_the_counter_bound_rises_and_does_not_depend_on_who_asks_first() -> None:
     counter, other = HybridCounter(3, ONE, ADD), HybridCounter(3, ONE, REPLACE)
-    late = counter_bound(counter, 50)
-    assert [counter_bound(counter, j) for j in range(51)] == sorted(
-        counter_bound(counter, j) for j in range(51)
-    )
-    assert counter_bound(counter, 50) == late
-    assert counter_bound(other, 50) > late
+    law, share = ErrorLaw(added=1, high=3, low=1), 0.05 / 3
+    late = error_bound(counter, 50, law, share)
+    rising = [error_bound(counter, j, law, share) for j in range(51)]
+    assert rising == sorted(rising)
+    assert rising[50] == late
+    assert error_bound(other, 50, law, share) > late

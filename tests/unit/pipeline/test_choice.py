@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import (
@@ -26,9 +26,7 @@ from stream_dp.pipeline.choose_hss import (
 from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
-DEMAND = Demand(
-    Setting(20, Neighbors.ADD_REMOVE, 1000, 0.95), Statistic.HISTOGRAM, Fraction(1), 5000
-)
+DEMAND = Demand(Setting(20, Neighbors.ADD_REMOVE, 1000, 0.95), None, Fraction(1), 5000)
 
 
 def chosen(data: Data, method: str, **changes: Any) -> Any:

@@ -14,7 +14,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import WorldError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.hss import HSS, Statistic
+from stream_dp.mechanisms.hss import HSS
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.runtime.commit import Charge, Commit, Release, decode
 from stream_dp.runtime.dead_letters import as_spans
@@ -72,7 +72,7 @@ def plan(horizon: int = HORIZON, block: int = 1, group: int = 1) -> RunConfig:
         series("total", Counter(1, e, RELATION, horizon), ("",), Shape.SCALAR),
         series(
             "by_key",
-            HSS(len(KEYS), Statistic.HISTOGRAM, e, e, e, RELATION, horizon),
+            HSS(len(KEYS), None, e, e, e, RELATION, horizon),
             KEYS,
             Shape.HISTOGRAM,
         ),
