@@ -18,12 +18,16 @@ ENDLESS = 10_000  # ticks: how far errors are predicted where there is no horizo
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the pipeline gives a series: rows of `width` entries, at most `horizon` ticks (None: endless)."""
+    """What the pipeline gives a series: rows of `width` entries, at most `horizon` ticks (None: endless).
+
+    One event sets at most `ones` entries of a row.
+    """
 
     width: int
     neighbors: Neighbors
     horizon: int | None
     confidence: float
+    ones: int = 1
 
     @property
     def last(self) -> int:
@@ -49,5 +53,5 @@ def steady(mechanism: ServingMechanism[Any], why: str, setting: Setting) -> Choi
 def tree_counter(setting: Setting, epsilon: Fraction) -> Counter | HybridCounter:
     """Return the counter for this setting: made for its horizon, or for any number of ticks."""
     if setting.horizon is None:
-        return HybridCounter(setting.width, epsilon, setting.neighbors)
-    return Counter(setting.width, epsilon, setting.neighbors, setting.horizon)
+        return HybridCounter(setting.width, epsilon, setting.neighbors, setting.ones)
+    return Counter(setting.width, epsilon, setting.neighbors, setting.horizon, setting.ones)

@@ -95,4 +95,5 @@ def _hss(demand: Demand, counter_share: Fraction, kappa: Fraction) -> HSS:
         setting.neighbors,
         setting.horizon,
         kappa,
+        setting.ones,
     )
