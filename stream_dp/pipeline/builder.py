@@ -187,7 +187,7 @@ def _require_ones(series: SeriesSpec, mechanism: ServingMechanism[Any], ones: in
     """Do nothing where the mechanism's guarantee is for events of so many entries."""
     if ones_of(mechanism) < ones:
         raise NotDerivable(
-            f"{series.name}: one event may set {ones} entries of its rows, for '{series.grouped_by}' is a list; a "
+            f"{series.name}: one event may set {ones} entries of its rows, for '{series.grouped_by}' is a list; "
             f"{type(mechanism).__name__} is made for {ones_of(mechanism)}. Use another statistic or method, or declare "
             "a smaller `most:`"
         )
