@@ -51,8 +51,12 @@ class Listed:
     def _once(self, places: IntArray, codes: IntArray) -> tuple[IntArray, IntArray]:
         """Each code of a record once."""
         keys = self._other + 1
-        found = np.unique(places * keys + codes)
-        return found // keys, found % keys
+        cells = np.sort(places * keys + codes)  # np.unique takes ten times as long
+        again = cells[1:] == cells[:-1]
+        if again.any():
+            cells = cells[np.append(True, ~again)]
+        found = cells // keys
+        return found, cells - found * keys
 
     def answer(self, entries: Entries, answers: NDArray[np.bool_]) -> None:
         """Write which records hold what each test wants, into shape (tests, records)."""
