@@ -177,7 +177,8 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     width, confidence, relation = rows.stop - rows.start, float(spec.confidence), spec.relation
     part = series.model_copy(update={"epsilon": series.epsilon * share(relation)})
     ones = ones_of_rows(spec, series.grouped_by)
-    choice = part.choose(Setting(width, relation.step, spec.clock.horizon, confidence, ones))
+    setting = Setting(width, relation.step, spec.clock.horizon, confidence, ones=ones)
+    choice = part.choose(setting)
     _require_ones(series, choice.mechanism, ones)
     step = derived(choice.mechanism, series.name)
     return Chosen(series, choice, under(relation, series.name, step))
