@@ -11,13 +11,13 @@ import asyncio
 import mmap
 import os
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from stream_dp.adapters.publish_once import after, not_yet_visible
-from stream_dp.adapters.records import FieldType, Record, load_records, ticked
+from stream_dp.adapters.records import Fields, Record, load_records, ticked
 from stream_dp.adapters.threads import OneThread, sync_folder
 from stream_dp.core.moments import ISO, TimeForm
 from stream_dp.core.tick_grid import TickGrid
@@ -37,7 +37,7 @@ class FileSource:
     def __init__(
         self,
         path: Path,
-        fields: Mapping[str, FieldType],
+        fields: Fields,
         time_field: str,
         grid: TickGrid,
         form: TimeForm = ISO,

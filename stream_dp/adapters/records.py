@@ -50,6 +50,20 @@ class FieldType(StrEnum):
     TIME = "time"
     CATEGORY = "category"
     TEXT = "text"
+    LIST = "list"
+
+
+class Separated(NamedTuple):
+    """What a declared list field holds whose entries stand in one cell of text, with `separator` between them.
+
+    An empty cell holds the empty list.
+    """
+
+    separator: str
+
+    def entries(self, cell: str) -> list[str]:
+        """The entries of a cell."""
+        return cell.split(self.separator) if cell else []
 
 
 class Record(NamedTuple):
@@ -63,20 +77,18 @@ class Record(NamedTuple):
         return f"Record(line={self.line})"
 
 
-_Fields = Mapping[str, FieldType]
+Fields = Mapping[str, FieldType | Separated]
 _Bytes = gzip.GzipFile | io.BufferedReader
-_Reader = Callable[[_Bytes, _Fields, str, TimeForm], Iterator[Record]]
+_Reader = Callable[[_Bytes, Fields, str, TimeForm], Iterator[Record]]
 
 
-def load_records(
-    path: Path, fields: _Fields, time_field: str, form: TimeForm = ISO
-) -> list[Record]:
+def load_records(path: Path, fields: Fields, time_field: str, form: TimeForm = ISO) -> list[Record]:
     """Read the whole file, in its own order; `form` says how the records write the time; raises as `each_record`."""
     return list(each_record(path, fields, time_field, form))
 
 
 def each_record(
-    path: Path, fields: _Fields, time_field: str, form: TimeForm = ISO
+    path: Path, fields: Fields, time_field: str, form: TimeForm = ISO
 ) -> Iterator[Record]:
     """Read the file record by record, in its own order; `form` says how the records write the time in `time_field`.
 
@@ -136,7 +148,7 @@ class _BadFileError(Exception):
     """The file as a whole is not what it should be; the text needs only the path."""
 
 
-def _columns(header: Sequence[str], fields: _Fields, time_field: str) -> None:
+def _columns(header: Sequence[str], fields: Fields, time_field: str) -> None:
     """Check that each column that is used is there, and there once."""
     if time_field not in header:
         alike = [name for name in header if name.strip().lower() == time_field.lower()]
@@ -167,6 +179,7 @@ _CONVERT: dict[FieldType, Callable[[str], object]] = {
     FieldType.TIME: _integer,
     FieldType.CATEGORY: str,
     FieldType.TEXT: str,
+    FieldType.LIST: str,
 }
 
 
@@ -183,9 +196,12 @@ class _Memo(dict[Any, _T]):
         return result
 
 
-def _cells(name: str, kind: FieldType) -> _Memo[str]:
+def _cells(name: str, kind: FieldType | Separated) -> _Memo[str]:
     """One column: the `"name":value` text of each different cell."""
-    label, convert, text = json.dumps(name), _CONVERT[FieldType(kind)], _ENCODER.encode
+    label, text = json.dumps(name), _ENCODER.encode
+    if isinstance(kind, Separated):
+        return _Memo(lambda cell: f"{label}:{text(kind.entries(cell))}")
+    convert = _CONVERT[FieldType(kind)]
     return _Memo(lambda cell: f"{label}:{text(convert(cell) if cell else None)}")
 
 
@@ -212,7 +228,7 @@ def _csv_names(file: _Bytes) -> list[str]:
         return next(_rows(text), (0, None))[1] or []
 
 
-def _csv(file: _Bytes, fields: _Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
+def _csv(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
     # surrogateescape carries bad UTF-8 through to the payload unchanged
     bad = "surrogateescape"
     with io.TextIOWrapper(file, encoding="utf-8-sig", errors=bad, newline="") as text:
@@ -230,7 +246,7 @@ def _csv(file: _Bytes, fields: _Fields, time_field: str, form: TimeForm) -> Iter
             yield Record(line, times[row[at]], f"{{{body}}}".encode("utf-8", bad))
 
 
-def _jsonl(file: _Bytes, _: _Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
+def _jsonl(file: _Bytes, _: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
     timed = msgspec.defstruct("Timed", [("time", Any, None)], rename={"time": time_field})
     decoder = msgspec.json.Decoder(timed)
     for line, raw in enumerate(file, 1):
@@ -251,7 +267,7 @@ def _parquet_names(file: _Bytes) -> list[str]:
         raise _BadFileError(str(problem)) from None
 
 
-def _parquet(file: _Bytes, fields: _Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
+def _parquet(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
     data = file.read()
     try:
         cells = ParquetCells(data)
@@ -264,7 +280,7 @@ def _parquet(file: _Bytes, fields: _Fields, time_field: str, form: TimeForm) -> 
 
 
 def _from_parquet(
-    line: int, names: Sequence[str], row: Row, fields: _Fields, time_field: str, form: TimeForm
+    line: int, names: Sequence[str], row: Row, fields: Fields, time_field: str, form: TimeForm
 ) -> Record:
     if row is None:
         return Record(line, None, _BROKEN_ROW)
@@ -277,8 +293,10 @@ def _from_parquet(
     return Record(line, own_time(_plain(cells[time_field], FieldType.TIME), form), payload)
 
 
-def _plain(cell: object, kind: FieldType) -> object:
-    """The cell; a decimal that is meant as a number as JSON would hold it: 7 is an integer, 7.00 is none."""
+def _plain(cell: object, kind: FieldType | Separated) -> object:
+    """The cell, or its entries; a decimal that is meant as a number as in JSON: 7 is an integer, 7.00 is none."""
+    if isinstance(kind, Separated):
+        return kind.entries(cell) if isinstance(cell, str) else cell
     if not isinstance(cell, Decimal) or kind in {FieldType.CATEGORY, FieldType.TEXT}:
         return cell
     return int(cell) if cell.as_tuple().exponent == 0 else float(cell)

@@ -17,6 +17,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.relation import Claim
 from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import FailClosed
+from stream_dp.mechanisms.serving import ones_of
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.budget import opened
 from stream_dp.pipeline.builder import Built, Chosen, build
@@ -116,7 +117,8 @@ def _claim(chosen: Chosen) -> Claim | None:
     mechanism, guarantee = chosen.mechanism, chosen.derivation.guarantee
     if guarantee == mechanism.guarantee:
         return None
-    return Claim(guarantee.measure, Stream(event(guarantee.neighbors, mechanism.width)))
+    rows = event(guarantee.neighbors, mechanism.width, ones_of(mechanism))
+    return Claim(guarantee.measure, Stream(rows))
 
 
 def game_filter(built: Built) -> LedgerFilter:

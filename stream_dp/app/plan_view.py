@@ -9,6 +9,7 @@ from stream_dp.errors import WorldError
 from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.caveats import caveats
 from stream_dp.pipeline.derivations import dp_at
+from stream_dp.pipeline.list_words import lists_words
 from stream_dp.pipeline.report import derivation_json, plan_json, predicted_errors
 from stream_dp.pipeline.svg import draw
 from stream_dp.pipeline.yaml import load
@@ -40,6 +41,7 @@ class PlanView:
             "unit": privacy.unit,
             "neighbors": str(built.spec.relation),
             "condition": built.spec.condition,
+            "lists": lists_words(built.spec),
             "budget": budget_json(built.spec, built.subledgers()),
             "derivation": derivation_json(built.promise),
             "confidence": float(built.spec.confidence),

@@ -11,7 +11,7 @@ from stream_dp.app.attempt import Attempt, CurrentLiveSeries
 from stream_dp.app.budget_view import api_budget
 from stream_dp.core.moments import moment_text
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.layout import keys_of
+from stream_dp.pipeline.layout import keys_of, ones_of_rows
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.report import condition_json, plan_json, promise_json
 from stream_dp.pipeline.spec import PipelineSpec
@@ -81,6 +81,9 @@ def pipeline_json(built: Built, planner: LiveSeriesPlanner) -> dict[str, Any]:
 
 
 def _series_json(spec: PipelineSpec, series: Series) -> dict[str, Any]:
-    by = series.grouped_by
-    domain = {} if by is None else {"domain": list(keys_of(spec, by))}
-    return {**series.described(), **domain}
+    described, by = series.described(), series.grouped_by
+    if by is None:
+        return described
+    ones = ones_of_rows(spec, by)
+    many = {"about": f"{series.about}, an event in up to {ones}", "most": ones} if ones > 1 else {}
+    return {**described, **many, "domain": list(keys_of(spec, by))}

@@ -13,9 +13,10 @@ from pydantic import ValidationError
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_security import KafkaSecurity
-from stream_dp.adapters.records import FieldType
+from stream_dp.adapters.records import FieldType, Separated
 from stream_dp.errors import UsageError
 from stream_dp.pipeline import endpoints
+from stream_dp.pipeline.schema import ListField
 from stream_dp.pipeline.security import Security
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load, message
@@ -115,6 +116,11 @@ def patience_of(spec: PipelineSpec) -> float:
     return source.patience / 1000 if isinstance(source, endpoints.KafkaSourceSpec) else 0
 
 
-def fields_of(spec: PipelineSpec) -> dict[str, FieldType]:
+def fields_of(spec: PipelineSpec) -> dict[str, FieldType | Separated]:
     """The declared fields and their types, as the file readers want them."""
-    return {name: FieldType(field.type) for name, field in spec.fields.items()}
+    return {
+        name: Separated(field.separator)
+        if isinstance(field, ListField) and field.separator is not None
+        else FieldType(field.type)
+        for name, field in spec.fields.items()
+    }

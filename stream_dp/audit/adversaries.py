@@ -17,7 +17,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.relation import Claim
 from stream_dp.core.row_relations import MovedRows, Stream
-from stream_dp.mechanisms.serving import ServingMechanism
+from stream_dp.mechanisms.serving import ServingMechanism, ones_of
 
 RowPair: TypeAlias = tuple[IntArray, IntArray]
 
@@ -84,7 +84,7 @@ def answers(view: View) -> list[IntArray]:
 
 def mechanism_l0(mechanism: ServingMechanism[Any]) -> int:
     """How many columns of the mechanism's rows one event can change."""
-    return mechanism.guarantee.neighbors.l0(mechanism.width)
+    return mechanism.guarantee.neighbors.l0(mechanism.width, ones_of(mechanism))
 
 
 def moves(claim: Claim | None) -> bool:
@@ -101,21 +101,22 @@ def _turned(pairs: Sequence[RowPair]) -> tuple[RowPair, ...]:
 def _second_pair(mechanism: ServingMechanism[Any], claim: Claim | None) -> RowPair:
     """The rows of the second tick: the left one has the event where it may have moved, or else both are empty."""
     left, right = np.zeros((2, mechanism.width), dtype=np.int64)
-    left[0] = int(moves(claim))
+    left[: ones_of(mechanism)] = int(moves(claim))
     return left, right
 
 
 def worst_pair(mechanism: ServingMechanism[Any]) -> RowPair:
     """The rows of the tick with the event, each of shape (width,).
 
-    The right one has the event in column 0; the left one has it in column 1 where the relation allows, else not at all.
+    The right one has the event in the first columns, as many as one event may set; the left one has it in the next
+    ones where the relation allows, else not at all.
     """
     left = np.zeros(mechanism.width, dtype=np.int64)
-    two = mechanism_l0(mechanism) > 1
-    for column, events in zip(range(mechanism.width), mechanism.opening(), strict=False):
-        left[column] = events
+    set_, touched = min(ones_of(mechanism), mechanism.width), mechanism_l0(mechanism)
+    here, beside = mechanism.opening()
+    left[:set_] = here
+    left[set_ : max(touched, set_ + 1)] = beside
     right = left.copy()
-    right[0] += 1
-    if two:
-        left[1] += 1
+    right[:set_] += 1
+    left[set_:touched] += 1
     return left, right

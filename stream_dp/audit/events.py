@@ -1,10 +1,10 @@
 """Which event tells two samples of answers apart, and how much epsilon it proves.
 
 An event is chosen on one part of the plays and judged on the other, where only its two rates count. The candidates are
-fixed: every answer of a touched column at or above a cut, or below; the difference of two touched columns, or of two
-ticks where an event may move between them; and the sum
-of all answers' log-likelihood ratios (naive Bayes), cut likewise. Rules: a bad choice costs power, never correctness.
-This file knows no mechanism.
+fixed: every answer of a touched column at or above a cut, or below; the difference of two touched columns, or the sum
+of those that one event raises less those that it would raise instead; the difference of two ticks where an event may
+move between them; and the sum of all answers' log-likelihood ratios (naive Bayes), cut likewise. Rules: a bad choice
+costs power, never correctness. This file knows no mechanism.
 """
 
 import math
@@ -17,6 +17,7 @@ from stream_dp.core.messages import IntArray
 
 FloatArray = NDArray[np.float64]
 CUTS = 40  # at most so many cuts per statistic
+COLUMNS = 4  # at most so many touched columns are looked at by themselves
 CAUTION = 0.01  # failure probability of the bounds an event is chosen by
 GRAIN = 1000  # log-likelihood ratios are kept as integers of 1/1000
 
@@ -61,20 +62,34 @@ class Score:
         return np.concatenate([values, score], axis=1)
 
 
-def statistics(answers: IntArray, columns: int, *, changes: bool = False) -> IntArray:
+def statistics(
+    answers: IntArray, columns: int, raised: int = 1, *, changes: bool = False
+) -> IntArray:
     """Plain statistics of plays; `answers` has shape (plays, ticks, entries), the result (plays, statistics).
 
-    `changes`: those of the first column since the tick before are shown too.
+    One event touches the first `columns` entries, of which it raises the first `raised`. `changes`: what an event
+    raises, and how that changed since the tick before, are shown alone.
     """
+    touched = answers[:, :, :columns]
+    up, down = (
+        part.sum(axis=2, keepdims=True) for part in (touched[:, :, :raised], touched[:, :, raised:])
+    )
     if changes:
-        first = answers[:, :, :1]
-        return np.concatenate([first, np.diff(first, axis=1, prepend=0)], axis=2).reshape(
-            len(answers), -1
-        )
-    shown = answers[:, :, :columns]
-    if shown.shape[2] == 2:
-        shown = np.concatenate([shown, shown[:, :, :1] - shown[:, :, 1:]], axis=2)
+        shown = np.concatenate([up, np.diff(up, axis=1, prepend=0)], axis=2)
+    elif touched.shape[2] > 1:
+        shown = np.concatenate([touched[:, :, :COLUMNS], up - down], axis=2)
+    else:
+        shown = touched
     return shown.reshape(len(answers), -1)
+
+
+def labels(each: int, raised: int = 1, *, changes: bool = False) -> list[str]:
+    """What the `each` statistics of a tick are called, in the order of `statistics`."""
+    if changes:
+        return ["entry 0" if raised == 1 else f"sum of entries 0 to {raised - 1}", "change"]
+    entries = [f"entry {place}" for place in range(each - 1 or 1)]
+    both = "difference" if (each, raised) == (3, 1) else "signed sum of what one event sets"
+    return entries if each == 1 else [*entries, both]
 
 
 def choose_event(left: IntArray, right: IntArray, delta: float) -> Event:

@@ -15,7 +15,7 @@ import numpy as np
 from stream_dp.accounting.rules.convert import price
 from stream_dp.audit.adversaries import OneEventAdversary, answers, mechanism_l0, moves
 from stream_dp.audit.calibration import strongest
-from stream_dp.audit.events import Event, evidence, statistics
+from stream_dp.audit.events import Event, evidence, labels, statistics
 from stream_dp.audit.game import Game
 from stream_dp.audit.relations.compositions import fixed_mechanisms
 from stream_dp.audit.relations.creation import own_or
@@ -33,7 +33,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
 from stream_dp.core.relation import Claim, Relation
 from stream_dp.errors import FailClosed, UsageError
-from stream_dp.mechanisms.serving import ServingMechanism
+from stream_dp.mechanisms.serving import ServingMechanism, ones_of
 
 FEWEST_RUNS = 100
 STATED_AT = Fraction(
@@ -118,16 +118,22 @@ def audit_together(
     game, each = Game(ConcurrentComposition(), verifier), runs // 4
     left, right = (_played(game, adversary, b, noise, 2 * each) for b in (0, 1))
     found = evidence(np.hstack(left), np.hstack(right), float(measure.delta), failure)
-    labels = [
+    named = [
         label
-        for name, part, claim in zip(mechanisms, left, adversary.claims, strict=True)
-        for label in _labels(name, ticks, part.shape[1] // ticks, changes=moves(claim))
+        for (name, mechanism), part, claim in zip(
+            mechanisms.items(), left, adversary.claims, strict=True
+        )
+        for label in _labels(
+            name,
+            ticks,
+            labels(part.shape[1] // ticks, _raised(mechanism), changes=moves(claim)),
+        )
     ]
     return Finding(
         measure.epsilon,
         found.lower,
         strongest(measure.epsilon, measure.delta, each, failure),
-        described(found.event, [*labels, f"likelihood score over {ticks} ticks"]),
+        described(found.event, [*named, f"likelihood score over {ticks} ticks"]),
         found.rates,
         failure,
     )
@@ -162,20 +168,25 @@ def _played(
         statistics(
             np.array([sample[place::number] for sample in found]),
             mechanism_l0(mechanism),
+            _raised(mechanism),
             changes=moves(adversary.claims[place]),
         )
         for place, mechanism in enumerate(adversary.mechanisms)
     ]
 
 
-def _labels(name: str, ticks: int, each: int, *, changes: bool) -> list[str]:
-    """What each statistic of a mechanism is called, `each` to a tick."""
+def _raised(mechanism: ServingMechanism[Any]) -> int:
+    """How many columns the adversary's event sets."""
+    return min(ones_of(mechanism), mechanism.width)
+
+
+def _labels(name: str, ticks: int, entries: Sequence[str]) -> list[str]:
+    """What each statistic of a mechanism is called, `entries` in each tick."""
     of = f"{name}, " if name else ""
-    entries = ("entry 0", "change") if changes else ("entry 0", "entry 1", "difference")[:each]
     return [f"{of}tick {tick}, {entry}" for tick in range(ticks) for entry in entries]
 
 
-def described(event: Event, labels: list[str]) -> str:
-    """The event in words; `labels` name the statistics."""
+def described(event: Event, named: list[str]) -> str:
+    """The event in words; `named` are the statistics' names."""
     side = f"at least {event.cut}" if event.above else f"below {event.cut}"
-    return f"{labels[event.statistic]} {side}"
+    return f"{named[event.statistic]} {side}"

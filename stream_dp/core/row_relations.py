@@ -48,15 +48,24 @@ class RowSpace:
 COUNTS = RowSpace()
 
 
+def fewest(counts: int, largest: int, ones: int) -> int:
+    """The least number of events whose entries add up to `counts` over a row, `largest` in one of them.
+
+    An event sets at most `ones` different entries to 1: so many events are needed, and they can be dealt out.
+    """
+    return max(largest, -(-counts // ones))
+
+
 @dataclass(frozen=True, slots=True)
 class EventRows:
-    """At most `most` one-hot events differ, all within one tick-aligned window of `window` ticks (None: overall).
+    """At most `most` events differ, all within one tick-aligned window of `window` ticks (None: overall).
 
-    Under `add_remove` a pair of rows differs by at least sum |left - right| events; under `replace`, where an event's
-    content changes within its tick and the zero row is a content, by at least the larger of what left has more and
-    what right has more. Both numbers are attained. `most` = 1 is the event relation; `most` = k is k events of one
-    user. A cap k per window protects (user, window): the default `windows` = 1 lets one window differ. A whole user
-    under such a cap differs in every window (`windows` None), and no number of events bounds that.
+    An event sets at most `ones` entries of its tick's row to 1 (1: one-hot rows). Of what left has more, and of what
+    right has more, `fewest` events are the explanation: under `add_remove` a pair of rows differs by the sum of both;
+    under `replace`, where an event's content changes within its tick and the zero row is a content, by the larger of
+    them. Both numbers are attained. `most` = 1 is the event relation; `most` = k is k events of one user. A cap k per
+    window protects (user, window): the default `windows` = 1 lets one window differ. A whole user under such a cap
+    differs in every window (`windows` None), and no number of events bounds that.
 
     `tick`, `open` (the last window that differs), `spent` (events in it) and `begun` (windows that differ) are state.
     """
@@ -66,6 +75,7 @@ class EventRows:
     window: int | None = None
     windows: int | None = 1
     space: RowSpace = COUNTS
+    ones: int = 1
     tick: int = 0
     open: int = -1
     spent: int = 0
@@ -85,8 +95,7 @@ class EventRows:
         return after if after is None or self.window is None else replace(after, tick=self.tick + 1)
 
     def _events(self, gap: IntArray) -> int:
-        more = int(gap[gap > 0].sum())
-        less = more - int(gap.sum())
+        more, less = _events(gap, self.ones)
         return more + less if self.neighbors is Neighbors.ADD_REMOVE else max(more, less)
 
     def _spend(self, events: int) -> "EventRows | None":
@@ -105,10 +114,12 @@ class MovedRows:
 
     The left stream has `left` events that the right one lacks, wherever they lie, and the right one `right` that the
     left one lacks: the larger number of events, each replaced or against the zero row, explains both, and no fewer do.
+    An event sets at most `ones` entries of its row.
     """
 
     most: int = 1
     space: RowSpace = COUNTS
+    ones: int = 1
     left: int = 0
     right: int = 0
 
@@ -122,16 +133,27 @@ class MovedRows:
         gap = self.space.gap(left, right)
         if gap is None or not gap.size:
             return None if gap is None else self
-        more = int(gap[gap > 0].sum())
-        only = self.left + more, self.right + more - int(gap.sum())
+        more, less = _events(gap, self.ones)
+        only = self.left + more, self.right + less
         return replace(self, left=only[0], right=only[1]) if max(only) <= self.most else None
 
 
-def event(neighbors: Neighbors, width: int | None = None) -> EventRows | MovedRows:
-    """One event differs: the relation that the guarantees of this package are for."""
+def _events(gap: IntArray, ones: int) -> tuple[int, int]:
+    """The least numbers of events that left has more and right has more, from the entries of left - right."""
+    more = gap[gap > 0]
+    counts = int(more.sum())
+    if ones == 1:
+        return counts, counts - int(gap.sum())
+    less = -gap[gap < 0]
+    highest, lowest = (int(part.max(initial=0)) for part in (more, less))
+    return fewest(counts, highest, ones), fewest(int(less.sum()), lowest, ones)
+
+
+def event(neighbors: Neighbors, width: int | None = None, ones: int = 1) -> EventRows | MovedRows:
+    """One event differs, of at most `ones` entries: the relation that the guarantees of this package are for."""
     if neighbors is Neighbors.REPLACE_ANY_TICK:
-        return MovedRows(space=RowSpace(width))
-    return EventRows(neighbors, space=RowSpace(width))
+        return MovedRows(space=RowSpace(width), ones=ones)
+    return EventRows(neighbors, space=RowSpace(width), ones=ones)
 
 
 def user(

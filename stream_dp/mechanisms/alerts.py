@@ -41,17 +41,20 @@ class AlertsState:
 class Alerts:
     """Answers of shape (width,): 1 where the key's count since its last alert reached `threshold`, else 0.
 
-    Privacy claim: `epsilon`-DP for one-hot event streams under `neighbors`, for ever, adaptively. One more event
-    shifts the count of one instance by the same +1 from its tick to the halt; that is paid once, by the noisy
-    threshold (one direction) or by the query noise of the crossing (the other): cost max(e1, e2), so both are
-    epsilon. Under `replace` two keys move in opposite directions: e1 + e2. An event touches one live instance
-    per key: [HSV] Cor 5.5, k = 1 per key.
+    `ones`: the most keys that one event counts in, once in each.
+
+    Privacy claim: `epsilon`-DP for such event streams under `neighbors`, for ever, adaptively. One more event
+    shifts the count of one live instance of each of its keys by the same +1 from its tick to the halt; that is paid
+    once, by the noisy threshold (one direction) or by the query noise of the crossing (the other): cost max(e1, e2) an
+    instance, so both are epsilon / L0. Instances of several keys add up, whichever way each moves (under `replace` two
+    keys move in opposite directions: e1 + e2): [HSV] Cor 5.5, k = L0.
     """
 
     width: int
     epsilon: Fraction
     neighbors: Neighbors
     threshold: int
+    ones: int = 1
 
     @property
     def guarantee(self) -> Guarantee:
@@ -61,7 +64,7 @@ class Alerts:
     @property
     def scale(self) -> Fraction:
         """Scale of both geometric noises."""
-        return self.neighbors.l0(self.width) / self.epsilon
+        return self.neighbors.l0(self.width, self.ones) / self.epsilon
 
     def derivation(self) -> Derivation:
         """Derive the guarantee: one instance of one key, then all keys in parallel, re-armed for ever.
@@ -69,7 +72,7 @@ class Alerts:
         Raises:
             NotDerivable: the noise is too small for `epsilon`.
         """
-        touched = Touched.columns(self.neighbors, self.width, "key")
+        touched = Touched.columns(self.neighbors, self.width, "key", self.ones)
         epsilon = self.epsilon / touched.k
         shift = Condition(
             "constant shift",
@@ -97,7 +100,7 @@ class Alerts:
 
     def opening(self) -> tuple[int, int]:
         """Return one short of the threshold: the chances of an alert are then a : 1 and 1 : a, a = e^(-1/scale)."""
-        beside = self.threshold - 1 if self.neighbors.l0(self.width) > 1 else 0
+        beside = self.threshold - 1 if self.neighbors.l0(self.width, self.ones) > 1 else 0
         return self.threshold - 1, beside
 
     def init(self, noise: Noise) -> AlertsState:

@@ -94,6 +94,11 @@ class PaperHSS:
         return RELATION
 
     @property
+    def ones(self) -> int:
+        """All of a row: its neighbours replace it whole."""
+        return self.width
+
+    @property
     def guarantee(self) -> Guarantee:
         """Pure DP at `epsilon`."""
         return Guarantee(PureDP(self.epsilon), RELATION)

@@ -52,9 +52,16 @@ class ServingMechanism(Mechanism[S], Derivable, Protocol[S]):
     def opening(self) -> tuple[int, int]:
         """Return how many other events an audit's adversary puts into columns 0 and 1 beside its one event.
 
+        Where that event sets several entries, into each of those, and into each that it would set instead.
         Noise protects a decision least where it is nearly taken; (0, 0) where counts decide nothing.
         """
         ...
+
+
+def ones_of(mechanism: object) -> int:
+    """Return the most entries of its row that one event may set: the mechanism's `ones`, 1 where it has none."""
+    ones: int = getattr(mechanism, "ones", 1)
+    return ones
 
 
 class Bands:

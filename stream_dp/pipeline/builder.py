@@ -17,11 +17,11 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import PureDP
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
-from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived
+from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived, ones_of
 from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, share, steps, under, whole
-from stream_dp.pipeline.layout import SCALAR
+from stream_dp.pipeline.layout import SCALAR, ones_of_rows
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
 from stream_dp.pipeline.statistics import Series as SeriesSpec
@@ -174,9 +174,13 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     """The mechanism of a series on these rows, why this one, and what it guarantees.
 
     Where a replacement may move to another tick, the mechanism is one for `add_remove` at half the series' epsilon.
+
+    Raises:
+        NotDerivable: no rule covers it, or one event may set more entries of its rows than it is made for.
     """
     width, confidence, relation = rows.stop - rows.start, float(spec.confidence), spec.relation
     part = series.model_copy(update={"epsilon": series.epsilon * share(relation)})
+    ones = ones_of_rows(spec, series.grouped_by)
     setting = Setting(
         width,
         relation.step,
@@ -185,6 +189,7 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         spec.privacy.stated_delta,
         spec.privacy.filter == "gdp",
         steps(relation),
+        ones,
     )
     try:
         choice = part.choose(setting)
@@ -192,5 +197,16 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         raise
     except UsageError as refused:
         raise UsageError(f"series {series.name}: {refused}") from None
+    _require_ones(series, choice.mechanism, ones)
     step = derived(choice.mechanism, series.name)
     return Chosen(series, choice, under(relation, series.name, step))
+
+
+def _require_ones(series: SeriesSpec, mechanism: ServingMechanism[Any], ones: int) -> None:
+    """Do nothing where the mechanism's guarantee is for events of so many entries."""
+    if ones_of(mechanism) < ones:
+        raise NotDerivable(
+            f"{series.name}: one event may set {ones} entries of its rows, for '{series.grouped_by}' is a list; "
+            f"{type(mechanism).__name__} is made for {ones_of(mechanism)}. Use another statistic or method, or declare "
+            "a smaller `most:`"
+        )

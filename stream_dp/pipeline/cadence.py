@@ -21,7 +21,9 @@ def tree_choice(setting: Setting, epsilon: Fraction, every: int, why: str) -> Ch
     """Choose a tree counter that is released at every tick, or at every n-th one and the last."""
     if every == 1:
         return steady(tree_counter(setting, epsilon), why, setting)
-    held = CoarseCounter(setting.width, epsilon, setting.neighbors, setting.horizon, every)
+    held = CoarseCounter(
+        setting.width, epsilon, setting.neighbors, setting.horizon, every, setting.ones
+    )
     return steady(held, f"{why}, released every {every} ticks; its band is for then", setting)
 
 

@@ -27,7 +27,8 @@ class Setting:
     """What the pipeline gives a series: rows of `width` entries, at most `horizon` ticks (None: endless).
 
     `delta` is what a series that is not pure is stated at, 0 where the filter grants none; `gdp`: its filter adds up
-    Gaussian DP. `steps`: how many steps of `neighbors` make one of the pipeline's relation.
+    Gaussian DP. `steps`: how many steps of `neighbors` make one of the pipeline's relation. One event sets at most
+    `ones` entries of a row.
     """
 
     width: int
@@ -37,6 +38,7 @@ class Setting:
     delta: Fraction = Fraction(0)
     gdp: bool = False
     steps: int = 1
+    ones: int = 1
 
     @property
     def last(self) -> int:
@@ -66,8 +68,8 @@ def tree_counter(setting: Setting, epsilon: Fraction) -> Counter | HybridCounter
     it would be taken if it were the better one at every tick.
     """
     if setting.horizon is None:
-        return HybridCounter(setting.width, epsilon, setting.neighbors)
-    return Counter(setting.width, epsilon, setting.neighbors, setting.horizon)
+        return HybridCounter(setting.width, epsilon, setting.neighbors, setting.ones)
+    return Counter(setting.width, epsilon, setting.neighbors, setting.horizon, setting.ones)
 
 
 def gaussian_counter(setting: Setting, epsilon: Fraction) -> GaussianCounter:
@@ -89,6 +91,7 @@ def gaussian_counter(setting: Setting, epsilon: Fraction) -> GaussianCounter:
         rho / setting.steps**2,
         setting.neighbors,
         setting.horizon,
+        setting.ones,
         gdp=setting.gdp,
     )
 

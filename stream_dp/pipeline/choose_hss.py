@@ -74,11 +74,13 @@ def better_choice(demand: Demand, tree: Choice) -> Choice:
 def hss_for(demand: Demand) -> HSS | PerBinHSS:
     """The form of HSS with the smaller error: bin by bin for a histogram whose events reach few entries."""
     setting = demand.setting
-    if demand.quantity is not None or setting.neighbors.l0(setting.width) > FEW:
+    if demand.quantity is not None or setting.neighbors.l0(setting.width, setting.ones) > FEW:
         return joint_hss(demand)
     counter = demand.epsilon * BIN_SHARE
     watch = demand.epsilon - counter
-    return PerBinHSS(setting.width, watch, counter, setting.neighbors, setting.horizon)
+    return PerBinHSS(
+        setting.width, watch, counter, setting.neighbors, setting.horizon, setting.ones
+    )
 
 
 def joint_hss(demand: Demand) -> HSS:
@@ -98,6 +100,7 @@ def joint_hss(demand: Demand) -> HSS:
         setting.neighbors,
         setting.horizon,
         kappa=None,
+        ones=setting.ones,
     )
 
 

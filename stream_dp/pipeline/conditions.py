@@ -15,10 +15,16 @@ from stream_dp.pipeline.schema import (
     BooleanField,
     CategoryField,
     IntegerField,
+    ListField,
     NumberField,
-    TextField,
 )
 
+OPERATORS = ("at_least", "at_most", "equals", "one_of", "contains")
+_SAME, _ORDER = ("equals", "one_of"), OPERATORS[:4]
+_ALLOWED = {
+    "integer": _ORDER, "number": _ORDER, "boolean": ("equals",), "category": _SAME, "text": _SAME,
+    "list": ("contains",),
+}  # fmt: skip
 _INT64 = 2**63
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 
@@ -31,19 +37,18 @@ class Condition(Frozen):
     at_most: Value | None = None
     equals: Value | None = None
     one_of: Annotated[tuple[Value, ...], Field(min_length=1)] | None = None
+    contains: Value | None = None
 
     @model_validator(mode="after")
     def _one_operator(self) -> "Condition":
-        given = [self.at_least, self.at_most, self.equals, self.one_of]
-        if sum(value is not None for value in given) != 1:
-            raise ValueError("needs exactly one of at_least, at_most, equals, one_of")
+        if sum(getattr(self, name) is not None for name in OPERATORS) != 1:
+            raise ValueError(f"needs exactly one of {', '.join(OPERATORS)}")
         return self
 
     @property
     def operator(self) -> str:
         """The one operator that is given."""
-        names = ("at_least", "at_most", "equals", "one_of")
-        return next(name for name in names if getattr(self, name) is not None)
+        return next(name for name in OPERATORS if getattr(self, name) is not None)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -61,24 +66,22 @@ def typed(field: Any, operator: str, text: str) -> str | int | float | bool:
     Raises:
         ValueError: this field cannot be compared like this, or not with this text.
     """
-    match field, operator:
-        case IntegerField(), _:
+    if operator not in _ALLOWED.get(field.type, ()):
+        raise ValueError(f"a {field.type} field cannot be compared with {operator}")
+    match field:
+        case IntegerField():
             if _INTEGER.fullmatch(text) is None or not -_INT64 <= int(text) < _INT64:
                 raise ValueError(f"'{text}' is not a 64-bit integer")
             return int(text)
-        case NumberField(), _:
+        case NumberField():
             return float(exact(text))
-        case BooleanField(), "equals":
+        case BooleanField():
             if text not in ("true", "false"):
                 raise ValueError(f"'{text}' is neither true nor false")
             return text == "true"
-        case CategoryField(domain=domain), "equals" | "one_of":
-            if text not in domain:
-                raise ValueError(f"'{text}' is not in the domain of the field")
-            return text
-        case TextField(), "equals" | "one_of":
-            return text
-    raise ValueError(f"a {field.type} field cannot be compared with {operator}")
+        case CategoryField() | ListField() if text not in field.domain:
+            raise ValueError(f"'{text}' is not in the domain of the field")
+    return text
 
 
 def condition_problems(

@@ -1,11 +1,13 @@
 """From a JSON payload to the few fields that the series need, or to the reason why not.
 
 Rules: one record is decoded at a time, so none can influence another; a bad one never drops its batch. Types are
-strict: 60.0 is no integer, "60" is no number, integers have 64 bits. A nullable field may be null or absent.
+strict: 60.0 is no integer, "60" is no number, integers have 64 bits, a list has texts and no more of them than
+declared. A nullable field may be null or absent.
 Other fields are skipped. A refusal keeps a reason code and a field name of the schema, never the decoder's
 message, which may carry content. Nothing a payload holds raises out of here.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
@@ -13,8 +15,8 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from stream_dp.core.moments import EPOCH_UNITS
-from stream_dp.pipeline.schema import TimeField
-from stream_dp.runtime.dead_letters import MISSING_FIELD, NOT_JSON, WRONG_TYPE
+from stream_dp.pipeline.schema import ListField, TimeField
+from stream_dp.runtime.dead_letters import MISSING_FIELD, NOT_JSON, TOO_MANY_ENTRIES, WRONG_TYPE
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _TYPES: Mapping[str, Any] = {
@@ -24,6 +26,8 @@ _TYPES: Mapping[str, Any] = {
     "number": float,
     "boolean": bool,
 }
+_ENTRY = re.compile(r"\[\d+\]`\Z")  # how a list's entry is called, behind the list's name
+_TOO_LONG = "Expected `array` of length <= "
 _TIMES: Mapping[str, Any] = {"iso": str} | dict.fromkeys(EPOCH_UNITS, Int64)
 # TypeError: a payload that is None (a Kafka tombstone); RecursionError: nested without end.
 _REFUSALS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError)
@@ -95,11 +99,17 @@ class RecordDecoder:
         message = str(error)
         if message in self._missing:
             return MISSING_FIELD, self._missing[message]
-        return WRONG_TYPE, self._wrong.get(message.partition(" - at ")[2])
+        reason = TOO_MANY_ENTRIES if message.startswith(_TOO_LONG) else WRONG_TYPE
+        place = message.partition(" - at ")[2]
+        return reason, self._wrong.get(place) or self._wrong.get(_ENTRY.sub("`", place))
 
 
 def _member(attribute: str, field: Any) -> tuple[str, Any] | tuple[str, Any, None]:
     if isinstance(field, TimeField):
         return attribute, _TIMES[field.format]
-    kind = _TYPES[field.type]
+    kind = _entries(field) if isinstance(field, ListField) else _TYPES[field.type]
     return (attribute, kind | None, None) if field.nullable else (attribute, kind)
+
+
+def _entries(field: ListField) -> Any:
+    return Annotated[list[str], msgspec.Meta(max_length=field.most)]

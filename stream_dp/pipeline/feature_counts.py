@@ -1,7 +1,8 @@
 """From decoded records to rows: how many records count in each entry of their tick's row.
 
-Rules: records come sorted by tick, so that a tick is a stretch of every column. A record adds its one-hot contribution
-to each feature whose conditions it passes, and nothing else. Rows are private.
+Rules: records come sorted by tick, so that a tick is a stretch of every column. A record adds its own contribution to
+each feature whose conditions it passes, and nothing else: one entry, or as many as its list has, each once. Rows are
+private.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,9 +48,10 @@ class FeatureCounts:
         at = np.repeat(np.arange(ticks), numbers) if ticks > 1 else None
         for by, where, slot in self._by:
             keys = len(slot.keys)
-            cells = codes[by] if at is None else codes[by] + at * keys
+            entries = codes[by]
+            cells = entries.codes if at is None else entries.codes + entries.of(at) * keys
             if where is not None:
-                cells = cells[passing[where].nonzero()]
+                cells = cells[entries.of(passing[where]).nonzero()]
             counts = np.bincount(cells, minlength=ticks * keys)
             rows[:, slot.start : slot.stop] = counts.reshape(ticks, keys)
         return rows

@@ -9,6 +9,7 @@ from typing import Any
 
 from stream_dp.pipeline.conditions import Where, typed
 from stream_dp.pipeline.scalars import OTHER
+from stream_dp.pipeline.schema import ListField
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import Series
 
@@ -28,7 +29,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """Count the records that pass all `where`, by the category `by` (a scalar where it is None)."""
+    """Count the records that pass all `where`, by the category or list `by` (a scalar where it is None)."""
 
     by: str | None
     where: frozenset[Test]
@@ -96,6 +97,12 @@ def keys_of(spec: PipelineSpec, by: str | None) -> tuple[str, ...]:
         return SCALAR
     domain: tuple[str, ...] = getattr(spec.fields[by], "domain")  # noqa: B009  # checked by the spec
     return (*domain, OTHER)
+
+
+def ones_of_rows(spec: PipelineSpec, by: str | None) -> int:
+    """The most entries of a feature's row that one record sets."""
+    field = None if by is None else spec.fields[by]
+    return field.ones if isinstance(field, ListField) else 1
 
 
 def _tests(spec: PipelineSpec, where: Where) -> frozenset[Test]:

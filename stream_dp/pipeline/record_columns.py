@@ -13,13 +13,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_dp.core.messages import IntArray
+from stream_dp.pipeline.conditions import OPERATORS
 from stream_dp.pipeline.layout import Test
-from stream_dp.pipeline.schema import CategoryField, IntegerField, NumberField
+from stream_dp.pipeline.list_columns import Entries, Listed
+from stream_dp.pipeline.schema import CategoryField, IntegerField, ListField, NumberField
 
 BoolArray: TypeAlias = NDArray[np.bool_]
-
-_ORDER = ("at_least", "at_most", "equals", "one_of")
 
 
 class RecordColumns:
@@ -37,7 +36,7 @@ class RecordColumns:
         `fields` is the schema, `attribute(name)` the attribute of decoded records that holds a field.
         """
         tests = dict.fromkeys(test for where in wheres for test in where)
-        self._coded: list[tuple[str, _Coded, slice]] = []
+        self._coded: list[tuple[str, _Coded | Listed, slice]] = []
         self._ordered: list[tuple[_Ordered, slice]] = []
         rows: dict[Test, int] = {}
         for name in dict.fromkeys([*by, *(test.field for test in tests)]):
@@ -45,23 +44,23 @@ class RecordColumns:
             part = slice(len(rows), len(rows) + len(asked))
             rows |= {test: part.start + at for at, test in enumerate(asked)}
             column = _column(fields[name], attribute(name), asked)
-            if isinstance(column, _Coded):
+            if isinstance(column, _Coded | Listed):
                 self._coded.append((name, column, part))
             else:
                 self._ordered.append((column, part))
         self._tests = len(rows)
         self._rounds = _rounds([[rows[test] for test in where] for where in wheres])
 
-    def __call__(self, records: Sequence[Any]) -> tuple[dict[str, IntArray], BoolArray]:
-        """Return the codes of categories and texts by field, and which records pass all conditions of each set.
+    def __call__(self, records: Sequence[Any]) -> tuple[dict[str, Entries], BoolArray]:
+        """Return the codes of categories, lists and texts by field, and which records pass all conditions of each set.
 
-        A category's code is the place in the field's domain, or the domain's length for other texts and null. Codes
-        have shape (records,), what passes has shape (sets, records).
+        A category's code is the place in the field's domain, or the domain's length for other texts and null. What
+        passes has shape (sets, records).
         """
         answers = np.empty((self._tests, len(records)), np.bool_)
-        codes: dict[str, IntArray] = {}
+        codes: dict[str, Entries] = {}
         for name, coded, part in self._coded:
-            codes[name] = column = coded.codes(records)
+            codes[name] = column = coded.entries(records)
             if part.start < part.stop:
                 coded.answer(column, answers[part])
         for ordered, part in self._ordered:
@@ -86,15 +85,15 @@ class _Coded:
         for row, test in zip(self._passes, tests, strict=True):
             row[:-1] = [value in test.values for value in values]
 
-    def codes(self, records: Sequence[Any]) -> IntArray:
+    def entries(self, records: Sequence[Any]) -> Entries:
         """The code of each record."""
         found = map(self._code, map(self._value_of, records), repeat(self._other))
-        return np.fromiter(found, np.int64, len(records))
+        return Entries(np.fromiter(found, np.int64, len(records)))
 
-    def answer(self, codes: IntArray, answers: BoolArray) -> None:
+    def answer(self, entries: Entries, answers: BoolArray) -> None:
         """Write which records pass each test, into shape (tests, records)."""
         # "raise", the default, would write to a buffer first.
-        np.take(self._passes, codes, axis=1, out=answers, mode="clip")
+        np.take(self._passes, entries.codes, axis=1, out=answers, mode="clip")
 
 
 class _Ordered:
@@ -134,7 +133,7 @@ class _Ordered:
             return np.array([value or 0 for value in values], self._dtype), known
 
 
-def _column(field: Any, attribute: str, tests: Sequence[Test]) -> _Coded | _Ordered:
+def _column(field: Any, attribute: str, tests: Sequence[Test]) -> _Coded | Listed | _Ordered:
     match field:
         case IntegerField():
             return _Ordered(attribute, np.int64, tests)
@@ -142,11 +141,13 @@ def _column(field: Any, attribute: str, tests: Sequence[Test]) -> _Coded | _Orde
             return _Ordered(attribute, np.float64, tests)
         case CategoryField(domain=domain):
             return _Coded(attribute, domain, tests)
+        case ListField(domain=domain):
+            return Listed(attribute, domain, tests)
     return _Coded(attribute, list(dict.fromkeys(v for t in tests for v in t.values)), tests)
 
 
 def _place(test: Test) -> int:
-    return _ORDER.index(test.operator)
+    return OPERATORS.index(test.operator)
 
 
 def _rounds(sets: Sequence[Sequence[int]]) -> list[tuple[list[int], list[int]]]:

@@ -9,6 +9,7 @@ from stream_dp.core.guarantee import NAMES, Guarantee, parameters
 from stream_dp.pipeline.builder import Built, Chosen
 from stream_dp.pipeline.choice import ENDLESS
 from stream_dp.pipeline.derivations import dp_at
+from stream_dp.pipeline.list_words import lists_json
 from stream_dp.pipeline.spec import PipelineSpec
 
 POINTS = 12
@@ -26,6 +27,7 @@ def plan_json(built: Built) -> dict[str, Any]:
         "unit": spec.privacy.unit,
         "neighbors": str(spec.relation),
         **condition_json(spec),
+        **lists_json(spec),
         "horizon": spec.clock.horizon,
         "series": [
             series_json(chosen, predicted_errors(spec, chosen), float(spec.confidence))

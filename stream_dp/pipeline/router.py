@@ -1,9 +1,9 @@
 """From a batch of records to tick rows: which entries of which tick's row each record counts in.
 
-Rules: a record adds exactly its own one-hot contribution, decided by that record alone; the clock's tick or the
-record's own time says where. A time outside the grid is a dead letter, an unknown category counts in
-`other`, null matches no condition. No await, no queue and no Python call per record beyond the decoder's own:
-the rest is done by columns.
+Rules: a record adds exactly its own contribution, decided by that record alone: one entry of a series, or where that
+goes by a list, as many as the list has. The clock's tick or the record's own time says where. A time outside the grid
+is a dead letter, an unknown category counts in `other`, null matches no condition. No await, no queue and no Python
+call per record beyond the decoder's own: the rest is done by columns.
 """
 
 from collections.abc import Iterable, Sequence

@@ -41,6 +41,33 @@ class CategoryField(_Field):
     domain: Domain
 
 
+class ListField(_Field):
+    """At most `most` texts, of which those from a declared domain count, each once however often it is listed.
+
+    All other texts together count once in `other`, and so does null, where allowed; an empty list counts nowhere. A
+    list with more entries, as written, is a dead letter. JSON and Parquet have lists; a cell of text in a file holds
+    one where the `separator` between its entries is declared.
+    """
+
+    type: Literal["list"] = "list"
+    domain: Domain
+    most: Annotated[int, Field(ge=1, le=10_000)]
+    separator: Annotated[str, Field(min_length=1, max_length=10)] | None = None
+
+    @model_validator(mode="after")
+    def _whole_entries(self) -> "ListField":
+        if (apart := self.separator) is not None:
+            wrong = "'{}' holds the separator, so no cell can hold it"
+            held = [(at, text) for at, text in enumerate(self.domain) if apart in text]
+            refuse([problem(("domain", at), wrong.format(text)) for at, text in held])
+        return self
+
+    @property
+    def ones(self) -> int:
+        """The most entries of a row that one record sets: `most`, or all that there are, `other` included."""
+        return min(self.most, len(self.domain) + 1)
+
+
 class TextField(_Field):
     """Any text."""
 
@@ -66,6 +93,6 @@ class BooleanField(_Field):
 
 
 FieldSpec: TypeAlias = Annotated[
-    TimeField | CategoryField | TextField | IntegerField | NumberField | BooleanField,
+    TimeField | CategoryField | ListField | TextField | IntegerField | NumberField | BooleanField,
     Field(discriminator="type"),
 ]

@@ -27,6 +27,7 @@ from stream_dp.core.relation import same
 from stream_dp.core.serial import Codec
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.count_watchers import LevelsQuery
+from stream_dp.mechanisms.serving import ones_of
 from stream_dp.mechanisms.states import STATES
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 from stream_dp.testing.taint import TaintedComposition, tainted_step
@@ -249,7 +250,9 @@ def neighbours_stay_neighbours(case: Case) -> None:
     relation = case.make().guarantee.neighbors
     base = list(islice(rows(case.make().width), 6))
     for bits in ((0,), (1,), (0, 1), (0, 0, 1), (1, 1, 0)):
-        for tick, (left, right) in _one_event(relation, base[0].size, len(base)):
+        for tick, (left, right) in _one_event(
+            relation, base[0].size, len(base), ones_of(case.make())
+        ):
             traces = []
             for one in (left, right):
                 composition = Forced(bits)
@@ -323,10 +326,12 @@ def _updates(message: CompositionMessage) -> bool:
 
 
 def _one_event(
-    relation: Neighbors, width: int, ticks: int
+    relation: Neighbors, width: int, ticks: int, ones: int
 ) -> Iterator[tuple[int, tuple[IntArray, IntArray]]]:
-    """Where and how two neighbouring streams differ."""
+    """Where and how two neighbouring streams differ; an event sets one entry, or its first or last `ones`."""
     hots = list(np.eye(width, dtype=np.int64))
+    if ones > 1:
+        hots += [np.sum(some, axis=0) for some in (hots[:ones], hots[-ones:])]
     pairs = [(hot, np.zeros(width, dtype=np.int64)) for hot in hots]
     if relation is Neighbors.REPLACE:
         pairs += list(combinations(hots, 2))

@@ -1,7 +1,8 @@
 """What records add to the rows of ticks: one record, one feature and one comparison after another, in plain Python.
 
 The rules: a record counts in a feature if it passes all its tests, in the entry of its category, which is the last one
-where the category is unknown or null. Null passes no test. Integers are Python's own, so that none is ever rounded.
+where the category is unknown or null; of a list, in the entry of each text that it holds, once. Null passes no test.
+Integers are Python's own, so that none is ever rounded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Scalar: TypeAlias = str | int | float | bool
-Values: TypeAlias = Mapping[str, Scalar | None]
+Value: TypeAlias = Scalar | tuple[str, ...]
+Values: TypeAlias = Mapping[str, Value | None]
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Comparison:
     operator: str
     values: tuple[Scalar, ...]
 
-    def passes(self, value: Scalar | None) -> bool:
+    def passes(self, value: Value | None) -> bool:
         """Whether a value passes."""
         if value is None:
             return False
@@ -28,6 +30,8 @@ class Comparison:
             return value >= self.values[0]  # type: ignore[operator]
         if self.operator == "at_most":
             return value <= self.values[0]  # type: ignore[operator]
+        if self.operator == "contains":
+            return self.values[0] in value  # type: ignore[operator]
         return value in self.values
 
 
@@ -40,15 +44,19 @@ class Counted:
     domain: tuple[str, ...]
     where: tuple[Comparison, ...]
 
-    def entry(self, record: Values) -> int | None:
-        """The entry of the row in which a record counts, None where it counts in none."""
+    def entries(self, record: Values) -> set[int]:
+        """The entries of the row in which a record counts."""
         if not all(test.passes(record[test.field]) for test in self.where):
-            return None
+            return set()
         if self.by is None:
-            return self.start
-        category = record[self.by]
+            return {self.start}
+        named = record[self.by]
+        every = named if isinstance(named, tuple) else (named,)
+        return {self.start + self._place(each) for each in every}
+
+    def _place(self, category: Scalar | None) -> int:
         known = category in self.domain
-        return self.start + (self.domain.index(str(category)) if known else len(self.domain))
+        return self.domain.index(str(category)) if known else len(self.domain)
 
 
 def tick_rows(
@@ -59,7 +67,6 @@ def tick_rows(
     for record, tick in zip(records, ticks, strict=True):
         row = rows.setdefault(tick, [0] * width)
         for feature in features:
-            entry = feature.entry(record)
-            if entry is not None:
+            for entry in feature.entries(record):
                 row[entry] += 1
     return rows

@@ -4,7 +4,7 @@ Rules: the product's own decoder decides, one field at a time, so what is counte
 Counts are exact and NOT PRIVATE.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,17 @@ from stream_dp.core.moments import own_time
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.layout import RowLayout
-from stream_dp.pipeline.schema import CategoryField, TimeField
+from stream_dp.pipeline.schema import CategoryField, ListField, TimeField
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.dead_letters import MISSING_FIELD, WRONG_TYPE
+from stream_dp.runtime.dead_letters import MISSING_FIELD, TOO_MANY_ENTRIES, WRONG_TYPE
 
 
 @dataclass(frozen=True, slots=True)
 class FieldFit:
-    """What a sample holds in one field, as positions in the sample; `used` says that series or clock need it."""
+    """What a sample holds in one field, as positions in the sample; `used` says that series or clock need it.
+
+    `wrong` has lists that are too long as well.
+    """
 
     name: str
     type: str
@@ -51,8 +54,8 @@ def _fit(name: str, field: Any, used: bool, payloads: Sequence[bytes]) -> FieldF
     fits: list[int] = []
     null: list[int] = []
     other: list[int] = []
-    wrong = _refused(decoded, WRONG_TYPE, name)
-    domain = frozenset(field.domain) if isinstance(field, CategoryField) else None
+    wrong = [*_refused(decoded, WRONG_TYPE, name), *_refused(decoded, TOO_MANY_ENTRIES, name)]
+    known = _known(field)
     for record, at in zip(decoded.records, decoded.positions, strict=True):
         value = getattr(record, attribute)
         if value is None:
@@ -61,10 +64,20 @@ def _fit(name: str, field: Any, used: bool, payloads: Sequence[bytes]) -> FieldF
             wrong.append(at)
         else:
             fits.append(at)
-        if domain is not None and value not in domain:
+        if not known(value):
             other.append(at)
     missing = _refused(decoded, MISSING_FIELD, name)
     return FieldFit(name, field.type, used, fits, null, missing, sorted(wrong), other)
+
+
+def _known(field: Any) -> Callable[[Any], bool]:
+    """Whether a value of the field has nothing that counts in `other`."""
+    if not isinstance(field, CategoryField | ListField):
+        return lambda value: True
+    domain = frozenset(field.domain)
+    if isinstance(field, CategoryField):
+        return domain.__contains__
+    return lambda value: value is not None and domain.issuperset(value)
 
 
 def _refused(decoded: Decoded, reason: str, name: str) -> list[int]:

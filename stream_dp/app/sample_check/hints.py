@@ -17,7 +17,7 @@ from stream_dp.app.sample_check.field_fit import FieldFit
 from stream_dp.core.moments import EPOCH_UNITS, own_time
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.endpoints import ReplayClock
-from stream_dp.pipeline.schema import CategoryField, TimeField
+from stream_dp.pipeline.schema import CategoryField, ListField, TimeField
 from stream_dp.pipeline.spec import PipelineSpec
 
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
@@ -121,7 +121,7 @@ def _of_field(
         says = _of_time(field, value) if isinstance(field, TimeField) else _of_value(field, value)
         if says:
             yield f"{fit.name}: {says}"
-    if isinstance(field, CategoryField):
+    if isinstance(field, CategoryField | ListField):
         yield from _of_domain(fit, field, values)
 
 
@@ -159,6 +159,8 @@ def _of_value(field: Any, value: object) -> str | None:
     """What is wrong with a value that is no time."""
     if value is None:
         return "null; declare `nullable: true` if it may be"
+    if isinstance(field, ListField):
+        return _of_list(field, value)
     if isinstance(value, str) and field.type in ("integer", "number"):
         numeric = _NUMBER.fullmatch(value) is not None
         return (
@@ -177,12 +179,26 @@ def _of_value(field: Any, value: object) -> str | None:
     return f"values of another type than `{field.type}`" if value is not _ABSENT else None
 
 
-def _of_domain(fit: FieldFit, field: CategoryField, values: Sequence[Any]) -> Iterator[str]:
+def _of_list(field: ListField, value: object) -> str:
+    """What is wrong with a list."""
+    if isinstance(value, str):
+        return "texts, where lists are declared; write lists, or declare the `separator:` of a file's cells"
+    if not isinstance(value, list):
+        return "values that are no list"
+    if len(value) > field.most and all(isinstance(each, str) for each in value):
+        return f"lists with more than {field.most} entries; a larger `most:` takes them, and more noise for all"
+    return "lists that hold something else than texts"
+
+
+def _of_domain(
+    fit: FieldFit, field: CategoryField | ListField, values: Sequence[Any]
+) -> Iterator[str]:
     """Whether values outside of the domain are close to it."""
-    domain = {each.strip().casefold() for each in field.domain}
+    exact, domain = set(field.domain), {each.strip().casefold() for each in field.domain}
     for at in fit.other:
         value = values[at].get(fit.name) if isinstance(values[at], dict) else None
-        if isinstance(value, str) and value.strip().casefold() in domain:
+        texts = value if isinstance(value, list) else [value]
+        if any(text not in exact and text.strip().casefold() in domain for text in texts if text):
             yield f"{fit.name}: differs from the domain in upper and lower case or in spaces only, so it is `other`"
 
 

@@ -37,7 +37,9 @@ class AlertsSeries(GroupedSeries):
 
     def choose(self, setting: Setting) -> Choice:
         """Choose one re-armed sparse vector for each key."""
-        alerts = Alerts(setting.width, self.epsilon, setting.neighbors, self.threshold)
+        alerts = Alerts(
+            setting.width, self.epsilon, setting.neighbors, self.threshold, setting.ones
+        )
         return steady(alerts, "re-armed per key", setting)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> None:

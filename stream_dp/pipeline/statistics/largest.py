@@ -55,7 +55,7 @@ class LargestSeries(GroupedSeries):
         Raises:
             UsageError: fewer columns than the rank, or a relation that the method is not made for.
         """
-        quantity = Largest(self.rank).checked(setting.neighbors, setting.width, 1)
+        quantity = Largest(self.rank).checked(setting.neighbors, setting.width, setting.ones)
         if self.method == "paper_hss":
             return paper_hss_choice(setting, quantity, self.epsilon, self.expected_events)
         demand = Demand(setting, quantity, self.epsilon, self.expected_events)

@@ -35,7 +35,7 @@ class SeriesSpec(Frozen, ABC):
 
     @property
     def grouped_by(self) -> str | None:
-        """The category whose values have an entry each in this series' rows; None: one entry for all."""
+        """The category or list whose values have an entry each in this series' rows; None: one entry for all."""
         return None
 
     @property
@@ -100,7 +100,7 @@ class SeriesSpec(Frozen, ABC):
 
 
 class GroupedSeries(SeriesSpec):
-    """A statistic with an entry for each value of the category `by`."""
+    """A statistic with an entry for each value of the category or list `by`."""
 
     by: str
 
@@ -115,6 +115,6 @@ def _by_problems(at: Place, by: str | None, fields: Mapping[str, Any]) -> list[I
         return []
     if by not in fields:
         return [problem((*at, "by"), f"'{by}' is not in the schema")]
-    if fields[by] is not None and fields[by].type != "category":
-        return [problem((*at, "by"), f"'{by}' is a {fields[by].type}, not a category")]
+    if fields[by] is not None and fields[by].type not in ("category", "list"):
+        return [problem((*at, "by"), f"'{by}' is a {fields[by].type}, not a category or a list")]
     return []

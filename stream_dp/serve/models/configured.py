@@ -56,6 +56,8 @@ class SeriesEntry(Answer):
     """What a flag means, `{band}` standing for the release's band; null without flags."""
     domain: tuple[str, ...] | Absent = None
     """The values of `by`, in order; missing where `by` is null."""
+    most: Annotated[int, Field(ge=2)] | Absent = None
+    """In how many entries of its rows one event counts at most, where `by` is a list; missing for one."""
     parameters: Annotated[dict[str, int | str], Field(examples=[{"threshold": 100}])]
     """What else the pipeline file says of it that shows in its releases, by its key there; `{}` where nothing does."""
 
@@ -135,6 +137,16 @@ class PredictedError(Answer):
     confidence: Confidence
 
 
+class ListEntry(Answer):
+    """A list field that series go by."""
+
+    field: str
+    entries: Annotated[int, Field(ge=2)]
+    """How many entries its rows have, `other` included."""
+    most: Annotated[int, Field(ge=1)]
+    """How many of them one event sets, at most."""
+
+
 class PlannedSeries(Answer):
     """A series with its mechanism, its price (the parameters of its measure by name) and its error."""
 
@@ -166,6 +178,8 @@ class Plan(Answer):
     unit: _Unit
     neighbors: _Neighbors
     condition: _Condition = None
+    lists: tuple[ListEntry, ...] | Absent = None
+    """The lists that the file's series go by; missing where there are none."""
     horizon: Annotated[int, Field(ge=1)] | None
     """The number of ticks; null: endless."""
     series: tuple[PlannedSeries, ...]

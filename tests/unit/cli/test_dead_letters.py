@@ -42,6 +42,26 @@ def test_what_was_refused_is_listed(live_series: LiveSeriesService) -> None:
     assert "24 records counted, 0 of them late; 5 could not be used." in said.out
 
 
+def test_a_list_that_is_too_long_is_refused_and_counted_never_clipped(
+    live_series: LiveSeriesService,
+) -> None:
+    data, pipeline = live_series.folder / "clicks.csv", live_series.pipeline
+    first = len(data.read_text().splitlines()) + 1
+    listed = 'page: {type: list, domain: [home, help], most: 2, separator: "|"}'
+    category = "page: {type: category, domain: [home, help]}"
+    pipeline.write_text(pipeline.read_text().replace(category, listed))
+    lists = ["home|help", "home|home", "home|help|elsewhere", "home|home|home", ""]
+    lines = "".join(f"2024-05-01T00:30:00Z,{each}\n" for each in lists)
+    data.write_text(data.read_text() + lines)
+    assert live_series.command("run", "--until-end").code == 0
+    shown = json.loads(live_series.command("dead-letters", "--json").out)
+    assert (shown["records"], shown["dead"]) == (24 + 3, 2)
+    assert shown["dead_letters"] == [
+        {"partition": 0, "reason": "too_many_entries", "field": "page", "records": 2,
+         "ranges": [[first + 2, first + 3]], "elsewhere": 0},
+    ]  # fmt: skip
+
+
 def test_nothing_was_refused(live_series: LiveSeriesService) -> None:
     live_series.command("run", "--until-end")
     assert json.loads(live_series.command("dead-letters", "--json").out)["dead_letters"] == []

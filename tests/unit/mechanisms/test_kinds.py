@@ -29,7 +29,7 @@ from stream_dp.mechanisms.states import STATES, UPGRADES
 from stream_dp.mechanisms.tree import TreeNoise
 
 FROZEN = {
-    ("alerts", 1): "epsilon neighbors threshold width",
+    ("alerts", 1): "epsilon neighbors ones=1 threshold width",
     ("alerts-state", 1): "count lift",
     ("coarse-counter", 1): "epsilon every horizon neighbors ones=1 width",
     ("coarse-counter-state", 1): "counter pending released updates",

@@ -1,19 +1,23 @@
 """Columns and counts that are wrong on purpose; tests must tell each from the right ones."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.core.messages import IntArray
-from stream_dp.pipeline import feature_counts
+from stream_dp.pipeline import feature_counts, list_columns
+from stream_dp.pipeline.decoder import Decoded, RecordDecoder
 from stream_dp.pipeline.layout import Test
+from stream_dp.pipeline.list_columns import Listed
 from stream_dp.pipeline.record_columns import BoolArray, _Coded, _Ordered
 
-Breakage: TypeAlias = tuple[type | Any, str, Callable[..., Any]]
+Breakage: TypeAlias = tuple[type | Any, str, Any]
 """An object, its attribute, and what takes the attribute's place."""
 
+_decode = RecordDecoder.decode
 _make, _read, _make_coded = _Ordered.__init__, _Ordered._read, _Coded.__init__
 
 
@@ -62,7 +66,23 @@ def _all_in_the_first_tick(passing: BoolArray, numbers: IntArray) -> IntArray:
     return found
 
 
+def _twice(_: Listed, places: IntArray, codes: IntArray) -> tuple[IntArray, IntArray]:
+    """An entry counts as often as it is listed."""
+    return places, codes
+
+
+def _clipped(decoder: RecordDecoder, payloads: Sequence[bytes]) -> Decoded:
+    """Of a list that is too long the first entries are taken, and nobody is told."""
+    records = [json.loads(payload) for payload in payloads]
+    for record in records:
+        record["tags"] = None if record["tags"] is None else record["tags"][:3]
+    return _decode(decoder, [json.dumps(record).encode() for record in records])
+
+
 BREAKAGES: dict[str, Breakage] = {
+    "an entry counts twice": (Listed, "_once", _twice),
+    "long lists are clipped": (RecordDecoder, "decode", _clipped),
+    "a list that is null counts nowhere": (list_columns, "_NULL", ()),
     "null passes": (_Ordered, "_read", _null_is_zero),
     "integers as doubles": (_Ordered, "__init__", _as_doubles),
     "> for >=": (_Ordered, "answer", _strict),

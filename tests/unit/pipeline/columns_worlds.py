@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
-from oracles.tick_rows import Comparison, Counted, Scalar, tick_rows
+from oracles.tick_rows import Comparison, Counted, Value, tick_rows
 
 from stream_dp.pipeline.layout import Feature, RowLayout, Slot, Test
 from stream_dp.pipeline.router import Router
@@ -14,7 +14,8 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.ports import Batch
 
 START, STEP, HORIZON = 1_714_521_600_000, 1000, 6
-DOMAINS = {"kind": ("a", "b", "c"), "place": ("x", "y")}
+DOMAINS = {"kind": ("a", "b", "c"), "place": ("x", "y"), "tags": ("p", "q", "r")}
+MOST = 3
 SPEC = PipelineSpec.model_validate(
     {
         "version": 1,
@@ -24,6 +25,7 @@ SPEC = PipelineSpec.model_validate(
             "at": {"type": "time", "format": "epoch_ms"},
             "kind": {"type": "category", "domain": list(DOMAINS["kind"])},
             "place": {"type": "category", "domain": list(DOMAINS["place"]), "nullable": True},
+            "tags": {"type": "list", "domain": list(DOMAINS["tags"]), "most": MOST, "nullable": True},
             "note": {"type": "text", "nullable": True},
             "n": {"type": "integer", "nullable": True},
             "m": {"type": "integer"},
@@ -40,9 +42,18 @@ NUMBERS = (-1e308, -1.0, -0.0, 0.0, 5e-324, 0.1, 0.30000000000000004, 1.0, float
 TEXTS = ("", "a", "b", "x", "null", "None", "Ä", "true")
 MOMENTS = (START - 1, START, START + STEP - 1, START + STEP, START + HORIZON * STEP - 1,
            START + HORIZON * STEP)  # fmt: skip
-POOLS: dict[str, tuple[Scalar, ...]] = {
+POOLS: dict[str, tuple[Value, ...]] = {
     "kind": (*DOMAINS["kind"], "?", ""),
     "place": (*DOMAINS["place"], "?", "other"),
+    "tags": (
+        (),
+        ("p",),
+        ("q", "q"),
+        ("q", "p", "q"),
+        ("r", "?", "p"),
+        ("?", "", "?"),
+        ("r", "q", "p"),
+    ),
     "note": TEXTS,
     "n": INTEGERS,
     "m": INTEGERS,
@@ -51,12 +62,13 @@ POOLS: dict[str, tuple[Scalar, ...]] = {
 }
 BAD: dict[str, tuple[str, Any]] = {
     "n": ("wrong_type", 2**63), "m": ("wrong_type", None), "x": ("wrong_type", "1"), "kind": ("wrong_type", None),
+    "tags": ("too_many_entries", ["p", "q"] * 2),
 }  # fmt: skip
 
 
-def optional(name: str) -> st.SearchStrategy[Scalar | None]:
+def optional(name: str) -> st.SearchStrategy[Value | None]:
     """A value of a field; null where the field may be null."""
-    values: st.SearchStrategy[Scalar | None] = st.sampled_from(POOLS[name])
+    values: st.SearchStrategy[Value | None] = st.sampled_from(POOLS[name])
     return st.one_of(values, st.none()) if SPEC.fields[name].nullable else values  # type: ignore[union-attr]
 
 
@@ -71,6 +83,8 @@ def test_of(name: str) -> st.SearchStrategy[Test]:
     """A condition on a field."""
     pool = DOMAINS.get(name) or POOLS[name]
     one = st.sampled_from(pool).map(lambda value: frozenset([value]))
+    if name == "tags":
+        return st.builds(Test, st.just(name), st.just("contains"), one)
     several = st.frozensets(st.sampled_from(pool), min_size=1, max_size=3)
     found = [st.builds(Test, st.just(name), st.just("equals"), one)]
     if name != "flag":

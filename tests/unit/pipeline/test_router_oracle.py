@@ -25,7 +25,8 @@ from unit.pipeline.columns_worlds import (
 from stream_dp.pipeline.layout import Feature, Test
 
 GOOD: dict[str, Any] = {
-    "at": START, "kind": "a", "place": None, "note": None, "n": None, "m": 0, "x": None, "flag": None, "spoilt": None,
+    "at": START, "kind": "a", "place": None, "tags": (), "note": None, "n": None, "m": 0, "x": None, "flag": None,
+    "spoilt": None,
 }  # fmt: skip
 
 
@@ -70,12 +71,12 @@ def test_all_refused_and_none_at_all() -> None:
 
 
 def awkward(seed: int, size: int) -> list[dict[str, Any]]:
-    """Good records with values of all pools and nulls, always the same for a seed."""
+    """Records with values of all pools and nulls, some with a list that is too long, always the same for a seed."""
     draw = Random(seed)
     never_null = {"kind", "m"}
     return [
         GOOD
-        | {"at": draw.choice(MOMENTS)}
+        | {"at": draw.choice(MOMENTS), "spoilt": draw.choice([*[None] * 9, "tags"])}
         | {n: draw.choice([*pool] if n in never_null else [*pool, None]) for n, pool in POOLS.items()}
         for _ in range(size)
     ]  # fmt: skip
@@ -91,10 +92,12 @@ CONDITIONS: list[list[tuple[str, str, list[Any]]]] = [
     [("kind", "one_of", ["b", "c"]), ("note", "equals", ["a"]), ("flag", "equals", [False])],
     [("note", "one_of", ["", "null"])],
     [("flag", "equals", [True])],
+    [("tags", "contains", ["p"])],
+    [("tags", "contains", ["p"]), ("tags", "contains", ["q"]), ("n", "at_least", [-1])],
 ]
 ONE_OF_EACH = [
     Feature(by, frozenset(Test(name, operator, frozenset(values)) for name, operator, values in tests))
-    for by in (None, "kind", "place")
+    for by in (None, "kind", "place", "tags")
     for tests in CONDITIONS
 ]  # fmt: skip
 

@@ -1,0 +1,38 @@
+"""What a plan says of list fields: how many entries of a row one event sets, and when that makes the relation ~_H.
+
+Rules: everything here is public and declared. This file knows no mechanism.
+"""
+
+from typing import Any
+
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.pipeline.layout import keys_of, ones_of_rows
+from stream_dp.pipeline.schema import ListField
+from stream_dp.pipeline.spec import PipelineSpec
+
+ANY_ROW = "any row in its tick for any other: ~_H of [HSV]"
+
+
+def lists_json(spec: PipelineSpec) -> dict[str, list[dict[str, Any]]]:
+    """The lists that the file's series go by, under `lists`; nothing where there are none.
+
+    Of each its `field`, how many `entries` its rows have, and the `most` of them that one event sets.
+    """
+    named = dict.fromkeys(series.grouped_by for series in spec.series)
+    found = [
+        {"field": by, "entries": len(keys_of(spec, by)), "most": ones_of_rows(spec, by)}
+        for by in named
+        if by is not None and isinstance(spec.fields[by], ListField)
+    ]
+    return {"lists": found} if found else {}
+
+
+def lists_words(spec: PipelineSpec) -> str:
+    """How many entries one event sets, as a part of a sentence; empty where the series go by no list."""
+    said = []
+    for each in lists_json(spec).get("lists", []):
+        entries, most = each["entries"], each["most"]
+        whole = spec.relation is Neighbors.REPLACE and most == entries
+        many = f"up to {most} of the {entries} entries of {each['field']}"
+        said.append(f"{many} ({ANY_ROW})" if whole else many)
+    return f"an event sets {' and '.join(said)}" if said else ""
