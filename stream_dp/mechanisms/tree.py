@@ -13,7 +13,6 @@ budget: scales come from outside, values leave as integers.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 
@@ -26,9 +25,9 @@ from stream_dp.mechanisms.tree_decoding import (
     GAIN_BITS,
     UNIT,
     children_gain,
-    last_gain,
     path_gains,
     weights,
+    window_gains,
 )
 from stream_dp.mechanisms.tree_shape import TreeShape
 
@@ -42,16 +41,16 @@ class TreeState:
     """After `prefix` steps; the path is the nodes that hold the last one (before it: the first).
 
     `windows[l]` of shape (k, width) holds the noises of the path's node of level l and of its siblings; at the top its
-    own alone. `left[l]`, shape (width,), sums up the estimates of finished siblings left of it, at level 0 with its
-    own. `base` and `surplus` are what the levels above have to say: the prefix up to the window of level 0, and the
-    estimate of that window's total less its noises. All but `windows` in units of 2^-FRACTION_BITS.
+    own alone. `left[l - 1]`, shape (width,), sums up the estimates of the finished siblings left of it, for l >= 1.
+    `here` is the noise of the prefix, `slope` what each step inside the lowest window adds to it beside its own node's.
+    All but `windows` in units of 2^-FRACTION_BITS.
     """
 
     prefix: int
     windows: tuple[IntArray, ...]
     left: tuple[IntArray, ...]
-    base: IntArray
-    surplus: IntArray
+    here: IntArray
+    slope: IntArray
 
 
 @wire("tree-noise", 2)
@@ -77,9 +76,8 @@ class TreeNoise:
 
     def init(self, noise: Noise) -> TreeState:
         """Return the first state: prefix 0, with the windows of all levels drawn."""
-        zero = np.zeros(self.width, dtype=np.int64)
-        drawn = self._draw(self.shape.height, noise)
-        return self._looked_up(TreeState(0, drawn, (zero,) * self.shape.height, zero, zero))
+        zero, higher = np.zeros(self.width, dtype=np.int64), self.shape.height - 1
+        return self._begun(0, self._draw(higher + 1, noise), (zero,) * higher, zero)
 
     def advance(self, state: TreeState, noise: Noise) -> TreeState:
         """One step on; draws the windows of the levels whose parent changes (O(1) amortised)."""
@@ -87,16 +85,14 @@ class TreeNoise:
         changed = self._changed_levels(step)
         if changed:
             state = self._moved_on(state, changed, noise)
-        windows, left = state.windows, state.left
-        own = windows[0][step % len(windows[0])] << FRACTION_BITS
-        return TreeState(step + 1, windows, (left[0] + own, *left[1:]), state.base, state.surplus)
+        window = state.windows[0]
+        own = window[step % len(window)] << FRACTION_BITS
+        here = state.here + own + state.slope
+        return TreeState(step + 1, state.windows, state.left, here, state.slope)
 
     def fine(self, state: TreeState) -> IntArray:
         """The noise at the current prefix, shape (width,), in units of 2^-FRACTION_BITS."""
-        if state.prefix == 0:
-            return np.zeros(self.width, dtype=np.int64)
-        gain = last_gain(self.shape, state.prefix - 1)
-        return state.base + state.left[0] - _part(gain, state.surplus)
+        return state.here if state.prefix else np.zeros(self.width, dtype=np.int64)
 
     def value(self, state: TreeState) -> IntArray:
         """The noise at the current prefix as integers, shape (width,)."""
@@ -115,33 +111,35 @@ class TreeNoise:
 
     def _moved_on(self, state: TreeState, changed: int, noise: Noise) -> TreeState:
         """The state with the path at the next step: finished windows become estimates one level up, new ones come."""
-        left, shape = list(state.left), self.shape
-        for level, upper in pairwise(range(min(changed, shape.height - 1) + 1)):
-            window = state.windows[upper]
-            own = window[shape.digit(upper, state.prefix - 1) % len(window)] << FRACTION_BITS
-            left[upper] = left[upper] + own + _part(children_gain(shape, upper), left[level] - own)
-            left[level] = np.zeros(self.width, dtype=np.int64)
-        windows = self._draw(changed, noise) + state.windows[changed:]
-        return self._looked_up(
-            TreeState(state.prefix, windows, tuple(left), state.base, state.surplus)
-        )
+        left, windows = list(state.left), self._draw(changed, noise) + state.windows[changed:]
+        children = state.windows[0].sum(axis=0) << FRACTION_BITS
+        for level in range(1, min(changed, self.shape.height - 1) + 1):
+            window = state.windows[level]
+            own = window[self.shape.digit(level, state.prefix - 1) % len(window)] << FRACTION_BITS
+            gain = children_gain(self.shape, level)
+            children = left[level - 1] + own + _part(gain, children - own)
+            left[level - 1] = children if level == changed or level == len(left) else children * 0
+        return self._begun(state.prefix, windows, tuple(left), state.here)
 
-    def _looked_up(self, state: TreeState) -> TreeState:
-        """The state with `base` and `surplus` for the path of the next step."""
-        shape, step = self.shape, state.prefix
-        if shape.height == 1:
-            return state
-        prefix, total = state.left[-1], state.windows[-1][0] << FRACTION_BITS
-        for level in range(shape.height - 2, 0, -1):
-            window, place = state.windows[level], shape.digit(level, step)
-            own, left = window[place] << FRACTION_BITS, state.left[level]
+    def _begun(
+        self, step: int, windows: tuple[IntArray, ...], left: tuple[IntArray, ...], here: IntArray
+    ) -> TreeState:
+        """The state before the first step of the lowest window, from what the levels above say of it."""
+        if not left:
+            return TreeState(step, windows, left, here, np.zeros(self.width, dtype=np.int64))
+        prefix, total = left[-1], windows[-1][0] << FRACTION_BITS
+        for level in range(len(left) - 1, 0, -1):
+            window, place = windows[level], self.shape.digit(level, step)
+            own = window[place] << FRACTION_BITS
             rest = window[place + 1 :].sum(axis=0) << FRACTION_BITS
-            surplus = total - left - own - rest
-            to_prefix, to_total = path_gains(shape, level, step // shape.arity**level)
-            prefix = prefix + left - _part(to_prefix, surplus)
+            surplus = total - left[level - 1] - own - rest
+            to_prefix, to_total = path_gains(self.shape, level, step // self.shape.arity**level)
+            prefix = prefix + left[level - 1] - _part(to_prefix, surplus)
             total = own + _part(to_total, surplus)
-        surplus = total - (state.windows[0].sum(axis=0) << FRACTION_BITS)
-        return TreeState(step, state.windows, state.left, prefix, surplus)
+        surplus = total - (windows[0].sum(axis=0) << FRACTION_BITS)
+        at_first, each = window_gains(self.shape, step // self.shape.arity)
+        slope = _part(each, surplus)
+        return TreeState(step, windows, left, prefix - _part(at_first, surplus), slope)
 
     def _draw(self, levels: int, noise: Noise) -> tuple[IntArray, ...]:
         """Fresh windows, from the lowest level, nodes of a level from left to right."""

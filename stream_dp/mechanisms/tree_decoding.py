@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from stream_dp.mechanisms.tree_shape import TreeShape
 
-GAIN_BITS = 12
+GAIN_BITS = 16
 UNIT = 1 << GAIN_BITS
 
 
@@ -28,13 +28,11 @@ def path_gains(shape: TreeShape, level: int, index: int) -> tuple[int, int]:
     return round(moved / surplus * UNIT), round(UNIT / surplus)
 
 
-def last_gain(shape: TreeShape, step: int) -> int:
-    """What the prefix up to and with this step (from 0) gets of the surplus of the lowest level; 0 without a parent."""
-    if shape.height == 1:
-        return 0
-    parent, place = divmod(step, shape.arity)
+@lru_cache(maxsize=1 << 14)
+def window_gains(shape: TreeShape, parent: int) -> tuple[int, int]:
+    """What the prefix loses of the surplus of node `parent` of level 1 before its window, and gains with each step."""
     cross, total = _known(shape, 1, parent)
-    return round((cross - place - 1) / (total + shape.arity) * UNIT)
+    return round(cross / (total + shape.arity) * UNIT), round(UNIT / (total + shape.arity))
 
 
 def weights(shape: TreeShape, prefix: int) -> list[tuple[int, float]]:
@@ -42,7 +40,8 @@ def weights(shape: TreeShape, prefix: int) -> list[tuple[int, float]]:
     if prefix == 0 or shape.height == 1:
         return [(prefix, 1.0)]
     index, place = divmod(prefix - 1, shape.arity)
-    passed = last_gain(shape, prefix - 1) / UNIT
+    at_first, each = window_gains(shape, index)
+    passed = (at_first - each * (place + 1)) / UNIT
     found = [(place + 1, 1 + passed), (shape.arity - place - 1, passed)]
     carried = -passed
     for level in range(1, shape.height - 1):

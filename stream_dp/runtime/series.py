@@ -10,6 +10,7 @@ from typing import Any
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray
 from stream_dp.core.tick_grid import TickGrid
+from stream_dp.mechanisms.serving import clipped
 from stream_dp.runtime.release import VERSION, Released, Shape, content, write
 
 _HEAD_BYTES = 250
@@ -39,14 +40,14 @@ class Series:
         return _HEAD_BYTES + sum(map(len, self.keys)) + _ENTRY_BYTES * len(self.keys)
 
     def body(self, grid: TickGrid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
-        """The exact public bytes of one release."""
+        """The exact public bytes of one release; no count in it is below 0."""
         released = Released(
             v=VERSION,
             sequence=sequence,
             series=self.name,
             tick=tick,
             end=grid.end_text(tick),
-            **content(self.shape, self.keys, answer),
+            **content(self.shape, self.keys, clipped(answer)),
             band=self.band(tick, state),
             confidence=self.confidence,
             not_private=not self.private,

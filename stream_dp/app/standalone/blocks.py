@@ -14,7 +14,7 @@ from stream_dp.accounting.situations import Alive, Filtered
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.mechanism import Noise
-from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived
+from stream_dp.mechanisms.serving import Bands, ServingMechanism, clipped, derived
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.derivations import whole
@@ -36,6 +36,7 @@ __all__ = [
     "choose_counter",
     "choose_histogram",
     "choose_maximum",
+    "clipped",
     "derivation_of",
     "new_noise",
     "promise_of",

@@ -183,7 +183,9 @@ class Continual(Single, Generic[V, T]):
         if answer is None:
             raise TypeError(f"the mechanism of {charged.name} did not answer a query")
         band = charged.band(now.tick, state)
-        release = TickRelease(now.tick, self._value(answer), band, charged.confidence)
+        release = TickRelease(
+            now.tick, self._value(blocks.clipped(answer)), band, charged.confidence
+        )
         self._now = _Now(state, self._nothing(), now.tick + 1, release)
         return release
 

@@ -47,7 +47,7 @@ class TickRelease(Generic[V_co]):
     tick : int
         Which tick it closes; the first is 0.
     value : int, Counts or tuple of str
-        The noisy answer over all ticks up to this one: a count (may be negative), one for each key, or the keys
+        The noisy answer over all ticks up to this one: a count (never below 0), one for each key, or the keys
         that fired.
     band : int
         The half-width that holds with `confidence` for one value of this release.

@@ -37,14 +37,14 @@ class ScalarRelease(_Banded):
     """One number: a count, a maximum."""
 
     value: StrictInt
-    """The noisy value; may be negative."""
+    """The noisy value, never below 0."""
 
 
 class HistogramRelease(_Banded):
     """One number for each key of the series' domain."""
 
     values: dict[str, StrictInt]
-    """The noisy value by key; may be negative."""
+    """The noisy value by key, never below 0."""
 
 
 class FlagsRelease(_Banded):

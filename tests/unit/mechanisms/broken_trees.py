@@ -20,7 +20,7 @@ class WindowStays(TreeNoise):
     def _moved_on(self, state: TreeState, changed: int, noise: Noise) -> TreeState:
         after = super()._moved_on(state, changed, noise)
         windows = (state.windows[0], *after.windows[1:])
-        return self._looked_up(replace(after, windows=windows))
+        return self._begun(after.prefix, windows, after.left, after.here)
 
 
 class WindowHandedDown(TreeNoise):
@@ -28,9 +28,10 @@ class WindowHandedDown(TreeNoise):
 
     def _moved_on(self, state: TreeState, changed: int, noise: Noise) -> TreeState:
         after = super()._moved_on(state, changed, noise)
-        if changed < 2 or self.shape.height < 3:
+        if changed < 2:
             return after
-        return self._looked_up(replace(after, windows=(state.windows[1], *after.windows[1:])))
+        windows = (state.windows[1], *after.windows[1:])
+        return self._begun(after.prefix, windows, after.left, after.here)
 
 
 class TopStays(TreeNoise):
@@ -38,16 +39,18 @@ class TopStays(TreeNoise):
 
     def _moved_on(self, state: TreeState, changed: int, noise: Noise) -> TreeState:
         after = super()._moved_on(state, changed, noise)
-        return self._looked_up(replace(after, windows=(*after.windows[:-1], state.windows[-1])))
+        windows = (*after.windows[:-1], state.windows[-1])
+        return self._begun(after.prefix, windows, after.left, after.here)
 
 
 class TotalCountsMore(TreeNoise):
     """The gain on a node's total is not that on its children's, by 1/1024: L R is not A."""
 
-    def _looked_up(self, state: TreeState) -> TreeState:
-        after = super()._looked_up(state)
-        more = state.windows[1][self.shape.digit(1, state.prefix) % len(state.windows[1])]
-        return replace(after, surplus=after.surplus + (more << (FRACTION_BITS - 10)))
+    def _moved_on(self, state: TreeState, changed: int, noise: Noise) -> TreeState:
+        after = super()._moved_on(state, changed, noise)
+        place = self.shape.digit(1, after.prefix)
+        more = after.windows[1][place % len(after.windows[1])] << (FRACTION_BITS - 10)
+        return replace(after, slope=after.slope + more)
 
 
 class SharesApart(TreeNoise):
@@ -56,8 +59,8 @@ class SharesApart(TreeNoise):
     def _moved_on(self, state: TreeState, changed: int, noise: Noise) -> TreeState:
         after = super()._moved_on(state, changed, noise)
         left = list(after.left)
-        left[min(changed, self.shape.height - 1)] += state.left[0] >> 8
-        return self._looked_up(replace(after, left=tuple(left)))
+        left[-1] = left[-1] + (state.windows[0].sum(axis=0) << (FRACTION_BITS - 8))
+        return self._begun(after.prefix, after.windows, tuple(left), after.here)
 
 
 class FloatEstimates(TreeNoise):
@@ -69,11 +72,12 @@ class FloatEstimates(TreeNoise):
 
 
 class ChildrenForgotten(TreeNoise):
-    """What a window has summed up goes on into the next one."""
+    """What the finished siblings add up to is forgotten where the highest node is not new."""
 
     def _moved_on(self, state: TreeState, changed: int, noise: Noise) -> TreeState:
         after = super()._moved_on(state, changed, noise)
-        return replace(after, left=(state.left[0], *after.left[1:]))
+        left = (after.left[0] * 0, *after.left[1:])
+        return self._begun(after.prefix, after.windows, left, after.here)
 
 
 class TotalsStay(HybridCounter):
@@ -142,7 +146,7 @@ class OldWindow(HandOverCounter):
         used, fresh = state.tree.windows[0], after.tree.windows[0]
         window = np.concatenate([used, fresh])[: len(fresh)]
         tree = replace(after.tree, windows=(window, *after.tree.windows[1:]))
-        return replace(after, tree=self.tree(after.number)._looked_up(tree)), answer
+        return replace(after, tree=tree), answer
 
 
 class StartsLate(HandOverCounter):

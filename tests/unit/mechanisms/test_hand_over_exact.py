@@ -7,6 +7,7 @@ of a column.
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -84,7 +85,7 @@ def test_the_last_tree_refuses_more_than_it_takes() -> None:
     counter = HandOverCounter(1, ONE, ADD)
     tree, zero = counter.tree(17), np.zeros(1, dtype=np.int64)
     full = tree.init(ZeroNoise())
-    full = type(full)(tree_size(17), full.windows, full.left, full.base, full.surplus)
+    full = replace(full, prefix=tree_size(17))
     with pytest.raises(RejectedMessage, match="create a new one"):
         counter.step(HandOverState(zero, 17, zero, full), Update(zero), ZeroNoise())
 

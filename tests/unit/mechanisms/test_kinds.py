@@ -71,7 +71,7 @@ FROZEN = {
     ("separate-counters-state", 1): "base total trees updates",
     ("sparse-vector-state", 1): "count halted lift",
     ("tree-noise", 2): "(only rested on)",
-    ("tree-state", 2): "base left prefix surplus windows",
+    ("tree-state", 2): "here left prefix slope windows",
 }
 RETIRED = frozenset({"hss-statistic"})
 EPSILON = Fraction(1, 5)

@@ -39,8 +39,9 @@ def body(shape: Shape, keys: tuple[str, ...], answer: list[int], *, private: boo
 @pytest.mark.parametrize(
     ("shape", "keys", "answer", "shown"),
     [
-        (Shape.SCALAR, ("",), [-7], '"value":-7'),
-        (Shape.HISTOGRAM, KEYS, [3, -1, 0], '"values":{"ATL":3,"Å b":-1,"other":0}'),
+        (Shape.SCALAR, ("",), [7], '"value":7'),
+        (Shape.SCALAR, ("",), [-7], '"value":0'),
+        (Shape.HISTOGRAM, KEYS, [3, -1, 0], '"values":{"ATL":3,"Å b":0,"other":0}'),
         (Shape.FLAGS, KEYS, [1, 0, 1], '"fired":["ATL","other"]'),
         (Shape.FLAGS, KEYS, [0, 0, 0], '"fired":[]'),
     ],
