@@ -7,6 +7,7 @@ import pytest
 from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.count_watchers import CountWatchers
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
@@ -62,6 +63,16 @@ def hand_over(width: int, relation: Neighbors) -> Case:
         make=lambda: HandOverCounter(width, ONE, relation),
         counts=True,
         column=lambda: HandOverCounter(1, ONE, relation),
+    )
+
+
+def coarse(horizon: int | None, relation: Neighbors) -> Case:
+    """The case of a counter with deadlines."""
+    return Case(
+        name=f"CoarseCounter {horizon} {relation}",
+        make=lambda: CoarseCounter(3, ONE, relation, horizon, 4),
+        horizon=horizon,
+        column=lambda: CoarseCounter(1, ONE, relation, horizon, 4),
     )
 
 
@@ -132,6 +143,8 @@ CASES = [
     hybrid(4, REPLACE),
     hand_over(1, ADD),
     hand_over(4, REPLACE),
+    coarse(TICKS, ADD),
+    coarse(None, REPLACE),
     sparse((0,), 400, ADD),
     sparse((5, 0, 2), 150, REPLACE),
     sparse((5, 0, 2), 150, ADD, Largest(2)),

@@ -12,6 +12,7 @@ from stream_dp.core.composition import Child, CompositionState
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.mechanisms.alerts import AlertsState
+from stream_dp.mechanisms.coarse_counter import CoarseState
 from stream_dp.mechanisms.count_watchers import WatchersState
 from stream_dp.mechanisms.counter import CounterState
 from stream_dp.mechanisms.hand_over_counter import HandOverState
@@ -31,6 +32,7 @@ Path: TypeAlias = tuple[Any, ...]
 PUBLIC: dict[type, set[str]] = {
     AlertsState: set(),
     Child: {"mechanism"},
+    CoarseState: {"updates", "released"},
     CompositionState: {"created"},
     CounterState: set(),
     HandOverState: {"number"},

@@ -16,6 +16,7 @@ from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
@@ -44,6 +45,8 @@ MECHANISMS: list[Any] = [
     PaperHSS(WIDTH, MAXIMUM, Fraction(40), TICKS),
     PaperHSS(WIDTH, Largest(2), Fraction(40), None),
     HandOverCounter(WIDTH, HALF, ADD),
+    CoarseCounter(WIDTH, HALF, ADD, TICKS, 5),
+    CoarseCounter(WIDTH, HALF, REPLACE, None, 4),
     PerBinHSS(WIDTH, Fraction(2), Fraction(2), ADD, TICKS),
     PerBinHSS(WIDTH, Fraction(2), Fraction(2), REPLACE, None),
 ]
@@ -121,6 +124,7 @@ PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
     "lift in HSS": (MECHANISMS[7], lambda state: int(state.parts.live[state.watcher].state.lift)),
     "count in a bin": (MECHANISMS[-2], lambda state: int(state.parts.live[0].state.count[1])),
     "base of a bin": (MECHANISMS[-1], lambda state: int(state.parts.live[1].state.base[0] > 2)),
+    "waits for a deadline": (MECHANISMS[-4], lambda state: int(state.pending.sum() > 3)),
     "looks away": (MECHANISMS[4], lambda state: 0 * int(state.pending.sum())),
 }
 

@@ -31,6 +31,8 @@ from stream_dp.mechanisms.tree import TreeNoise
 FROZEN = {
     ("alerts", 1): "epsilon neighbors threshold width",
     ("alerts-state", 1): "count lift",
+    ("coarse-counter", 1): "epsilon every horizon neighbors ones=1 width",
+    ("coarse-counter-state", 1): "counter pending released updates",
     ("composition-child", 1): "mechanism state",
     ("composition-state", 1): "created live",
     ("count-watchers", 1): "epsilon neighbors ones=1 width",
