@@ -285,6 +285,9 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
     _zones_only(spec, parts["schema"])
     for series, dumped in zip(spec.series, parts["series"], strict=True):
         dumped["where"] = [_meaning(spec, condition) for condition in series.where]
+        for later in series.later:
+            if getattr(series, later) == type(series).model_fields[later].default:
+                del dumped[later]
     if counting := spec.source.counting:
         parts["source"] = counting
     return parts

@@ -1,12 +1,15 @@
 """The statistic `histogram`: how many events so far, by category."""
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
-from stream_dp.pipeline.choice import Choice, Setting, steady, tree_counter
+from stream_dp.pipeline.cadence import ReleaseEvery, cadence_words, tree_choice, without_tree
+from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, better_choice, hss_choice
-from stream_dp.pipeline.statistics.series_spec import GroupedSeries
+from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
 from stream_dp.runtime.release import Shape
 
 
@@ -14,19 +17,28 @@ class HistogramSeries(GroupedSeries):
     """How many events so far, by category."""
 
     shape: ClassVar[Shape] = Shape.HISTOGRAM
+    later: ClassVar[tuple[str, ...]] = ("release_every",)
 
     statistic: Literal["histogram"] = "histogram"
     method: Literal["tree", "hss", "auto"] = "auto"
     expected_events: ExpectedEvents = None
+    release_every: ReleaseEvery = 1
 
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"histogram by {self.by} so far"
+        return f"histogram by {self.by} so far{cadence_words(self.release_every)}"
+
+    @classmethod
+    def problems(
+        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
+    ) -> list[InitErrorDetails]:
+        """Return those of every grouped series, and a cadence without a tree."""
+        return [*without_tree(at, series), *super().problems(at, series, fields)]
 
     def choose(self, setting: Setting) -> Choice:
         """Choose what `method` names; `auto` takes the smaller typical error over the horizon."""
-        tree = steady(tree_counter(setting, self.epsilon), "method: tree", setting)
+        tree = tree_choice(setting, self.epsilon, self.release_every, "method: tree")
         if self.method == "tree":
             return tree
         demand = Demand(setting, None, self.epsilon, self.expected_events)

@@ -24,6 +24,9 @@ class SeriesSpec(Frozen, ABC):
     """An entry of `series:`: a statistic of the records that pass all of `where`."""
 
     shape: ClassVar[Shape]
+    later: ClassVar[
+        tuple[str, ...]
+    ] = ()  # keys that came later: left out of fingerprints at their default
 
     statistic: str
     name: Name

@@ -269,7 +269,7 @@ def spent_at_first_draw(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> Frac
 @pytest.mark.parametrize(
     ("given", "kind"),
     [
-        ({}, "PerBinHSS"),
+        ({}, "Counter"),
         ({"method": "tree", "horizon": None}, "HybridCounter"),
         ({"method": "tree", "expected_events": 9}, "Counter"),
         ({"method": "hss"}, "PerBinHSS"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from stream_dp.core.guarantee import differential_privacy
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
@@ -134,3 +135,15 @@ def test_typical_errors_grow_with_what_they_should() -> None:
     assert errors == sorted(errors)
     assert errors[0] < 1  # 0 is released, and nearly right
     assert variance([(Fraction(3), 2)]) == 36
+
+
+def test_a_declared_cadence_is_a_smaller_tree_whose_band_is_for_its_deadlines(data: Data) -> None:
+    every = chosen(data, "tree", release_every="10", expected_events=None)
+    plain = chosen(data, "tree", expected_events=None)
+    assert isinstance(every.mechanism, CoarseCounter)
+    assert every.mechanism.every == 10
+    assert every.choice.expected(99) < plain.choice.expected(99)
+    assert every.choice.expected(49) == every.choice.expected(58) == every.mechanism.band(5, 0.95)
+    assert every.choice.why == "method: tree, released every 10 ticks; its band is for then"
+    once = chosen(data, "tree", release_every="1", expected_events=None)
+    assert once.mechanism == plain.mechanism
