@@ -24,12 +24,13 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.bounds import index_probability
-from stream_dp.mechanisms.hss import COUNTER, SUITE, SURVIVAL, interval_share
+from stream_dp.mechanisms.hss import COUNTER, SUITE
 from stream_dp.mechanisms.inner_counter import Inner, InnerCounter, error_bound, inner_counter
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantity
 from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
 from stream_dp.mechanisms.quantities import ErrorLaw, Quantity
+from stream_dp.mechanisms.survivors import SURVIVAL, interval_share
 
 RELATION = Neighbors.REPLACE  # with `ones` = width: ~_H, one whole row is another
 

@@ -117,11 +117,11 @@ class _Asked:
         try:
             value = called(self._function, np.array(point, dtype=np.int64))
         except UsageError as error:
-            refused(self.name, f"{error}; at {shown(point)}")
+            _refused(self.name, f"{error}; at {_shown(point)}")
         if self.answers.setdefault(point, value) != value:
-            refused(
+            _refused(
                 self.name,
-                f"it gives {self.answers[point]} and {value} at the same sums {shown(point)}: it must depend on "
+                f"it gives {self.answers[point]} and {value} at the same sums {_shown(point)}: it must depend on "
                 "nothing else",
             )
         return value
@@ -133,23 +133,23 @@ def _try_at(asked: _Asked, point: Point, stated: Stated) -> int:
     after = {row: asked.at(_plus(point, row)) for row in _events(stated, sum(point) % 7)}
     for row, value in after.items():
         if value < here:
-            refused(
+            _refused(
                 asked.name,
-                f"not monotone: {here} at {shown(point)}, {value} at {shown(_plus(point, row))}",
+                f"not monotone: {here} at {_shown(point)}, {value} at {_shown(_plus(point, row))}",
             )
     low = here if stated.relation is Neighbors.ADD_REMOVE else min(here, *after.values())
     for row, value in after.items():
         if value - low > 1:
-            refused(
+            _refused(
                 asked.name,
                 f"one event changes it by {value - low} under {stated.relation}, at most 1 is allowed: {low} beside "
-                f"{value} at {shown(_plus(point, row))}",
+                f"{value} at {_shown(_plus(point, row))}",
             )
     raised = asked.at(tuple(x + 1 for x in point))
     if raised - here > stated.lipschitz:
-        refused(
+        _refused(
             asked.name,
-            f"not {stated.lipschitz}-Lipschitz: {here} at {shown(point)}, and {raised} where every entry is 1 larger",
+            f"not {stated.lipschitz}-Lipschitz: {here} at {_shown(point)}, and {raised} where every entry is 1 larger",
         )
     return len(after) + 2
 
@@ -168,8 +168,8 @@ def _try_across(asked: _Asked, stated: Stated) -> int:
         if wrong.any():
             at = int(wrong.argmax())
             what = "monotone" if rise[at] < 0 else f"{stated.lipschitz}-Lipschitz"
-            there = f"{values[at]} at {shown(tried[at])}"
-            refused(asked.name, f"not {what}: {here} at {shown(point)}, {there}")
+            there = f"{values[at]} at {_shown(tried[at])}"
+            _refused(asked.name, f"not {what}: {here} at {_shown(point)}, {there}")
         compared += int(above.sum())
     return compared
 
@@ -211,19 +211,19 @@ def _stateless_code(name: str, function: object, seen_before: tuple[object, ...]
     and closures, defaults and closures that may change.
     """
     if not isinstance(function, FunctionType):
-        refused(name, "it must be a plain function, no object with a state of its own")
+        _refused(name, "it must be a plain function, no object with a state of its own")
     for code in _codes(function.__code__):
         found = {each.opname for each in dis.get_instructions(code)} & WRITES
         outer = {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_DEREF"}
         if found or outer & set(code.co_freevars):
-            refused(name, "its code writes to something that outlives a call, or yields")
+            _refused(name, "its code writes to something that outlives a call, or yields")
     seen = getclosurevars(function)
     kept = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for value in (*seen.nonlocals.values(), *seen.globals.values(), *kept):
         if isinstance(value, FunctionType) and value not in (*seen_before, function):
             _stateless_code(name, value, (*seen_before, function))
         elif not (_constant(value) or isinstance(value, READABLE)):
-            refused(
+            _refused(
                 name,
                 f"it reads a {type(value).__name__} from outside, which may change: pass constants only",
             )
@@ -246,19 +246,19 @@ def _well_stated(name: str, stated: Stated) -> None:
     if not name or not name.isidentifier():
         raise UsageError("quantity: its name must be letters, digits and _")
     if stated.relation is Neighbors.REPLACE_ANY_TICK:
-        refused(name, "state it for add_remove or replace; mechanisms are made for these")
+        _refused(name, "state it for add_remove or replace; mechanisms are made for these")
     if not 1 <= stated.width <= MOST_COLUMNS:
-        refused(name, f"the width must lie from 1 to {MOST_COLUMNS}")
+        _refused(name, f"the width must lie from 1 to {MOST_COLUMNS}")
     if stated.ones < 1 or stated.lipschitz < 1:
-        refused(name, "ones and the Lipschitz constant are at least 1")
+        _refused(name, "ones and the Lipschitz constant are at least 1")
 
 
-def refused(name: str, why: str) -> NoReturn:
+def _refused(name: str, why: str) -> NoReturn:
     """Refuse a function (UsageError)."""
     raise UsageError(f"quantity {name!r}: {why}. Nothing was registered")
 
 
-def shown(point: Point) -> str:
+def _shown(point: Point) -> str:
     """A point as text, not too long."""
     text = ", ".join(map(str, point[:8]))
     return f"({text}{', ...' if len(point) > 8 else ''})"

@@ -15,11 +15,11 @@ from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.quantities import ErrorLaw, Quantity
 from stream_dp.mechanisms.quantity_checks import Function, Stated, called, tested
 
-_KNOWN: dict[tuple[str, int], "Entry"] = {}
+_KNOWN: dict[tuple[str, int], "Accepted"] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Accepted:
     """A function that was accepted, what was stated of it, and at how many places it was tried."""
 
     function: Function
@@ -44,7 +44,7 @@ class RegisteredQuantity(Quantity):
         """Refuse a name that nothing stands behind."""
         self._entry()
 
-    def _entry(self) -> Entry:
+    def _entry(self) -> Accepted:
         entry = _KNOWN.get((self.name, self.version))
         if entry is None or entry.stated.lipschitz != self.constant:
             raise UsageError(
@@ -130,5 +130,5 @@ def register_quantity(
             "take a new version"
         )
     cases = tested(name, function, stated)
-    _KNOWN[name, version] = Entry(function, stated, cases)
+    _KNOWN[name, version] = Accepted(function, stated, cases)
     return RegisteredQuantity(name, version, lipschitz)

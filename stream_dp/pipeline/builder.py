@@ -16,6 +16,7 @@ from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import PureDP
+from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
 from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived
 from stream_dp.pipeline.budget import frozen_charges, opened, target
@@ -155,6 +156,7 @@ def build(spec: PipelineSpec) -> Built:
     Raises:
         BudgetRefused: the series and the analysts' ledgers need more than the budget.
         NotDerivable: no rule covers them.
+        UsageError: a series asks for a mechanism that is not made for these rows and neighbours.
     """
     layout = RowLayout.of(spec)
     chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.series)
@@ -172,6 +174,11 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     """
     width, confidence, relation = rows.stop - rows.start, float(spec.confidence), spec.relation
     part = series.model_copy(update={"epsilon": series.epsilon * share(relation)})
-    choice = part.choose(Setting(width, relation.step, spec.clock.horizon, confidence))
+    try:
+        choice = part.choose(Setting(width, relation.step, spec.clock.horizon, confidence))
+    except NotDerivable:
+        raise
+    except UsageError as refused:
+        raise UsageError(f"series {series.name}: {refused}") from None
     step = derived(choice.mechanism, series.name)
     return Chosen(series, choice, under(relation, series.name, step))

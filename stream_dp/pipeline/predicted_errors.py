@@ -78,10 +78,11 @@ def break_even(mechanism: HSS | PerBinHSS, setting: Setting, tree: float) -> int
 
 def variance(terms: Iterable[Any]) -> float:
     """The variance of a sum of independent noises (scale, number) or (scale, number, weight)."""
-    return sum(
+    total: float = sum(
         2 * float(scale) ** 2 * number * (weight[0] if weight else 1) ** 2
         for scale, number, *weight in terms
     )
+    return total
 
 
 def _updates(horizon: int) -> NDArray[np.int64]:

@@ -16,8 +16,15 @@ from pathlib import Path
 import pytest
 
 BLOCK = re.compile(r"^```python (file|list)=(\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-CLASSES = ("CountSeries", "HistogramSeries", "MaximumSeries", "AlertsSeries")
-WORDS = ("count", "histogram", "maximum", "alerts")
+CLASSES = (
+    "CountSeries",
+    "HistogramSeries",
+    "MaximumSeries",
+    "LargestSeries",
+    "ColumnsAboveSeries",
+    "AlertsSeries",
+)
+WORDS = ("count", "histogram", "maximum", "largest", "columns_above", "alerts")
 FACE = Path(
     "stream_dp/app/standalone/blocks.py"
 )  # one method for each, for people; a new statistic needs none

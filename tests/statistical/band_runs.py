@@ -17,6 +17,7 @@ from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.hss import HSS
+from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.noise import NoiseStream
 
 Band: TypeAlias = Callable[[int, Any], int]
@@ -84,11 +85,11 @@ def errors(make: Mechanism[Any], shape: Shape, name: str, bands: Band) -> Errors
         true, state = rows.cumsum(axis=0), make.init(noise)
         for tick, row in enumerate(rows):
             state, _ = make.step(state, Update(row), noise)
-            if tick not in shape.looked_at and not isinstance(make, HSS):
+            if tick not in shape.looked_at and not isinstance(make, HSS | PaperHSS):
                 continue  # a counter's queries change nothing
             state, answer = make.step(state, Query(), noise)
             if tick in shape.looked_at and answer is not None:
-                quantity = make.quantity if isinstance(make, HSS) else None
+                quantity = make.quantity if isinstance(make, HSS | PaperHSS) else None
                 right = true[tick] if quantity is None else np.array([quantity.of(true[tick])])
                 found.append((np.abs(answer - right), bands(tick, state), run))
     return _joined(found)

@@ -22,14 +22,15 @@ from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.quantities import MAXIMUM, Quantity
+from stream_dp.mechanisms.paper_hss import PaperHSS
+from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import Demand, hss_for
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 RUNS = 200
-ALPHA = 1e-4  # per series; at most ten of them
+ALPHA = 1e-4  # per series; at most twenty of them
 BENTKUS = 2.7182818284590455  # P(mean <= x) <= e * P(binomial <= ...) for means of [0, 1] variables
 
 
@@ -63,6 +64,10 @@ def series(runs: int) -> dict[str, Series]:
         "hss histogram": hss(None, ADD, wide, Fraction(1)),
         "hss histogram replace": hss(None, REPLACE, narrow, Fraction(2)),
         "hss maximum": hss(MAXIMUM, ADD, wide, half),
+        "hss second largest": hss(Largest(2), ADD, wide, half),
+        "hss sum replace": hss(Sum(), REPLACE, narrow, Fraction(2)),
+        "hss columns above": replace(hss(ColumnsAbove(300), ADD, wide, Fraction(1)), widest=4.0),
+        "paper hss": Series(lambda: PaperHSS(20, MAXIMUM, Fraction(10), 300), narrow, 4.0),
         "alerts": Series(lambda: Alerts(17, Fraction(3, 10), ADD, 100), alarms, 3.0),
         "alerts replace": Series(lambda: Alerts(17, Fraction(1), REPLACE, 60), alarms, 3.0),
     }

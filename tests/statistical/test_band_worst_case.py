@@ -8,6 +8,7 @@ a coverage of 0.95 is refuted below 0.9353 (binomial, one-sided 1e-5 per look, 3
 import math
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,7 +92,7 @@ def test_without_the_long_lived_thresholds_it_is_not(monkeypatch: pytest.MonkeyP
 def test_a_maximum_with_leaders_that_take_turns(width: int, rate: int, turn: int) -> None:
     ticks, runs = 300, 40
     demand = Demand(Setting(width, ADD, ticks, CONFIDENCE), MAXIMUM, Fraction(1), rate * ticks)
-    mechanism = hss_for(demand)
+    mechanism: Any = hss_for(demand)
     published = Bands(mechanism, CONFIDENCE)
     rows = np.zeros((ticks, width), dtype=np.int64)
     rows[np.arange(ticks), np.arange(ticks) // turn % width] = rate

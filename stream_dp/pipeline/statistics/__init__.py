@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from pydantic import Field
 
 from stream_dp.pipeline.statistics.alerts import AlertsSeries
+from stream_dp.pipeline.statistics.columns_above import ColumnsAboveSeries
 from stream_dp.pipeline.statistics.count import CountSeries
 from stream_dp.pipeline.statistics.histogram import HistogramSeries
+from stream_dp.pipeline.statistics.largest import LargestSeries
 from stream_dp.pipeline.statistics.maximum import MaximumSeries
 from stream_dp.pipeline.statistics.series_spec import SeriesSpec
 
@@ -16,6 +18,8 @@ STATISTICS: tuple[type[SeriesSpec], ...] = (
     CountSeries,
     HistogramSeries,
     MaximumSeries,
+    LargestSeries,
+    ColumnsAboveSeries,
     AlertsSeries,
 )
 

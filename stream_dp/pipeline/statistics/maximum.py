@@ -7,6 +7,7 @@ from stream_dp.core.messages import IntArray
 from stream_dp.mechanisms.quantities import MAXIMUM
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, hss_choice
+from stream_dp.pipeline.choose_paper_hss import paper_hss_choice
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries
 from stream_dp.runtime.release import Shape
 
@@ -17,7 +18,7 @@ class MaximumSeries(GroupedSeries):
     shape: ClassVar[Shape] = Shape.SCALAR
 
     statistic: Literal["maximum"] = "maximum"
-    method: Literal["hss"] = "hss"
+    method: Literal["hss", "paper_hss"] = "hss"
     expected_events: ExpectedEvents = None
 
     @property
@@ -26,7 +27,13 @@ class MaximumSeries(GroupedSeries):
         return f"maximum by {self.by} so far"
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose the HSS of the largest column."""
+        """Choose the HSS of the largest column, or the one that [HSV] prints.
+
+        Raises:
+            UsageError: a relation that the method is not made for.
+        """
+        if self.method == "paper_hss":
+            return paper_hss_choice(setting, MAXIMUM, self.epsilon, self.expected_events)
         demand = Demand(setting, MAXIMUM, self.epsilon, self.expected_events)
         return hss_choice(demand, "method: hss")
 

@@ -12,7 +12,7 @@ from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire_of
 from stream_dp.errors import BudgetRefused, NotDerivable
-from stream_dp.mechanisms import counter, separate_counters, sparse_vector
+from stream_dp.mechanisms import counter, hand_over_counter, sparse_vector
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hss import HSS
@@ -209,7 +209,7 @@ def test_a_claim_that_is_not_derived_is_refused(monkeypatch: pytest.MonkeyPatch)
 def test_a_sparse_vector_says_which_scale_it_needs() -> None:
     def why(width: int, neighbors: Neighbors) -> str:
         one = SparseVector(width, Fraction(1), Fraction(1), neighbors, (0,) * width)
-        return derived(one, "s").conditions[0].why
+        return derived(one, "s").conditions[1].why
 
     assert "scale 1/e2" in why(3, Neighbors.ADD_REMOVE)
     assert "scale 2/e2" in why(3, Neighbors.REPLACE)
@@ -222,6 +222,6 @@ def test_every_source_is_named(data: Data) -> None:
 
     hss = _with(data, 1, method="hss")
     named = sources(built(data, series=hss).derivation)
-    assert {counter.SOURCE, separate_counters.SOURCE, sparse_vector.SOURCE} <= named
+    assert {counter.SOURCE, hand_over_counter.SOURCE, sparse_vector.SOURCE} <= named
     assert all(named)
     assert isinstance(built(data, series=hss).chosen[1].mechanism, PerBinHSS)

@@ -1,0 +1,53 @@
+"""The statistic `columns_above`: how many categories have had at least so many events."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from stream_dp.core.messages import IntArray
+from stream_dp.mechanisms.quantities import ColumnsAbove
+from stream_dp.pipeline.choice import ENDLESS, Choice, Setting
+from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, hss_choice
+from stream_dp.pipeline.statistics.series_spec import GroupedSeries
+from stream_dp.runtime.release import Shape
+
+
+class ColumnsAboveSeries(GroupedSeries):
+    """How many categories have had at least `level` events so far."""
+
+    shape: ClassVar[Shape] = Shape.SCALAR
+
+    statistic: Literal["columns_above"] = "columns_above"
+    level: Annotated[int, Field(ge=1, le=10**15)]
+    expected_events: ExpectedEvents = None
+
+    @property
+    def about(self) -> str:
+        """What is released, in a few words."""
+        return f"how many of {self.by} have at least {self.level:,} so far"
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """The level."""
+        return {"level": self.level}
+
+    def choose(self, setting: Setting) -> Choice:
+        """Choose the HSS of the histogram that the number is read off.
+
+        The error to expect: as many categories as can have come so near the level that a column's error hides them.
+        """
+        demand = Demand(setting, ColumnsAbove(self.level), self.epsilon, self.expected_events)
+        columns = hss_choice(demand, "method: hss")
+
+        def expected(tick: int) -> int:
+            events = demand.events * (tick + 1) // (setting.horizon or ENDLESS)
+            near = max(1, self.level - columns.expected(tick))
+            return min(setting.width, events // near)
+
+        return replace(columns, expected=expected)
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> int:
+        """Return the number of categories."""
+        return ColumnsAbove(self.level).of(totals)

@@ -1,0 +1,66 @@
+"""The statistic `largest`: how many events so far in the category of a given rank."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+from pydantic_core import InitErrorDetails
+
+from stream_dp.core.messages import IntArray
+from stream_dp.mechanisms.quantities import Largest
+from stream_dp.pipeline.choice import Choice, Setting
+from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, hss_choice
+from stream_dp.pipeline.choose_paper_hss import paper_hss_choice
+from stream_dp.pipeline.scalars import problem
+from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
+from stream_dp.runtime.release import Shape
+
+
+class LargestSeries(GroupedSeries):
+    """How many events so far in the category of rank `rank`; rank 1 is `maximum`."""
+
+    shape: ClassVar[Shape] = Shape.SCALAR
+
+    statistic: Literal["largest"] = "largest"
+    rank: Annotated[int, Field(ge=1, le=10**6)]
+    method: Literal["hss", "paper_hss"] = "hss"
+    expected_events: ExpectedEvents = None
+
+    @property
+    def about(self) -> str:
+        """What is released, in a few words."""
+        return f"rank {self.rank} by {self.by} so far"
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """The rank."""
+        return {"rank": self.rank}
+
+    @classmethod
+    def problems(
+        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
+    ) -> list[InitErrorDetails]:
+        """Return those of every grouped series, and a rank beyond the categories."""
+        found = super().problems(at, series, fields)
+        rank, domain = getattr(series, "rank", None), (fields or {}).get(getattr(series, "by", ""))
+        known = getattr(domain, "domain", None)
+        if isinstance(rank, int) and known is not None and rank > len(known) + 1:
+            message = f"there are {len(known) + 1} categories, with 'other'"
+            found.append(problem((*at, "rank"), message))
+        return found
+
+    def choose(self, setting: Setting) -> Choice:
+        """Choose what `method` names.
+
+        Raises:
+            UsageError: fewer columns than the rank, or a relation that the method is not made for.
+        """
+        quantity = Largest(self.rank).checked(setting.neighbors, setting.width, 1)
+        if self.method == "paper_hss":
+            return paper_hss_choice(setting, quantity, self.epsilon, self.expected_events)
+        demand = Demand(setting, quantity, self.epsilon, self.expected_events)
+        return hss_choice(demand, "method: hss")
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> int:
+        """Return the count of this rank."""
+        return Largest(self.rank).of(totals)
