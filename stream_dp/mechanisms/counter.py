@@ -24,7 +24,7 @@ from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.tree import TreeNoise, TreeState
 from stream_dp.mechanisms.tree_shape import TreeShape
 
-SOURCE = "k-ary tree, optimally decoded, l1 sensitivity = height (arXiv 2408.07021; L R = A)"
+SOURCE = "k-ary tree, l1 sensitivity = height (arXiv 2408.07021), decoded by least squares"
 
 
 @wire("counter-state", 1)

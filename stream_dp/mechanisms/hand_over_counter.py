@@ -24,7 +24,9 @@ from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.tree import TreeNoise, TreeState, rounded
 from stream_dp.mechanisms.tree_shape import TreeShape, worst_prefix
 
-SOURCE = "one tree after the other, each update in one ([HSV] Cor 5.5, k = 1; L R = A)"
+SOURCE = (
+    "one tree after the other, each update in one ([HSV] Cor 5.5, k = 1), decoded by least squares"
+)
 FIRST, GROWTH = 64, 4
 LAST_TREE = 17  # about 2^40 updates
 

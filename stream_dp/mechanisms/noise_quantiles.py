@@ -6,8 +6,10 @@ no state.
 """
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,9 +18,7 @@ from numpy.typing import NDArray
 LARGEST_SCALE = 1 << 11  # scales beyond are counted in steps of several
 ALIASES = 8  # turns of the ring on which the law of a rounded sum is added up
 SMOOTH = 1 / 32  # standard deviation of the normal noise that makes a sum's law smooth
-ROUNDED = (
-    0.5 - 1 / 8 - 5 * SMOOTH
-)  # a rounded sum exceeds B only where the smooth one exceeds B + this
+ROUNDED = 0.5 - 1 / 8 - 7 * SMOOTH  # a rounded sum exceeds B where the smooth one exceeds B + this
 NEGLIGIBLE = 1e-6  # errors of the numbers here, as a part of the failure probability
 POINTS = 64
 
@@ -45,13 +45,13 @@ def lagging_quantile(
 
     N is the sum of independent DLap `terms`, rounded where they have weights, G a geometric of scale `lift`.
     """
-    named = _named(terms)
-    step = _step(*(float(t.scale) * t.weight for t in named), float(lift))
+    noise_sum = _Sum.of(terms)
+    step = _step(noise_sum.widest, float(lift))
     small, rest = lift / step, 2 * (step - 1)
     behind = -(-behind // step)
-    size = _ring(named, step, small) + 2 * _power_above(behind)
+    size = _ring(noise_sum, step, float(small)) + 2 * _power_above(behind)
     theta = 2 * np.pi * np.arange(size // 2 + 1) / size
-    noise = _rounded_transform(named, theta, step)
+    noise = noise_sum.rounded_transform(theta, step)
     failing = columns * _upper_tail(noise, size)
     failing[:behind] = np.inf
     too_low = _upper_tail(noise * _geometric_transform(small, theta), size)
@@ -69,57 +69,107 @@ def laplace_quantile(terms: Terms, failure: float) -> int:
     Whole weights: in steps where the scales are large. Else of the rounded sum, and at most one more than the least: by
     Gil-Pelaez, for the sum with a little normal noise, whose law is smooth.
     """
-    named = _named(terms)
-    if any(term.weight != 1 for term in named):
-        return _weighted_quantile(named, failure)
-    step = _step(*(float(t.scale) for t in named))
-    size = _ring(named, step)
+    summed = _Sum.of(terms)
+    if not summed.whole:
+        return _weighted_quantile(summed, failure)
+    step = _step(summed.widest)
+    size = _ring(summed, step)
     theta = 2 * np.pi * np.arange(size // 2 + 1) / size
-    tail = _upper_tail(_rounded_transform(named, theta, step), size)
+    tail = _upper_tail(summed.rounded_transform(theta, step), size)
     return step * int(np.argmax(2 * tail <= failure)) + step - 1
 
 
 def sum_variance(terms: Terms) -> float:
     """The variance of the sum of `terms`, before it is rounded."""
-    return sum(t.number * t.weight**2 * 2 / _bend(t.scale) for t in _named(terms))
+    return _Sum.of(terms).variance
 
 
-def _named(terms: Terms) -> tuple[Term, ...]:
-    """The terms that are there."""
-    return tuple(Term(*term) for term in terms if term[1])
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """The terms that are there, as arrays; `bends` are (1 - a)^2 / a, a = e^(-1 / scale): 2 over a noise's variance."""
+
+    scales: Floats
+    numbers: Floats
+    weights: Floats
+    bends: Floats
+
+    @classmethod
+    def of(cls, terms: Terms) -> "_Sum":
+        """From what a mechanism says."""
+        rows = [
+            (scale.numerator / scale.denominator, number, *(weight or (1.0,)))
+            for scale, number, *weight in terms
+            if number
+        ]
+        scales, numbers, weights = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+        return cls(scales, numbers, weights, 4 * np.sinh(0.5 / scales) ** 2)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is an integer, so that nothing is rounded."""
+        return bool((self.weights == 1).all())
+
+    @property
+    def widest(self) -> float:
+        """The largest scale times its weight."""
+        return float((self.scales * self.weights).max(initial=0.0))
+
+    @property
+    def variance(self) -> float:
+        """Of the sum, before it is rounded."""
+        return float((self.numbers * self.weights**2 * 2 / self.bends).sum())
+
+    def transform(self, theta: Floats) -> Floats:
+        """Characteristic function at angles `theta` (real)."""
+        waves = np.sin(np.multiply.outer(self.weights / 2, theta)) ** 2
+        logs = np.log1p((4 / self.bends)[:, None] * waves)
+        return np.asarray(np.exp(-self.numbers @ logs), dtype=np.float64)
+
+    def rounded_transform(self, theta: Floats, step: int) -> Floats:
+        """Characteristic function at `theta` of the sum rounded to multiples of `step`, in steps.
+
+        The law of a rounded sum is that of the sum with uniform noise, on the integers: its transform there is added up
+        over the turns of the ring. An integer sum is its own.
+        """
+        if step == 1 and self.whole:
+            return self.transform(theta)
+        turns = [theta + 2 * np.pi * turn for turn in range(-ALIASES, ALIASES + 1)]
+        parts = [self.transform(turn / step) * np.sinc(turn / (2 * np.pi)) for turn in turns]
+        return np.asarray(sum(parts), dtype=np.float64)
 
 
-def _bend(scale: Fraction) -> float:
-    """(1 - a)^2 / a of DLap(scale), a = e^(-1 / scale): 2 over its variance."""
-    return 4 * math.sinh(0.5 / float(scale)) ** 2
-
-
-def _weighted_quantile(terms: tuple[Term, ...], failure: float) -> int:
+def _weighted_quantile(summed: _Sum, failure: float) -> int:
     """The least B at which the smooth law says so, by bisection."""
     unlikely = math.log(2 / (failure * NEGLIGIBLE))
-    widest = max(float(t.scale) * t.weight for t in terms)
-    spread = math.sqrt(sum_variance(terms) + SMOOTH**2)
-    bound = math.sqrt(2 * unlikely) * spread + unlikely * widest + 1  # Bernstein
+    spread = math.sqrt(summed.variance + SMOOTH**2)
+    bound = math.sqrt(2 * unlikely) * spread + unlikely * summed.widest + 1  # Bernstein
     spacing = math.pi / bound
-    theta, transform = _until_negligible(terms, spacing, failure)
+    theta, transform = _until_negligible(summed, spacing, failure)
     mass = 2 / math.pi * spacing * transform / theta
-    low, high = -1, math.ceil(bound)
+
+    def enough(candidate: int) -> bool:
+        edge = candidate + ROUNDED
+        inside = edge * spacing / math.pi + float(mass @ np.sin(theta * edge))
+        return 1 - inside <= failure
+
+    normal = NormalDist(0, spread).inv_cdf(1 - failure / 2)
+    low, high = int(normal * 0.8) - 1, math.ceil(normal * 1.2)
+    if low >= 0 and enough(low):
+        low = -1
+    if not enough(high):
+        high = math.ceil(bound)
     while high - low > 1:
         middle = (low + high) // 2
-        edge = middle + ROUNDED
-        inside = edge * spacing / math.pi + float(mass @ np.sin(theta * edge))
-        low, high = (low, middle) if 1 - inside <= failure else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 
-def _until_negligible(
-    terms: tuple[Term, ...], spacing: float, failure: float
-) -> tuple[Floats, Floats]:
+def _until_negligible(summed: _Sum, spacing: float, failure: float) -> tuple[Floats, Floats]:
     """Angles from `spacing` on, and the smooth law's transform there, as far as it matters."""
     points = POINTS
     while True:
         theta = np.arange(1, points + 1, dtype=np.float64) * spacing
-        transform = laplace_transform(terms, theta) * np.exp(-((theta * SMOOTH) ** 2) / 2)
+        transform = summed.transform(theta) * np.exp(-((theta * SMOOTH) ** 2) / 2)
         if transform[points // 2 :].max() < failure * NEGLIGIBLE:
             return theta, transform
         points *= 2
@@ -127,28 +177,7 @@ def _until_negligible(
 
 def _step(*scales: float) -> int:
     """How many integers are counted as one, so that work is bounded at any scale."""
-    return max(1, math.ceil(max(scales, default=1.0) / LARGEST_SCALE))
-
-
-def laplace_transform(terms: Terms, theta: Floats) -> Floats:
-    """Characteristic function of the sum of independent DLap terms at angles `theta` (real)."""
-    exponent = np.zeros_like(theta)
-    for scale, number, weight in _named(terms):
-        exponent -= number * np.log1p(4 / _bend(scale) * np.sin(weight / 2 * theta) ** 2)
-    return np.exp(exponent)
-
-
-def _rounded_transform(terms: tuple[Term, ...], theta: Floats, step: int) -> Floats:
-    """Characteristic function at `theta` of the sum rounded to multiples of `step`, in steps.
-
-    The law of a rounded sum is that of the sum with uniform noise, on the integers: its transform there is added up
-    over the turns of the ring. An integer sum is its own.
-    """
-    if step == 1 and all(term.weight == 1 for term in terms):
-        return laplace_transform(terms, theta)
-    turns = [theta + 2 * np.pi * turn for turn in range(-ALIASES, ALIASES + 1)]
-    parts = [laplace_transform(terms, turn / step) * np.sinc(turn / (2 * np.pi)) for turn in turns]
-    return np.asarray(sum(parts), dtype=np.float64)
+    return max(1, math.ceil(max(scales) / LARGEST_SCALE))
 
 
 def _geometric_transform(scale: Fraction, theta: Floats) -> NDArray[np.complex128]:
@@ -163,10 +192,10 @@ def _upper_tail(transform: NDArray[Any], size: int) -> Floats:
     return np.clip(1 - negative_side - np.cumsum(mass), 0.0, 1.0)
 
 
-def _ring(terms: tuple[Term, ...], step: int, *scales: Fraction) -> int:
+def _ring(summed: _Sum, step: int, *scales: float) -> int:
     """A power of two beyond which the sums have no mass worth speaking of: less than 1e-12."""
-    widest = max([1.0, *(float(t.scale) * t.weight / step for t in terms), *map(float, scales)])
-    return _power_above(int(2 * (9 * math.sqrt(sum_variance(terms)) / step + 40 * widest)))
+    widest = max(1.0, summed.widest / step, *scales)
+    return _power_above(int(2 * (9 * math.sqrt(summed.variance) / step + 40 * widest)))
 
 
 def _power_above(number: int) -> int:

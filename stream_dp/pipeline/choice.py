@@ -47,7 +47,11 @@ def steady(mechanism: ServingMechanism[Any], why: str, setting: Setting) -> Choi
 
 
 def tree_counter(setting: Setting, epsilon: Fraction) -> Counter | HybridCounter:
-    """Return the counter for this setting: made for its horizon, or for any number of ticks."""
+    """Return the counter for this setting: made for its horizon, or for any number of ticks.
+
+    Without a horizon another one (`HandOverCounter`) is better up to some hundred ticks, and far worse in the end;
+    it would be taken if it were the better one at every tick.
+    """
     if setting.horizon is None:
         return HybridCounter(setting.width, epsilon, setting.neighbors)
     return Counter(setting.width, epsilon, setting.neighbors, setting.horizon)

@@ -18,6 +18,7 @@ from stream_dp.testing.noise import SeededNoise
 
 KEYS = [str(number) for number in range(400)]  # counters with independent noise
 TICKS, CONFIDENCE = 7, 0.8
+EVENTS = 500  # so many that no value is clipped at 0, which would hide the noise
 LEAST = int(binom.ppf(1e-9, len(KEYS), CONFIDENCE))
 
 
@@ -41,8 +42,8 @@ def covered(horizon: int | None) -> int:
     histogram = Budget(epsilon=1).histogram(
         epsilon="0.1", keys=KEYS, horizon=horizon, confidence=CONFIDENCE
     )
-    *_, last = histogram.over([dict.fromkeys(KEYS, 5)] * TICKS)
-    return sum(abs(value - 5 * TICKS) <= last.band for value in last.value.values())
+    *_, last = histogram.over([dict.fromkeys(KEYS, EVENTS)] * TICKS)
+    return sum(abs(value - EVENTS * TICKS) <= last.band for value in last.value.values())
 
 
 @pytest.mark.parametrize("horizon", [TICKS, None])

@@ -21,8 +21,10 @@ from stream_dp.audit.exact_sparse_vector import (
 )
 from stream_dp.audit.finite import DifferAtMost
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms import hand_over_counter
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.mechanisms.tree import TreeNoise
 from stream_dp.mechanisms.tree_shape import TreeShape
@@ -217,6 +219,28 @@ def test_a_counter_of_one_level_meets_its_claim() -> None:
     counter = Enumerated(Counter(1, Fraction(2), ADD, horizon=1), Fraction(1, 8), 6)
     assert bounds(counter, ONE_MORE, 2, 1).upper < Fraction(1, 1_000)
     assert bounds(counter, ONE_MORE, 1, 1).lower > HALF
+
+
+class CheapNextTree(HandOverCounter):
+    """Broken: the trees after the first get the noise of twice the epsilon."""
+
+    def tree(self, number: int) -> TreeNoise:
+        """Half the scale from the second tree on."""
+        tree = super().tree(number)
+        return replace(tree, scale=tree.scale / 2) if number else tree
+
+
+def test_a_hand_over_counter_meets_its_claim_across_two_hand_overs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Trees of 1, 2 and 4 updates, the event in any of four."""
+    monkeypatch.setattr(hand_over_counter, "FIRST", 1)
+    monkeypatch.setattr(hand_over_counter, "GROWTH", 2)
+    counter = Enumerated(HandOverCounter(1, Fraction(1), ADD), Fraction(1, 16), 3)
+    assert bounds(counter, ONE_MORE, 1, 4).upper < Fraction(1, 1_000)
+    assert bounds(counter, ONE_MORE, 0, 4).lower > HALF
+    twin = Enumerated(CheapNextTree(1, Fraction(1), ADD), Fraction(1, 16), 3)
+    assert bounds(twin, ONE_MORE, 1, 4).lower > HALF
 
 
 def test_the_real_sparse_vector_meets_its_claim_under_replace() -> None:

@@ -23,6 +23,7 @@ from stream_dp.core.row_relations import EventRows, event
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.quantities import LEAD, MAXIMUM, Quantity
@@ -124,6 +125,7 @@ RIGHT: dict[str, ServingMechanism[Any]] = {
     "counter": Counter(1, ONE, ADD, 1),
     "deep counter": Counter(2, ONE, REPLACE, 40),
     "hybrid": HybridCounter(2, ONE, REPLACE),
+    "hand over": HandOverCounter(2, ONE, REPLACE),
     "alerts": Alerts(3, ONE, ADD, 5),
     "moved alerts": Alerts(2, ONE, REPLACE, 5),
     "histogram": hss(None, ADD),

@@ -26,13 +26,10 @@ CONCURRENT = ("concurrent composition", "[HSV] Thm 4.10")
 SPARSE = ("sparse parallel composition", "[HSV] Cor 5.5")
 COMPOSITE = ("composite mechanism", "[HSV] Thm 6.1, Cor 6.6")
 PROVEN = "proven mechanism"
-TREE = (
-    PROVEN,
-    "k-ary tree, optimally decoded, l1 sensitivity = height (arXiv 2408.07021; L R = A)",
-)
+TREE = (PROVEN, "k-ary tree, l1 sensitivity = height (arXiv 2408.07021), decoded by least squares")
 HANDED_OVER = (
     PROVEN,
-    "one tree after the other, each update in one ([HSV] Cor 5.5, k = 1; L R = A)",
+    "one tree after the other, each update in one ([HSV] Cor 5.5, k = 1), decoded by least squares",
 )
 SVT = (PROVEN, "[HSV] Lemma 7.4 with one-sided geometric noise (arXiv 2407.20068)")
 FIXED = ["fixed", "pure", "same neighbours", "delta"]
@@ -80,7 +77,7 @@ def test_three_series_under_replace(data: Data) -> None:
         (1, *SPARSE, 0.3, touched(2)),
         (2, *SVT, 0.15, ALERT),
     ]
-    # 100 ticks fit a tree of 2 levels; an event is in one node per level: 2 / scale = 0.5, so the scale is 4
+    # 100 ticks have a tree of 2 levels; an event is in one node per level: 2 / scale = 0.5, so the scale is 4
     assert tree["premises"][1]["premises"][0]["conditions"][0]["why"] == (
         "height / scale = 2 / 4, at most 0.5"
     )

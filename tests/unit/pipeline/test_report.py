@@ -127,7 +127,7 @@ def test_the_text(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert "clicks is (0.3, 0)-differentially private: unit one event, neighbours add_remove" in out
     assert "Budget 0.333333333333: spent 0.3, left 0.033333333333." in out
     assert "[HSV] Thm 4.10" in out
-    assert "odd k-ary tree with subtraction" in out
+    assert "k-ary tree, l1 sensitivity = height" in out
     assert "not taken: [HSV] Thm 5.4 (eps 0.3, delta 0); 4 that do not apply" in out
     assert "Predicted error" in out
     assert "clicks: a count is a tree counter" in out

@@ -1,0 +1,103 @@
+"""Bands from the exact law of weighted sums, against that law by brute force on a fine lattice.
+
+A weight is rounded to 1/256 there, which moves no probability here by more than 1e-3 of itself; the rounded sum's law
+is then a plain Fourier sum, without the smoothing and the stopping rule of the product.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stream_dp.mechanisms.noise_quantiles import (
+    Term,
+    Terms,
+    lagging_quantile,
+    laplace_quantile,
+    sum_variance,
+)
+from stream_dp.mechanisms.tree import TreeNoise
+from stream_dp.mechanisms.tree_shape import TreeShape
+
+FINE = 256
+
+
+def terms(shape: tuple[int, int], epsilon: Fraction, prefix: int) -> Terms:
+    """The terms of a tree's answer."""
+    return tuple(TreeNoise(TreeShape(*shape), shape[1] / epsilon, 1).terms(prefix))
+
+
+def law(noises: Terms) -> NDArray[np.float64]:
+    """P(rounded sum = n) for n = -m .. m."""
+    named = [Term(*term) for term in noises]
+    widest = max(float(t.scale) * t.weight for t in named)
+    reach = int(8 * math.sqrt(sum_variance(noises)) + 40 * widest) + 2
+    size = 2 * reach * FINE
+    theta = 2 * np.pi * np.arange(size // 2 + 1) / size
+    log = np.zeros_like(theta)
+    for scale, number, weight in named:
+        a = math.exp(-1 / float(scale))
+        turned = np.cos(round(weight * FINE) * theta)
+        log += number * np.log((1 - a) ** 2 / (1 - 2 * a * turned + a * a))
+    mass = np.roll(np.fft.irfft(np.exp(log), size), size // 2 + FINE // 2)
+    return np.asarray(mass.reshape(-1, FINE).sum(axis=1)[1:])
+
+
+def beyond(pmf: NDArray[np.float64], bound: int) -> float:
+    """P(|rounded sum| > bound)."""
+    middle = len(pmf) // 2
+    return float(1 - pmf[max(0, middle - bound) : middle + bound + 1].sum())
+
+
+CASES = [
+    ((14, 3), Fraction(1), 500),
+    ((14, 3), Fraction(1), 1),
+    ((14, 3), Fraction(5), 500),
+    ((14, 3), Fraction(10), 9),
+    ((12, 2), Fraction(20), 3),
+    ((21, 4), Fraction(1, 2), 60_000),
+]
+
+
+@pytest.mark.parametrize("failure", [0.3, 0.05, 1e-3])
+@pytest.mark.parametrize(("shape", "epsilon", "prefix"), CASES)
+def test_a_band_is_the_quantile_of_the_rounded_sum_or_one_more(
+    shape: tuple[int, int], epsilon: Fraction, prefix: int, failure: float
+) -> None:
+    noises = terms(shape, epsilon, prefix)
+    pmf, found = law(noises), laplace_quantile(noises, failure)
+    assert beyond(pmf, found) <= failure * 1.001
+    assert found < 2 or beyond(pmf, found - 2) > failure * 0.999
+
+
+@pytest.mark.parametrize(("shape", "epsilon", "prefix"), CASES[:4])
+def test_the_lagging_quantile_is_that_of_the_rounded_sum(
+    shape: tuple[int, int], epsilon: Fraction, prefix: int
+) -> None:
+    """`lagging_quantile` at lift 3: N the rounded sum, G a geometric, all by adding up."""
+    noises, lift, behind, late = terms(shape, epsilon, prefix), Fraction(3), 4, 1.5
+    pmf = law(noises)
+    found = lagging_quantile(behind, noises, lift, 2, 0.05, late)
+    a, middle = math.exp(-1 / 3), len(pmf) // 2
+    geometric = (1 - a) * a ** np.arange(200)
+    lagging = np.convolve(pmf[::-1], geometric)  # of G - N, from -middle on
+
+    def failing(bound: int) -> float:
+        high = float(pmf[middle + bound + 1 :].sum())
+        return 2 * high + late * float(lagging[middle + bound - behind + 1 :].sum())
+
+    assert failing(found) <= 0.05 * 1.001
+    assert found == behind or failing(found - 1) > 0.05 * 0.999
+
+
+def test_a_weight_is_not_a_smaller_scale() -> None:
+    """Why terms have weights: many small multiples of a wide noise vary more than as many narrow ones."""
+    weighted, narrow = (Term(Fraction(4), 60, 0.05),), (Term(Fraction(1, 5), 60),)
+    assert sum_variance(weighted) > 4 * sum_variance(narrow)
+    assert beyond(law(weighted), laplace_quantile(narrow, 0.05)) > 0.05
+
+
+def test_nothing_has_a_band_of_nothing() -> None:
+    assert laplace_quantile((), 0.05) == laplace_quantile(((Fraction(3), 0),), 0.05) == 0
