@@ -28,7 +28,9 @@ HORIZON = 20
 MAKE: dict[str, Callable[[], Any]] = {
     "count": lambda: Budget(epsilon=1).counter(epsilon=1, horizon=HORIZON),
     "endless": lambda: Budget(epsilon=1).counter(epsilon=1),
-    "histogram": lambda: Budget(epsilon=1).histogram(epsilon=1, keys=KEYS, horizon=HORIZON),
+    "histogram": lambda: Budget(epsilon=1).histogram(
+        epsilon=1, keys=KEYS, horizon=HORIZON, method="tree"
+    ),
     "hss": lambda: Budget(epsilon=1).histogram(
         epsilon=1, keys=KEYS, horizon=HORIZON, method="hss", expected_events=100
     ),
