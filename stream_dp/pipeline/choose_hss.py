@@ -19,6 +19,7 @@ from stream_dp.pipeline.choice import ENDLESS, Choice, Setting
 from stream_dp.pipeline.predicted_errors import Profile, break_even, hss_error, tree_error
 
 COUNTER_SHARE = Fraction(17, 20)  # of epsilon, for the joint form's counter
+QUANTITY_SHARE = Fraction(4, 5)  # the same where one quantity of all columns is released
 BIN_SHARE = Fraction(7, 10)  # the same for the counters bin by bin
 FEW = 2  # entries an event reaches, up to which the form bin by bin is the better one
 
@@ -82,7 +83,8 @@ def hss_for(demand: Demand) -> HSS | PerBinHSS:
 
 def joint_hss(demand: Demand) -> HSS:
     """The joint form; the rest is split 1 : s^(2/3) between threshold and queries (Lyu, Su, Li 2017, section 4)."""
-    counter = demand.epsilon * COUNTER_SHARE
+    share = COUNTER_SHARE if demand.quantity is None else QUANTITY_SHARE
+    counter = demand.epsilon * share
     rest = demand.epsilon - counter
     setting = demand.setting
     monotone = setting.neighbors.monotone(setting.width)

@@ -21,7 +21,7 @@ from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.choose_hss import BIN_SHARE, COUNTER_SHARE
+from stream_dp.pipeline.choose_hss import BIN_SHARE, QUANTITY_SHARE
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.release import Shape
@@ -52,7 +52,7 @@ def test_the_example_by_hand() -> None:
     assert isinstance(many, PerBinHSS)
     assert isinstance(busiest, HSS)
     assert many.counter_epsilon == BIN_SHARE  # how it is split is a matter of error
-    assert busiest.counter_epsilon == COUNTER_SHARE / 2
+    assert busiest.counter_epsilon == QUANTITY_SHARE / 2
     assert busiest.threshold_epsilon == busiest.query_epsilon
     rest, other = 1 - many.counter_epsilon, e(1, 2) - busiest.counter_epsilon
     assert flat(example.derivation) == [

@@ -148,7 +148,7 @@ def test_the_example() -> None:
 
     departures           0.2
     by_destination       sparse vectors 0.3 + counters 0.7 = 1.0
-    busiest_destination  instances 0.075 + counter 0.425 = 0.5
+    busiest_destination  instances 0.1 + counter 0.4 = 0.5
     late_departures      0.3
     all at once          0.2 + 1.0 + 0.5 + 0.3 = 2.0
     """
@@ -174,7 +174,7 @@ def test_the_example() -> None:
         (4, *SVT, 0.3, ALERT),
         (3, *SPARSE, 0.7, touched(1)),
         (4, *HANDED_OVER, 0.7, COUNTER),
-        *hss(0.5, 0.075, 0.425),
+        *hss(0.5, 0.1, 0.4),
         (1, *SPARSE, 0.3, touched(1)),
         (2, *SVT, 0.3, ALERT),
     ]
