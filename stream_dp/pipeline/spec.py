@@ -346,9 +346,6 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
         for later in series.left_out:
             del dumped[later]
         dumped["where"] = [_meaning(spec, condition) for condition in series.where]
-        for later in series.later:
-            if getattr(series, later) == type(series).model_fields[later].default:
-                del dumped[later]
     if counting := spec.source.counting:
         parts["source"] = counting
     return parts
