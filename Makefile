@@ -10,6 +10,7 @@ RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 RUN_EXTRAS := --extra kafka --extra serve --extra broker
 DEV_EXTRAS := $(RUN_EXTRAS) --extra faust --extra parquet --extra dev
+PEERS := .venv-peers
 COMPILE := $(BIN)/uv pip compile --quiet pyproject.toml --group build --universal \
 	--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -22,7 +23,7 @@ MYPY_SAID := $(VENV)/.mypy-said
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-slow bench journals lint format lock clean python
+.PHONY: help demo test test-fast test-slow bench bench-peers journals lint format lock clean python
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +62,16 @@ test-slow: $(DEV_STAMP)  ## The tests that take minutes
 
 bench: $(DEV_STAMP)  ## The benchmarks
 	$(call check,$(PYTEST) tests/benchmarks -s --timeout=0 --override-ini python_files=bench_*.py $(ARGS))
+
+bench-peers: $(PEERS)/.installed  ## Counters beside dpcrpy, jax-privacy and OpenDP (a gigabyte, in .venv-peers)
+	PYTHONPATH=tests $(PEERS)/bin/python tests/benchmarks/bench_peers.py $(ARGS)
+
+$(PEERS)/.installed: requirements-peers.lock $(DEV_STAMP)
+	@$(BIN)/python -m venv $(PEERS)
+	@echo "Installing the libraries to compare with, from requirements-peers.lock (about 1 GB, once)"
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-peers.lock
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
 
 journals: $(DEV_STAMP)  ## Write the journals of this version that later ones must read (at a release)
 	@PYTHONPATH=tests $(BIN)/python -m fixtures.make_journals
@@ -114,10 +125,11 @@ $(DEV_STAMP): requirements-dev.lock $(RUN_STAMP)
 	@touch $@
 
 # The developer's lock is solved first (Faust holds click back); the other is a subset of it.
-lock: $(DEV_STAMP)  ## Solve both lock files anew
+lock: $(DEV_STAMP)  ## Solve the lock files anew
 	@$(COMPILE) --upgrade $(DEV_EXTRAS) --output-file requirements-dev.lock
 	@$(COMPILE) --upgrade $(RUN_EXTRAS) --constraint requirements-dev.lock --output-file requirements.lock
+	@$(COMPILE) --upgrade --group peers --output-file requirements-peers.lock
 
 clean:  ## Remove the environment and all that was built
-	rm -rf $(VENV) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

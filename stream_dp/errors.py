@@ -31,6 +31,10 @@ class FailClosed(StreamDPError):
     exit_code = 4
 
 
+class TakenOver(FailClosed):
+    """Another engine of the pipeline has its lease."""
+
+
 class Unconfirmed(FailClosed):
     """Nothing speaks against this journal, but what should confirm it has expired; what is public may do so still."""
 

@@ -27,7 +27,7 @@ from stream_dp.adapters.kafka_client import (
 )
 from stream_dp.adapters.kafka_log import reading
 from stream_dp.adapters.kafka_topics import ensure
-from stream_dp.errors import FailClosed, Outage, StreamDPError, WorldError
+from stream_dp.errors import FailClosed, Outage, StreamDPError, TakenOver, WorldError
 from stream_dp.noise import fresh_seed
 from stream_dp.runtime.phases import LEASE, LeasePhase, Lifecycle
 
@@ -216,8 +216,8 @@ class KafkaLease:
             last = await log.last()
         return last is not None and last.value != self._holder.name.encode()
 
-    def _taken_over(self) -> FailClosed:
-        return FailClosed(
+    def _taken_over(self) -> TakenOver:
+        return TakenOver(
             f"another engine has taken over pipeline {self.pipeline!r}; this one stops, nothing was published by it "
             "since"
         )

@@ -1,7 +1,7 @@
 """A pipeline file, run until it is stopped: what `stream-dp run` and an embedding program call."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from stream_dp.app.running import PRODUCT, Run, Setup, signals
 from stream_dp.app.sample_check.new_ledger import require_fitting
 from stream_dp.app.standby import presence_of, standing_by
 from stream_dp.app.start_line import start_line
-from stream_dp.errors import UsageError
+from stream_dp.errors import TakenOver, UsageError
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.ports import Ports
@@ -56,8 +56,8 @@ async def run_pipeline(
 
     Without `until_end` it goes on after the horizon, for the page, until a signal comes. The page is served on `port`
     (None: not at all), and `opened` learns its address; `beside` is entered while the engine runs. A `standby` begins
-    once no other engine of the pipeline is there; `waits` learns that it is ready for that. `check`: no new ledger
-    begins where no record fits.
+    once no other engine of the pipeline is there; `waits` learns that it is ready for that. Of two that begin at once,
+    the one that is shut out before it is ready stands by again. `check`: no new ledger begins where no record fits.
 
     Raises:
         UsageError, NotDerivable, BudgetRefused: nothing was started.
@@ -71,26 +71,52 @@ async def run_pipeline(
     if new and check:
         await require_fitting(spec, sealer, str(pipeline))
     told = operator or Operator()
-    holder = Holder()
-
-    def ports() -> Ports:
-        opened_ports = setup.adapters(spec, sealer, accepted, holder)
-        return told.figures.watching(opened_ports, spec.source.warn_dead)
-
     keep = 1 if port is None else KEPT_RELEASES
-    this = Run(built, ports(), setup, keep=keep, accepted=accepted, again=ports, patient=standby)
-    async with (
-        signals(this),
-        standing_by(presence_of(spec), this.stopped, waits if standby else None) as to_run,
-        served(this, port, opened),
-    ):
-        if not to_run:
+
+    def begun() -> Run:
+        holder = Holder()
+
+        def ports() -> Ports:
+            opened_ports = setup.adapters(spec, sealer, accepted, holder)
+            return told.figures.watching(opened_ports, spec.source.warn_dead)
+
+        return Run(
+            built, ports(), setup, keep=keep, accepted=accepted, again=ports, patient=standby
+        )
+
+    async def live(this: Run) -> None:
+        async with (
+            signals(this),
+            standing_by(presence_of(spec), this.stopped, waits if standby else None) as to_run,
+            served(this, port, opened),
+        ):
+            if not to_run:
+                return
+            async with beside(this), _announced(this, told):
+                await this.until_end()
+            if not until_end:
+                await this.stopped.wait()
+
+    return await lived(begun, live, standby=standby)
+
+
+async def lived(
+    begun: Callable[[], Run], live: Callable[[Run], Awaitable[None]], *, standby: bool
+) -> Run:
+    """Begin a run and let it live to its end; a standby that is shut out before it is ready stands by again.
+
+    Raises:
+        TakenOver: another engine has taken over since it was ready, or it is no standby.
+    """
+    while True:
+        this = begun()
+        try:
+            await live(this)
+        except TakenOver:
+            if not standby or this.ready.is_set():
+                raise
+        else:
             return this
-        async with beside(this), _announced(this, told):
-            await this.until_end()
-        if not until_end:
-            await this.stopped.wait()
-    return this
 
 
 @asynccontextmanager

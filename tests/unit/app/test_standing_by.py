@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from stream_dp.app import standby
+from stream_dp.app.run_pipeline import lived
 from stream_dp.app.standby import standing_by
+from stream_dp.errors import TakenOver
 
 
 class Slow:
@@ -66,3 +68,42 @@ async def test_a_stop_does_not_wait_for_the_brokers() -> None:
     stopped.set()
     await run
     assert presence.left == 1
+
+
+class Begun:
+    """As much of a run as is looked at."""
+
+    def __init__(self) -> None:
+        self.ready = asyncio.Event()
+
+
+async def lives(outcomes: list[str], *, standby: bool) -> int:
+    """How many runs were begun until one came to its end; `outcomes` says what becomes of each."""
+    every: list[Begun] = []
+
+    def begun() -> Any:
+        every.append(Begun())
+        return every[-1]
+
+    async def live(this: Any) -> None:
+        outcome = outcomes[len(every) - 1]
+        if outcome != "shut out":
+            this.ready.set()
+        if outcome != "ends":
+            raise TakenOver("another engine has taken over")
+
+    found: Any = await lived(begun, live, standby=standby)
+    assert found is every[-1]
+    return len(every)
+
+
+async def test_a_standby_that_is_shut_out_before_it_is_ready_stands_by_again() -> None:
+    assert await lives(["shut out", "shut out", "ends"], standby=True) == 3
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "standby"), [(["fenced", "ends"], True), (["shut out", "ends"], False)]
+)
+async def test_others_that_are_shut_out_end(outcomes: list[str], standby: bool) -> None:
+    with pytest.raises(TakenOver):
+        await lives(outcomes, standby=standby)

@@ -112,9 +112,10 @@ def test_ledger(live_series: LiveSeriesService) -> None:
     shown = json.loads(live_series.command("ledger", "--json").out)
     assert shown == {
         "pipeline": "clicks", "private": True, "accepted": "", "neighbors": "add_remove",
-        "budget": "1", "spent": "1", "left": "0", "delta": "0",
+        "budget": "1", "spent": "1", "left": "0", "delta": "0", "delta_spent": "0", "delta_left": "0",
         "filter": "pure", "unit": "epsilon", "capacity": "1", "peak": "1", "analysts": [],
         "odometer": {"bound": "1", "delta": "0", "claim": shown["odometer"]["claim"]},
+        "loss": {"bound": "1", "delta": "0.000001", "claim": shown["loss"]["claim"]},
         "charges": [{"commit": 0, "name": "clicks: series of the first start", "epsilon": "1", "delta": "0",
                      "measure": "DP", "analyst": "", "start": 0,
                      "start_time": "2024-05-01T00:00:00Z", "end": None, "end_time": None,
