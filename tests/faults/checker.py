@@ -262,21 +262,24 @@ def _exact(
 def _interval(
     rule: SeriesRule, keys: Sequence[str], rows: Sequence[Row], bodies: Sequence[Mapping[str, Any]]
 ) -> Iterator[int]:
-    """The exact value as it was at some tick, never an earlier one than before, and within the band."""
+    """Each entry as it exactly was at some tick, never an earlier one than before, and within the band."""
     totals = [tuple(0 for _ in keys), *_totals(rows)]
     if rule.statistic == "maximum":
         totals = [(max(total),) for total in totals]
-    sums = [sum(total) for total in totals]
-    since = 0
+    columns = [list(column) for column in zip(*totals, strict=True)]
+    since = [0] * len(columns)
     for body in bodies:
         answer, now = _answers(keys, body), body["tick"] + 1
-        since = max(since, bisect.bisect_left(sums, sum(answer or ())))
-        if since > now or answer != totals[since] or _apart(answer, totals[now]) > body["band"]:
+        if answer is None or len(answer) != len(columns):
             yield body["tick"]
-
-
-def _apart(some: Row, others: Row) -> int:
-    return max(abs(a - b) for a, b in zip(some, others, strict=True))
+            continue
+        pairs = list(zip(columns, answer, strict=True))
+        since = [max(at, bisect.bisect_left(*pair)) for at, pair in zip(since, pairs, strict=True)]
+        if any(
+            at > now or column[at] != value or abs(value - column[now]) > body["band"]
+            for at, (column, value) in zip(since, pairs, strict=True)
+        ):
+            yield body["tick"]
 
 
 def _alerts(
