@@ -44,7 +44,7 @@ class Louder:
 def covered(horizon: int | None) -> int:
     """How many values of the last release lie within its band of the truth."""
     histogram = Budget(epsilon=1).histogram(
-        epsilon="0.1", keys=KEYS, horizon=horizon, confidence=CONFIDENCE
+        epsilon="0.1", keys=KEYS, horizon=horizon, confidence=CONFIDENCE, method="tree"
     )
     *_, last = histogram.over([dict.fromkeys(KEYS, EVENTS)] * TICKS)
     return sum(abs(value - EVENTS * TICKS) <= last.band for value in last.value.values())
