@@ -12,14 +12,14 @@ from functools import cached_property
 import numpy as np
 
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
+from stream_dp.mechanisms.column_counter import ColumnCounter
 from stream_dp.mechanisms.columns import columns_derivation
-from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
+from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.tree import TreeNoise, TreeState
 from stream_dp.mechanisms.tree_shape import TreeShape
@@ -38,7 +38,7 @@ class CounterState:
 
 @wire("counter", 1, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
-class Counter:
+class Counter(ColumnCounter):
     """`width` continual counters for at most `horizon` updates.
 
     `ones`: the most entries of a row that one event sets (1: one-hot rows).
@@ -61,16 +61,6 @@ class Counter:
     neighbors: Neighbors
     horizon: int
     ones: int = 1
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Pure DP at `epsilon`."""
-        return Guarantee(PureDP(self.epsilon), self.neighbors)
-
-    @property
-    def column_epsilon(self) -> Fraction:
-        """What one column may spend: epsilon / L0."""
-        return self.epsilon / self.neighbors.l0(self.width, self.ones)
 
     @cached_property
     def tree(self) -> TreeNoise:
@@ -96,18 +86,6 @@ class Counter:
             self.neighbors,
             self.ones,
         )
-
-    def public(self, updates: int, state: CounterState) -> int:
-        """Return the number of updates: the noise in an answer depends on nothing else."""
-        return updates
-
-    def band(self, public: int, confidence: float) -> int:
-        """Return the quantile of the noise in the answer after `public` updates; from its exact law."""
-        return laplace_quantile(tuple(self.noise_terms(public)), 1 - confidence)
-
-    def opening(self) -> tuple[int, int]:
-        """Return (0, 0): no decision is taken by counts."""
-        return 0, 0
 
     def init(self, noise: Noise) -> CounterState:
         """Return the first state: all counts zero."""

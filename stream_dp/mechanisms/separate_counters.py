@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
+from stream_dp.mechanisms.column_counter import ColumnShares
 from stream_dp.mechanisms.columns import columns_derivation
 from stream_dp.mechanisms.hand_over_counter import SOURCE
 from stream_dp.mechanisms.noise_quantiles import Term
@@ -55,7 +55,7 @@ class SeparateState:
 
 @wire("separate-counters", 1, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
-class SeparateCounters:
+class SeparateCounters(ColumnShares):
     """`width` counters for any number of updates, each closed at public times of its own.
 
     Answers to a `CloseQuery` of shape (columns,). `ones`: the most entries of a row that one event sets.
@@ -69,16 +69,6 @@ class SeparateCounters:
     epsilon: Fraction
     neighbors: Neighbors
     ones: int = 1
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Pure DP at `epsilon`."""
-        return Guarantee(PureDP(self.epsilon), self.neighbors)
-
-    @property
-    def column_epsilon(self) -> Fraction:
-        """What one column may spend: epsilon / L0."""
-        return self.epsilon / self.neighbors.l0(self.width, self.ones)
 
     def tree(self, number: int, width: int = 1) -> TreeNoise:
         """This tree's noise, for so many columns."""

@@ -10,7 +10,7 @@ from stream_dp.accounting.filters.filter import Spend, charge, foreign
 from stream_dp.accounting.filters.linear import EpsilonBudget, epsilon_spend
 from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
 
-PURE = "pure"  # the one filter under which only what is alive at the same tick adds up
+PURE = "pure"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,8 @@ class SeriesSpec(Frozen, ABC):
     """An entry of `series:`: a statistic of the records that pass all of `where`."""
 
     shape: ClassVar[Shape]
-    later: ClassVar[
-        tuple[str, ...]
-    ] = ()  # keys that came later: left out of fingerprints at their default
+    later: ClassVar[tuple[str, ...]] = ()
+    """The keys that came later: at their defaults they are left out of fingerprints."""
 
     statistic: str
     name: Name
