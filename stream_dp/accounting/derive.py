@@ -1,7 +1,8 @@
 """`derive`: every rule for a situation is tried, the tightest is taken, the others stay beside it with their price.
 
 Rules: the tightest is the one with the least epsilon at the delta that the situation grants; this is a choice between
-theorems about the same fixed situation, each of which holds. (Among filters there is no such choice.) The best of none
+theorems about the same fixed situation, each of which holds. (Among filters there is no such choice.) What has no
+epsilon there is compared at the delta at which the situation will be stated, and stays as it is. The best of none
 is a refusal that says what each rule lacked. This file knows no mechanism.
 """
 
@@ -61,6 +62,7 @@ def derive(premises: Premises, situation: Situation) -> Derivation:
         NotDerivable: no rule applies; the message says which condition of each does not hold.
     """
     delta: Fraction = getattr(situation, "delta", Fraction(0))
+    stated: Fraction = getattr(situation, "stated", Fraction(0))
     found: list[tuple[Rule[Any], Derivation]] = []
     refused: list[tuple[Rule[Any], NotDerivable]] = []
     for rule in RULES[type(situation)]:
@@ -70,7 +72,7 @@ def derive(premises: Premises, situation: Situation) -> Derivation:
             refused.append((rule, refusal))
     if not found:
         raise NotDerivable(_refusal(situation, refused))
-    best = min(found, key=lambda candidate: _order(candidate[1], delta))
+    best = min(found, key=lambda candidate: _order(candidate[1], delta, stated))
     beside = [
         Alternative(r.name, r.source, (at_delta(d, delta) if delta else d).guarantee)
         for r, d in found
@@ -81,10 +83,11 @@ def derive(premises: Premises, situation: Situation) -> Derivation:
     return at_delta(taken, delta) if delta else taken
 
 
-def _order(candidate: Derivation, delta: Fraction) -> tuple[bool, Fraction]:
-    """Return the sort key of a derivation: its price; what has none at this delta comes last."""
-    epsilon = price(candidate.guarantee.measure, delta)
-    return epsilon is None, epsilon or Fraction(0)
+def _order(candidate: Derivation, delta: Fraction, stated: Fraction) -> tuple[bool, Fraction]:
+    """Return the sort key of a derivation: its price; what has none at this delta comes last, by that at `stated`."""
+    measure = candidate.guarantee.measure
+    epsilon = price(measure, delta)
+    return epsilon is None, (price(measure, stated) if epsilon is None else epsilon) or Fraction(0)
 
 
 def _refusal(situation: Situation, refused: list[tuple[Rule[Any], NotDerivable]]) -> str:

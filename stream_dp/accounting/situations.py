@@ -57,11 +57,14 @@ class Fixed:
 
     `parameters` None: the mechanisms are fixed before the first event ([HSV] Def 4.9). Else the parameters are, and
     the parts were created in any order from among them ([HSV] Def 4.11); all of `parameters` are paid for.
+
+    `stated`: the delta at which measures without an epsilon are compared where none is granted; they stay as they are.
     """
 
     subject: str
     delta: Fraction = ZERO
     parameters: tuple[Measure, ...] | None = None
+    stated: Fraction = ZERO
 
 
 @dataclass(frozen=True, slots=True)
