@@ -47,7 +47,7 @@ class Finding:
 
     `lower` is at most the epsilon, with probability at least 1 - `failure`; `event` describes what tells the streams
     apart, `rates` how often it was seen under the two, the likelier first. `strongest` is what as many plays would show
-    of the worst mechanism that the claim allows (`calibration`).
+    of the worst mechanism that the claim allows (`calibration`). Epsilons are all at `delta`.
     """
 
     claimed: Fraction
@@ -56,6 +56,7 @@ class Finding:
     event: str
     rates: tuple[float, float]
     failure: float
+    delta: Fraction = Fraction(0)
 
     @property
     def violated(self) -> bool:
@@ -136,6 +137,7 @@ def audit_together(
         described(found.event, [*named, f"likelihood score over {ticks} ticks"]),
         found.rates,
         failure,
+        measure.delta,
     )
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from stream_dp.accounting.amounts import text
 from stream_dp.app.attack import TOGETHER, Attack, attack
+from stream_dp.audit.lower_bound import STATED_AT
 from stream_dp.cli.printing import wide_console
 from stream_dp.errors import UsageError
 
@@ -89,17 +90,29 @@ def _print(attacked: Attack, runs: int, confidence: float) -> None:
         "together, one such pair for each series, the worst for it. All "
         f"lower bounds hold together with confidence {confidence:g}. A bound below the claim proves nothing: "
         "the derivation (stream-dp plan) does. One above it refutes the claim.\n"
+        f"{_deltas(attacked)}"
         "Strongest possible: as many games against randomized response, the least private mechanism of the same claim "
         "(computed from expected counts, not played; luck may show a little more). Where that is near 0 too, there "
         "were too few games to tell."
     )
 
 
+def _deltas(attacked: Attack) -> str:
+    """What a claim at a delta means; nothing where none has one."""
+    if not any(each.finding.delta for each in attacked.claims):
+        return ""
+    return (
+        "At a delta: so much is taken off an event's probability before the bound is computed. A claim in zCDP, RDP or "
+        f"GDP holds at every delta and is attacked at {text(STATED_AT)}: so few games see no smaller one.\n"
+    )
+
+
 def _cells(found: Any) -> tuple[str, str, str, str]:
     """Claim, bound, yardstick and event."""
     lower = f"{found.lower:.4f}"
+    at = f" at delta {text(found.delta)}" if found.delta else ""
     return (
-        text(found.claimed),
+        f"{text(found.claimed)}{at}",
         f"[bold red]{lower}[/bold red]" if found.violated else lower,
         f"{found.strongest:.4f}",
         f"{found.event}: {found.rates[0]:.1%}, {found.rates[1]:.1%}"
