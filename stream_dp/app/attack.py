@@ -10,7 +10,7 @@ from stream_dp.accounting.amounts import UNITS, number
 from stream_dp.accounting.filters.basic import by_ticks
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.audit.ledger_filter import LedgerFilter
-from stream_dp.audit.lower_bound import Finding, audit_mechanism, audit_together
+from stream_dp.audit.lower_bound import STATED_AT, Finding, audit_mechanism, audit_together
 from stream_dp.audit.relations.compositions import filtered, fixed_mechanisms
 from stream_dp.audit.relations.creation import own_or
 from stream_dp.core.composition import Create
@@ -58,6 +58,11 @@ class Attack:
     def claims(self) -> tuple[Attacked, ...]:
         """All that is claimed: of each series, and of all together."""
         return (*self.series, Attacked(TOGETHER, "", self.together))
+
+    @property
+    def chosen_delta(self) -> Fraction:
+        """The delta at which claims are attacked that hold at every delta."""
+        return STATED_AT
 
     def require_unrefuted(self) -> None:
         """Do nothing where no claim is refuted.

@@ -12,7 +12,6 @@ from rich.table import Table
 
 from stream_dp.accounting.amounts import text
 from stream_dp.app.attack import TOGETHER, Attack, attack
-from stream_dp.audit.lower_bound import STATED_AT
 from stream_dp.cli.printing import wide_console
 from stream_dp.errors import UsageError
 
@@ -103,7 +102,7 @@ def _deltas(attacked: Attack) -> str:
         return ""
     return (
         "At a delta: so much is taken off an event's probability before the bound is computed. A claim in zCDP, RDP or "
-        f"GDP holds at every delta and is attacked at {text(STATED_AT)}: so few games see no smaller one.\n"
+        f"GDP holds at every delta and is attacked at {text(attacked.chosen_delta)}: so few games see no smaller one.\n"
     )
 
 
