@@ -16,8 +16,9 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
+from stream_dp.errors import UsageError
 from stream_dp.mechanisms.registered_quantity import register_quantity
-from stream_dp.mechanisms.serving import Bands, ServingMechanism, clipped, derived
+from stream_dp.mechanisms.serving import Bands, ServingMechanism, clipped, derived, ones_of
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import Demand, hss_choice
@@ -44,6 +45,7 @@ __all__ = [
     "clipped",
     "derivation_of",
     "new_noise",
+    "ones_of",
     "promise_of",
 ]
 
@@ -82,15 +84,27 @@ def promise_of(filter_: Filter, parts: tuple[Derivation, ...], target: ApproxDP)
     return whole("budget", filter_, [(part, Alive(0, None)) for part in parts], target)
 
 
-def choose_counter(setting: Setting, epsilon: Fraction) -> Mechanism:
-    """Return a tree counter, a hybrid one without a horizon."""
-    return _chosen(CountSeries, setting, epsilon)
+def choose_counter(setting: Setting, epsilon: Fraction, method: str) -> Mechanism:
+    """Return a tree counter, a hybrid one without a horizon; or a Gaussian one.
+
+    Raises
+    ------
+    UsageError
+        Gaussian noise, and the setting has no delta.
+    """
+    return _chosen(CountSeries, setting, epsilon, method=method)
 
 
 def choose_histogram(
     setting: Setting, epsilon: Fraction, method: str, expected: int | None
 ) -> Mechanism:
-    """Return trees, an HSS, or what has the smaller typical error for so many events (`auto`)."""
+    """Return trees, an HSS, what has the smaller typical error for so many events (`auto`), or Gaussian noise.
+
+    Raises
+    ------
+    UsageError
+        Gaussian noise, and the setting has no delta.
+    """
     return _chosen(
         HistogramSeries, setting, epsilon, by="key", method=method, expected_events=expected
     )
@@ -121,6 +135,7 @@ def choose_quantity(
         function,
         width=setting.width,
         neighbors=setting.neighbors,
+        ones=setting.ones,
         lipschitz=lipschitz,
         version=None,
     )
@@ -136,5 +151,9 @@ def _chosen(
     statistic: type[SeriesSpec], setting: Setting, epsilon: Fraction, **more: Any
 ) -> Mechanism:
     """What the pipeline would choose for such a series; the caller has checked the arguments."""
+    if more.get("method") == "gaussian" and not setting.delta:
+        raise UsageError(
+            "method: gaussian needs a budget with a delta under filter zcdp, renyi or gdp, which add up Gaussian noise"
+        )
     series = statistic.model_validate({"name": "alone", "epsilon": epsilon, **more})
     return series.choose(setting).mechanism

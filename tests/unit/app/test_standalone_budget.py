@@ -246,11 +246,11 @@ class Late(Budget):
     def counter(self, **given: Any) -> ContinualCounter:
         """Create, then charge."""
         setting = self._setting(1, None, "0.95")
-        mechanism = blocks.choose_counter(setting, Fraction(given["epsilon"]))
+        mechanism = blocks.choose_counter(setting, Fraction(given["epsilon"]), "tree")
         derivation = blocks.derivation_of(mechanism, "late")
         band = blocks.band_of(mechanism, 0.95)
         made = ContinualCounter(Charged("late", mechanism, derivation, band, 0.95, None, ()))
-        self._charged("late", "counter", mechanism, setting)
+        self._paid("counter", "late", setting, lambda _: mechanism)
         return made
 
 
