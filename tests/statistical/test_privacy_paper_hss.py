@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracles.paper_hss import SmallPaperHSS, alg4, all_at_most, exceeds, whole_rows
+from oracles.paper_hss import alg4
 from oracles.transcripts import Transcripts
 from statistical.attack import Attack
 from unit.audit.test_small_hss import OneNodeCounter
 
 from stream_dp.audit.exact_delta import exact_delta, worst_ratio
 from stream_dp.audit.finite import DifferAtMost
+from stream_dp.audit.small_paper_hss import SmallPaperHSS, all_at_most, exceeds, whole_rows
 from stream_dp.core.composition import Ask
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
