@@ -34,6 +34,14 @@ class LevelsQuery(Query):
 
     levels: IntArray = field(kw_only=True)
 
+    def __eq__(self, other: object) -> bool:
+        """Say whether the other one has the same levels; what is inherited would look at the threshold alone."""
+        return isinstance(other, LevelsQuery) and np.array_equal(self.levels, other.levels)
+
+    def __hash__(self) -> int:
+        """Hash by the levels."""
+        return hash(self.levels.tobytes())
+
 
 @wire("count-watchers-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)

@@ -10,6 +10,7 @@ import numpy as np
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.mechanisms.count_watchers import CountWatchers, LevelsQuery, WatchersState
+from stream_dp.mechanisms.hand_over_schedule import HandOverSchedule
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.separate_counters import CloseQuery, SeparateCounters
 from stream_dp.mechanisms.tree import FRACTION_BITS, TreeNoise, TreeState
@@ -45,13 +46,7 @@ class OneNode(TreeNoise):
 class FreshNodes(SeparateCounters):
     """Right: trees of one update each, so that a counter draws one node for an update."""
 
-    def size(self, number: int) -> int:
-        """One."""
-        return 1
-
-    def place(self, updates: int) -> tuple[int, int]:
-        """Each update in its own."""
-        return max(0, updates - 1), min(1, updates)
+    schedule = HandOverSchedule(1, 1)
 
     def tree(self, number: int, width: int = 1) -> TreeNoise:
         """One node."""
