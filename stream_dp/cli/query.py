@@ -91,7 +91,7 @@ def halt(
     key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a series for good. Under the pure filter its budget comes free for later ticks, under another it does not."""
+    """End a series for good. Its budget comes free for later ticks under the filters pure and basic, else not."""
     answer = RemoteSeries.of(pipeline, url, key_file).halt(name)
     _say(
         answer, as_json, "{name}: halted, left {left}. End: tick {end}, the first it does not see."

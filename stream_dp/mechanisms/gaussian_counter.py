@@ -22,10 +22,11 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
-from stream_dp.errors import NotDerivable, RejectedMessage
+from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.column_counter import UpdatesAlone
 from stream_dp.mechanisms.decays import MOST_STEPS, decays_for
 from stream_dp.mechanisms.lattice_noise import LatticeNoise, LatticeState, covered
-from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.row_check import checked, require_left
 
 SOURCE = "discrete Gaussian (Canonne, Kamath, Steinke 2020) correlated by a BLT (arXiv 2404.16706)"
 MOST_RHO = 1000
@@ -44,7 +45,7 @@ class GaussianCounterState:
 
 @wire("gaussian-counter", 1, rests_on=(LatticeNoise,))
 @dataclass(frozen=True)
-class GaussianCounter:
+class GaussianCounter(UpdatesAlone):
     """`width` continual counters for at most `horizon` updates, or for any number (up to 2^40) where it is None.
 
     `ones`: the most entries of a row that one event sets (1: one-hot rows). `gdp`: it claims sqrt(2 rho)-Gaussian DP,
@@ -126,10 +127,6 @@ class GaussianCounter:
         why = f"{touched} column(s), squared shift over twice the variance {text(paid)}, at most {text(self.rho)}"
         return Condition("noise", paid <= self.rho, why)
 
-    def public(self, updates: int, state: GaussianCounterState) -> int:
-        """Return the number of updates: the noise in an answer depends on nothing else."""
-        return updates
-
     def band(self, public: int, confidence: float) -> int:
         """Return the quantile of the noise in the answer after `public` updates: a normal law, and its roundings."""
         if public == 0:
@@ -156,10 +153,6 @@ class GaussianCounter:
         """Terms at least as wide as those of any answer up to the next power of two of updates."""
         return self.noise_terms(min(self.steps, 1 << updates.bit_length()))
 
-    def opening(self) -> tuple[int, int]:
-        """Return (0, 0): no decision is taken by counts."""
-        return 0, 0
-
     def init(self, noise: Noise) -> GaussianCounterState:
         """Return the first state: all counts zero; draws nothing."""
         return GaussianCounterState(np.zeros(self.width, dtype=np.int64), self.lattice.init())
@@ -175,10 +168,6 @@ class GaussianCounter:
         if isinstance(message, Query):
             return state, state.total + self.lattice.value(state.noise)
         row = checked(message.row, self.width)
-        if state.noise.steps >= self.steps:
-            raise RejectedMessage(
-                f"this counter was made for {self.steps} updates and has had them all; "
-                "declare a longer horizon"
-            )
+        require_left(state.noise.steps, self.steps)
         after = self.lattice.advance(state.noise, noise)
         return GaussianCounterState(state.total + row, after), None

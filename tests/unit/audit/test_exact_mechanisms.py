@@ -1,6 +1,5 @@
 """Exact privacy of sparse vectors, alerts and counters, in closed form and with the real code; broken twins."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -10,8 +9,9 @@ import numpy as np
 import pytest
 from oracles.rearmed import bits_probability
 from oracles.svt import Decays, pattern_probability
+from oracles.turns import Turns
 
-from stream_dp.audit.enumeration import Enumerated, Plain
+from stream_dp.audit.enumeration import Enumerated
 from stream_dp.audit.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
 from stream_dp.audit.exact_sparse_vector import (
     AboveThreshold,
@@ -164,25 +164,6 @@ def test_a_carried_overshoot_is_caught_and_grows() -> None:
 
 
 # --- the code that runs in production -----------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Turns:
-    """Update, query, update, query, ...: rows from `rows`, once a pair from `moved`, queries at `levels`."""
-
-    rows: tuple[Plain, ...]
-    moved: tuple[tuple[Plain, Plain], ...]
-    levels: tuple[Plain, ...] = (None,)
-    query: bool = False
-
-    def moves(self) -> Iterator[tuple[tuple[Any, Any], "Turns"]]:
-        """The pairs allowed next."""
-        after = replace(self, query=not self.query)
-        if self.query:
-            yield from (((level, level), after) for level in self.levels)
-        else:
-            yield from (((row, row), after) for row in self.rows)
-            yield from ((pair, replace(after, moved=())) for pair in self.moved)
 
 
 def bounds(machine: Enumerated, pairs: Turns, units: int, ticks: int) -> Bracket:

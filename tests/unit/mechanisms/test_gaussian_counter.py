@@ -199,7 +199,7 @@ def test_broken_twins_exceed_their_claim(
 
 
 def test_noise_that_is_not_drawn_is_caught() -> None:
-    """An event at the second of two steps: the twin tells the streams apart on every path of noise, the right one not."""
+    """An event at the second of two steps: every path of noise of the twin tells the streams apart."""
     disjoint = []
     for kind in (Coarse, Spared):
         counter = kind(1, Fraction(1, 4), ADD, 2)
