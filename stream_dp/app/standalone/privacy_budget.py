@@ -23,6 +23,7 @@ from stream_dp.app.standalone.numbers import Amount, epsilon_from, positive
 from stream_dp.errors import UsageError
 
 Method: TypeAlias = Literal["tree", "hss", "auto"]
+EventShape: TypeAlias = Literal["even", "zipf", "bursts"]
 
 
 class Budget(BudgetLedger):
@@ -113,6 +114,7 @@ class Budget(BudgetLedger):
         horizon: int | None = None,
         method: Method = "auto",
         expected_events: int | None = None,
+        expected_shape: EventShape | None = None,
         confidence: Amount | float = "0.95",
         name: str | None = None,
     ) -> ContinualHistogram:
@@ -132,6 +134,9 @@ class Budget(BudgetLedger):
         expected_events : int, optional
             A public guess at the number of events over the horizon, which ``auto`` compares errors for (without: one
             a tick); no threshold depends on it.
+        expected_shape : {"even", "zipf", "bursts"}, optional
+            A public guess at how they fall: on all keys alike, most on few keys, or all in a few ticks; without,
+            ``auto`` takes what is near the smallest error for both of the first two.
         confidence : float, int, str, Fraction or Decimal
             With which the band of each release holds for one of its values.
         name : str, optional
@@ -151,9 +156,12 @@ class Budget(BudgetLedger):
         """
         if method not in ("tree", "hss", "auto"):
             raise UsageError("method: must be tree, hss or auto")
+        if expected_shape not in (None, "even", "zipf", "bursts"):
+            raise UsageError("expected_shape: must be even, zipf or bursts")
         found, price = declared(keys), epsilon_from(epsilon)
         setting = self._setting(len(found), horizon, confidence)
-        mechanism = blocks.choose_histogram(setting, price, method, _guess(expected_events))
+        guesses = _guess(expected_events), expected_shape
+        mechanism = blocks.choose_histogram(setting, price, method, *guesses)
         return ContinualHistogram(self._charged(name, "histogram", mechanism, setting, found))
 
     def maximum(
