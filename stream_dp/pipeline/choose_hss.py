@@ -116,7 +116,9 @@ def form_errors(demand: Demand, forms: tuple[str, ...]) -> dict[str, tuple[float
 
 
 def least_regret(errors: Mapping[str, tuple[float, ...]]) -> str:
-    """The form whose error, over the smallest of all forms, is least for the worst profile; the first of equal ones.
+    """The form whose error, over the smallest of all forms, is least for the worst profile.
+
+    The first of those that are equal, to a hundredth: predictions are not better than that.
 
     Example:
         >>> least_regret({"safe": (10.0, 12.0), "bold": (9.0, 20.0)})
@@ -125,8 +127,8 @@ def least_regret(errors: Mapping[str, tuple[float, ...]]) -> str:
     smallest = [min(found) for found in zip(*errors.values(), strict=True)]
     return min(
         errors,
-        key=lambda form: max(
-            error / least for error, least in zip(errors[form], smallest, strict=True)
+        key=lambda form: round(
+            max(error / least for error, least in zip(errors[form], smallest, strict=True)), 2
         ),
     )
 

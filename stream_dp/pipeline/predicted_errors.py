@@ -81,6 +81,16 @@ class Course:
         found: Floats = np.maximum(np.maximum(close, rate), LEAST)
         return found
 
+    def false_starts(self, time: Floats) -> Floats:
+        """The mean chance that noise alone has closed the first interval, while it lasts for so much of the time.
+
+        On average over the noise on the threshold it is exp(-gamma / scale) / 2 a tick.
+        """
+        chance = self.ticks * math.exp(-self.gammas[0] / self.scale) / 2
+        expected = np.maximum(chance * time, LEAST)
+        found: Floats = 1 + np.expm1(-expected) / expected
+        return found
+
 
 def _apart(course: Course, profile: Profile) -> Floats:
     """Squared errors of columns that have intervals of their own."""
@@ -125,9 +135,13 @@ def _squares(
     chance = np.minimum(WATCHING * course.scale**2, BY_CHANCE * growth**2)
     closing = (share * length / growth * unseen / length) ** 2 * chance * (whole - begins >= length)
     lag = (share * unseen) ** 2 / 3 + (1 - share) * share * unseen / 2 + closing
-    middle = np.minimum(1, (begins + used * course.steps * part / 2) / whole)
-    noise = _published(course.noise, profile.counts[:, None] * middle)
-    found: Floats = (used * course.steps * part / whole * (lag + noise)).sum(axis=-1)
+    time = used * course.steps * part / whole
+    first, last = np.minimum(1, begins / whole), np.minimum(1, begins / whole + time)
+    counts = profile.counts[:, None]
+    there = counts**2 * (first**2 + first * last + last**2) / 3  # no more goes unseen than there is
+    noise = _published(course.noise, counts * (first + last) / 2)
+    begun = time[..., 0] * course.false_starts(time[..., 0]) * noise[..., 1]
+    found: Floats = (time * (np.minimum(lag, there) + noise)).sum(axis=-1) + begun
     return found
 
 
@@ -153,7 +167,7 @@ def _tree_noise(setting: Setting, epsilon: Fraction) -> tuple[Floats, Floats]:
 @lru_cache(maxsize=32)
 def _course(mechanism: HSS | PerBinHSS, ticks: int) -> Course:
     """The course of an HSS over so many ticks, at most one update each."""
-    updates = np.unique(np.append(0, np.geomspace(1, ticks, SAMPLED).astype(np.int64) - 1))
+    updates = np.unique(np.append((0, 1), np.geomspace(1, ticks, SAMPLED).astype(np.int64) - 1))
     steps = np.append(np.diff(updates), 1).astype(np.float64)
     terms: Callable[[int], Iterable[Any]]
     if isinstance(mechanism, PerBinHSS):
