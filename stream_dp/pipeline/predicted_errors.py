@@ -133,7 +133,7 @@ def _squares(
     part = np.clip((whole - begins) / (used * course.steps), 0, 1)
     unseen = np.clip(np.minimum(length, whole - begins) - burst, 0, None)
     chance = np.minimum(WATCHING * course.scale**2, BY_CHANCE * growth**2)
-    closing = (share * length / growth * unseen / length) ** 2 * chance * (whole - begins >= length)
+    closing = (share * unseen / growth) ** 2 * chance * (whole - begins >= length)
     lag = (share * unseen) ** 2 / 3 + (1 - share) * share * unseen / 2 + closing
     time = used * course.steps * part / whole
     first, last = np.minimum(1, begins / whole), np.minimum(1, begins / whole + time)
