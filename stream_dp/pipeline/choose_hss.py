@@ -26,7 +26,7 @@ QUANTITY_SHARE = Fraction(4, 5)  # the same where one quantity of all columns is
 BIN_SHARE = Fraction(7, 10)  # the same for the counters bin by bin
 FEW = 2  # entries an event reaches, up to which the form bin by bin may be the better one
 TREE, JOINT, BINS = "tree", "hss joint", "hss bin by bin"
-MOST_DOUBLINGS = 50  # of one event: 10^15 of them
+MOST_EVENTS = 1 << 50
 
 ExpectedEvents: TypeAlias = Annotated[int, Field(ge=1, le=10**15)] | None
 
@@ -77,10 +77,9 @@ def better_choice(demand: Demand, tree: Choice) -> Choice:
     shown = ", ".join(
         f"{form} {' / '.join(f'{error:.1f}' for error in found)}" for form, found in errors.items()
     )
-    why = (
-        f"method: auto, typical error (RMSE) for {demand.words}: {shown}; "
-        f"hss is taken up to about {break_even(demand)} events"
-    )
+    most = break_even(demand)
+    until = f"up to about {most} events" if most < MOST_EVENTS else "for any number of events"
+    why = f"method: auto, typical error (RMSE) for {demand.words}: {shown}; hss is taken {until}"
     if least_regret(errors) != TREE:
         return hss_choice(demand, why)
     return Choice(tree.mechanism, why, tree.expected)
@@ -135,12 +134,12 @@ def least_regret(errors: Mapping[str, tuple[float, ...]]) -> str:
 
 @lru_cache(maxsize=64)
 def break_even(demand: Demand) -> int:
-    """Return up to about how many events over the horizon an HSS is taken; a power of two, or 0.
+    """Return up to about how many events over the horizon an HSS is taken; a power of two up to MOST_EVENTS, or 0.
 
     The more events, the worse is HSS beside a tree: found by bisection.
     """
     forms = (TREE, *hss_forms(demand))
-    low, high = -1, MOST_DOUBLINGS
+    low, high = -1, MOST_EVENTS.bit_length()
     while high - low > 1:
         middle = (low + high) // 2
         other = replace(demand, expected_events=1 << middle)

@@ -123,10 +123,10 @@ def _squares(
 ) -> Floats:
     """Squared errors by rank: `whole` events in all, `length` of them an interval, `share` of them a column's.
 
-    An interval closes when what is watched has grown by `growth`. In bursts it closes with one; what a burst brings is
-    seen at once where it is more than an interval's.
+    An interval closes when what is watched has grown by `growth`. It closes with a tick, or with a burst, whose events
+    are then all seen.
     """
-    burst = whole / profile.bursts if profile.bursts else np.zeros_like(whole)
+    burst = whole / min(profile.bursts or course.ticks, course.ticks)
     used = np.maximum(length, burst)
     ends = np.cumsum(used * course.steps, axis=-1)
     begins = ends - used * course.steps

@@ -17,12 +17,15 @@ from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.cadence import tree_choice
 from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import (
     BINS,
     JOINT,
+    MOST_EVENTS,
     TREE,
     Demand,
+    better_choice,
     bins_hss,
     break_even,
     form_errors,
@@ -112,6 +115,18 @@ def test_hss_is_taken_up_to_the_break_even() -> None:
         for events in (most, 2 * most)
     ]
     assert taken == [True, False]
+
+
+def test_a_bursty_stream_of_any_size_has_an_hss() -> None:
+    """It has few updates, however large they are; for one tick a tree has one node."""
+    bursts = replace(DEMAND, shape="bursts")
+    assert break_even(bursts) == MOST_EVENTS
+    setting = bursts.setting
+    assert (
+        "hss is taken for any number of events"
+        in better_choice(bursts, tree_choice(setting, bursts.epsilon, 1, "method: tree")).why
+    )
+    assert break_even(replace(bursts, setting=replace(setting, horizon=1))) < 1000
 
 
 def test_columns_that_events_reach_many_of_have_the_joint_form_only() -> None:
