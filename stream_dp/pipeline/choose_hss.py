@@ -1,11 +1,13 @@
-"""Choosing an HSS, or a tree instead, from the specification alone, before any data is touched.
+"""Choosing an HSS, and which, or a tree instead, from the specification alone, before any data is touched.
 
-Thresholds are self-tuned, so no parameter depends on the volume: `expected_events` moves what is predicted, and with
-it what `method: auto` chooses. Where nothing is guessed, predictions are for one event a tick. This file knows no
-journal and no data.
+Thresholds are self-tuned, so no parameter depends on the volume: `expected_events` and `expected_shape` move what is
+predicted, and with it which form is chosen. Where nothing is guessed, predictions are for one event a tick; where no
+shape is declared, the form is taken whose regret (its error over the smallest) is least for the worst of the steady
+shapes. This file knows no journal and no data.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, TypeAlias
@@ -16,24 +18,28 @@ from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import Quantity
 from stream_dp.pipeline.choice import ENDLESS, Choice, Setting
-from stream_dp.pipeline.predicted_errors import Profile, break_even, hss_error, tree_error
+from stream_dp.pipeline.predicted_errors import hss_error, tree_error
+from stream_dp.pipeline.profiles import SUPPOSED, ExpectedShape, Profile
 
 COUNTER_SHARE = Fraction(17, 20)  # of epsilon, for the joint form's counter
 QUANTITY_SHARE = Fraction(4, 5)  # the same where one quantity of all columns is released
 BIN_SHARE = Fraction(7, 10)  # the same for the counters bin by bin
-FEW = 2  # entries an event reaches, up to which the form bin by bin is the better one
+FEW = 2  # entries an event reaches, up to which the form bin by bin may be the better one
+TREE, JOINT, BINS = "tree", "hss joint", "hss bin by bin"
+MOST_EVENTS = 1 << 50
 
 ExpectedEvents: TypeAlias = Annotated[int, Field(ge=1, le=10**15)] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What an HSS series asks for: everything it is chosen from; `expected_events` None: nobody guessed."""
+    """What an HSS series asks for: all it is chosen from; `expected_events` or `shape` None: nobody guessed."""
 
     setting: Setting
     quantity: Quantity | None
     epsilon: Fraction
     expected_events: int | None = None
+    shape: ExpectedShape | None = None
 
     @property
     def events(self) -> int:
@@ -43,10 +49,20 @@ class Demand:
         return self.expected_events
 
     @property
-    def volume(self) -> str:
-        """For what number of events a prediction is, in a few words."""
+    def words(self) -> str:
+        """For how many events, falling how, a prediction is, in a few words."""
         whose = "expected" if self.expected_events is not None else "taken, one a tick"
-        return f"{self.events} events ({whose})"
+        shapes = self.shape or f"{' / '.join(SUPPOSED)}: no shape is declared"
+        return f"{self.events} events ({whose}; {shapes})"
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """How the events may fall: as declared, or in any of the steady shapes."""
+        shapes = SUPPOSED if self.shape is None else (self.shape,)
+        setting = self.setting
+        return tuple(
+            Profile.of(setting.width, self.events, shape, setting.ones) for shape in shapes
+        )
 
 
 def hss_choice(demand: Demand, why: str) -> Choice:
@@ -56,26 +72,87 @@ def hss_choice(demand: Demand, why: str) -> Choice:
 
 
 def better_choice(demand: Demand, tree: Choice) -> Choice:
-    """Choose HSS or the given tree: the one with the smaller typical error (RMSE) over the horizon."""
-    hss = hss_for(demand)
-    by_tree = tree_error(demand.setting, demand.epsilon)
-    by_hss = hss_error(hss, demand.setting, demand.events)
-    most = break_even(hss, demand.setting, by_tree)
-    why = (
-        f"method: auto, typical error (RMSE) for {demand.volume}: tree {by_tree:.1f}, hss {by_hss:.1f}; "
-        f"hss is better up to about {most} events"
+    """Choose a form of HSS or the given tree: the one with the smaller typical error (RMSE) over the horizon."""
+    errors = form_errors(demand, (TREE, *hss_forms(demand)))
+    shown = ", ".join(
+        f"{form} {' / '.join(f'{error:.1f}' for error in found)}" for form, found in errors.items()
     )
-    if by_hss < by_tree:
+    most = break_even(demand)
+    until = f"up to about {most} events" if most < MOST_EVENTS else "for any number of events"
+    why = f"method: auto, typical error (RMSE) for {demand.words}: {shown}; hss is taken {until}"
+    if least_regret(errors) != TREE:
         return hss_choice(demand, why)
     return Choice(tree.mechanism, why, tree.expected)
 
 
 @lru_cache(maxsize=64)
 def hss_for(demand: Demand) -> HSS | PerBinHSS:
-    """The form of HSS with the smaller error: bin by bin for a histogram whose events reach few entries."""
+    """The form of HSS with the smaller error."""
+    forms = hss_forms(demand)
+    chosen = forms[0] if len(forms) == 1 else least_regret(form_errors(demand, forms))
+    return bins_hss(demand) if chosen == BINS else joint_hss(demand)
+
+
+def hss_forms(demand: Demand) -> tuple[str, ...]:
+    """The forms of HSS that come into question: bin by bin for a histogram whose events reach few entries."""
     setting = demand.setting
     if demand.quantity is not None or setting.neighbors.l0(setting.width, setting.ones) > FEW:
-        return joint_hss(demand)
+        return (JOINT,)
+    return BINS, JOINT
+
+
+def form_errors(demand: Demand, forms: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
+    """The typical error of each form, for each of the demand's profiles."""
+    profiles, setting = demand.profiles, demand.setting
+    found: dict[str, tuple[float, ...]] = {}
+    for form in forms:
+        if form == TREE:
+            found[form] = tuple(tree_error(setting, demand.epsilon, each) for each in profiles)
+        else:
+            hss = bins_hss(demand) if form == BINS else joint_hss(demand)
+            found[form] = tuple(hss_error(hss, setting, each) for each in profiles)
+    return found
+
+
+def least_regret(errors: Mapping[str, tuple[float, ...]]) -> str:
+    """The form whose error, over the smallest of all forms, is least for the worst profile.
+
+    The first of those that are equal, to a hundredth: predictions are not better than that.
+
+    Example:
+        >>> least_regret({"safe": (10.0, 12.0), "bold": (9.0, 20.0)})
+        'safe'
+    """
+    smallest = [min(found) for found in zip(*errors.values(), strict=True)]
+    return min(
+        errors,
+        key=lambda form: round(
+            max(error / least for error, least in zip(errors[form], smallest, strict=True)), 2
+        ),
+    )
+
+
+@lru_cache(maxsize=64)
+def break_even(demand: Demand) -> int:
+    """Return up to about how many events over the horizon an HSS is taken; a power of two up to MOST_EVENTS, or 0.
+
+    The more events, the worse is HSS beside a tree: found by bisection.
+    """
+    forms = (TREE, *hss_forms(demand))
+    low, high = -1, MOST_EVENTS.bit_length()
+    while high - low > 1:
+        middle = (low + high) // 2
+        other = replace(demand, expected_events=1 << middle)
+        if least_regret(form_errors(other, forms)) == TREE:
+            high = middle
+        else:
+            low = middle
+    return 1 << low if low >= 0 else 0
+
+
+def bins_hss(demand: Demand) -> PerBinHSS:
+    """The form bin by bin."""
+    setting = demand.setting
     counter = demand.epsilon * BIN_SHARE
     watch = demand.epsilon - counter
     return PerBinHSS(
@@ -121,7 +198,7 @@ def predicted_intervals(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -
     """
     largest = demand.events
     if demand.quantity is None:
-        largest = round(float(Profile.of(demand.setting.width, demand.events).counts[0]))
+        largest = max(round(float(profile.counts[0])) for profile in demand.profiles)
     events = largest * (tick + 1) // (demand.setting.horizon or ENDLESS)
     growth = mechanism.tuned.growth
     few = min(tick + 1, events // growth(tick + 1))

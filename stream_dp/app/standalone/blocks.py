@@ -23,6 +23,7 @@ from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import Demand, hss_choice
 from stream_dp.pipeline.derivations import whole
+from stream_dp.pipeline.profiles import ExpectedShape
 from stream_dp.pipeline.statistics.alerts import AlertsSeries
 from stream_dp.pipeline.statistics.count import CountSeries
 from stream_dp.pipeline.statistics.histogram import HistogramSeries
@@ -96,18 +97,21 @@ def choose_counter(setting: Setting, epsilon: Fraction, method: str) -> Mechanis
 
 
 def choose_histogram(
-    setting: Setting, epsilon: Fraction, method: str, expected: int | None
+    setting: Setting,
+    epsilon: Fraction,
+    method: str,
+    expected: int | None,
+    shape: ExpectedShape | None,
 ) -> Mechanism:
-    """Return trees, an HSS, what has the smaller typical error for so many events (`auto`), or Gaussian noise.
+    """Return trees, an HSS, what has the smaller typical error for so many events of this shape, or Gaussian noise.
 
     Raises
     ------
     UsageError
         Gaussian noise, and the setting has no delta.
     """
-    return _chosen(
-        HistogramSeries, setting, epsilon, by="key", method=method, expected_events=expected
-    )
+    guesses = {"expected_events": expected, "expected_shape": shape}
+    return _chosen(HistogramSeries, setting, epsilon, by="key", method=method, **guesses)
 
 
 def choose_maximum(setting: Setting, epsilon: Fraction, expected: int | None) -> Mechanism:

@@ -25,6 +25,7 @@ from stream_dp.errors import UsageError
 
 CountMethod: TypeAlias = Literal["tree", "gaussian"]
 Method: TypeAlias = Literal["tree", "hss", "auto", "gaussian"]
+EventShape: TypeAlias = Literal["even", "zipf", "bursts"]
 
 
 class Budget(BudgetLedger):
@@ -122,6 +123,7 @@ class Budget(BudgetLedger):
         method: Method = "auto",
         most: int = 1,
         expected_events: int | None = None,
+        expected_shape: EventShape | None = None,
         confidence: Amount | float = "0.95",
         name: str | None = None,
     ) -> ContinualHistogram:
@@ -143,6 +145,9 @@ class Budget(BudgetLedger):
         expected_events : int, optional
             A public guess at the number of events over the horizon, which ``auto`` compares errors for (without: one
             a tick); no threshold depends on it.
+        expected_shape : {"even", "zipf", "bursts"}, optional
+            A public guess at how they fall: on all keys alike, most on few keys, or all in a few ticks; without,
+            ``auto`` takes what is near the smallest error for both of the first two.
         confidence : float, int, str, Fraction or Decimal
             With which the band of each release holds for one of its values.
         name : str, optional
@@ -161,11 +166,14 @@ class Budget(BudgetLedger):
             It does not fit; nothing was created, charged or drawn.
         """
         _require(method, "tree", "hss", "auto", "gaussian")
+        if expected_shape not in (None, "even", "zipf", "bursts"):
+            raise UsageError("expected_shape: must be even, zipf or bursts")
         choose = partial(
             blocks.choose_histogram,
             epsilon=epsilon_from(epsilon),
             method=method,
             expected=_guess(expected_events),
+            shape=expected_shape,
         )
         found = declared(keys)
         setting = self._setting(len(found), horizon, confidence, most)

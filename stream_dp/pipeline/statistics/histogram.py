@@ -9,6 +9,7 @@ from stream_dp.core.messages import IntArray
 from stream_dp.pipeline.cadence import ReleaseEvery, cadence_words, tree_choice, without_tree
 from stream_dp.pipeline.choice import Choice, Setting, by_gaussian
 from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, better_choice, hss_choice
+from stream_dp.pipeline.profiles import ExpectedShape
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
 from stream_dp.runtime.release import Shape
 
@@ -17,11 +18,12 @@ class HistogramSeries(GroupedSeries):
     """How many events so far, by category."""
 
     shape: ClassVar[Shape] = Shape.HISTOGRAM
-    later: ClassVar[tuple[str, ...]] = ("release_every",)
+    later: ClassVar[tuple[str, ...]] = ("release_every", "expected_shape")
 
     statistic: Literal["histogram"] = "histogram"
     method: Literal["tree", "hss", "auto", "gaussian"] = "auto"
     expected_events: ExpectedEvents = None
+    expected_shape: ExpectedShape | None = None
     release_every: ReleaseEvery = 1
 
     @property
@@ -43,7 +45,7 @@ class HistogramSeries(GroupedSeries):
         tree = tree_choice(setting, self.epsilon, self.release_every, "method: tree")
         if self.method == "tree":
             return tree
-        demand = Demand(setting, None, self.epsilon, self.expected_events)
+        demand = Demand(setting, None, self.epsilon, self.expected_events, self.expected_shape)
         if self.method == "hss":
             return hss_choice(demand, "method: hss")
         return better_choice(demand, tree)
