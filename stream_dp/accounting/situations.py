@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from stream_dp.accounting.filters.filter import Filter
+from stream_dp.core.closed import takes_no_subclass
 from stream_dp.core.guarantee import Measure
 from stream_dp.core.neighbors import Neighbors
 
 ZERO = Fraction(0)
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Touched:
     """At most `k` of the parts get different messages in two neighbouring runs ([HSV] Def 5.1 (ii)), and why."""
@@ -51,6 +53,7 @@ class Touched:
         return cls(k, relation, f"{why}; a replacement may lie in another" if k == 2 else why)
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Fixed:
     """All parts run at once on the same stream.
@@ -64,6 +67,7 @@ class Fixed:
     parameters: tuple[Measure, ...] | None = None
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Parallel:
     """Any number of parts of these kinds are created, and `touched` bounds how many get different messages.
@@ -86,6 +90,7 @@ class Parallel:
         )
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Composite:
     """A mechanism that only adds and forwards its input to its parts and decides on their answers.
@@ -100,6 +105,7 @@ class Composite:
     suite: str
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Local:
     """A local protocol ([HSV] Def 8.1): `users` users with a static data set each; at most `touched.k` differ.
@@ -115,6 +121,7 @@ class Local:
     delta: Fraction = ZERO
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Filtered:
     """The parts were created one after the other, their parameters chosen adaptively, through one filter."""
@@ -123,6 +130,7 @@ class Filtered:
     filter: Filter
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Group:
     """The streams differ in up to `size` events, each of them as the premise's neighbours do."""
@@ -131,6 +139,7 @@ class Group:
     size: int
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Moved:
     """One event is replaced, and the replacement may lie in another tick: one event removed and one added."""
@@ -138,6 +147,7 @@ class Moved:
     subject: str
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Alive:
     """A part sees the ticks from `first` to `last`, both included; None: for ever. A query of the past starts there."""
@@ -146,6 +156,7 @@ class Alive:
     last: int | None
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Ticks:
     """Parts that are alive at different times. `alive[i]` is the i-th premise's time."""

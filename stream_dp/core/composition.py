@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message
 from stream_dp.core.relation import Claim
-from stream_dp.core.sealed import Sealed, opened
+from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 
@@ -56,8 +56,8 @@ class Child:
 
     def __post_init__(self) -> None:
         """Seal the state; written and read back it is the same (`core.serial`)."""
-        if type(self.state) is not Sealed:
-            object.__setattr__(self, "state", Sealed(self.state))
+        if type(self.state) is not SealedState:
+            object.__setattr__(self, "state", SealedState(self.state))
 
 
 @wire("composition-state", 1)
@@ -96,7 +96,7 @@ class ConcurrentComposition:
             case Ask(index, inner):
                 child = self._live(state, index)
                 machine: Any = child.mechanism  # each refuses what is not in its query space
-                after, answer = machine.step(opened(child.state), inner, noise)
+                after, answer = machine.step(inside_of(child.state), inner, noise)
                 return replace(
                     state, live={**state.live, index: Child(child.mechanism, after)}
                 ), answer

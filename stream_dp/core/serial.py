@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
-from stream_dp.core.sealed import Sealed, opened
+from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.core.wire import Wire, wire_of
 from stream_dp.errors import UnknownFormat
 
@@ -129,8 +129,8 @@ def _plain(value: object, label: _Label) -> object:
             return {"$array": array.tobytes(), "shape": list(value.shape)}
         case tuple():
             return [_plain(item, label) for item in value]
-        case Sealed():
-            return _plain(opened(value), label)
+        case SealedState():
+            return _plain(inside_of(value), label)
         case dict():
             return {"$dict": [[_plain(k, label), _plain(v, label)] for k, v in value.items()]}
         case _:

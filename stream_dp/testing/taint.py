@@ -102,7 +102,7 @@ def reveal(value: Tainted) -> Any:
     return object.__getattribute__(value, "_value")
 
 
-class Nothing:
+class Elsewhere:
     """What a composite finds where it opens a seal: the state is elsewhere."""
 
     __slots__ = ()
@@ -156,7 +156,7 @@ class TaintedComposition(ConcurrentComposition):
 
     def _hand_out(self, state: CompositionState) -> CompositionState:
         """A state with nothing in it, which stands for this one."""
-        live = {index: Child(child.mechanism, Nothing()) for index, child in state.live.items()}
+        live = {index: Child(child.mechanism, Elsewhere()) for index, child in state.live.items()}
         shown = CompositionState(state.created, live)
         self._heads.append((shown, state))
         return shown

@@ -13,6 +13,7 @@ from architecture.test_architecture_source import Rule, Syntax, imported, is_wit
 SEAL = "stream_dp.core.sealed"
 OPENERS = {
     "stream_dp/audit/enumeration.py": "tells states apart by all they hold, for exact checks",
+    "stream_dp/audit/trace.py": "compares a state with the recorded one, and bands with those that were released",
     "stream_dp/core/composition.py": "steps what it holds",
     "stream_dp/core/serial.py": "writes it and reads it back",
 }
@@ -78,7 +79,7 @@ def test_no_composite_writes_its_parts(syntax: Syntax) -> None:
 @pytest.mark.parametrize(
     ("rule", "bad"),
     [
-        (opens, "from stream_dp.core.sealed import opened"),
+        (opens, "from stream_dp.core.sealed import inside_of"),
         (opens, "def f():\n    import stream_dp.core.sealed"),
         (opens, "x = child.state._Sealed__value"),
         (opens, "x = getattr(child.state, '_Sealed__value')"),

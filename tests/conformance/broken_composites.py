@@ -8,7 +8,7 @@ import numpy as np
 from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
-from stream_dp.core.sealed import opened
+from stream_dp.core.sealed import inside_of
 from stream_dp.mechanisms.hss import COUNTER, HSS, HSSState
 from stream_dp.mechanisms.per_bin_hss import COUNTERS, WATCHERS, PerBinHSS, PerBinState
 
@@ -216,7 +216,7 @@ class OpensItsPart(HSS):
         after, answer = super().step(state, message, noise)
         if answer is None:
             return after, None
-        return after, answer * 0 + opened(after.parts.live[COUNTER].state).total
+        return after, answer * 0 + inside_of(after.parts.live[COUNTER].state).total
 
 
 class AsksAgain(HSS):

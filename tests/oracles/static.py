@@ -25,7 +25,7 @@ from stream_dp.core.composition import (
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.core.relation import Relation
-from stream_dp.core.sealed import opened
+from stream_dp.core.sealed import inside_of
 
 ONE = Fraction(1)
 
@@ -148,7 +148,7 @@ class Composed:
 
 
 def _frozen(state: CompositionState) -> Hashable:
-    return tuple((child.mechanism, opened(child.state)) for child in state.live.values())
+    return tuple((child.mechanism, inside_of(child.state)) for child in state.live.values())
 
 
 def _thawed(state: Any) -> CompositionState:

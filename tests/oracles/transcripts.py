@@ -19,7 +19,7 @@ import numpy as np
 
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message
-from stream_dp.core.sealed import Sealed, opened
+from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.errors import RejectedMessage
 
 S = TypeVar("S")
@@ -37,7 +37,7 @@ class _Opening(pickle.Pickler):
 
     def reducer_override(self, value: Any) -> Any:
         """Open a seal; leave the rest to pickle."""
-        return (Sealed, (opened(value),)) if type(value) is Sealed else NotImplemented
+        return (SealedState, (inside_of(value),)) if type(value) is SealedState else NotImplemented
 
 
 def state_bytes(state: object) -> bytes:
