@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stream_dp.app.series_claim import series_claim
-from stream_dp.audit.trace import Draw, Sent
+from stream_dp.audit.trace import SeedUse, Sent
 from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.relation import Claim
@@ -88,25 +88,26 @@ class JournalTrace:
         """What was created and halted at this cut, in its order."""
         running = {live.number: live for live in self.live}
         running |= {live.number: live for live in self._admission.replay(commit)}
+        seeds = iter(commit.seeds)
         for change in commit.changes:
             match change:
                 case Created(number=number):
                     chosen = self._planner.running[number].chosen
-                    yield self._create(running[number], commit.seeds[0], series_claim(chosen))
+                    yield self._create(running[number], next(seeds), series_claim(chosen))
                 case Halted(number=number):
                     yield TraceStep(Sent(Halt(number)), running[number])
 
     def _create(self, live: LiveSeries, seed: bytes, claim: Claim | None) -> TraceStep:
         """The creation of a series' mechanism, whose first state is drawn from the stream of its number."""
         self.claims.append(claim)
-        sent = Sent(Create(live.series.mechanism, claim), Draw(seed, live.number))
+        sent = Sent(Create(live.series.mechanism, claim), SeedUse(seed, live.number))
         return TraceStep(sent, live)
 
     def _tick(
         self, live: LiveSeries, tick: int, row: IntArray, seed: bytes, release: Release | None
     ) -> Iterator[TraceStep]:
         """The row of a tick and the question after it, answered from one stream of the tick's seed."""
-        name, draw = live.series.name, Draw(seed, live.number)
+        name, draw = live.series.name, SeedUse(seed, live.number)
         if release is None or (release.series, release.tick) != (name, tick):
             raise FailClosed(
                 f"the journal holds no release of series {name} where that of tick {tick} should be"

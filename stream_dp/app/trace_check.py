@@ -73,7 +73,7 @@ async def check_trace(pipeline: Path | None, trace: Path, key_file: Path | None)
             f"stream-dp audit PIPELINE.yaml --trace {trace.name}"
         )
     spec = load(trace if pipeline is None else pipeline)
-    if pipeline is not None and trace.is_file() and not _is_sqlite(trace):
+    if pipeline is not None and _is_sqlite(trace) is False:
         raise UsageError(f"--trace: {trace.name} is no journal, which is an SQLite file")
     sealer = sealer_for(spec, key_file)
     blobs = sealed_commits(spec) if pipeline is None else sealed_commits_of(trace)
@@ -93,9 +93,10 @@ async def compared(built: Built, sealer: Sealer, blobs: AsyncIterator[bytes]) ->
     return check.report
 
 
-def _is_sqlite(path: Path) -> bool:
+def _is_sqlite(path: Path) -> bool | None:
+    """Whether the file is one of SQLite; None where there is none."""
     if not path.is_file():
-        return False
+        return None
     with path.open("rb") as file:
         return file.read(len(_SQLITE)) == _SQLITE
 

@@ -20,7 +20,7 @@ from stream_dp.core.sealed import inside_of
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Draw:
+class SeedUse:
     """The noise of a step: a recorded seed, and which of its streams."""
 
     seed: bytes
@@ -32,7 +32,7 @@ class Sent:
     """A message to the composition, and the noise it was answered with; consecutive ones with one draw go on in it."""
 
     message: CompositionMessage
-    draw: Draw | None = None
+    draw: SeedUse | None = None
 
 
 class TracePlayer:
@@ -42,7 +42,7 @@ class TracePlayer:
         self._make_noise = make_noise
         self._composition = ConcurrentComposition()
         self._state = self._composition.init()
-        self._open: tuple[Draw | None, Noise] = (None, Undrawn())
+        self._open: tuple[SeedUse | None, Noise] = (None, Undrawn())
 
     def play(self, sent: Sent) -> IntArray | None:
         """Send the next message and return its answer.
