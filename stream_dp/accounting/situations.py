@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from stream_dp.accounting.filters.filter import Filter
+from stream_dp.core.closed import takes_no_subclass
 from stream_dp.core.guarantee import Measure
 from stream_dp.core.neighbors import Neighbors
 
 ZERO = Fraction(0)
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Touched:
     """At most `k` of the parts get different messages in two neighbouring runs ([HSV] Def 5.1 (ii)), and why."""
@@ -51,6 +53,7 @@ class Touched:
         return cls(k, relation, f"{why}; a replacement may lie in another" if k == 2 else why)
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Fixed:
     """All parts run at once on the same stream.
@@ -67,6 +70,7 @@ class Fixed:
     stated: Fraction = ZERO
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Parallel:
     """Any number of parts of these kinds are created, and `touched` bounds how many get different messages.
@@ -89,6 +93,7 @@ class Parallel:
         )
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Composite:
     """A mechanism that only adds and forwards its input to its parts and decides on their answers.
@@ -103,6 +108,7 @@ class Composite:
     suite: str
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Local:
     """A local protocol ([HSV] Def 8.1): `users` users with a static data set each; at most `touched.k` differ.
@@ -118,6 +124,7 @@ class Local:
     delta: Fraction = ZERO
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Filtered:
     """The parts were created one after the other, their parameters chosen adaptively, through one filter."""
@@ -126,6 +133,7 @@ class Filtered:
     filter: Filter
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Group:
     """The streams differ in up to `size` events, each of them as the premise's neighbours do."""
@@ -134,6 +142,7 @@ class Group:
     size: int
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Moved:
     """One event is replaced, and the replacement may lie in another tick: one event removed and one added."""
@@ -141,6 +150,7 @@ class Moved:
     subject: str
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Alive:
     """A part sees the ticks from `first` to `last`, both included; None: for ever. A query of the past starts there."""
@@ -149,6 +159,7 @@ class Alive:
     last: int | None
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Ticks:
     """Parts that are alive at different times. `alive[i]` is the i-th premise's time."""

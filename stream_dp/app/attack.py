@@ -9,6 +9,7 @@ from typing import Any
 from stream_dp.accounting.amounts import UNITS, number
 from stream_dp.accounting.filters.basic import by_ticks
 from stream_dp.accounting.ledger import Ledger
+from stream_dp.app.series_claim import series_claim
 from stream_dp.audit.ledger_filter import LedgerFilter
 from stream_dp.audit.lower_bound import STATED_AT, Finding, audit_mechanism, audit_together
 from stream_dp.audit.relations.compositions import filtered, fixed_mechanisms
@@ -18,12 +19,10 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import GaussianDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.relation import Claim, Relation
-from stream_dp.core.row_relations import Stream, event
 from stream_dp.errors import BudgetRefused, FailClosed
-from stream_dp.mechanisms.serving import ones_of
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.budget import opened
-from stream_dp.pipeline.builder import Built, Chosen, build
+from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.yaml import load
 
@@ -99,7 +98,7 @@ def attack(pipeline: Path, *, runs: int, ticks: int, confidence: float) -> Attac
     ticks = min(ticks, built.spec.clock.horizon or ticks)
     failure = (1 - confidence) / (len(built.chosen) + 1)
     mechanisms = {chosen.spec.name: chosen.mechanism for chosen in built.chosen}
-    claims = [_claim(chosen) for chosen in built.chosen]
+    claims = [series_claim(chosen) for chosen in built.chosen]
     series = tuple(
         Attacked(
             name,
@@ -122,15 +121,6 @@ def attack(pipeline: Path, *, runs: int, ticks: int, confidence: float) -> Attac
     )
     spec = built.spec
     return Attack(spec.name, str(spec.relation), built.ledger.filter.name, series, together)
-
-
-def _claim(chosen: Chosen) -> Claim | None:
-    """What has been derived of a series where its mechanism is not made for the pipeline's relation; None: its own."""
-    mechanism, guarantee = chosen.mechanism, chosen.derivation.guarantee
-    if guarantee == mechanism.guarantee:
-        return None
-    rows = event(guarantee.neighbors, mechanism.width, ones_of(mechanism))
-    return Claim(guarantee.measure, Stream(rows))
 
 
 def game_verifier(built: Built, claims: Sequence[Claim | None]) -> Relation:

@@ -20,6 +20,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.counter import Counter, CounterState
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.row_check import checked, require_left
 
@@ -79,6 +80,7 @@ class CoarseCounter:
         """How many deadlines there were after so many updates."""
         return updates // self.every + int(updates == self.horizon and updates % self.every > 0)
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: the counter's, for an event lies in one of its updates.
 

@@ -18,6 +18,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.column_counter import ColumnCounter
 from stream_dp.mechanisms.columns import columns_derivation
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.row_check import checked, require_left
 from stream_dp.mechanisms.tree import TreeNoise, TreeState
@@ -71,6 +72,7 @@ class Counter(ColumnCounter):
         """The independent noises in the answer after `updates` updates, before it is rounded."""
         return self.tree.terms(updates)
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: each column's tree noise, the columns in parallel.
 

@@ -25,6 +25,7 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.column_counter import UpdatesAlone
 from stream_dp.mechanisms.decays import MOST_STEPS, decays_for
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.lattice_noise import LatticeNoise, LatticeState, covered
 from stream_dp.mechanisms.row_check import checked, require_left
 
@@ -103,6 +104,7 @@ class GaussianCounter(UpdatesAlone):
         found = LatticeNoise.calibrated(decays_for(self.horizon), self.steps, unit, self.width)
         return found.for_gdp if self.gdp else found
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: a leaf, all columns together.
 

@@ -20,6 +20,7 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.column_counter import ColumnCounter
 from stream_dp.mechanisms.columns import columns_derivation
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hand_over_schedule import HandOverSchedule
 from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.row_check import checked
@@ -96,6 +97,7 @@ class HandOverCounter(ColumnCounter):
         """The noises in the last answers of the trees before this one."""
         return [term for n in range(number) for term in self.tree(n).terms(self.schedule.size(n))]
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: the tree that an update lies in, the columns in parallel.
 

@@ -32,6 +32,7 @@ from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.bounds import geometric_tail, index_probability
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.inner_counter import Inner, InnerCounter, error_bound, inner_counter
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile
 from stream_dp.mechanisms.quantities import MAXIMUM, ErrorLaw, Quantity
@@ -175,6 +176,7 @@ class HSS:
         """The scale of the instances' query noise."""
         return self.instance().query_scale
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: instances one after the other, the counter beside them, and all of it behind HSS.
 

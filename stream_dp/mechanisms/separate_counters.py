@@ -22,6 +22,7 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.column_counter import ColumnShares
 from stream_dp.mechanisms.columns import columns_derivation
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hand_over_counter import SOURCE
 from stream_dp.mechanisms.hand_over_schedule import HandOverSchedule
 from stream_dp.mechanisms.noise_quantiles import Term
@@ -98,6 +99,7 @@ class SeparateCounters(ColumnShares):
         ends = [term for n in range(number) for term in self.tree(n).terms(self.schedule.size(n))]
         return [*ends, *self.tree(number).terms(inside)]
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: one tree of a column, at its whole share; the columns in parallel.
 

@@ -6,18 +6,20 @@ to any transcript that starts with what was already answered; so `lower <= P <= 
 up to float rounding (1e-12).
 """
 
+import io
 import math
 import pickle
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message
+from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.errors import RejectedMessage
 
 S = TypeVar("S")
@@ -28,6 +30,21 @@ Transcript: TypeAlias = tuple[Entry, ...]
 Support: TypeAlias = int | Callable[[Kind, Fraction], int]
 View: TypeAlias = Callable[[tuple[int, ...]], tuple[int, ...]]
 REJECTED = "rejected"
+
+
+class _Opening(pickle.Pickler):
+    """Writes what is sealed as well: two states are told apart by all that they hold."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """Open a seal; leave the rest to pickle."""
+        return (SealedState, (inside_of(value),)) if type(value) is SealedState else NotImplemented
+
+
+def state_bytes(state: object) -> bytes:
+    """All that a state holds, that of sub-mechanisms too, as bytes."""
+    written = io.BytesIO()
+    _Opening(written).dump(state)
+    return written.getvalue()
 
 
 def tail_support(mass: float) -> Callable[[Kind, Fraction], int]:
@@ -235,7 +252,7 @@ def enumerate_transcripts(
     support: Support,
     *,
     view: View | None = None,
-    key: Callable[[S], Hashable] = pickle.dumps,
+    key: Callable[[S], Hashable] = state_bytes,
     limit: int = 1_000_000,
 ) -> Transcripts:
     """Run a mechanism on `messages` with every noise value of the support.

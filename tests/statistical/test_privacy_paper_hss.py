@@ -399,7 +399,7 @@ def test_what_is_not_1_sensitive_under_whole_rows_is_refused(quantity: Quantity)
 
 def test_the_parts_get_whole_rows_that_differ_in_one_step() -> None:
     """~_H into ~_S, ~_L and ~_C ([HSV] 7.2): equal answers forced, every entry of one row replaced."""
-    from stream_dp.testing.conformance import Forced
+    from stream_dp.testing.forced import Forced
 
     traces = []
     for changed in (np.array([1, 0, 1]), np.array([0, 1, 0])):

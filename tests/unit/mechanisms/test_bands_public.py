@@ -14,6 +14,7 @@ from unit.mechanisms.private_parts import Band, check_band, private_parts, state
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.sealed import inside_of
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.coarse_counter import CoarseCounter
@@ -112,7 +113,7 @@ def test_two_streams_with_the_same_answers_have_the_same_bands(quantity: Quantit
 
 def seen_in(state: Any) -> Any:
     """The counter's state inside an HSS."""
-    return state.parts.live[0].state
+    return inside_of(state.parts.live[0].state)
 
 
 PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
@@ -124,9 +125,18 @@ PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
     "pending": (MECHANISMS[4], lambda state: int(state.pending.max() > 50)),
     "pending of one": (MECHANISMS[6], lambda state: int(state.pending[2] % 2)),
     "counter in HSS": (MECHANISMS[5], lambda state: int(seen_in(state).total.sum() > 50)),
-    "lift in HSS": (MECHANISMS[7], lambda state: int(state.parts.live[state.watcher].state.lift)),
-    "count in a bin": (MECHANISMS[-2], lambda state: int(state.parts.live[0].state.count[1])),
-    "base of a bin": (MECHANISMS[-1], lambda state: int(state.parts.live[1].state.base[0] > 2)),
+    "lift in HSS": (
+        MECHANISMS[7],
+        lambda state: int(inside_of(state.parts.live[state.watcher].state).lift),
+    ),
+    "count in a bin": (
+        MECHANISMS[-2],
+        lambda state: int(inside_of(state.parts.live[0].state).count[1]),
+    ),
+    "base of a bin": (
+        MECHANISMS[-1],
+        lambda state: int(inside_of(state.parts.live[1].state).base[0] > 2),
+    ),
     "waits for a deadline": (MECHANISMS[-4], lambda state: int(state.pending.sum() > 3)),
     "looks away": (MECHANISMS[4], lambda state: 0 * int(state.pending.sum())),
 }

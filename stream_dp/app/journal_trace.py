@@ -1,0 +1,117 @@
+"""A journal as a trace: its creations, ticks and halts as messages to one composition, with the recorded seeds.
+
+Rules: what was created is admitted and derived again (`runtime.admission`), for mechanisms come from definitions; what
+was sent, in which order and under which seed is read off the commits here, by no code of the engine's. Rows and seeds
+are private. This file plays nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from stream_dp.app.series_claim import series_claim
+from stream_dp.audit.trace import SeedUse, Sent
+from stream_dp.core.composition import Ask, Create, Halt
+from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.relation import Claim
+from stream_dp.errors import FailClosed
+from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.live_series import LiveSeriesPlanner
+from stream_dp.pipeline.open_router import OpenRouter
+from stream_dp.runtime.admission import Admission
+from stream_dp.runtime.commit import Commit, Created, Halted, Release
+from stream_dp.runtime.registry import LiveSeries, Registry
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TraceStep:
+    """A message of the trace. `release` is what was made of its answer, if anything, for `live` at `tick`.
+
+    `row` is the whole row of the tick, where the message brings a part of it.
+    """
+
+    sent: Sent
+    live: LiveSeries
+    tick: int = -1
+    release: Release | None = None
+    row: IntArray | None = None
+
+
+class JournalTrace:
+    """Reads the commits of a journal of `built`, one after the other.
+
+    `claims` are those that creations have made so far, where they are not the mechanisms' own guarantees.
+    """
+
+    def __init__(self, built: Built) -> None:
+        config = built.run_config(0)
+        self._built = built
+        self._planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, config.origin))
+        registry = Registry(config.series)
+        self._admission = Admission(registry, built.subledgers(), self._planner)
+        self.claims: list[Claim | None] = []
+
+    @property
+    def live(self) -> tuple[LiveSeries, ...]:
+        """The series that run after what was read, in the order of their numbers."""
+        return self._admission.registry.live
+
+    def steps(self, commit: Commit) -> Iterator[TraceStep]:
+        """Yield the messages of the next commit.
+
+        Raises:
+            FailClosed: it creates or halts what its ledger does not admit, or it lacks a seed or a release.
+        """
+        if commit.header is not None:
+            for live, chosen in zip(self.live, self._built.chosen, strict=True):
+                yield self._create(live, commit.seeds[0], series_claim(chosen))
+        if commit.changes:
+            yield from self._changes(commit)
+        if not len(commit.ticks) == len(commit.rows) or (
+            commit.ticks and len(commit.seeds) != len(commit.ticks)
+        ):
+            raise FailClosed(
+                f"commit {commit.sequence} of the journal does not hold one row and one seed for each of its ticks"
+            )
+        releases = iter(commit.releases)
+        for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=False):
+            whole = np.array(row, dtype=np.int64)
+            for live in self.live:
+                yield from self._tick(live, tick, whole, seed, next(releases, None))
+        if next(releases, None) is not None:
+            raise FailClosed(
+                f"commit {commit.sequence} of the journal holds a release that no message of its trace answers"
+            )
+
+    def _changes(self, commit: Commit) -> Iterator[TraceStep]:
+        """What was created and halted at this cut, in its order."""
+        running = {live.number: live for live in self.live}
+        running |= {live.number: live for live in self._admission.replay(commit)}
+        seeds = iter(commit.seeds)
+        for change in commit.changes:
+            match change:
+                case Created(number=number):
+                    chosen = self._planner.running[number].chosen
+                    yield self._create(running[number], next(seeds), series_claim(chosen))
+                case Halted(number=number):
+                    yield TraceStep(Sent(Halt(number)), running[number])
+
+    def _create(self, live: LiveSeries, seed: bytes, claim: Claim | None) -> TraceStep:
+        """The creation of a series' mechanism, whose first state is drawn from the stream of its number."""
+        self.claims.append(claim)
+        sent = Sent(Create(live.series.mechanism, claim), SeedUse(seed, live.number))
+        return TraceStep(sent, live)
+
+    def _tick(
+        self, live: LiveSeries, tick: int, row: IntArray, seed: bytes, release: Release | None
+    ) -> Iterator[TraceStep]:
+        """The row of a tick and the question after it, answered from one stream of the tick's seed."""
+        name, draw = live.series.name, SeedUse(seed, live.number)
+        if release is None or (release.series, release.tick) != (name, tick):
+            raise FailClosed(
+                f"the journal holds no release of series {name} where that of tick {tick} should be"
+            )
+        update = Ask(live.number, Update(row[live.series.rows]))
+        yield TraceStep(Sent(update, draw), live, tick, row=row)
+        yield TraceStep(Sent(Ask(live.number, Query()), draw), live, tick, release)
