@@ -62,12 +62,14 @@ class Fixed:
     the parts were created in any order from among them ([HSV] Def 4.11); all of `parameters` are paid for.
 
     `stated`: the delta at which measures without an epsilon are compared where none is granted; they stay as they are.
+    `order`: the Renyi order to look at where no part names one.
     """
 
     subject: str
     delta: Fraction = ZERO
     parameters: tuple[Measure, ...] | None = None
     stated: Fraction = ZERO
+    order: Fraction | None = None
 
 
 @takes_no_subclass

@@ -163,7 +163,8 @@ def build(spec: PipelineSpec) -> Built:
     chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.series)
     parts, granted = tuple(c.derivation for c in chosen), spec.privacy.first_block_delta
     ledgers = dict(opened(spec.privacy).ledgers)
-    blocks = fixed_blocks(spec.name, parts, granted, spec.privacy.delta)
+    order = spec.privacy.order if spec.privacy.filter == "renyi" else None
+    blocks = fixed_blocks(spec.name, parts, granted, spec.privacy.delta, order)
     derivation, charged = charged_parts(ledgers[MAIN], parts, blocks)
     for part in charged:
         ledgers[MAIN] = ledgers[MAIN].charge(ledgers[MAIN].price(part))

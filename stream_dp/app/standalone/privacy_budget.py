@@ -48,7 +48,8 @@ class Budget(BudgetLedger):
     delta : int, str, Fraction or Decimal
         Greater than 0 with every filter but ``pure``, such as ``"1e-9"``.
     filter : {"pure", "basic", "approximate", "tight_approximate", "zcdp", "renyi", "gdp"}
-        What admits every charge. ``pure`` adds epsilons up; the others are for many small mechanisms.
+        What admits every charge. ``pure`` adds epsilons up; the others are for many small mechanisms, and ``zcdp``,
+        ``renyi`` and ``gdp`` for Gaussian noise.
     order : int, str, Fraction or Decimal, optional
         The order of a ``renyi`` filter; 8 if not given.
     neighbors : Neighbors or {"add_remove", "replace"}

@@ -138,6 +138,7 @@ def gaussian_clicks(live_series: Any, privacy: str, neighbors: str = "add_remove
         ),
         ("epsilon: 4, delta: 1e-6, filter: zcdp", 0.01),
         ("epsilon: 5, delta: 1e-6, filter: gdp", 0.01),
+        ("epsilon: 5, delta: 1e-6, filter: renyi, order: 24", 0.01),
         ("epsilon: 4, delta: 1e-6, first_block_delta: 1e-9, filter: basic", 1e-9),
     ],
 )
