@@ -1,9 +1,9 @@
 """Choosing an HSS, and which, or a tree instead, from the specification alone, before any data is touched.
 
 Thresholds are self-tuned, so no parameter depends on the volume: `expected_events` and `expected_shape` move what is
-predicted, and with it which form is chosen. Where nothing is guessed, predictions are for one event a tick; where no
-shape is declared, the form is taken whose regret (its error over the smallest) is least for the worst of the steady
-shapes. This file knows no journal and no data.
+predicted, and with it which form `method: auto` takes. Where nothing is guessed, predictions are for one event a tick;
+where no shape is declared, the form is taken whose regret (its error over the smallest) is least for the worst of the
+steady shapes. This file knows no journal and no data.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from stream_dp.pipeline.profiles import SUPPOSED, ExpectedShape, Profile
 COUNTER_SHARE = Fraction(17, 20)  # of epsilon, for the joint form's counter
 QUANTITY_SHARE = Fraction(4, 5)  # the same where one quantity of all columns is released
 BIN_SHARE = Fraction(7, 10)  # the same for the counters bin by bin
-FEW = 2  # entries an event reaches, up to which the form bin by bin may be the better one
+FEW = 2  # entries an event reaches, up to which the form bin by bin is mostly the better one
 TREE, JOINT, BINS = "tree", "hss joint", "hss bin by bin"
 MOST_EVENTS = 1 << 50
 
@@ -66,9 +66,8 @@ class Demand:
 
 
 def hss_choice(demand: Demand, why: str) -> Choice:
-    """Choose the HSS; the error to expect is predicted from the expected events."""
-    hss = hss_for(demand)
-    return Choice(hss, why, lambda tick: predicted_hss_error(hss, demand, tick))
+    """Choose the HSS that no guess decides; the error to expect is predicted from the expected events."""
+    return _choice(hss_for(demand), demand, why)
 
 
 def better_choice(demand: Demand, tree: Choice) -> Choice:
@@ -80,21 +79,24 @@ def better_choice(demand: Demand, tree: Choice) -> Choice:
     most = break_even(demand)
     until = f"up to about {most} events" if most < MOST_EVENTS else "for any number of events"
     why = f"method: auto, typical error (RMSE) for {demand.words}: {shown}; hss is taken {until}"
-    if least_regret(errors) != TREE:
-        return hss_choice(demand, why)
-    return Choice(tree.mechanism, why, tree.expected)
+    form = least_regret(errors)
+    if form == TREE:
+        return Choice(tree.mechanism, why, tree.expected)
+    return _choice(bins_hss(demand) if form == BINS else joint_hss(demand), demand, why)
+
+
+def _choice(hss: HSS | PerBinHSS, demand: Demand, why: str) -> Choice:
+    return Choice(hss, why, lambda tick: predicted_hss_error(hss, demand, tick))
 
 
 @lru_cache(maxsize=64)
 def hss_for(demand: Demand) -> HSS | PerBinHSS:
-    """The form of HSS with the smaller error."""
-    forms = hss_forms(demand)
-    chosen = forms[0] if len(forms) == 1 else least_regret(form_errors(demand, forms))
-    return bins_hss(demand) if chosen == BINS else joint_hss(demand)
+    """The HSS of `method: hss`, by the relation alone: bin by bin for a histogram whose events reach few entries."""
+    return bins_hss(demand) if BINS in hss_forms(demand) else joint_hss(demand)
 
 
 def hss_forms(demand: Demand) -> tuple[str, ...]:
-    """The forms of HSS that come into question: bin by bin for a histogram whose events reach few entries."""
+    """The forms of HSS that come into question."""
     setting = demand.setting
     if demand.quantity is not None or setting.neighbors.l0(setting.width, setting.ones) > FEW:
         return (JOINT,)

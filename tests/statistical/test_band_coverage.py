@@ -27,7 +27,7 @@ from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.pipeline.choice import Setting
-from stream_dp.pipeline.choose_hss import Demand, bins_hss, hss_for
+from stream_dp.pipeline.choose_hss import Demand, hss_for
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 RUNS = 200
@@ -45,18 +45,12 @@ class Series:
     widest: float
 
 
-def hss(
-    quantity: Quantity | None,
-    relation: Neighbors,
-    shape: Shape,
-    epsilon: Fraction,
-    form: Callable[[Demand], Any] = hss_for,
-) -> Series:
-    """Return the HSS that a pipeline would choose, or one form of it."""
+def hss(quantity: Quantity | None, relation: Neighbors, shape: Shape, epsilon: Fraction) -> Series:
+    """Return the HSS that a pipeline would choose."""
     demand = Demand(
         Setting(shape.width, relation, shape.ticks, CONFIDENCE), quantity, epsilon, shape.events
     )
-    return Series(lambda: form(demand), shape, 3.0)
+    return Series(lambda: hss_for(demand), shape, 3.0)
 
 
 def series(runs: int) -> dict[str, Series]:
@@ -69,8 +63,8 @@ def series(runs: int) -> dict[str, Series]:
         "hybrid counter": Series(lambda: HybridCounter(20, half, ADD), narrow, 1.3),
         "hand-over counter": Series(lambda: HandOverCounter(20, half, ADD), narrow, 1.3),
         "histogram tree": Series(lambda: Counter(106, Fraction(1), ADD, 300), wide, 1.3),
-        "hss histogram": hss(None, ADD, wide, Fraction(1), bins_hss),
-        "hss histogram replace": hss(None, REPLACE, narrow, Fraction(2), bins_hss),
+        "hss histogram": hss(None, ADD, wide, Fraction(1)),
+        "hss histogram replace": hss(None, REPLACE, narrow, Fraction(2)),
         "hss maximum": hss(MAXIMUM, ADD, wide, half),
         "rank 2": replace(hss(Largest(2), ADD, narrow, Fraction(1)), widest=3.5),
         "paper hss": Series(lambda: PaperHSS(20, MAXIMUM, Fraction(10), 300), narrow, 4.0),
