@@ -7,6 +7,7 @@ are private. This file plays nothing.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
@@ -96,6 +97,8 @@ class JournalTrace:
                     yield self._create(running[number], next(seeds), series_claim(chosen))
                 case Halted(number=number):
                     yield TraceStep(Sent(Halt(number)), running[number])
+                case _:
+                    assert_never(change)
 
     def _create(self, live: LiveSeries, seed: bytes, claim: Claim | None) -> TraceStep:
         """The creation of a series' mechanism, whose first state is drawn from the stream of its number."""

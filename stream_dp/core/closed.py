@@ -21,7 +21,7 @@ def takes_no_subclass(cls: type[T]) -> type[T]:
     stream_dp.errors.NotDerivable: PureDP takes no subclass, and Free would be one: what is proven of a class is proven of it alone; write a class of its own, with rules of its own
     """  # noqa: E501  an error text is one line
 
-    def refuse(subclass: type, **_options: Any) -> None:
+    def refuse(subclass: type, /, **_options: Any) -> None:
         raise NotDerivable(
             f"{cls.__name__} takes no subclass, and {subclass.__name__} would be one: what is proven of a class is "
             "proven of it alone; write a class of its own, with rules of its own"

@@ -119,7 +119,7 @@ class Unlisted(Quantity):
 class Generous(Fraction):
     """A fraction that grows where it is multiplied."""
 
-    def __mul__(self, other: Any) -> Fraction:
+    def __mul__(self, other: Any) -> Any:
         """Ten times as much."""
         return Fraction(self.numerator, self.denominator) * other * 10
 
