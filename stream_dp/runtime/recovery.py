@@ -19,10 +19,12 @@ from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import step
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.commit import (
+    Asked,
     Change,
     Charge,
     Commit,
     Created,
+    Halted,
     Header,
     Release,
     decode,
@@ -108,7 +110,9 @@ async def unsealed(
 
 def _tick_of(change: Change) -> int:
     """The first tick that a change changes."""
-    return change.start if isinstance(change, Created) else change.end
+    match change:
+        case Created(start=tick) | Halted(end=tick) | Asked(at=tick):
+            return tick
 
 
 async def _read_history(
