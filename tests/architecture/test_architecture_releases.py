@@ -20,6 +20,8 @@ OTHER_JSON = {
     "broker/identity.py": "its own file: who started the broker",
     "runtime/answer_body.py": "answers to messages, in their own form",
     "client/live_series.py": "answers of the HTTP API about live series; none holds a release",
+    "core/envelope.py": "envelopes of messages, as anyone may send them",
+    "pipeline/analyst_messages.py": "the text of messages",
     "pipeline/decoder.py": "the payloads of events",
     "pipeline/yaml.py": "definitions of series, where they are JSON",
 }
