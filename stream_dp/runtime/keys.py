@@ -76,13 +76,19 @@ class Sealer:
     def __init__(self, key: bytes, pipeline: str) -> None:
         self._cipher = AESGCM(key)
         self._pipeline = pipeline
-        self._query_token = hmac.digest(key, b"stream-dp query\n" + pipeline.encode(), "sha256")
+        self._tokens = hmac.new(key, b"stream-dp query\n" + pipeline.encode(), "sha256")
         self._mark_key = hmac.digest(key, b"stream-dp tick marks", "sha256")
         self.key_id = hashlib.sha256(b"stream-dp key id\0" + key).hexdigest()[:16]
 
-    def query_token(self) -> str:
-        """The bearer token of this pipeline's HTTP API: HMAC-SHA256 under the operator's key, in hex."""
-        return self._query_token.hex()
+    def query_token(self, analyst: str = "") -> str:
+        """The token of an analyst of this pipeline, by which she signs messages: HMAC-SHA256 under the operator's key.
+
+        In hex. That of "" is the operator's, which may act for everyone; it is the bearer token of the HTTP API.
+        """
+        token = self._tokens.copy()
+        if analyst:
+            token.update(b"\n" + analyst.encode())
+        return token.hexdigest()
 
     def mark_key(self) -> bytes:
         """The key of tick marks: HMAC-SHA256 under the operator's key; the same for all pipelines that have it."""
