@@ -8,7 +8,7 @@ The JSON Schema of docs/messages.json is made of these models.
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
@@ -144,7 +144,27 @@ MESSAGES: Mapping[str, type[Message]] = {
 }
 """The models, by what they do."""
 
+_M = TypeVar("_M", bound=Message)
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class Address(Message):
+    """What a message says of itself before what it wants, and whether that is anything there is."""
+
+    model_config = ConfigDict(extra="ignore")
+    do: str = ""
+
+
+def read_address(text: str) -> Address:
+    """Read the id of a message, who asks, and until when; what it wants may be wrong.
+
+    Raises:
+        UsageError: one of them is missing or cannot be; errors are as those of `read_message`.
+    """
+    parts = _parts(text)
+    found = {key: _value(parts[key]) for key in Message.model_fields.keys() & parts.keys()}
+    do = str(_value(parts.get("do", msgspec.Raw(b"0"))))
+    return _validated(Address, {**found, "do": do if do in MESSAGES else ""})
 
 
 def read_message(text: str) -> AnyMessage:
@@ -160,8 +180,12 @@ def read_message(text: str) -> AnyMessage:
     found: dict[str, Any] = {}
     for key, raw in parts.items():
         found[key] = _object(raw) if key == kind.definition_key else _value(raw)
+    return _validated(kind, found)  # type: ignore[return-value]  # one of the union
+
+
+def _validated(kind: type[_M], found: Mapping[str, Any]) -> _M:
     try:
-        return kind.model_validate(found)  # type: ignore[return-value]  # one of the union
+        return kind.model_validate(found)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False, include_context=True)
         raise UsageError("\n".join(dict.fromkeys(map(_told, problems)))) from None

@@ -11,6 +11,7 @@ from stream_dp.pipeline.analyst_messages import (
     Ask,
     Create,
     Watch,
+    read_address,
     read_message,
 )
 
@@ -139,3 +140,23 @@ def test_a_value_nested_deeply_is_a_problem_of_its_key() -> None:
         text = message("halt", series="HERE").replace('"HERE"', "[" * depth + "]" * depth)
         said = problems(text)
         assert said in (["series: must be text"], ["a message must be a JSON object"])
+
+
+def test_an_address_is_read_whatever_the_message_wants() -> None:
+    for do, known in (("ask", "ask"), ("drop", ""), (["ask"], ""), (None, "")):
+        said = read_address(message("list", do=do, analyst="ann", bogus=1, series="S"))
+        assert (said.id, said.analyst, said.until, said.do) == (
+            "c1f",
+            "ann",
+            1_795_428_000_000,
+            known,
+        )
+    assert read_address(message("list", do=...)).do == ""
+
+
+@pytest.mark.parametrize("wrong", [{"id": ...}, {"until": "soon"}, {"analyst": "A"}, {"id": [[]]}])
+def test_without_an_id_an_end_and_a_name_there_is_no_address(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_address(message("list", **wrong))
+    (key,) = wrong
+    assert str(refused.value).startswith(f"{key}: ")
