@@ -8,12 +8,13 @@ repeats no value of the message. This file knows no actor, journal, topic or pag
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from stream_dp.core.moments import parse_moment
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, UnknownFormat
 
 VERSION = 1
@@ -36,6 +37,18 @@ class RefusalKind(StrEnum):
     FORBIDDEN = "forbidden"
     DERIVATION = "derivation"
     BUDGET = "budget"
+
+
+class Standing(NamedTuple):
+    """A cut as answers name it: the last tick before it, None before the first, and when that ended, as a text."""
+
+    tick: int | None
+    end: str
+
+    @classmethod
+    def before(cls, next_tick: int, grid: TickGrid) -> "Standing":
+        """Return the cut before tick `next_tick`."""
+        return cls(next_tick - 1 if next_tick else None, grid.start_text(next_tick))
 
 
 class RefusedMessage(msgspec.Struct, frozen=True):

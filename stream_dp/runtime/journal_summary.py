@@ -11,8 +11,8 @@ import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.runtime.commit import Charge, Commit, Header
+from stream_dp.runtime.history import unsealed
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.recovery import unsealed
 
 
 @dataclass(slots=True, repr=False)
