@@ -3,16 +3,19 @@
 Rules: all of it from plain values, the engine's own or such as came over HTTP.
 """
 
+import json
 import sys
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from msgspec import UNSET
 from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
 from stream_dp.accounting.amounts import text
+from stream_dp.runtime.answer_body import read_answer
 
 PIPED_WIDTH = 180
 
@@ -79,3 +82,17 @@ def tick_text(told: Mapping[str, Any], key: str) -> str:
     if tick is None:
         return "runs"
     return str(tick) if time is None else f"{tick} ({time})"
+
+
+def answer_text(series: str, line: bytes) -> str:
+    """What a series answered, and when: from the exact line that was published."""
+    found = read_answer(line)
+    said = {} if found.answer is UNSET else found.answer
+    shown = ", ".join(f"{key} {_plain(value)}" for key, value in said.items() if key != "series")
+    return f"{series} at {found.end}: {shown}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(one)}" for key, one in value.items())
+    return value if isinstance(value, str) else json.dumps(value)

@@ -6,11 +6,9 @@ is found by its id. A refusal comes back as the error that the engine raised. Th
 """
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import UNSET
@@ -24,58 +22,13 @@ from stream_dp.adapters.kafka_client import (
     speaking,
 )
 from stream_dp.adapters.kafka_log import reading
+from stream_dp.client.message_text import good_answer
 from stream_dp.core.envelope import write_envelope
-from stream_dp.errors import (
-    BudgetRefused,
-    FailClosed,
-    StreamDPError,
-    UnknownMechanism,
-    UsageError,
-    WorldError,
-)
-from stream_dp.noise import fresh_seed
-from stream_dp.runtime.answer_body import (
-    Answered,
-    RefusalKind,
-    RefusedMessage,
-    answer_head,
-    read_answer,
-)
+from stream_dp.errors import WorldError
+from stream_dp.runtime.answer_body import RefusalKind, answer_head, read_answer
 
 SECONDS = 60.0
-LASTS = timedelta(hours=1)
-"""How long after it was made a message may arrive, unless it says something else."""
 _SLICE_MS = 200
-_KINDS = (StreamDPError, UsageError, BudgetRefused, FailClosed, WorldError)
-_ERRORS = {kind.exit_code: kind for kind in _KINDS}
-
-
-def fresh_id() -> str:
-    """An id that no other message has: 128 random bits, in hex."""
-    return fresh_seed()[:16].hex()
-
-
-def message_text(
-    do: str, content: Mapping[str, Any], name: str, analyst: str = "", definition: str = ""
-) -> str:
-    """The JSON text of a message with the id `name`, which may arrive until an hour from now.
-
-    `definition` is the JSON of a series or a watch, put in word for word under the key that `content` leaves empty.
-    """
-    until = (datetime.now(UTC) + LASTS).strftime("%Y-%m-%dT%H:%M:%SZ")
-    said = {"id": name, "analyst": analyst, "until": until, "do": do, **content}
-    text = json.dumps({key: value for key, value in said.items() if value is not None})
-    if not definition:
-        return text
-    key = "watch" if do == "watch" else "series"
-    return f'{text[:-1]}, "{key}": {definition}}}'
-
-
-def raised(refused: RefusedMessage) -> StreamDPError:
-    """The error that the engine raised."""
-    if refused.kind == RefusalKind.UNKNOWN:
-        return UnknownMechanism(refused.detail)
-    return _ERRORS.get(refused.exit_code, UsageError)(refused.detail)
 
 
 @asynccontextmanager
@@ -139,32 +92,24 @@ class KafkaMessages:
         for client in clients:
             await disconnect(client)
 
-    async def told(self, text: str, name: str, seconds: float = SECONDS) -> Answered:
-        """Send the message of this text and id, and return its answer.
+    async def answer(self, text: str, name: str, seconds: float = SECONDS) -> bytes:
+        """Send the message of this text and id, and return the exact bytes of its answer.
 
         An id that was used before has its answer already, whatever this message says: that one is returned.
 
         Raises:
-            UsageError, BudgetRefused, FailClosed: what the engine says of it; nothing has changed.
+            UsageError, BudgetRefused: what the engine says of it; nothing has changed.
             WorldError: no answer in time; the message may still be executed.
         """
-        return read_answer(await self.answer(text, name, seconds))
-
-    async def answer(self, text: str, name: str, seconds: float = SECONDS) -> bytes:
-        """The bytes of the answer that `told` reads; errors as there."""
         envelope = write_envelope(self._token, self._pipeline, text)
         async with self._turn:
             with speaking(self._settings, f"topic {self._queries!r}"):
                 sent = await self._producer.send_and_wait(self._queries, envelope, partition=0)
             body = await self._awaited(name, sent.offset, seconds)
-        found = read_answer(body)
-        if found.refused is UNSET:
-            return body
-        if found.id is None and found.refused.kind == RefusalKind.USED:
-            recorded = await self.recorded(name)
-            if recorded is not None:
-                return _good(recorded)
-        raise raised(found.refused)
+        found = read_answer(body).refused
+        if found is not UNSET and found.kind == RefusalKind.USED:
+            body = await self.recorded(name) or body
+        return good_answer(body)
 
     async def recorded(self, name: str) -> bytes | None:
         """The bytes of the answer to a message of this id, if there is one in the public topic."""
@@ -205,18 +150,6 @@ class KafkaMessages:
                 f"topic {topic!r} does not exist at {self._settings.bootstrap}, or may not be used: the engine of "
                 f"{self._pipeline} makes it when it starts; check the name and this user's rights (ACL)"
             )
-
-
-def _good(body: bytes) -> bytes:
-    """An answer that is no refusal.
-
-    Raises:
-        StreamDPError: what the engine said.
-    """
-    found = read_answer(body)
-    if found.refused is not UNSET:
-        raise raised(found.refused)
-    return body
 
 
 def _answers(body: bytes, name: str, place: int) -> bool:
