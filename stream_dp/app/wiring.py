@@ -12,6 +12,7 @@ from stream_dp.adapters.kafka_questions import KafkaQuestions
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.adapters.sqlite import SqliteJournal
+from stream_dp.adapters.sqlite_messages import SqliteAnswers, SqliteQuestions
 from stream_dp.adapters.system_clock import SystemClock
 from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.app.settings import fields_of, settings_for, settled
@@ -89,13 +90,12 @@ def _cluster_of(journal: Journal) -> str:
     return journal.cluster if isinstance(journal, KafkaJournal) else ""
 
 
-def _durable(
-    spec: PipelineSpec, holder: Holder | None
-) -> tuple[Journal, Sink, Questions | None, Answers | None]:
-    """The journal and the sink, and the topics of analysts' messages and of answers, which a journal in Kafka has."""
+def _durable(spec: PipelineSpec, holder: Holder | None) -> tuple[Journal, Sink, Questions, Answers]:
+    """The journal, the sink, and where messages come from and answers go: topics, or a file beside the journal."""
     if isinstance(spec.journal, SqliteJournalSpec):
         sink = FileSink(settled(spec.releases, ReleasesFile).path)
-        return SqliteJournal(spec.journal.path), sink, None, None
+        path = spec.journal.path.with_name(f"{spec.journal.path.name}.messages")
+        return SqliteJournal(spec.journal.path), sink, SqliteQuestions(path), SqliteAnswers(path)
     source = settled(spec.source, KafkaSourceSpec)
     settings = settings_for(source)
     lease = KafkaLease(settings, spec.name, holder)
