@@ -4,39 +4,40 @@ Rules: every answer is public: names, ticks, times, amounts, derivations. Errors
 run. A series sees the ticks from `start` on, up to and not including `end`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stream_dp.accounting.amounts import text
 from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN
-from stream_dp.app.budget_view import fits, spent
+from stream_dp.app.series_words import SeriesWords
 from stream_dp.core.derivation import Derivation
 from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.derivations import dp_at, whole
+from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
-from stream_dp.pipeline.report import derivation_json, series_json
-from stream_dp.pipeline.statistics import Series as SeriesSpec
+from stream_dp.pipeline.report import series_json
 from stream_dp.runtime.engine import Engine
-from stream_dp.runtime.proposals import Proposal
 
 
 class EngineLiveSeries:
-    """Creates, halts and lists the series of `engine`; `begins` says when a tick begins, where that is known."""
+    """Creates, halts, lists and asks the series of `engine`; `words` says what is answered."""
 
     def __init__(
-        self,
-        built: Built,
-        engine: Engine,
-        planner: LiveSeriesPlanner,
-        begins: Callable[[int], str | None],
+        self, built: Built, engine: Engine, planner: LiveSeriesPlanner, words: SeriesWords
     ) -> None:
         self._built = built
         self._engine = engine
         self._planner = planner
-        self._begins = begins
+        self._words = words
         self._confidence = float(built.spec.confidence)
+
+    async def message(self, text: bytes, signer: str) -> bytes:
+        """Return the exact bytes of the answer to a message; `signer` is whose token was shown.
+
+        Raises:
+            NotAccepted, UsageError: nothing has changed; see `Engine.tell`.
+        """
+        return await self._engine.tell(text, signer)
 
     async def create(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
         """Create a series; charged, durable and running on return.
@@ -45,17 +46,7 @@ class EngineLiveSeries:
             UsageError, BudgetRefused: nothing has changed; see `Engine.create`.
         """
         created = await self._engine.create(definition, analyst)
-        planned = self._planner.running[created.number]
-        name = planned.name
-        _, entry = self._engine.admission.subledgers.running[name]
-        return {
-            "name": name,
-            **self._start(created.start),
-            "epsilon": text(entry.epsilon),
-            "rule": entry.rule,
-            "left": self._left(analyst),
-            **self._expected(planned),
-        }
+        return self._words.created(self._engine.admission, created, analyst)
 
     async def halt(self, name: str) -> Mapping[str, Any]:
         """Halt a series that was created.
@@ -63,9 +54,9 @@ class EngineLiveSeries:
         Raises:
             UnknownMechanism: none of this name was created and runs.
         """
-        analyst, _ = self._engine.admission.subledgers.running.get(name, (MAIN, None))
-        halted = await self._engine.halt(name)
-        return {"name": name, **self._end(halted.end), "left": self._left(analyst)}
+        admission = self._engine.admission
+        analyst, _ = admission.subledgers.running.get(name, (MAIN, None))
+        return self._words.halted(admission, name, await self._engine.halt(name), analyst)
 
     async def preview(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
         """Return what creating the series would do; changes nothing.
@@ -74,34 +65,11 @@ class EngineLiveSeries:
             UsageError, BudgetRefused: see `Engine.create`; that it does not fit is an answer, and no error.
         """
         proposal, found = await self._engine.preview(definition, analyst)
-        return {
-            "name": proposal.name,
-            "fits": found.fits,
-            "asked": text(dp_at(proposal.derivation, self._built.spec.privacy.delta).epsilon),
-            "spent": self._spent(analyst),
-            "unit": self._engine.admission.subledgers.ledgers[analyst].filter.unit,
-            "left": self._left(analyst),
-            "largest": self._left(analyst),
-            **self._expected(proposal),
-            "derivation": derivation_json(proposal.derivation),
-        }
+        return self._words.previewed(self._engine.admission, proposal, found, analyst)
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
         """Return every series, those of the file first, the halted ones last; `end` is None while it lives."""
-        admission = self._engine.admission
-        specs = {c.spec.name: c.spec for c in self._built.chosen}
-        rows = []
-        for live in admission.registry.live:
-            planned = self._planner.running.get(live.number)
-            series = specs[live.series.name] if planned is None else planned.series
-            analyst, _ = admission.subledgers.running.get(series.name, (MAIN, None))
-            rows.append({**self._row(series, analyst, live.start, None), "created": live.created})
-        halted = self._planner.halted
-        rows += [
-            {**self._row(halted[e.name], e.analyst, e.start, e.end), "created": True}
-            for e in admission.ended
-        ]
-        return rows
+        return self._words.listed(self._engine.admission)
 
     def promise(self) -> Derivation:
         """Return what holds for everything, derived with the live series that run now."""
@@ -122,26 +90,3 @@ class EngineLiveSeries:
             series_json(planned.chosen, [planned.predicted()], self._confidence)
             for planned in self._planner.running.values()
         ]
-
-    def _row(self, series: SeriesSpec, analyst: str, start: int, end: int | None) -> dict[str, Any]:
-        return {
-            "name": series.name, "statistic": series.statistic, "by": series.grouped_by,
-            "analyst": analyst, "epsilon": text(series.epsilon), **self._start(start), **self._end(end),
-        }  # fmt: skip
-
-    def _start(self, tick: int) -> dict[str, Any]:
-        return {"start": tick, "start_time": self._begins(tick)}
-
-    def _end(self, tick: int | None) -> dict[str, Any]:
-        return {"end": tick, "end_time": None if tick is None else self._begins(tick)}
-
-    def _expected(self, proposal: Proposal) -> dict[str, Any]:
-        """The half-width to expect at the last tick, or the farthest that is predicted without a horizon."""
-        tick, error = proposal.predicted()
-        return {"error": error, "error_tick": tick, "confidence": self._confidence}
-
-    def _spent(self, analyst: str) -> str:
-        return spent(self._engine.admission.subledgers.ledgers[analyst])
-
-    def _left(self, analyst: str) -> str:
-        return text(fits(self._engine.admission.subledgers.ledgers[analyst]))

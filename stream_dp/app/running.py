@@ -16,6 +16,7 @@ from stream_dp.app.attempt import Attempt
 from stream_dp.app.live_series import EngineLiveSeries
 from stream_dp.app.public_view import public_view
 from stream_dp.app.riding_out import Patience
+from stream_dp.app.series_words import SeriesWords
 from stream_dp.app.settings import patience_of
 from stream_dp.app.tick_times import TickTimes
 from stream_dp.app.wiring import open_ports
@@ -23,8 +24,10 @@ from stream_dp.errors import Outage, WorldError
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
+from stream_dp.pipeline.message_reader import SignedMessages
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.answering import Understanding
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Ports
@@ -143,12 +146,14 @@ class Run:
         router = OpenRouter(built.spec, config.origin)
         planner = LiveSeriesPlanner(built.spec, router)
         known = max(0, self.log.last_sequence) if self.ready.is_set() else NOTHING
+        words = SeriesWords(built, planner, TickTimes(built.spec, self.log))
+        messages = SignedMessages(built.spec.name, ports.sealer.query_token)
         engine = Engine(
             replace(config, group=setup.group), router, ports, setup.make_noise, self.log.append,
             planner=planner, subledgers=built.subledgers(), known=known,
+            messages=Understanding(messages, words), per_tick=built.spec.queries.per_tick,
         )  # fmt: skip
-        times = TickTimes(built.spec, self.log)
-        return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, times))
+        return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, words))
 
     async def _attempted(self) -> None:
         """Run the current attempt to its end; once it is told to stop, that may take some seconds only."""
