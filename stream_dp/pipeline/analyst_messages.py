@@ -111,7 +111,7 @@ class Ask(Message):
     def parameters(self) -> Mapping[str, Any]:
         """What is asked, by its keys in the message; those that are not there are left out."""
         said = {
-            "keys": self.keys, "from": self.from_, "to": self.to,
+            "keys": self.keys and list(self.keys), "from": self.from_, "to": self.to,
             "watch": self.watch, "threshold": self.threshold,
         }  # fmt: skip
         return {key: value for key, value in said.items() if value is not None}

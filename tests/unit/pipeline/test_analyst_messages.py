@@ -61,7 +61,7 @@ def test_a_definition_is_its_bytes_in_the_message() -> None:
 def test_what_is_asked_is_what_is_there() -> None:
     asked = read_message(message("ask", watch=..., threshold=..., keys=["b", "a"], **{"from": "a"}))
     assert isinstance(asked, Ask)
-    assert asked.parameters == {"keys": ("b", "a"), "from": "a"}
+    assert asked.parameters == {"keys": ["b", "a"], "from": "a"}
 
 
 @pytest.mark.parametrize("key", ["id", "until"])
