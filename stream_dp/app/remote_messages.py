@@ -21,6 +21,7 @@ from stream_dp.app.settings import settings_at
 from stream_dp.client.kafka_messages import talking
 from stream_dp.client.message_text import fresh_id, message_text
 from stream_dp.errors import UsageError
+from stream_dp.pipeline.endpoints import KafkaJournalSpec
 from stream_dp.pipeline.live_series import canonical
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load, load_series
@@ -64,6 +65,10 @@ class RemoteMessages:
         if file is None and _NAME.fullmatch(str(pipeline)) is None:
             raise UsageError(f"{pipeline}: no pipeline file, and no name of a pipeline")
         spec = None if file is None else load(file)
+        if spec is not None and not isinstance(spec.journal, KafkaJournalSpec):
+            raise UsageError(
+                f"--via kafka: {spec.name} has its journal in a file, and no topics of its own; ask it over HTTP"
+            )
         return cls(
             str(pipeline) if spec is None else spec.name,
             settings_at(bootstrap, file),
