@@ -1,7 +1,8 @@
-"""The live series of a running engine: what the HTTP API may preview, create, halt and list, as plain public values.
+"""The live series of a running engine: what the HTTP API may preview, create, halt, list and ask, as public values.
 
-Rules: every answer is public: names, ticks, times, amounts, derivations. Errors are those of the engine. One for a
-run. A series sees the ticks from `start` on, up to and not including `end`.
+Rules: every request that is not a list becomes a message, and goes the way of all messages: executed at a cut, on
+record with its answer, public. Its id is the request's key, where it has one; the same request under the same key is
+the same message. Errors are those of the engine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,19 @@ from typing import Any
 from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN
 from stream_dp.app.series_words import SeriesWords
+from stream_dp.client.message_text import fresh_id
 from stream_dp.core.derivation import Derivation
+from stream_dp.errors import NotYours
+from stream_dp.pipeline.analyst_messages import read_ask
 from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.report import series_json
+from stream_dp.runtime.answer_body import RefusedMessage, read_answer
+from stream_dp.runtime.conversation import LONGEST_MS, Addressed, Wanted, error_of
 from stream_dp.runtime.engine import Engine
+from stream_dp.serve.live_series import Sender
 
 
 class EngineLiveSeries:
@@ -35,41 +42,65 @@ class EngineLiveSeries:
         """Return the exact bytes of the answer to a message; `signer` is whose token was shown.
 
         Raises:
-            NotAccepted, UsageError: nothing has changed; see `Engine.tell`.
+            NotAccepted, UsageError: nothing has changed; see `Engine.answer`.
         """
         return await self._engine.tell(text, signer)
 
-    async def create(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
+    async def ask(self, name: str, parameters: bytes, sender: Sender) -> bytes:
+        """Return the exact bytes of the answer of a series to `parameters`, a JSON object; errors as of `message`."""
+        wanted = asked_of(name, parameters)
+        return await self._engine.answer(self._from(sender, wanted, sender.signer, parameters))
+
+    async def create(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:
         """Create a series; charged, durable and running on return.
 
         Raises:
-            UsageError, BudgetRefused: nothing has changed; see `Engine.create`.
+            UsageError, BudgetRefused: nothing has changed; see `Engine.answer`.
         """
-        created = await self._engine.create(definition, analyst)
-        return self._words.created(self._engine.admission, created, analyst)
+        wanted = Wanted("create", definition=definition)
+        return await self._told(sender, wanted, paying(sender, analyst), definition)
 
-    async def halt(self, name: str) -> Mapping[str, Any]:
+    async def halt(self, name: str, sender: Sender) -> Mapping[str, Any]:
         """Halt a series that was created.
 
         Raises:
             UnknownMechanism: none of this name was created and runs.
+            NotYours: another ledger paid for it.
         """
-        admission = self._engine.admission
-        analyst, _ = admission.subledgers.running.get(name, (MAIN, None))
-        return self._words.halted(admission, name, await self._engine.halt(name), analyst)
+        return await self._told(sender, Wanted("halt", name), sender.signer, name.encode())
 
-    async def preview(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
+    async def preview(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:
         """Return what creating the series would do; changes nothing.
 
         Raises:
-            UsageError, BudgetRefused: see `Engine.create`; that it does not fit is an answer, and no error.
+            UsageError, BudgetRefused: see `create`; that it does not fit is an answer, and no error.
         """
-        proposal, found = await self._engine.preview(definition, analyst)
-        return self._words.previewed(self._engine.admission, proposal, found, analyst)
+        wanted = Wanted("preview", definition=definition)
+        return await self._told(sender, wanted, paying(sender, analyst), definition)
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
         """Return every series, those of the file first, the halted ones last; `end` is None while it lives."""
         return self._words.listed(self._engine.admission)
+
+    async def _told(
+        self, sender: Sender, wanted: Wanted, analyst: str, said: bytes
+    ) -> Mapping[str, Any]:
+        answer = read_answer(await self._engine.answer(self._from(sender, wanted, analyst, said)))
+        if isinstance(answer.refused, RefusedMessage):
+            raise error_of(answer.refused)
+        return answer.answer or {}
+
+    def _from(self, sender: Sender, wanted: Wanted, analyst: str, said: bytes) -> Addressed:
+        """The message of a request; two of one key are the same if they say the same."""
+        return Addressed(
+            sender.key or fresh_id(),
+            analyst,
+            operator=sender.signer == MAIN,
+            until=self._engine.now + LONGEST_MS,
+            do=wanted.do,
+            text=b"\n".join([wanted.do.encode(), wanted.series.encode(), analyst.encode(), said]),
+            wanted=wanted,
+        )
 
     def promise(self) -> Derivation:
         """Return what holds for everything, derived with the live series that run now."""
@@ -90,3 +121,24 @@ class EngineLiveSeries:
             series_json(planned.chosen, [planned.predicted()], self._confidence)
             for planned in self._planner.running.values()
         ]
+
+
+def paying(sender: Sender, analyst: str) -> str:
+    """Return whose ledger pays: that of `analyst`, and where none is named the sender's own.
+
+    Raises:
+        NotYours: an analyst names another one.
+    """
+    if sender.signer not in (MAIN, analyst or sender.signer):
+        raise NotYours("analyst: your token pays from your own ledger only")
+    return analyst or sender.signer
+
+
+def asked_of(name: str, parameters: bytes) -> Wanted:
+    """Return what a JSON object of parameters asks of a series.
+
+    Raises:
+        UsageError: it is none, or has what cannot be asked.
+    """
+    message = read_ask(name, parameters)
+    return Wanted("ask", message.series, parameters=message.parameters)

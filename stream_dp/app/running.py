@@ -85,7 +85,7 @@ class Run:
         self.ready = asyncio.Event()
         self.stopped = asyncio.Event()
         self._setup, self._accepted, self._again = setup, accepted, again
-        self._token = ports.sealer.query_token()
+        self._token_of = ports.sealer.query_token
         self._patience = Patience(patience_of(built.spec), from_the_start=patient)
         self._catching_up = False
         self._attempt = self._shown = self._on(ports)
@@ -136,7 +136,7 @@ class Run:
     def view(self) -> PublicView:
         """What may be seen of this run, for the page: of the attempt that ran last."""
         return public_view(
-            self.built, lambda: self._shown, lambda: self.catching_up, self.log, self._token
+            self.built, lambda: self._shown, lambda: self.catching_up, self.log, self._token_of
         )
 
     def _on(self, ports: Ports) -> Attempt:

@@ -118,13 +118,13 @@ def _connection(url: str) -> HTTPConnection:
 
 
 def _content(url: str, status: int, body: bytes) -> bytes:
-    """The body, a JSON object, of an answer that is no refusal."""
+    """The body, a JSON object, of an answer that is no refusal or is on record."""
     try:
         content = json.loads(body)
     except ValueError:
         content = None
-    if isinstance(content, dict) and status < 300:
-        return body
+    if isinstance(content, dict) and (status < 300 or "refused" in content):
+        return body  # an answer on record, which may be a refusal
     if isinstance(content, dict) and content.get("exit_code") in _ERRORS:
         text = str(content.get("detail", "refused"))
         if status == 401:

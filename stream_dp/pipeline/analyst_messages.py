@@ -145,6 +145,7 @@ MESSAGES: Mapping[str, type[Message]] = {
 """The models, by what they do."""
 
 _M = TypeVar("_M", bound=Message)
+_ENVELOPED, _EPOCH = {*Message.model_fields, "do", "series"}, "1970-01-01T00:00:00Z"
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -181,6 +182,23 @@ def read_message(text: str) -> AnyMessage:
     for key, raw in parts.items():
         found[key] = _object(raw) if key == kind.definition_key else _value(raw)
     return _validated(kind, found)  # type: ignore[return-value]  # one of the union
+
+
+def read_ask(series: str, parameters: bytes) -> Ask:
+    """Read the JSON object of what is asked of a series, which comes without the rest of its message.
+
+    Raises:
+        UsageError: it is none, or has keys that are not for asking; errors are as those of `read_message`.
+    """
+    try:
+        parts = _parts(parameters.decode())
+    except UnicodeDecodeError:
+        raise UsageError("a message must be a JSON object") from None
+    others = sorted(parts.keys() & _ENVELOPED)
+    if others:
+        raise UsageError(f"{', '.join(others)}: not known here, where parameters are asked alone")
+    found = {key: _value(raw) for key, raw in parts.items()}
+    return _validated(Ask, {**found, "id": "-", "until": _EPOCH, "do": "ask", "series": series})
 
 
 def _validated(kind: type[_M], found: Mapping[str, Any]) -> _M:

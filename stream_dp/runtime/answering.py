@@ -18,9 +18,9 @@ from stream_dp.errors import BudgetRefused, NotAccepted, NotYours, UnknownMechan
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.answer_body import RefusalKind
 from stream_dp.runtime.commit import Answer, Created, Halted
-from stream_dp.runtime.conversation import Addressed, MessageReader, Wanted
+from stream_dp.runtime.conversation import Addressed, MessageReader, Wanted, not_accepted
 from stream_dp.runtime.cut_changes import CutChanges
-from stream_dp.runtime.ports import Question
+from stream_dp.runtime.ports import Answers, Question, closing
 from stream_dp.runtime.proposals import Proposal
 from stream_dp.runtime.registry import LiveSeries
 
@@ -108,7 +108,7 @@ class Answering:
         wanted, told = Wanted(message.do), dict[str, Any]()
         refused: UsageError | BudgetRefused | None = None
         try:
-            wanted = self._reader.wanted(message)
+            wanted = message.wanted or self._reader.wanted(message)
             told = dict(await self._executed(wanted, message))
         except (UsageError, BudgetRefused) as refusal:
             refused = refusal
@@ -165,6 +165,19 @@ class Answering:
         if any(ended.name == wanted.series for ended in admission.ended):
             raise UnknownMechanism("series: was halted; it answers no more")
         raise UnknownMechanism("series: none of this name runs")
+
+
+async def recorded(answers: Answers | None, number: int) -> bytes:
+    """Return the public answer of this number.
+
+    Raises:
+        NotAccepted: answers are not kept here.
+    """
+    if answers is not None:
+        async with closing(answers.read(number - 1)) as bodies:
+            async for body in bodies:
+                return body
+    raise not_accepted(RefusalKind.USED)
 
 
 def _parameters(wanted: Wanted) -> Mapping[str, Any]:

@@ -54,10 +54,21 @@ DETAILS: Mapping[RefusalKind, str] = {
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class Wanted:
+    """What a message wants: of a `series`, by `parameters`; or the series of a `definition`."""
+
+    do: str
+    series: str = ""
+    definition: bytes = b""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Addressed:
     """A message whose sender is known, and not yet what it wants; `operator`: she may act for every analyst.
 
-    `analyst` names whose ledger pays ("": the main one), `do` what is wanted ("" where that is no known thing).
+    `analyst` names whose ledger pays ("": the main one), `do` what is to be done ("" where that is no known thing), and
+    `wanted` what is known of it already. The same `text` again is the same message.
     """
 
     id: str
@@ -66,21 +77,12 @@ class Addressed:
     until: int
     do: str
     text: bytes
+    wanted: Wanted | None = None
 
     @property
     def digest(self) -> bytes:
         """The SHA-256 of its text."""
         return hashlib.sha256(self.text).digest()
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Wanted:
-    """What a message wants: of a `series`, by `parameters`; or the series of a `definition`."""
-
-    do: str
-    series: str = ""
-    definition: bytes = b""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 class MessageReader(Protocol):
@@ -297,6 +299,12 @@ def refusal_of(error: StreamDPError) -> RefusedMessage:
         kind = next(found, RefusalKind.USAGE)
     code = error.exit_code if isinstance(error, BudgetRefused) else UsageError.exit_code
     return RefusedMessage(kind, code, str(error))
+
+
+def error_of(refused: RefusedMessage) -> StreamDPError:
+    """Return the error that refused a message, as far as its answer tells."""
+    kinds: Mapping[str, type[StreamDPError]] = {kind: of for of, kind in _KINDS.items()}
+    return kinds.get(refused.kind, UsageError)(refused.detail)
 
 
 def not_accepted(kind: RefusalKind) -> NotAccepted:

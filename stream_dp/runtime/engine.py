@@ -19,12 +19,11 @@ from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
 from stream_dp.runtime.admission import Admission
-from stream_dp.runtime.answer_body import RefusalKind
-from stream_dp.runtime.answering import Answering, Understanding
+from stream_dp.runtime.answering import Answering, Understanding, recorded
 from stream_dp.runtime.commands import Command, Inbox
 from stream_dp.runtime.commit import Commit, Created, Halted, Header, SavedStates
 from stream_dp.runtime.commit_chain import CommitChain
-from stream_dp.runtime.conversation import PER_TICK, Conversation, not_accepted
+from stream_dp.runtime.conversation import PER_TICK, Addressed, Conversation
 from stream_dp.runtime.cut_changes import CutChanges
 from stream_dp.runtime.dead_letters import DeadLetters
 from stream_dp.runtime.ensemble import Ensemble
@@ -32,7 +31,7 @@ from stream_dp.runtime.gate import Gate, due
 from stream_dp.runtime.header_check import require_same
 from stream_dp.runtime.history import GENESIS
 from stream_dp.runtime.phases import ENGINE, EnginePhase, Lifecycle
-from stream_dp.runtime.ports import Ports, Published, Questions, closing
+from stream_dp.runtime.ports import Ports, Published, Questions
 from stream_dp.runtime.proposals import Proposal, SeriesPlanner
 from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.recovery import NoiseMaker, Recovered, initial_states, recover
@@ -134,8 +133,19 @@ class Engine:
         proposal = await asyncio.to_thread(self.admission.propose, definition, start)
         return proposal, self.admission.preview(proposal, analyst)
 
+    @property
+    def now(self) -> int:
+        """The engine's time, ms since 1970: the stamp of what is told."""
+        return self._ports.clock.now()
+
     async def tell(self, text: bytes, signer: str) -> bytes:
-        """Return the answer to a message of somebody whose token has been checked; durable and public on return.
+        """Return the answer to a message of somebody whose token has been checked; errors as of `answer`."""
+        if self._messages is None:
+            raise UsageError("this engine takes no messages")
+        return await self.answer(self._messages.reader.said(text, signer))
+
+    async def answer(self, message: Addressed) -> bytes:
+        """Return the answer to a message; durable and public on return.
 
         The same message has the same answer, whenever it comes. Raises:
             NotAccepted: it is not accepted as the message of its id.
@@ -143,26 +153,11 @@ class Engine:
         """
         if self._messages is None:
             raise UsageError("this engine takes no messages")
-        message = self._messages.reader.said(text, signer)
         number, body = cast(
             "tuple[int, bytes | None]",
-            await self._inbox.executed(
-                lambda: self._answering.tell(message, self._ports.clock.now())
-            ),
+            await self._inbox.executed(lambda: self._answering.tell(message, self.now)),
         )
-        return await self._recorded(number) if body is None else body
-
-    async def _recorded(self, number: int) -> bytes:
-        """The answer of this number, which is public.
-
-        Raises:
-            NotAccepted: answers are not kept here.
-        """
-        if self._ports.answers is not None:
-            async with closing(self._ports.answers.read(number - 1)) as bodies:
-                async for body in bodies:
-                    return body
-        raise not_accepted(RefusalKind.USED)
+        return await recorded(self._ports.answers, number) if body is None else body
 
     async def run(self) -> None:
         """Recover, then run; once.
