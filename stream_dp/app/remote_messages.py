@@ -22,7 +22,7 @@ from stream_dp.client.kafka_messages import talking
 from stream_dp.client.message_text import fresh_id, message_text
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.endpoints import KafkaJournalSpec
-from stream_dp.pipeline.live_series import canonical
+from stream_dp.pipeline.live_series import canonical_series
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.runtime.answer_body import read_answer
@@ -127,4 +127,4 @@ class RemoteMessages:
             raise UsageError(
                 "--series: must be a JSON object where the pipeline file is not at hand"
             )
-        return canonical(load_series(content, self.spec)).decode()
+        return canonical_series(load_series(content, self.spec)).decode()

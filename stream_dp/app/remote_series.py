@@ -87,6 +87,14 @@ class RemoteSeries:
         return LiveSeriesClient(self.url, self.spec.name, token)
 
 
+def told_in(line: bytes) -> tuple[str, Mapping[str, Any]]:
+    """Return the time of its cut, and what it says, of the public line of an answer that is no refusal."""
+    from stream_dp.runtime.answer_body import read_answer  # only who asks needs it
+
+    found = read_answer(line)
+    return found.end, found.answer or {}
+
+
 def definition_of(series: str, spec: PipelineSpec | None) -> bytes:
     """The bytes of a series that is JSON or YAML, or @ and a file's name; checked against the pipeline file, if any.
 

@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from msgspec import UNSET
 from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
 from stream_dp.accounting.amounts import text
-from stream_dp.runtime.answer_body import read_answer
 
 PIPED_WIDTH = 180
 
@@ -84,12 +82,10 @@ def tick_text(told: Mapping[str, Any], key: str) -> str:
     return str(tick) if time is None else f"{tick} ({time})"
 
 
-def answer_text(series: str, line: bytes) -> str:
-    """What a series answered, and when: from the exact line that was published."""
-    found = read_answer(line)
-    said = {} if found.answer is UNSET else found.answer
+def answer_text(series: str, end: str, said: Mapping[str, Any]) -> str:
+    """What a series answered at the cut at `end`."""
     shown = ", ".join(f"{key} {_plain(value)}" for key, value in said.items() if key != "series")
-    return f"{series} at {found.end}: {shown}"
+    return f"{series} at {end}: {shown}"
 
 
 def _plain(value: Any) -> str:

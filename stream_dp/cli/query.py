@@ -15,7 +15,7 @@ from rich.console import JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-from stream_dp.app.remote_series import RemoteSeries
+from stream_dp.app.remote_series import RemoteSeries, told_in
 from stream_dp.cli.lazy import WholeHelpGroup
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import answer_text, derivation_tree, tick_text, wide_console
@@ -223,7 +223,7 @@ def ask(
         asked["threshold"] = threshold
     engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
     line = engine.ask(series, asked, name)
-    typer.echo(line.decode() if as_json else answer_text(series, line))
+    typer.echo(line.decode() if as_json else answer_text(series, *told_in(line)))
 
 
 @query.command()

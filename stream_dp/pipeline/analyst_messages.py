@@ -58,7 +58,7 @@ class Message(Frozen):
     """RFC 3339, UTC: the message is executed only if it has arrived by then, and not more than 24 h before."""
 
 
-class Create(Message):
+class CreateMessage(Message):
     """Create a series, at the next cut between two ticks."""
 
     definition_key = "series"
@@ -67,7 +67,7 @@ class Create(Message):
     """The series, as an entry of `series:` in the pipeline file."""
 
 
-class Preview(Message):
+class PreviewMessage(Message):
     """Tell what creating a series would cost; changes nothing."""
 
     definition_key = "series"
@@ -76,7 +76,7 @@ class Preview(Message):
     """The series, as an entry of `series:` in the pipeline file."""
 
 
-class Halt(Message):
+class HaltMessage(Message):
     """End a series that was created."""
 
     do: Literal["halt"]
@@ -84,13 +84,13 @@ class Halt(Message):
     """Its name."""
 
 
-class List(Message):
+class ListMessage(Message):
     """List every series."""
 
     do: Literal["list"]
 
 
-class Ask(Message):
+class AskMessage(Message):
     """Ask a series. Of released ones: `keys`, or a range, or all. Of a monitor: one watch, at a threshold."""
 
     do: Literal["ask"]
@@ -117,7 +117,7 @@ class Ask(Message):
         return {key: value for key, value in said.items() if value is not None}
 
 
-class Watch(Message):
+class WatchMessage(Message):
     """Add a watch to a monitor."""
 
     definition_key = "watch"
@@ -128,7 +128,7 @@ class Watch(Message):
     """The watch, as an entry of `watch:` of a monitor."""
 
 
-class Unwatch(Message):
+class UnwatchMessage(Message):
     """End a watch of a monitor."""
 
     do: Literal["unwatch"]
@@ -138,7 +138,15 @@ class Unwatch(Message):
     """The watch's name."""
 
 
-AnyMessage: TypeAlias = Create | Preview | Halt | List | Ask | Watch | Unwatch
+AnyMessage: TypeAlias = (
+    CreateMessage
+    | PreviewMessage
+    | HaltMessage
+    | ListMessage
+    | AskMessage
+    | WatchMessage
+    | UnwatchMessage
+)
 MESSAGES: Mapping[str, type[Message]] = {
     get_args(one.model_fields["do"].annotation)[0]: one for one in get_args(AnyMessage)
 }

@@ -70,7 +70,7 @@ class PlannedSeries:
     @property
     def definition(self) -> bytes:
         """The definition's canonical bytes."""
-        return canonical(self.series)
+        return canonical_series(self.series)
 
     @property
     def name(self) -> str:
@@ -124,7 +124,7 @@ def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
     return spec.model_copy(update={"clock": clock})
 
 
-def canonical(series: SeriesSpec) -> bytes:
+def canonical_series(series: SeriesSpec) -> bytes:
     """The definition as journals and messages hold it: read as YAML or as JSON it says the same.
 
     YAML breaks lines at some characters and refuses others unless they are escaped, and takes no surrogate pairs.

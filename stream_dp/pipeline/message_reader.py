@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from stream_dp.core.envelope import is_signed, read_envelope
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.analyst_messages import (
-    Ask,
-    Create,
-    Halt,
-    List,
-    Preview,
-    Unwatch,
-    Watch,
+    AskMessage,
+    CreateMessage,
+    HaltMessage,
+    ListMessage,
+    PreviewMessage,
+    UnwatchMessage,
+    WatchMessage,
     read_address,
     read_message,
 )
@@ -71,17 +71,17 @@ class SignedMessages:
             UsageError: nothing that there is; every problem is named with its key, never with a value.
         """
         match read_message(message.text.decode()):
-            case Create(do=do, series=definition) | Preview(do=do, series=definition):
+            case CreateMessage(do=do, series=definition) | PreviewMessage(do=do, series=definition):
                 return Wanted(do, definition=definition)
-            case Halt(do=do, series=series):
+            case HaltMessage(do=do, series=series):
                 return Wanted(do, series)
-            case List(do=do):
+            case ListMessage(do=do):
                 return Wanted(do)
-            case Ask(do=do, series=series, parameters=parameters):
+            case AskMessage(do=do, series=series, parameters=parameters):
                 return Wanted(do, series, parameters=parameters)
-            case Watch(do=do, series=series, watch=definition):
+            case WatchMessage(do=do, series=series, watch=definition):
                 return Wanted(do, series, definition)
-            case Unwatch(do=do, series=series, watch=watch):
+            case UnwatchMessage(do=do, series=series, watch=watch):
                 return Wanted(do, series, parameters={"watch": watch})
 
     @staticmethod

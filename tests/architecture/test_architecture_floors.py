@@ -46,6 +46,7 @@ DEFINED_TWICE = {
     "Condition": "one of a theorem, and one of `where:` in a pipeline file",
     "Halt": "the message that ends a mechanism, in the model and for its actor",
     "Router": "what the runtime asks for, and what the pipeline has",
+    "ask": "the command, and what an actor does with a query",
     "exact": "an amount from whole units, and from text without a float",
     "run": "the command, and the test kit's",
 }

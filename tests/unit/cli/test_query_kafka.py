@@ -13,7 +13,13 @@ from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.app import remote_messages
 from stream_dp.client.message_text import good_answer
 from stream_dp.core.envelope import is_signed, read_envelope, write_envelope
-from stream_dp.pipeline.analyst_messages import AnyMessage, Ask, Create, Halt, read_message
+from stream_dp.pipeline.analyst_messages import (
+    AnyMessage,
+    AskMessage,
+    CreateMessage,
+    HaltMessage,
+    read_message,
+)
 from stream_dp.runtime.keys import Sealer
 
 KEY = bytes(range(32))
@@ -108,14 +114,14 @@ def test_create_preview_halt_list_are_messages_signed_by_the_operator(
 def test_a_definition_in_json_goes_word_for_word(ask: Ask_, engine: Engine) -> None:
     assert ask("create", "--series", SERIES).code == 0
     assert SERIES in engine.texts[0]
-    assert isinstance(engine.heard[0], Create)
+    assert isinstance(engine.heard[0], CreateMessage)
     assert engine.heard[0].series == SERIES.encode()
 
 
 def test_a_definition_in_yaml_says_the_same(ask: Ask_, engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "busy.yaml").write_text("name: busy\nstatistic: count\nepsilon: 1/8\n")
     assert ask("create", "--series", f"@{tmp_path / 'busy.yaml'}").code == 0
-    assert isinstance(engine.heard[0], Create)
+    assert isinstance(engine.heard[0], CreateMessage)
     assert json.loads(engine.heard[0].series) == {
         "name": "busy", "statistic": "count", "epsilon": "1/8", "where": [],
     }  # fmt: skip
@@ -140,7 +146,7 @@ def test_an_analyst_needs_a_token_and_a_name_alone(
     assert (said.code, said.err) == (0, "")
     said = live_series.say("query", "halt", "clicks", "busy", *more)
     assert (said.code, said.err) == (0, "")
-    assert isinstance(engine.heard[-1], Halt)
+    assert isinstance(engine.heard[-1], HaltMessage)
     assert engine.tokens == [Sealer(KEY, "clicks").query_token("ann")] * 2
     assert {one.analyst for one in engine.heard} == {"ann"}
 
@@ -212,7 +218,7 @@ def test_what_is_asked(
 ) -> None:
     assert ask("ask", "by_page", "--id", "q-1", *options).code == 0
     (heard,) = engine.heard
-    assert isinstance(heard, Ask)
+    assert isinstance(heard, AskMessage)
     assert (heard.id, heard.series, heard.parameters) == ("q-1", "by_page", parameters)
 
 

@@ -8,9 +8,9 @@ import pytest
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.analyst_messages import (
     MESSAGES,
-    Ask,
-    Create,
-    Watch,
+    AskMessage,
+    CreateMessage,
+    WatchMessage,
     read_address,
     read_message,
 )
@@ -51,7 +51,7 @@ def test_there_is_a_good_message_of_each_kind() -> None:
 
 def test_a_definition_is_its_bytes_in_the_message() -> None:
     exact = b'{"epsilon": 0.10000000000000000001,  "name":"m"}'
-    for do, key, kind in (("create", "series", Create), ("watch", "watch", Watch)):
+    for do, key, kind in (("create", "series", CreateMessage), ("watch", "watch", WatchMessage)):
         text = message(do, **{key: "HERE"}).replace('"HERE"', exact.decode())
         found = read_message(text)
         assert isinstance(found, kind)
@@ -60,7 +60,7 @@ def test_a_definition_is_its_bytes_in_the_message() -> None:
 
 def test_what_is_asked_is_what_is_there() -> None:
     asked = read_message(message("ask", watch=..., threshold=..., keys=["b", "a"], **{"from": "a"}))
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, AskMessage)
     assert asked.parameters == {"keys": ["b", "a"], "from": "a"}
 
 
