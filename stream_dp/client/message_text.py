@@ -7,21 +7,12 @@ from typing import Any
 
 from msgspec import UNSET
 
-from stream_dp.errors import (
-    BudgetRefused,
-    FailClosed,
-    StreamDPError,
-    UnknownMechanism,
-    UsageError,
-    WorldError,
-)
 from stream_dp.noise import fresh_seed
-from stream_dp.runtime.answer_body import RefusalKind, RefusedMessage, read_answer
+from stream_dp.runtime.answer_body import read_answer
+from stream_dp.runtime.conversation import error_of
 
 LASTS = timedelta(hours=1)
 """How long after it was made a message may arrive, unless it says something else."""
-_KINDS = (StreamDPError, UsageError, BudgetRefused, FailClosed, WorldError)
-_ERRORS = {kind.exit_code: kind for kind in _KINDS}
 
 
 def fresh_id() -> str:
@@ -44,13 +35,6 @@ def message_text(
     return f'{said[:-1]}, "{key}": {definition}}}'
 
 
-def refusal(refused: RefusedMessage) -> StreamDPError:
-    """The error that the engine raised."""
-    if refused.kind == RefusalKind.UNKNOWN:
-        return UnknownMechanism(refused.detail)
-    return _ERRORS.get(refused.exit_code, UsageError)(refused.detail)
-
-
 def good_answer(body: bytes) -> bytes:
     """The bytes of an answer, if it is no refusal.
 
@@ -60,5 +44,5 @@ def good_answer(body: bytes) -> bytes:
     """
     found = read_answer(body)
     if found.refused is not UNSET:
-        raise refusal(found.refused)
+        raise error_of(found.refused)
     return body

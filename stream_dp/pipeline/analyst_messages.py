@@ -192,7 +192,7 @@ def read_message(text: str) -> AnyMessage:
     return _validated(kind, found)  # type: ignore[return-value]  # one of the union
 
 
-def read_ask(series: str, parameters: bytes) -> Ask:
+def read_ask(series: str, parameters: bytes) -> AskMessage:
     """Read the JSON object of what is asked of a series, which comes without the rest of its message.
 
     Raises:
@@ -206,7 +206,9 @@ def read_ask(series: str, parameters: bytes) -> Ask:
     if others:
         raise UsageError(f"{', '.join(others)}: not known here, where parameters are asked alone")
     found = {key: _value(raw) for key, raw in parts.items()}
-    return _validated(Ask, {**found, "id": "-", "until": _EPOCH, "do": "ask", "series": series})
+    return _validated(
+        AskMessage, {**found, "id": "-", "until": _EPOCH, "do": "ask", "series": series}
+    )
 
 
 def _validated(kind: type[_M], found: Mapping[str, Any]) -> _M:
