@@ -1,7 +1,8 @@
 """Messages of analysts as a Kafka topic, `PIPELINE.queries`, to which they write and which the engine only reads.
 
 Rules: the brokers stamp what arrives: a sender's own time counts for nothing. Whole record batches are read, committed
-ones only, and no record stops the reader: what cannot be read is an empty message at its place, a tombstone too. Who
+ones only, and no record stops the reader: what cannot be read is an empty message at its place, and so is a tombstone,
+and what is too large to be one; of what was fetched one batch is unpacked at a time. Who
 may write here may open a transaction if its brokers allow that, and then messages wait for its end. The topic forgets;
 what is gone before it was read is not answered. Places are offsets. Nothing here looks into a message.
 """
@@ -9,7 +10,7 @@ what is gone before it was read is not answered. Places are offsets. Nothing her
 import heapq
 import logging
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -40,7 +41,7 @@ _HINTS = {
 _WRONG = "must stamp messages on arrival, and let none remove another;"
 _EXPANDED_BYTES = 4 * 2**20
 _FETCH_MS = 100
-_MOST = 500
+_MOST, _MOST_BYTES = 500, 2**20
 _log = logging.getLogger(__name__)
 
 
@@ -92,7 +93,7 @@ class KafkaQuestions:
             WorldError: no answer; or what the broker sends is damaged (an `Outage`).
         """
         with speaking(self._settings, f"topic {self._topic!r}"):
-            while not (found := list(islice(self._waiting, _MOST))):
+            while not (found := self._some()):
                 self._waiting = await self._fetched()
         self._next = found[-1].place + 1
         return found
@@ -102,6 +103,17 @@ class KafkaQuestions:
         clients, self._clients = self._clients, []
         for client in clients:
             await disconnect(client)
+
+    def _some(self) -> list[Question]:
+        """The next of what was fetched: some hundreds, and about a megabyte."""
+        found: list[Question] = []
+        size = 0
+        while len(found) < _MOST and size < _MOST_BYTES:
+            if (each := next(self._waiting, None)) is None:
+                break
+            found.append(each)
+            size += len(each.value)
+        return found
 
     @property
     def _place(self) -> Any:
@@ -114,12 +126,12 @@ class KafkaQuestions:
         except library(".errors").OffsetOutOfRangeError:
             await self.seek(self._next)
             return iter(())
-        found = [
+        found = (  # one after the other: unpacked all at once they might take gigabytes
             self._questions(batch)
             for batch in batches(fetched.get(self._place, ()))
             if batch.kind in (Kind.DATA, Kind.FOREIGN, Kind.DAMAGED)
-        ]
-        return (each for each in chain(*found) if each.place >= self._next)
+        )
+        return (each for each in chain.from_iterable(found) if each.place >= self._next)
 
     def _questions(self, batch: RecordBatch) -> Iterator[Question]:
         """The messages of a batch; those that its brokers did not stamp say nothing.
@@ -133,7 +145,10 @@ class KafkaQuestions:
             return (Question(at, b"", batch.stamp) for at in range(batch.base, batch.next))
         found = self._unpacker.unpack(batch)
         pairs = zip(found.offsets, found.values, strict=True)
-        read = (Question(at, value, batch.stamp) for at, value in pairs)
+        read = (
+            Question(at, value if len(value) <= LARGEST_ENVELOPE else b"", batch.stamp)
+            for at, value in pairs
+        )
         lost = (
             Question(at, b"", batch.stamp)
             for span in found.refused

@@ -106,10 +106,14 @@ class TalkingWorld:
         """Every answer that was ever readable."""
         return await public_log(self.kafka, f"{self.name}.answers")
 
+    async def commits(self) -> list[dict[str, Any]]:
+        """The journal, opened."""
+        blobs = await journal_blobs(self.kafka, f"{self.name}.private.journal")
+        return opened(blobs, KEY, self.name)
+
     async def durable(self) -> dict[int, bytes]:
         """The answers that the journal holds, by number."""
-        blobs = await journal_blobs(self.kafka, f"{self.name}.private.journal")
-        return answers_of(opened(blobs, KEY, self.name))
+        return answers_of(await self.commits())
 
     async def queue(self) -> dict[int, str | None]:
         """The records of the queue by place, with the id of each that somebody has signed (None: no message)."""

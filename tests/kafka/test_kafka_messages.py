@@ -317,6 +317,9 @@ async def test_an_engine_goes_on_past_hostile_messages_and_answers(
     queue |= {place: name for name, place in analyst.places.items()}
     assert talk_findings(Talk(queue, await world.public(), await world.durable())) == []
     assert "no json" not in str(said)
+    later = (await world.commits())[1:]
+    assert [one for one in later if one["changes"] or one["charges"]] == []
+    assert all(len(one["seeds"]) == len(one["ticks"]) for one in later)  # no randomness either
 
 
 def put_raw(kafka: str, topic: str, batch: bytes) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import tracemalloc
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_questions import KafkaQuestions
 from stream_dp.adapters.record_batches import RecordBatch
 from stream_dp.adapters.unpacker import Unpacker
+from stream_dp.core.envelope import LARGEST_ENVELOPE
 from stream_dp.errors import Outage
 
 GZIP, MB = 0x01, 2**20
@@ -85,7 +87,11 @@ HOSTILE = {
     "no bytes": (batch([record(b"")]), b""),
     "a header that is not UTF-8": (batch([record(b"m", headers=[(b"\xff\xfe", b"1")])]), b"m"),
     "a key that is not UTF-8": (batch([record(b"m", key=b"\xff")]), b"m"),
-    "a megabyte": (batch([record(b"m" * MB)]), b"m" * MB),
+    "as large as an envelope may be": (
+        batch([record(b"m" * LARGEST_ENVELOPE)]), b"m" * LARGEST_ENVELOPE,
+    ),
+    "a byte more": (batch([record(b"m" * (LARGEST_ENVELOPE + 1))]), b""),
+    "a megabyte": (batch([record(b"m" * MB)]), b""),
     "a bomb": (
         batch([b""], attributes=APPENDED | GZIP, body=gzip.compress(record(bytes(64 * MB)))),
         b"",
@@ -131,6 +137,30 @@ async def test_a_crowd_comes_in_groups_each_at_its_place() -> None:
         assert 0 < len(group) <= 500
         places += [each.place for each in group]
     assert places == list(range(1_200, 3_000))
+
+
+async def test_large_messages_come_in_groups_of_about_a_megabyte() -> None:
+    questions = over(Log([batch([record(bytes(300_000))], n) for n in range(20)]))
+    await questions.seek(0)
+    number = 0
+    while number < 20:
+        group = await questions.read()
+        assert 0 < len(group) <= 4
+        number += len(group)
+
+
+async def test_many_batches_that_expand_are_never_held_together() -> None:
+    """Unpacked at once they would take 180 MB."""
+    packed = gzip.compress(record(bytes(3 * MB)))
+    log = Log([batch([b""], n, attributes=APPENDED | GZIP, body=packed) for n in range(60)])
+    questions = over(log)
+    tracemalloc.start()
+    try:
+        assert len(await read(questions, 0, 60)) == 60
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 40 * MB
 
 
 async def test_a_seek_forgets_what_was_fetched() -> None:
