@@ -17,6 +17,19 @@ POINTS = (
 )  # fmt: skip
 
 
+ANSWERS_FIRST = """
+from stream_dp.runtime.gate import Gate
+
+async def commit(self, commit, sealed):
+    await self.tell(commit.answers)
+    await self._journal.append(commit, sealed)
+    self.durable += 1
+    await self.publish(commit.releases)
+
+Gate.commit = commit
+"""
+
+
 async def adaptive_talk(analyst: Analyst, number: int) -> None:
     """Create a series, ask what the answers before suggest, end it."""
     name = f"a{number}"
@@ -86,7 +99,7 @@ async def killed(
         assert "Traceback" not in errors, errors
 
 
-async def talked(kafka: str, folder: Path, seed: int, patch: str = "") -> tuple[list[str], int]:
+async def talked(kafka: str, folder: Path, seed: int) -> tuple[list[str], int]:
     """The findings on a talk through kills, and how many answers it had."""
     world, chance = await TalkingWorld.made(folder, kafka), random.Random(seed)
     watcher, done = Watcher(world), asyncio.Event()
@@ -121,3 +134,23 @@ async def test_every_message_has_one_answer_over_twenty_kills(kafka: str, tmp_pa
     findings, answers = await talked(kafka, tmp_path, 11)
     assert findings == []
     assert answers > KILLS
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("patch", ["", ANSWERS_FIRST], ids=["ours", "the twin"])
+async def test_an_engine_that_answers_before_its_commit_is_found(
+    kafka: str, tmp_path: Path, patch: str
+) -> None:
+    """Killed between the two, the twin has answered what no journal knows."""
+    world = await TalkingWorld.made(tmp_path, kafka)
+    async with fed(world):
+        async with running(world, kit=True):
+            await until_topics(world)
+        async with Analyst(world) as analyst:
+            await analyst.send(analyst.message("list"))
+            async with running(world, "--crash", "after-answer:1", kit=True, patch=patch) as run:
+                await asyncio.wait_for(asyncio.to_thread(run.communicate), 60)
+                assert run.returncode == -signal.SIGKILL
+    found = await Watcher(world).look()
+    assert len(await world.public()) == 1
+    assert bool(found) == bool(patch), found
