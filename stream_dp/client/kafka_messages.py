@@ -114,8 +114,8 @@ class KafkaMessages:
     async def recorded(self, name: str) -> bytes | None:
         """The bytes of the answer to a message of this id, if there is one in the public topic."""
         async with reading(self._settings, self._answers) as log:
-            begin, end = await log.bounds()
-            async with aclosing(log.records(begin, end)) as groups:
+            decided, _ = await log.ends()  # an engine that was killed may have left more open
+            async with aclosing(log.records(0, decided)) as groups:
                 async for group in groups:
                     for record in group:
                         if record.key == name.encode():
