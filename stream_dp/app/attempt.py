@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from stream_dp.accounting.subledgers import MAIN
 from stream_dp.app.live_series import EngineLiveSeries
 from stream_dp.errors import EngineEnded, Outage
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.runtime.engine import Engine
-from stream_dp.serve.live_series import Sender
+from stream_dp.serve.live_series import BY_OPERATOR, Sender
 
 _T = TypeVar("_T")
 CATCHING_UP = (
@@ -35,7 +36,9 @@ class CurrentLiveSeries:
         self._shown = shown
         self._catching_up = catching_up
 
-    async def create(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:
+    async def create(
+        self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
+    ) -> Mapping[str, Any]:
         """Create a series; see `EngineLiveSeries`.
 
         Raises:
@@ -43,11 +46,13 @@ class CurrentLiveSeries:
         """
         return await self._done(self._running().create(definition, analyst, sender))
 
-    async def halt(self, name: str, sender: Sender) -> Mapping[str, Any]:
+    async def halt(self, name: str, sender: Sender = BY_OPERATOR) -> Mapping[str, Any]:
         """Halt a series; errors as of `create`."""
         return await self._done(self._running().halt(name, sender))
 
-    async def preview(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:
+    async def preview(
+        self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
+    ) -> Mapping[str, Any]:
         """Return what creating the series would do; errors as of `create`."""
         return await self._done(self._running().preview(definition, analyst, sender))
 
@@ -55,7 +60,7 @@ class CurrentLiveSeries:
         """Return the answer to a message; errors as of `create`."""
         return await self._done(self._running().message(text, signer))
 
-    async def ask(self, name: str, parameters: bytes, sender: Sender) -> bytes:
+    async def ask(self, name: str, parameters: bytes, sender: Sender = BY_OPERATOR) -> bytes:
         """Return the answer of a series; errors as of `create`."""
         return await self._done(self._running().ask(name, parameters, sender))
 

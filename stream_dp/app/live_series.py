@@ -23,7 +23,7 @@ from stream_dp.pipeline.report import series_json
 from stream_dp.runtime.answer_body import RefusedMessage, read_answer
 from stream_dp.runtime.conversation import LONGEST_MS, Addressed, Wanted, error_of
 from stream_dp.runtime.engine import Engine
-from stream_dp.serve.live_series import Sender
+from stream_dp.serve.live_series import BY_OPERATOR, Sender
 
 
 class EngineLiveSeries:
@@ -46,12 +46,14 @@ class EngineLiveSeries:
         """
         return await self._engine.tell(text, signer)
 
-    async def ask(self, name: str, parameters: bytes, sender: Sender) -> bytes:
+    async def ask(self, name: str, parameters: bytes, sender: Sender = BY_OPERATOR) -> bytes:
         """Return the exact bytes of the answer of a series to `parameters`, a JSON object; errors as of `message`."""
         wanted = asked_of(name, parameters)
         return await self._engine.answer(self._from(sender, wanted, sender.signer, parameters))
 
-    async def create(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:
+    async def create(
+        self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
+    ) -> Mapping[str, Any]:
         """Create a series; charged, durable and running on return.
 
         Raises:
@@ -60,7 +62,7 @@ class EngineLiveSeries:
         wanted = Wanted("create", definition=definition)
         return await self._told(sender, wanted, paying(sender, analyst), definition)
 
-    async def halt(self, name: str, sender: Sender) -> Mapping[str, Any]:
+    async def halt(self, name: str, sender: Sender = BY_OPERATOR) -> Mapping[str, Any]:
         """Halt a series that was created.
 
         Raises:
@@ -69,7 +71,9 @@ class EngineLiveSeries:
         """
         return await self._told(sender, Wanted("halt", name), sender.signer, name.encode())
 
-    async def preview(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:
+    async def preview(
+        self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
+    ) -> Mapping[str, Any]:
         """Return what creating the series would do; changes nothing.
 
         Raises:

@@ -18,6 +18,10 @@ class Sender(NamedTuple):
     key: str = ""
 
 
+BY_OPERATOR = Sender()
+"""The operator, without a key."""
+
+
 class LiveSeriesService(Protocol):
     """One engine's mechanisms. Calls may overlap; the server of live series puts them in order.
 

@@ -14,7 +14,6 @@ from stream_dp.app import ledger_check
 from stream_dp.app.budget_view import api_budget
 from stream_dp.app.ledger_view import ledger_json
 from stream_dp.app.live_series import EngineLiveSeries
-from stream_dp.app.series_words import SeriesWords
 from stream_dp.core.guarantee import ApproxDP, differential_privacy
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
 from stream_dp.pipeline.report import promise_json
@@ -33,19 +32,12 @@ async def asked(
 ) -> None:
     """Run to tick 2, ask through a live_series, run to the end."""
     source = Stopping(2)
+    world.begins = BEGINS.get
     engine = world.engine(source)
     run = asyncio.create_task(engine.run())
     await world.until(2)
     try:
-        await then(
-            EngineLiveSeries(
-                world.built,
-                engine,
-                world.planner,
-                SeriesWords(world.built, world.planner, BEGINS.get),
-            ),
-            source,
-        )
+        await then(EngineLiveSeries(world.built, engine, world.planner, world.words), source)
     finally:
         source.go(HORIZON)
         await run

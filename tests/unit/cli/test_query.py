@@ -17,6 +17,7 @@ from unit.serve.fake_live_series import TIME, FakeLiveSeries
 from stream_dp import errors
 from stream_dp.client import live_series as client
 from stream_dp.runtime.keys import Sealer
+from stream_dp.serve.live_series import Sender
 from stream_dp.serve.server import PageServer
 from stream_dp.serve.view import PublicView, ReleaseLog
 
@@ -344,7 +345,7 @@ def test_an_engine_that_does_not_answer(
     monkeypatch.setattr(client, "SECONDS", 2)  # for the pipeline's name too, which comes at once
     gave_up = threading.Event()
 
-    async def hang(definition: bytes, analyst: str) -> dict[str, Any]:
+    async def hang(definition: bytes, analyst: str, sender: Sender) -> dict[str, Any]:
         await asyncio.to_thread(gave_up.wait)
         return {}
 

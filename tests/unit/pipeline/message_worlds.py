@@ -176,7 +176,7 @@ class MessageWorld(World):
         plan = replace(plan, series=(plan.series[0], WATCHED), group=1)
         router = OpenRouter(built.spec, plan.origin)
         self.planner = LiveSeriesPlanner(built.spec, router)
-        words = SeriesWords(built, self.planner, lambda tick: None)
+        words = self.words = SeriesWords(built, self.planner, self.begins)
         return self.kind(
             plan, router, ports, self.noise, planner=self.planner, subledgers=built.subledgers(),
             messages=Understanding(SignedMessages("shop", SEALER.query_token), words), per_tick=self.per_tick,

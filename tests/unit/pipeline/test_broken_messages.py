@@ -94,7 +94,7 @@ async def test_an_outbox_that_is_not_emptied_at_the_start_is_found(
 ) -> None:
     class Silent(engines.Engine):
         async def _start(self) -> Recovered:
-            tell, Gate.tell = Gate.tell, keeps_quiet  # type: ignore[method-assign]
+            tell, Gate.tell = Gate.tell, keeps_quiet  # type: ignore[method-assign, assignment]
             try:
                 return await super()._start()
             finally:
