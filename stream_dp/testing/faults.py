@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from stream_dp.adapters.files import FileSink
 from stream_dp.adapters.highwater import HighWater
@@ -22,6 +23,7 @@ from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.sqlite import SqliteJournal
+from stream_dp.adapters.sqlite_messages import SqliteAnswers
 from stream_dp.adapters.wrapped_source import WrappedSource
 from stream_dp.errors import UsageError
 from stream_dp.runtime.commit import Answer, Commit, Release
@@ -256,7 +258,7 @@ async def half_a_publication(sink: Sink, releases: Sequence[Release]) -> None:
 
 
 async def half_of_the_answers(port: Answers, answers: Sequence[Answer]) -> None:
-    """Write the first half of `answers` in a transaction that nobody ends.
+    """Write `answers`, or the first half of them, in a transaction that nobody ends; does not always return.
 
     Raises:
         UsageError: not known for these answers.
@@ -266,8 +268,10 @@ async def half_of_the_answers(port: Answers, answers: Sequence[Answer]) -> None:
             half = answers[: max(1, len(answers) // 2)]
             records = [port._record(answer) for answer in half]  # noqa: SLF001 - as it writes them
             await _open_transaction(port._lease, records)  # noqa: SLF001
+        case SqliteAnswers():
+            await asyncio.to_thread(_torn_answers, Path(port._place), answers)  # noqa: SLF001
         case _:
-            raise UsageError("--crash mid-answer knows answers in Kafka")
+            raise UsageError("--crash mid-answer knows answers in SQLite and in Kafka")
 
 
 def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
@@ -277,6 +281,17 @@ def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
         database.execute("BEGIN IMMEDIATE")
         database.execute("INSERT INTO commits VALUES (?, ?)", (commit.sequence, sealed))
         database.execute("INSERT INTO commits VALUES (-1, zeroblob(1000000))")
+        die()
+
+
+def _torn_answers(path: Path, answers: Sequence[Answer]) -> None:
+    """Answers in an open transaction, forced out to the log by their size."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA cache_size = 1")
+        database.execute("BEGIN IMMEDIATE")
+        rows = [(answer.number, answer.body) for answer in answers]
+        database.executemany("INSERT INTO answers VALUES (?, ?)", rows)
+        database.execute("INSERT INTO answers VALUES (-1, zeroblob(1000000))")
         die()
 
 
