@@ -112,7 +112,8 @@ class Answering:
             told = dict(await self._executed(wanted, message))
         except (UsageError, BudgetRefused) as refusal:
             refused = refusal
-        answer = conversation.answer(message, refused or told, chain.standing, wanted.series)
+        series = wanted.series or str(told.get("name", ""))
+        answer = conversation.answer(message, refused or told, chain.standing, series)
         if conversation.full or (refused is None and wanted.do in ("create", "halt")):
             await self._changes.flush()
         return answer
