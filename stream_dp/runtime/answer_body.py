@@ -39,14 +39,14 @@ class RefusalKind(StrEnum):
     BUDGET = "budget"
 
 
-class Standing(NamedTuple):
+class AnswerCut(NamedTuple):
     """A cut as answers name it: the last tick before it, None before the first, and when that ended, as a text."""
 
     tick: int | None
     end: str
 
     @classmethod
-    def before(cls, next_tick: int, grid: TickGrid) -> "Standing":
+    def before(cls, next_tick: int, grid: TickGrid) -> "AnswerCut":
         """Return the cut before tick `next_tick`."""
         return cls(next_tick - 1 if next_tick else None, grid.start_text(next_tick))
 

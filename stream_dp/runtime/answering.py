@@ -7,7 +7,6 @@ create and halt by her own ledger only.
 """
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,6 +16,7 @@ from stream_dp.accounting.subledgers import MAIN
 from stream_dp.errors import BudgetRefused, NotAccepted, NotYours, UnknownMechanism, UsageError
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.answer_body import RefusalKind
+from stream_dp.runtime.asked_parameters import read_parameters
 from stream_dp.runtime.commit import Answer, Created, Halted
 from stream_dp.runtime.conversation import Addressed, MessageReader, Wanted, not_accepted
 from stream_dp.runtime.cut_changes import CutChanges
@@ -191,7 +191,4 @@ def _parameters(wanted: Wanted) -> Mapping[str, Any]:
         return {"unwatch": wanted.parameters["watch"]}
     if wanted.do != "watch":
         return wanted.parameters
-    try:
-        return {"watch": json.loads(wanted.definition)}
-    except (ValueError, RecursionError):
-        raise UsageError("watch: cannot be read") from None
+    return {"watch": read_parameters(wanted.definition)}

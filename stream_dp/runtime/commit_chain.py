@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.runtime.answer_body import Standing
+from stream_dp.runtime.answer_body import AnswerCut
 from stream_dp.runtime.commit import Commit
 from stream_dp.runtime.gate import Gate
 from stream_dp.runtime.history import last_of
@@ -35,9 +35,9 @@ class CommitChain:
         return self.now.cut.next_tick
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> AnswerCut:
         """The cut, as answers name it."""
-        return Standing.before(self.next_tick, self._grid)
+        return AnswerCut.before(self.next_tick, self._grid)
 
     def placed(self, commit: Commit) -> Commit:
         """Return the commit as the next one of the chain, at the cut."""

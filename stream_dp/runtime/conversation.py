@@ -26,10 +26,10 @@ from stream_dp.errors import (
 )
 from stream_dp.runtime.answer_body import (
     VERSION,
+    AnswerCut,
     Answered,
     RefusalKind,
     RefusedMessage,
-    Standing,
     write_answer,
 )
 from stream_dp.runtime.commit import Answer, Commit
@@ -179,7 +179,7 @@ class Conversation:
         self._hasty += 1
         return self.full or self._hasty <= self.per_tick
 
-    def refuse(self, kind: RefusalKind, place: int, standing: Standing) -> None:
+    def refuse(self, kind: RefusalKind, place: int, standing: AnswerCut) -> None:
         """Refuse a record that is accepted as no message."""
         if self._refused is None or self._refused[0] != kind or len(self._refused[1]) >= PLACES:
             self._close_refused(standing)
@@ -190,7 +190,7 @@ class Conversation:
         self,
         message: Addressed,
         told: Mapping[str, Any] | StreamDPError,
-        standing: Standing,
+        standing: AnswerCut,
         series: str = "",
     ) -> Answer:
         """Write the answer to an accepted message: what is told, or the error that refuses it."""
@@ -219,7 +219,7 @@ class Conversation:
         """Whether an answer waits for its commit."""
         return bool(self._waiting) or self._refused is not None
 
-    def drain(self, standing: Standing) -> tuple[Answer, ...]:
+    def drain(self, standing: AnswerCut) -> tuple[Answer, ...]:
         """Return the answers that wait, for the commit that records them and the place up to which was read."""
         self._close_refused(standing)
         waiting, self._waiting = tuple(self._waiting), []
@@ -240,7 +240,7 @@ class Conversation:
                     answer.until - 2 * LONGEST_MS
                 )  # its stamp was that much earlier at most
 
-    def _close_refused(self, standing: Standing) -> None:
+    def _close_refused(self, standing: AnswerCut) -> None:
         if self._refused is None:
             return
         (kind, places), self._refused = self._refused, None
@@ -267,7 +267,7 @@ def body_of(
     number: int,
     id_: str | None,
     do: str,
-    standing: Standing,
+    standing: AnswerCut,
     told: Mapping[str, Any] | StreamDPError,
     places: tuple[int, ...] = (),
 ) -> bytes:

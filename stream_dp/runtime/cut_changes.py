@@ -7,7 +7,6 @@ commit; a series is created or halted by the last change of one. This file knows
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -17,6 +16,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.runtime.admission import Admission
+from stream_dp.runtime.asked_parameters import read_parameters, write_parameters
 from stream_dp.runtime.commit import Asked, Change, Charge, Commit, Created, Halted
 from stream_dp.runtime.commit_chain import CommitChain
 from stream_dp.runtime.ensemble import Ensemble
@@ -114,7 +114,7 @@ class CutChanges:
         """
         series = live.series
         if series.asking is not None:
-            return await self._asked(live, series.asking, canonical(parameters), answer)
+            return await self._asked(live, series.asking, write_parameters(parameters), answer)
         if series.name not in self.chain.now.latest:
             raise UsageError(
                 "series: has not released anything yet; ask again after its first tick"
@@ -124,7 +124,7 @@ class CutChanges:
     async def _asked(
         self, live: LiveSeries, asking: Asking, parameters: bytes, answer: int
     ) -> Mapping[str, Any]:
-        read = json.loads(parameters)
+        read = read_parameters(parameters)
         noise = FreshNoise(self._seeds, lambda seed: self._make_noise(seed, live.number))
         try:
             found = await self._ensemble.ask(live.number, asking.query(read), noise)
@@ -193,8 +193,3 @@ class FreshNoise:
         if self._noise is None:
             self._noise = self._make_noise(self.seed)
         return self._noise
-
-
-def canonical(parameters: Mapping[str, Any]) -> bytes:
-    """Return parameters as a journal holds them."""
-    return json.dumps(parameters, sort_keys=True, separators=(",", ":")).encode()

@@ -112,7 +112,7 @@ async def read_history(
     return history
 
 
-class Head:
+class PublicHead:
     """What is public last at a `place`, met in the journal or not yet; `number` is 0 where nothing is."""
 
     def __init__(self, place: str, body: bytes | None, number: Callable[[bytes], int]) -> None:
@@ -135,20 +135,20 @@ class Heads(NamedTuple):
         FailClosed: one of them is none.
     """
 
-    releases: Head
-    answers: Head
+    releases: PublicHead
+    answers: PublicHead
 
     @classmethod
     def of(cls, release: bytes | None, answer: bytes | None) -> "Heads":
         """Return the heads with these bodies; None where nothing is public."""
         released, answered = "release topic or file", "answer topic or file"
         return cls(
-            Head(
+            PublicHead(
                 released,
                 release,
                 lambda b: read_head(b, f"what comes last in the {released}").sequence,
             ),
-            Head(
+            PublicHead(
                 answered,
                 answer,
                 lambda b: answer_head(b, f"what comes last in the {answered}").number,
@@ -175,7 +175,7 @@ def _extend(history: History, commit: Commit, link: bytes) -> None:
         history.ticked = commit
 
 
-def header_of(history: History) -> Header:
+def header_in(history: History) -> Header:
     """The journal's header, which `unsealed` has made sure of."""
     if history.first.header is None:
         raise TypeError("a journal's first commit holds its header")

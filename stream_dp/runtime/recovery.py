@@ -6,7 +6,6 @@ that says what to do.
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -19,10 +18,11 @@ from stream_dp.errors import FailClosed, RejectedMessage, Unconfirmed, UsageErro
 from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import ask, step
 from stream_dp.runtime.admission import Admission
-from stream_dp.runtime.answer_body import Standing
+from stream_dp.runtime.answer_body import AnswerCut
+from stream_dp.runtime.asked_parameters import read_parameters
 from stream_dp.runtime.commit import Answer, Asked, Charge, Commit, Header, Release
 from stream_dp.runtime.conversation import Conversation, body_of
-from stream_dp.runtime.history import Heads, History, header_of, last_of, read_history
+from stream_dp.runtime.history import Heads, History, header_in, last_of, read_history
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Answers, Journal, Sink
 from stream_dp.runtime.registry import LiveSeries
@@ -77,7 +77,7 @@ async def _rebuild(
     lives = {live.series.name for live in admission.registry.live}
     next_tick = 0 if ticked is None else ticked.ticks[-1] + 1
     recovered = Recovered(
-        header_of(history), history.first.charges, states, history.previous, last.sequence + 1,
+        header_in(history), history.first.charges, states, history.previous, last.sequence + 1,
         Cut.of(next_tick, last.positions, last.marks, last.pending, last.behind),
         partitions=history.partitions,
         unpublished=history.after_head,
@@ -153,12 +153,12 @@ def _ask_again(
             f"commit {commit.sequence} of the journal asks a series that takes no queries, or holds no answer to one: "
             "it was written by another version of the code; go back to that version"
         )
-    parameters = json.loads(asked.parameters)
     try:
+        parameters = read_parameters(asked.parameters)
         query = live.series.asking.query(parameters)
         states[asked.number], found = ask(live.series, states[asked.number], query, noise)
         content = live.series.told(parameters, found)
-        standing = Standing.before(asked.at, grid)
+        standing = AnswerCut.before(asked.at, grid)
         body = body_of(asked.answer, told.id, told.do, standing, content)
     except (UsageError, RejectedMessage):
         body = b""
@@ -221,7 +221,7 @@ async def recover(
             raise
     if history is None:
         return None
-    recovered = await _rebuild(history, admission, grid(header_of(history)), make_noise)
+    recovered = await _rebuild(history, admission, grid(header_in(history)), make_noise)
     recovered.conversation = conversation
     return recovered
 

@@ -10,10 +10,10 @@ from stream_dp.serve.broadcast import Broadcast
 from stream_dp.serve.openapi import ABOUT, add_document
 from stream_dp.serve.refusals import add_refusals, refusals
 from stream_dp.serve.routes.configuration import add_configuration
-from stream_dp.serve.routes.messages import add_messages
 from stream_dp.serve.routes.pages import add_pages
 from stream_dp.serve.routes.queries import add_queries
 from stream_dp.serve.routes.series import add_series, add_stream
+from stream_dp.serve.routes.talk import add_messages
 from stream_dp.serve.shield import Shield
 from stream_dp.serve.view import PublicView
 

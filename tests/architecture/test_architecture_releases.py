@@ -19,6 +19,7 @@ OTHER_JSON = {
     "app/sample_check/hints.py": "payloads of events in a sample, for what is wrong with them",
     "broker/free_ports.py": "its own list of ports that are taken",
     "broker/identity.py": "its own file: who started the broker",
+    "runtime/asked_parameters.py": "what is asked of a series",
     "runtime/answer_body.py": "answers to messages, in their own form",
     "client/live_series.py": "answers of the HTTP API about live series; none holds a release",
     "core/envelope.py": "envelopes of messages, as anyone may send them",

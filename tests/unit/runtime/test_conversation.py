@@ -15,9 +15,9 @@ from stream_dp.errors import (
     UsageError,
 )
 from stream_dp.runtime.answer_body import (
+    AnswerCut,
     RefusalKind,
     RefusedMessage,
-    Standing,
     answer_head,
     read_answer,
 )
@@ -34,7 +34,7 @@ from stream_dp.runtime.conversation import (
 
 HOUR = 3_600_000
 NOW = 1_000 * HOUR
-AT = Standing.before(5, TickGrid(0, HOUR))
+AT = AnswerCut.before(5, TickGrid(0, HOUR))
 
 
 def message(
@@ -185,7 +185,7 @@ def test_the_form_of_an_answer() -> None:
     assert answer.body == (
         b'{"v":1,"number":1,"id":"a","do":"list","tick":4,"end":"1970-01-01T05:00:00Z","answer":{"b":1}}'
     )
-    first = Standing.before(0, TickGrid(0, HOUR))
+    first = AnswerCut.before(0, TickGrid(0, HOUR))
     conversation.refuse(RefusalKind.USED, 17, first)
     (_, refused) = conversation.drain(first)
     assert refused.body == (
