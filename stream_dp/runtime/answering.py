@@ -133,7 +133,7 @@ class Answering:
                 halted = changes.halt(wanted.series)
                 return self._wording.halted(admission, wanted.series, halted, owner)
             case "preview":
-                start = changes.chain.next_tick
+                start = changes.chain.shown
                 proposal = await asyncio.to_thread(admission.propose, wanted.definition, start)
                 found = admission.preview(proposal, message.analyst)
                 return self._wording.previewed(admission, proposal, found, message.analyst)

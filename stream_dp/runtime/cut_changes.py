@@ -99,7 +99,6 @@ class CutChanges:
 
         async def end() -> None:
             await self._ensemble.halt(halted.number)
-            self.chain.now.latest.pop(name, None)
 
         self._change(halted, end)
         return halted
@@ -107,7 +106,7 @@ class CutChanges:
     async def ask(
         self, live: LiveSeries, parameters: Mapping[str, Any], answer: int
     ) -> Mapping[str, Any]:
-        """Return what a series answers, now: its mechanism, or its last durable release.
+        """Return what a series answers, now: its mechanism, or its last public release.
 
         What a mechanism was asked is recorded with the number of the `answer` that tells it. Raises:
             UsageError: it takes no such parameters, or has released nothing yet; nothing has changed.

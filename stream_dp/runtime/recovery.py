@@ -36,7 +36,7 @@ class Recovered:
     """Where the engine stands after the last durable commit; `replayed` ticks lie behind the last snapshot.
 
     `charges` are those of the first start; `states` has one for each live series, by its number; `partitions` are those
-    that were read until then. `latest` are the bodies of the last durable releases, by series; `unanswered` are durable
+    that were read until then. `latest` are the bodies of the last public releases, by series; `unanswered` are durable
     answers that are not public.
     """
 
@@ -74,7 +74,6 @@ async def _rebuild(
         elif commit is not start or commit.snapshot is None:
             _replay(commit, admission, states, grid, make_noise)
     last, ticked = history.last, history.ticked
-    lives = {live.series.name for live in admission.registry.live}
     next_tick = 0 if ticked is None else ticked.ticks[-1] + 1
     recovered = Recovered(
         header_in(history), history.first.charges, states, history.previous, last.sequence + 1,
@@ -86,7 +85,7 @@ async def _rebuild(
     recovered.replayed = sum(len(c.ticks) for c in history.since if c.snapshot is None)
     if ticked is not None:
         recovered.next_release = ticked.releases[-1].sequence + 1
-        recovered.latest = {n: body for n, body in last_of(ticked).items() if n in lives}
+        recovered.latest = {} if history.after_head else last_of(ticked)
     return recovered
 
 

@@ -1,4 +1,4 @@
-"""Asks of a released series: a choice of what its last durable release says. Post-processing ([HSV] 2.14): it is free.
+"""Asks of a released series: a choice of what its last public release says. Post-processing ([HSV] 2.14): it is free.
 
 Rules: the answer is a function of the release's bytes and of public parameters. What is wrong is named with its key and
 never with its value. This file knows no mechanism, actor or journal.
