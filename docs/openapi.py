@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from stream_dp.serve.api import create_app
+from stream_dp.serve.live_series import Sender
 from stream_dp.serve.openapi import document
 from stream_dp.serve.view import PublicView, ReleaseLog
 
@@ -18,15 +19,23 @@ COPY = Path(__file__).with_name("openapi.json")
 class Nobody:
     """Live series of which only the routes are wanted."""
 
-    async def create(self, definition: bytes, analyst: str) -> NoReturn:
+    async def create(self, definition: bytes, analyst: str, sender: Sender) -> NoReturn:
         """Never called."""
         raise NotImplementedError
 
-    async def halt(self, name: str) -> NoReturn:
+    async def halt(self, name: str, sender: Sender) -> NoReturn:
         """Never called."""
         raise NotImplementedError
 
-    async def preview(self, definition: bytes, analyst: str) -> NoReturn:
+    async def preview(self, definition: bytes, analyst: str, sender: Sender) -> NoReturn:
+        """Never called."""
+        raise NotImplementedError
+
+    async def message(self, text: bytes, signer: str) -> NoReturn:
+        """Never called."""
+        raise NotImplementedError
+
+    async def ask(self, name: str, parameters: bytes, sender: Sender) -> NoReturn:
         """Never called."""
         raise NotImplementedError
 

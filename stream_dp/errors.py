@@ -86,6 +86,18 @@ class UnknownMechanism(UsageError):
     """No mechanism of this name runs: it was never created, or it has been halted."""
 
 
+class NotAccepted(UsageError):
+    """What was sent is not accepted as the message of an id; `kind` is one of `RefusalKind`; nothing was done."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+class NotYours(UsageError):
+    """An analyst asked for what is another one's; nothing was done."""
+
+
 class EngineEnded(UsageError):
     """The engine that was asked has ended; nothing was done."""
 

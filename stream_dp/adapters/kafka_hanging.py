@@ -3,27 +3,34 @@
 Why: where a broker dies, Kafka 4.3.1 may take a partition that has no leader for a deleted one, and book a commit or
 an abort as complete without writing its marker there. Rules: only who holds the lease ends such a transaction, by an
 empty one of its own, for every life of a pipeline has one producer id; those of others stay. What was booked is not
-known here any more. A commit of the journal that was acknowledged is followed by its releases, and nothing else is:
-so it is committed where any of them was ever written to the public topic, also in vain, and else aborted, and then no
-reader has seen anything of it. What hangs in the public topic is durable in the journal: it is aborted, and the same
-bytes are published again. An acknowledged commit without releases (a series created or halted) is lost with its
-marker.
+known here any more. A commit of the journal that was acknowledged is followed by its releases and answers, and nothing
+else is: so it is committed where any of them was ever written to its public topic, also in vain, and else aborted, and
+then no reader has seen anything of it. What hangs in a public topic is durable in the journal: it is aborted, and the
+same bytes are published again. An acknowledged commit without either is lost with its marker.
 """
 
 import logging
+from collections.abc import Callable, Mapping
 
 from stream_dp.adapters.kafka_lease import KafkaLease
 from stream_dp.adapters.kafka_log import reading
+from stream_dp.runtime.answer_body import answer_head
 from stream_dp.runtime.release import read_head
 
-FIRST = "first-release"
-"""The header of a journal's record that tells the sequence of the first release of its commit, public as it is."""
+FIRST_RELEASE, FIRST_ANSWER = "first-release", "first-answer"
+"""The headers of a journal's record that tell the numbers of its commit's first release and answer, public as they are.
+"""
+_NUMBERS: Mapping[str, tuple[str, Callable[[bytes, str], int]]] = {
+    FIRST_RELEASE: ("releases", lambda body, what: read_head(body, what).sequence),
+    FIRST_ANSWER: ("answers", lambda body, what: answer_head(body, what).number),
+}
+"""For each header the public topic that it is about, and where a record there says its number."""
 
 _log = logging.getLogger(__name__)
 
 
 async def settle_public(lease: KafkaLease, topic: str) -> None:
-    """End what hangs in the public topic.
+    """End what hangs in a public topic.
 
     Raises:
         FailClosed: the lease is lost.
@@ -34,8 +41,8 @@ async def settle_public(lease: KafkaLease, topic: str) -> None:
         await _end(lease, topic, what, commit=False)
 
 
-async def settle_journal(lease: KafkaLease, topic: str, public: str) -> None:
-    """End what hangs in the journal's topic: commit it where `public` holds, or held, a release of it.
+async def settle_journal(lease: KafkaLease, topic: str) -> None:
+    """End what hangs in the journal's topic: commit it where anything of it is public, or was.
 
     Raises:
         FailClosed: the lease is lost.
@@ -43,8 +50,7 @@ async def settle_journal(lease: KafkaLease, topic: str, public: str) -> None:
     """
     hanging = await _hanging(lease, topic)
     if hanging is not None:
-        first = await _first_release(lease, topic, *hanging)
-        commit = first is not None and first <= await _last_written(lease, public)
+        commit = await _was_shown(lease, await _firsts(lease, topic, *hanging))
         what = (
             "committed now, for what it holds is public"
             if commit
@@ -60,22 +66,33 @@ async def _hanging(lease: KafkaLease, topic: str) -> tuple[int, int] | None:
     return (decided, end) if decided < end else None
 
 
-async def _first_release(lease: KafkaLease, topic: str, begin: int, end: int) -> int | None:
-    """The sequence of the first release in a part of the journal, decided or not."""
+async def _firsts(lease: KafkaLease, topic: str, begin: int, end: int) -> dict[str, int]:
+    """What the headers say that a part of the journal begins with, decided or not."""
+    found: dict[str, int] = {}
     async with reading(lease.settings, topic, "read_uncommitted") as log:
         async for records in log.records(begin, end):
             for record in records:
                 for name, value in record.headers:
-                    if name == FIRST:
-                        return int(value)
-    return None
+                    if name in _NUMBERS:
+                        found.setdefault(name, int(value))
+    return found
 
 
-async def _last_written(lease: KafkaLease, public: str) -> int:
-    """The sequence of the last release that was ever written to the public topic, -1 where none was."""
+async def _was_shown(lease: KafkaLease, firsts: Mapping[str, int]) -> bool:
+    """Say whether any of what begins with these numbers was ever written to its public topic."""
+    for header, first in firsts.items():
+        if first <= await _last_written(lease, header):
+            return True
+    return False
+
+
+async def _last_written(lease: KafkaLease, header: str) -> int:
+    """The last number that was ever written to the public topic of this header, -1 where none was."""
+    suffix, number = _NUMBERS[header]
+    public = f"{lease.pipeline}.{suffix}"
     async with reading(lease.settings, public, "read_uncommitted") as log:
         last = await log.last()
-    return -1 if last is None else read_head(last.value, f"topic {public!r}").sequence
+    return -1 if last is None else number(last.value, f"topic {public!r}")
 
 
 async def _end(lease: KafkaLease, topic: str, what: str, *, commit: bool) -> None:

@@ -1,10 +1,10 @@
 """The journal as a private Kafka topic: one transaction holds a commit and its positions.
 
 Rules: opening fences first, and only then looks. A sealed commit is cut into parts, each a record with the headers
-stream-dp-journal (the version of this form), sequence, part and parts, and first-release (the sequence of its first
-release, where it has one); a missing part or commit, or another version, stops the engine. The source's positions are
-the offsets of a group that nobody joins: `verify` compares them with the last commit, which tells a wiped or restored
-journal. The topic keeps everything; its access is for the engine alone.
+stream-dp-journal (the version of this form), sequence, part and parts, and where it has some first-release and
+first-answer (the numbers of its first release and its first answer); a missing part or commit, or another version,
+stops the engine. The source's positions are the offsets of a group that nobody joins: `verify` compares them with the
+last commit, which tells a wiped or restored journal. The topic keeps everything; its access is for the engine alone.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from stream_dp.adapters.kafka_client import (
     some_broker,
     speaking,
 )
-from stream_dp.adapters.kafka_hanging import FIRST, settle_journal
+from stream_dp.adapters.kafka_hanging import FIRST_ANSWER, FIRST_RELEASE, settle_journal
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
 from stream_dp.adapters.kafka_log import reading
 from stream_dp.adapters.kafka_topics import administering, cluster_of, ensure, existing, warnings
@@ -53,7 +53,6 @@ class KafkaJournal:
         self._lease = lease
         self._source = source_topic
         self._topic = f"{lease.pipeline}.private.journal"
-        self._public = f"{lease.pipeline}.releases"
         self._group = f"{lease.pipeline}.engine"
         self._next: int | None = None
         self._expired = False
@@ -74,7 +73,7 @@ class KafkaJournal:
         self.warnings = warnings({self._topic: await ensure(settings, self._topic, KEPT)})
         for warning in self.warnings:
             _log.warning(warning)
-        await settle_journal(self._lease, self._topic, self._public)
+        await settle_journal(self._lease, self._topic)
         async with reading(settings, self._topic) as log:
             last = await log.last()
         self._next = 0 if last is None else self._part(last).sequence + 1
@@ -172,8 +171,9 @@ class KafkaJournal:
 
     def _parts(self, commit: Commit, sealed: bytes) -> Iterator[Outgoing]:
         parts = max(1, -(-len(sealed) // PART_BYTES))
-        first = [(FIRST, release.sequence) for release in commit.releases[:1]]
-        numbers = [(_FORM, VERSION), ("sequence", commit.sequence), ("parts", parts), *first]
+        firsts = [(FIRST_RELEASE, release.sequence) for release in commit.releases[:1]]
+        firsts += [(FIRST_ANSWER, answer.number) for answer in commit.answers[:1]]
+        numbers = [(_FORM, VERSION), ("sequence", commit.sequence), ("parts", parts), *firsts]
         for part in range(parts):
             headers = (*numbers, ("part", part))
             yield Outgoing(

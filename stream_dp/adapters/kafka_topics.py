@@ -108,10 +108,12 @@ async def ensure(
     topic: str,
     rules: Mapping[str, str],
     hints: Mapping[str, str] = MappingProxyType({}),
+    wrong: str = "could lose or alter what it holds; if it is still whole,",
 ) -> str:
     """Create the topic with one partition, or check it against `rules`; return what could be safer.
 
-    `hints` are set at creation only; `warnings` makes lines of what is returned.
+    `hints` are set at creation only; `warnings` makes lines of what is returned. `wrong` says of a topic that does not
+    keep the rules what that means.
 
     Raises:
         FailClosed: the topic exists with other settings; the text says which to mend.
@@ -124,12 +126,9 @@ async def ensure(
         if len(partitions) != 1:
             raise FailClosed(f"topic {topic!r} must have one partition only; name another topic")
         found = await config(admin, topic)
-        wrong = {key: value for key, value in rules.items() if found.get(key) != value}
-        if wrong:
-            raise FailClosed(
-                f"topic {topic!r} could lose or alter what it holds; if it is still whole, "
-                f"{mending(settings, topic, wrong)}"
-            )
+        broken = {key: value for key, value in rules.items() if found.get(key) != value}
+        if broken:
+            raise FailClosed(f"topic {topic!r} {wrong} {mending(settings, topic, broken)}")
         brokers = len((await admin.describe_cluster())["brokers"])
     copies = len(partitions[0]["replicas"])
     if copies == 1:

@@ -1,4 +1,4 @@
-"""Source, journal and sink in memory, for tests and for embedding: the ports' contract, made plain.
+"""Source, journal, sink, messages and answers in memory, for tests and for embedding: the ports' contract, made plain.
 
 Rules: what outlives an engine is a value that the caller keeps and hands to the next adapter: a
 `MemoryStore`, a list of bodies.
@@ -8,10 +8,17 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from stream_dp.adapters.publish_once import after, not_yet_visible
+from stream_dp.adapters.publish_once import (
+    after,
+    answer_after,
+    answers_not_yet_visible,
+    not_yet_visible,
+)
 from stream_dp.errors import FailClosed
-from stream_dp.runtime.commit import Commit, Release
-from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Positions
+from stream_dp.runtime.commit import Answer, Commit, Release
+from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Positions, Question
+
+_POLL_S = 0.001
 
 
 class MemorySource:
@@ -147,6 +154,64 @@ class MemorySink:
         """Append what is not visible yet."""
         fresh = not_yet_visible(releases, await self.last(), "memory sink")
         self.bodies.extend(release.body for release in fresh)
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+
+class MemoryQuestions:
+    """The messages in `queue`, which may grow while it is read."""
+
+    def __init__(self, queue: list[Question] | None = None) -> None:
+        self.queue: list[Question] = [] if queue is None else queue
+        self._place = -1
+
+    def put(self, value: bytes, stamp: int) -> None:
+        """Add a message behind the others."""
+        self.queue.append(Question(len(self.queue), value, stamp))
+
+    async def open(self) -> None:
+        """Nothing to connect to."""
+
+    async def seek(self, place: int) -> None:
+        """Continue at this place."""
+        self._place = place
+
+    async def read(self) -> Sequence[Question]:
+        """Wait for what is behind the place."""
+        # the list is grown by its owner, who tells nobody
+        while not (found := [each for each in self.queue if each.place >= self._place]):  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_S)
+        self._place = found[-1].place + 1
+        return found
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+
+class MemoryAnswers:
+    """The bodies of all answers, in `bodies`."""
+
+    def __init__(self, bodies: list[bytes] | None = None) -> None:
+        self.bodies: list[bytes] = [] if bodies is None else bodies
+
+    async def open(self) -> None:
+        """Nothing to connect to."""
+
+    async def last(self) -> bytes | None:
+        """Return the last body; None where there is none."""
+        return self.bodies[-1] if self.bodies else None
+
+    async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
+        """Return all bodies after `beyond`."""
+        for body in tuple(self.bodies):
+            if answer_after(body, beyond, "memory answers"):
+                yield body
+
+    async def publish(self, answers: Sequence[Answer]) -> None:
+        """Append what is not visible yet."""
+        fresh = answers_not_yet_visible(answers, await self.last(), "memory answers")
+        self.bodies.extend(answer.body for answer in fresh)
 
     async def close(self) -> None:
         """Nothing to give back."""

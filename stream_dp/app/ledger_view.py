@@ -56,6 +56,7 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         **_loss(built, parts),
         "derivation": derivation_json(total),
         "charges": _charges(summary, TickGrid(header.origin, built.spec.clock.step).start_text),
+        "messages": _messages(summary),
         "ticks": summary.ticks,
         "releases": summary.releases,
         "journal": "whole",
@@ -94,3 +95,17 @@ def _charges(summary: JournalSummary, begins: Callable[[int], str]) -> list[dict
         }
         for (n, c), (start, end) in zip(summary.charges, ticks, strict=True)
     ]  # fmt: skip
+
+
+def _messages(summary: JournalSummary) -> list[dict[str, Any]]:
+    """How many messages of each analyst were answered, and how many refused, by what was to be done."""
+    kinds = sorted({(analyst, do) for analyst, do, _ in summary.messages})
+    return [
+        {
+            "analyst": analyst,
+            "do": do,
+            "answered": summary.messages[analyst, do, False],
+            "refused": summary.messages[analyst, do, True],
+        }
+        for analyst, do in kinds
+    ]

@@ -1,107 +1,110 @@
-"""The live series of a running engine: what the HTTP API may preview, create, halt and list, as plain public values.
+"""The live series of a running engine: what the HTTP API may preview, create, halt, list and ask, as public values.
 
-Rules: every answer is public: names, ticks, times, amounts, derivations. Errors are those of the engine. One for a
-run. A series sees the ticks from `start` on, up to and not including `end`.
+Rules: every request that is not a list becomes a message, and goes the way of all messages: executed at a cut, on
+record with its answer, public. Its id is the request's key, where it has one; the same request under the same key is
+the same message. Errors are those of the engine.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stream_dp.accounting.amounts import text
 from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN
-from stream_dp.app.budget_view import fits, spent
+from stream_dp.app.series_words import SeriesWords
+from stream_dp.client.message_text import fresh_id
 from stream_dp.core.derivation import Derivation
+from stream_dp.errors import NotYours
+from stream_dp.pipeline.analyst_messages import read_ask
 from stream_dp.pipeline.budget import target
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.derivations import dp_at, whole
+from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
-from stream_dp.pipeline.report import derivation_json, series_json
-from stream_dp.pipeline.statistics import Series as SeriesSpec
+from stream_dp.pipeline.report import series_json
+from stream_dp.runtime.answer_body import RefusedMessage, read_answer
+from stream_dp.runtime.conversation import LONGEST_MS, Addressed, Wanted, error_of
 from stream_dp.runtime.engine import Engine
-from stream_dp.runtime.proposals import Proposal
+from stream_dp.serve.live_series import BY_OPERATOR, Sender
 
 
 class EngineLiveSeries:
-    """Creates, halts and lists the series of `engine`; `begins` says when a tick begins, where that is known."""
+    """Creates, halts, lists and asks the series of `engine`; `words` says what is answered."""
 
     def __init__(
-        self,
-        built: Built,
-        engine: Engine,
-        planner: LiveSeriesPlanner,
-        begins: Callable[[int], str | None],
+        self, built: Built, engine: Engine, planner: LiveSeriesPlanner, words: SeriesWords
     ) -> None:
         self._built = built
         self._engine = engine
         self._planner = planner
-        self._begins = begins
+        self._words = words
         self._confidence = float(built.spec.confidence)
 
-    async def create(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
+    async def message(self, text: bytes, signer: str) -> bytes:
+        """Return the exact bytes of the answer to a message; `signer` is whose token was shown.
+
+        Raises:
+            NotAccepted, UsageError: nothing has changed; see `Engine.answer`.
+        """
+        return await self._engine.tell(text, signer)
+
+    async def ask(self, name: str, parameters: bytes, sender: Sender = BY_OPERATOR) -> bytes:
+        """Return the exact bytes of the answer of a series to `parameters`, a JSON object; errors as of `message`."""
+        wanted = asked_of(name, parameters)
+        return await self._engine.answer(self._from(sender, wanted, sender.signer, parameters))
+
+    async def create(
+        self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
+    ) -> Mapping[str, Any]:
         """Create a series; charged, durable and running on return.
 
         Raises:
-            UsageError, BudgetRefused: nothing has changed; see `Engine.create`.
+            UsageError, BudgetRefused: nothing has changed; see `Engine.answer`.
         """
-        created = await self._engine.create(definition, analyst)
-        planned = self._planner.running[created.number]
-        name = planned.name
-        _, entry = self._engine.admission.subledgers.running[name]
-        return {
-            "name": name,
-            **self._start(created.start),
-            "epsilon": text(entry.epsilon),
-            "rule": entry.rule,
-            "left": self._left(analyst),
-            **self._expected(planned),
-        }
+        wanted = Wanted("create", definition=definition)
+        return await self._told(sender, wanted, paying(sender, analyst), definition)
 
-    async def halt(self, name: str) -> Mapping[str, Any]:
+    async def halt(self, name: str, sender: Sender = BY_OPERATOR) -> Mapping[str, Any]:
         """Halt a series that was created.
 
         Raises:
             UnknownMechanism: none of this name was created and runs.
+            NotYours: another ledger paid for it.
         """
-        analyst, _ = self._engine.admission.subledgers.running.get(name, (MAIN, None))
-        halted = await self._engine.halt(name)
-        return {"name": name, **self._end(halted.end), "left": self._left(analyst)}
+        return await self._told(sender, Wanted("halt", name), sender.signer, name.encode())
 
-    async def preview(self, definition: bytes, analyst: str = MAIN) -> Mapping[str, Any]:
+    async def preview(
+        self, definition: bytes, analyst: str = MAIN, sender: Sender = BY_OPERATOR
+    ) -> Mapping[str, Any]:
         """Return what creating the series would do; changes nothing.
 
         Raises:
-            UsageError, BudgetRefused: see `Engine.create`; that it does not fit is an answer, and no error.
+            UsageError, BudgetRefused: see `create`; that it does not fit is an answer, and no error.
         """
-        proposal, found = await self._engine.preview(definition, analyst)
-        return {
-            "name": proposal.name,
-            "fits": found.fits,
-            "asked": text(dp_at(proposal.derivation, self._built.spec.privacy.delta).epsilon),
-            "spent": self._spent(analyst),
-            "unit": self._engine.admission.subledgers.ledgers[analyst].filter.unit,
-            "left": self._left(analyst),
-            "largest": self._left(analyst),
-            **self._expected(proposal),
-            "derivation": derivation_json(proposal.derivation),
-        }
+        wanted = Wanted("preview", definition=definition)
+        return await self._told(sender, wanted, paying(sender, analyst), definition)
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
         """Return every series, those of the file first, the halted ones last; `end` is None while it lives."""
-        admission = self._engine.admission
-        specs = {c.spec.name: c.spec for c in self._built.chosen}
-        rows = []
-        for live in admission.registry.live:
-            planned = self._planner.running.get(live.number)
-            series = specs[live.series.name] if planned is None else planned.series
-            analyst, _ = admission.subledgers.running.get(series.name, (MAIN, None))
-            rows.append({**self._row(series, analyst, live.start, None), "created": live.created})
-        halted = self._planner.halted
-        rows += [
-            {**self._row(halted[e.name], e.analyst, e.start, e.end), "created": True}
-            for e in admission.ended
-        ]
-        return rows
+        return self._words.listed(self._engine.admission)
+
+    async def _told(
+        self, sender: Sender, wanted: Wanted, analyst: str, said: bytes
+    ) -> Mapping[str, Any]:
+        answer = read_answer(await self._engine.answer(self._from(sender, wanted, analyst, said)))
+        if isinstance(answer.refused, RefusedMessage):
+            raise error_of(answer.refused)
+        return answer.answer or {}
+
+    def _from(self, sender: Sender, wanted: Wanted, analyst: str, said: bytes) -> Addressed:
+        """The message of a request; two of one key are the same if they say the same."""
+        return Addressed(
+            sender.key or fresh_id(),
+            analyst,
+            operator=sender.signer == MAIN,
+            until=self._engine.now + LONGEST_MS,
+            do=wanted.do,
+            text=b"\n".join([wanted.do.encode(), wanted.series.encode(), analyst.encode(), said]),
+            wanted=wanted,
+        )
 
     def promise(self) -> Derivation:
         """Return what holds for everything, derived with the live series that run now."""
@@ -123,25 +126,23 @@ class EngineLiveSeries:
             for planned in self._planner.running.values()
         ]
 
-    def _row(self, series: SeriesSpec, analyst: str, start: int, end: int | None) -> dict[str, Any]:
-        return {
-            "name": series.name, "statistic": series.statistic, "by": series.grouped_by,
-            "analyst": analyst, "epsilon": text(series.epsilon), **self._start(start), **self._end(end),
-        }  # fmt: skip
 
-    def _start(self, tick: int) -> dict[str, Any]:
-        return {"start": tick, "start_time": self._begins(tick)}
+def paying(sender: Sender, analyst: str) -> str:
+    """Return whose ledger pays: that of `analyst`, and where none is named the sender's own.
 
-    def _end(self, tick: int | None) -> dict[str, Any]:
-        return {"end": tick, "end_time": None if tick is None else self._begins(tick)}
+    Raises:
+        NotYours: an analyst names another one.
+    """
+    if sender.signer not in (MAIN, analyst or sender.signer):
+        raise NotYours("analyst: your token pays from your own ledger only")
+    return analyst or sender.signer
 
-    def _expected(self, proposal: Proposal) -> dict[str, Any]:
-        """The half-width to expect at the last tick, or the farthest that is predicted without a horizon."""
-        tick, error = proposal.predicted()
-        return {"error": error, "error_tick": tick, "confidence": self._confidence}
 
-    def _spent(self, analyst: str) -> str:
-        return spent(self._engine.admission.subledgers.ledgers[analyst])
+def asked_of(name: str, parameters: bytes) -> Wanted:
+    """Return what a JSON object of parameters asks of a series.
 
-    def _left(self, analyst: str) -> str:
-        return text(fits(self._engine.admission.subledgers.ledgers[analyst]))
+    Raises:
+        UsageError: it is none, or has what cannot be asked.
+    """
+    message = read_ask(name, parameters)
+    return Wanted("ask", message.series, parameters=message.parameters)

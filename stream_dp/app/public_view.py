@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from stream_dp.accounting.subledgers import MAIN
 from stream_dp.app.attempt import Attempt, CurrentLiveSeries
 from stream_dp.app.budget_view import api_budget
 from stream_dp.core.moments import moment_text
@@ -24,11 +25,12 @@ def public_view(
     shown: Callable[[], Attempt],
     catching_up: Callable[[], bool],
     log: ReleaseLog,
-    token: str,
+    token_of: Callable[[str], str],
 ) -> PublicView:
     """Return what may be seen of the attempt that `shown` returns, which publishes into `log`.
 
-    `catching_up`: whether it has lost its brokers. Who holds `token` may create live series.
+    `catching_up`: whether it has lost its brokers. `token_of` gives the token of an analyst, and of
+    the operator (""): who holds one may create live series.
     """
     planned = plan_json(built)
 
@@ -49,7 +51,8 @@ def public_view(
         budget=lambda: api_budget(built.spec, shown().engine.admission.subledgers, prices()),
         log=log,
         live_series=CurrentLiveSeries(shown, catching_up),
-        token=token,
+        token=token_of(MAIN),
+        analysts={each.name: token_of(each.name) for each in built.spec.privacy.analysts},
         catching_up=catching_up,
     )
 

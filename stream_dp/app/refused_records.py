@@ -14,7 +14,7 @@ from stream_dp.app.operator_key import sealer_for
 from stream_dp.pipeline.endpoints import KafkaSourceSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.commit import DeadLetter
-from stream_dp.runtime.recovery import unsealed
+from stream_dp.runtime.history import unsealed
 
 RANGES = 100
 """How many ranges are listed of each partition, reason and field: the newest."""

@@ -4,6 +4,7 @@ Rules: the engine decides and charges. A series is checked against the file befo
 repeats no value, ours may.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from stream_dp.serve.live_series import LARGEST_DEFINITION
 
 @dataclass(frozen=True, slots=True)
 class RemoteSeries:
-    """The engine at `url` that runs the pipeline of `spec`.
+    """The engine at `url` that runs the pipeline of `spec`; `analyst` pays.
 
     Raises, in every method:
         UsageError: no key, a series that the file does not allow, or what the engine says of the request.
@@ -28,25 +29,34 @@ class RemoteSeries:
     spec: PipelineSpec
     url: str = ""
     key_file: Path | None = None
+    token_file: Path | None = None
+    analyst: str = ""
 
     @classmethod
-    def of(cls, pipeline: Path, url: str = "", key_file: Path | None = None) -> "RemoteSeries":
+    def of(
+        cls,
+        pipeline: Path,
+        url: str = "",
+        key_file: Path | None = None,
+        token_file: Path | None = None,
+        analyst: str = "",
+    ) -> "RemoteSeries":
         """Read the pipeline file.
 
         Raises:
             UsageError: it is not one.
         """
-        return cls(load(pipeline), url.rstrip("/"), key_file)
+        return cls(load(pipeline), url.rstrip("/"), key_file, token_file, analyst)
 
-    def create(self, series: str, analyst: str) -> dict[str, Any]:
+    def create(self, series: str) -> dict[str, Any]:
         """Create a series; `series` is JSON or YAML, or @ and a file's name."""
-        definition = self._definition(series)
-        return self._engine().create(definition, analyst)
+        definition = definition_of(series, self.spec)
+        return self._engine().create(definition, self.analyst)
 
-    def preview(self, series: str, analyst: str) -> dict[str, Any]:
+    def preview(self, series: str) -> dict[str, Any]:
         """Return what creating the series would cost; changes nothing."""
-        definition = self._definition(series)
-        return self._engine().preview(definition, analyst)
+        definition = definition_of(series, self.spec)
+        return self._engine().preview(definition, self.analyst)
 
     def halt(self, name: str) -> dict[str, Any]:
         """Halt a series."""
@@ -56,36 +66,54 @@ class RemoteSeries:
         """Return all series, halted ones too; needs no key."""
         return LiveSeriesClient(self.url, self.spec.name, token="").queries()
 
-    def token(self) -> str:
-        """The token that the engine takes, if this is its key."""
-        from stream_dp.app.operator_key import sealer_for  # `queries` needs no key and no cipher
+    def ask(self, series: str, parameters: Mapping[str, Any], name: str = "") -> bytes:
+        """Return the exact public line with the answer of a series to the message `name` (default: a fresh id)."""
+        from stream_dp.client.message_text import fresh_id, good_answer, message_text
 
-        try:
-            return sealer_for(self.spec, self.key_file).query_token()
-        except UsageError as error:
-            raise UsageError(
-                f"{error}. An engine that runs takes no key but the one it was started with"
-            ) from None
+        name = name or fresh_id()
+        text = message_text("ask", {"series": series, **parameters}, name, self.analyst)
+        return good_answer(self._engine().message(text))
+
+    def token(self) -> str:
+        """The token of the analyst, or of the operator where none is named, made from the key."""
+        from stream_dp.app.query_token import token_of
+
+        return token_of(self.spec, self.key_file, self.analyst)
 
     def _engine(self) -> LiveSeriesClient:
-        return LiveSeriesClient(self.url, self.spec.name, self.token())
+        from stream_dp.app.query_token import token_for  # `queries` needs no key and no cipher
 
-    def _definition(self, series: str) -> bytes:
-        """The bytes to send, checked against the file first."""
-        if series.startswith("@"):
-            try:
-                content = Path(series[1:]).read_bytes()
-            except OSError as error:
-                raise UsageError(
-                    f"--series: {series[1:]} cannot be read: {error.strerror}"
-                ) from None
-        else:
-            content = series.encode()
-        if len(content) > LARGEST_DEFINITION:
-            raise UsageError(f"--series: must not be larger than {LARGEST_DEFINITION} bytes")
-        if not series.startswith(("@", "{")) and ":" not in series:
-            raise UsageError(
-                "--series: must be JSON or YAML, or @ and the name of a file that holds it"
-            )
-        load_series(content, self.spec, series[1:] if series.startswith("@") else "--series")
-        return content
+        token = token_for(self.spec, self.key_file, self.token_file)
+        return LiveSeriesClient(self.url, self.spec.name, token)
+
+
+def told_in(line: bytes) -> tuple[str, Mapping[str, Any]]:
+    """Return the time of its cut, and what it says, of the public line of an answer that is no refusal."""
+    from stream_dp.runtime.answer_body import read_answer  # only who asks needs it
+
+    found = read_answer(line)
+    return found.end, found.answer or {}
+
+
+def definition_of(series: str, spec: PipelineSpec | None) -> bytes:
+    """The bytes of a series that is JSON or YAML, or @ and a file's name; checked against the pipeline file, if any.
+
+    Raises:
+        UsageError: it is no such series.
+    """
+    if series.startswith("@"):
+        try:
+            content = Path(series[1:]).read_bytes()
+        except OSError as error:
+            raise UsageError(f"--series: {series[1:]} cannot be read: {error.strerror}") from None
+    else:
+        content = series.encode()
+    if len(content) > LARGEST_DEFINITION:
+        raise UsageError(f"--series: must not be larger than {LARGEST_DEFINITION} bytes")
+    if not series.startswith(("@", "{")) and ":" not in series:
+        raise UsageError(
+            "--series: must be JSON or YAML, or @ and the name of a file that holds it"
+        )
+    if spec is not None:
+        load_series(content, spec, series[1:] if series.startswith("@") else "--series")
+    return content

@@ -16,6 +16,7 @@ from stream_dp.app.attempt import Attempt
 from stream_dp.app.live_series import EngineLiveSeries
 from stream_dp.app.public_view import public_view
 from stream_dp.app.riding_out import Patience
+from stream_dp.app.series_words import SeriesWords
 from stream_dp.app.settings import patience_of
 from stream_dp.app.tick_times import TickTimes
 from stream_dp.app.wiring import open_ports
@@ -23,8 +24,10 @@ from stream_dp.errors import Outage, WorldError
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
+from stream_dp.pipeline.message_reader import SignedMessages
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.answering import Understanding
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Ports
@@ -82,7 +85,7 @@ class Run:
         self.ready = asyncio.Event()
         self.stopped = asyncio.Event()
         self._setup, self._accepted, self._again = setup, accepted, again
-        self._token = ports.sealer.query_token()
+        self._token_of = ports.sealer.query_token
         self._patience = Patience(patience_of(built.spec), from_the_start=patient)
         self._catching_up = False
         self._attempt = self._shown = self._on(ports)
@@ -133,7 +136,7 @@ class Run:
     def view(self) -> PublicView:
         """What may be seen of this run, for the page: of the attempt that ran last."""
         return public_view(
-            self.built, lambda: self._shown, lambda: self.catching_up, self.log, self._token
+            self.built, lambda: self._shown, lambda: self.catching_up, self.log, self._token_of
         )
 
     def _on(self, ports: Ports) -> Attempt:
@@ -143,12 +146,14 @@ class Run:
         router = OpenRouter(built.spec, config.origin)
         planner = LiveSeriesPlanner(built.spec, router)
         known = max(0, self.log.last_sequence) if self.ready.is_set() else NOTHING
+        words = SeriesWords(built, planner, TickTimes(built.spec, self.log))
+        messages = SignedMessages(built.spec.name, ports.sealer.query_token)
         engine = Engine(
             replace(config, group=setup.group), router, ports, setup.make_noise, self.log.append,
             planner=planner, subledgers=built.subledgers(), known=known,
+            messages=Understanding(messages, words), per_tick=built.spec.queries.per_tick,
         )  # fmt: skip
-        times = TickTimes(built.spec, self.log)
-        return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, times))
+        return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, words))
 
     async def _attempted(self) -> None:
         """Run the current attempt to its end; once it is told to stop, that may take some seconds only."""

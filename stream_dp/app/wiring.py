@@ -5,11 +5,14 @@ from pathlib import Path
 
 from stream_dp.adapters.files import FileSink, FileSource
 from stream_dp.adapters.highwater import HighWater
+from stream_dp.adapters.kafka_answers import KafkaAnswers
 from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_lease import Holder, KafkaLease
+from stream_dp.adapters.kafka_questions import KafkaQuestions
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.adapters.sqlite import SqliteJournal
+from stream_dp.adapters.sqlite_messages import SqliteAnswers, SqliteQuestions
 from stream_dp.adapters.system_clock import SystemClock
 from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.app.settings import fields_of, settings_for, settled
@@ -25,7 +28,15 @@ from stream_dp.pipeline.endpoints import (
 )
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Clock, Journal, Ports, Sink, Source
+from stream_dp.runtime.ports import (
+    Answers,
+    Clock,
+    Journal,
+    Ports,
+    Questions,
+    Sink,
+    Source,
+)
 
 
 def open_ports(
@@ -42,12 +53,12 @@ def open_ports(
     """
     clock = SystemClock()
     source = OPENERS[type(spec.source)](spec, clock, sealer)
-    journal, sink = _durable(spec, holder)
+    journal, sink, questions, answers = _durable(spec, holder)
     folder = marks or state_dir() / "high-water"
     marked = HighWater(
         journal, folder, spec.name, source.name, accepted, lambda: _cluster_of(journal)
     )
-    return Ports(source, marked, sink, clock, sealer)
+    return Ports(source, marked, sink, clock, sealer, questions=questions, answers=answers)
 
 
 def _kafka_source(spec: PipelineSpec, clock: Clock, sealer: Sealer) -> Source:
@@ -79,9 +90,14 @@ def _cluster_of(journal: Journal) -> str:
     return journal.cluster if isinstance(journal, KafkaJournal) else ""
 
 
-def _durable(spec: PipelineSpec, holder: Holder | None) -> tuple[Journal, Sink]:
+def _durable(spec: PipelineSpec, holder: Holder | None) -> tuple[Journal, Sink, Questions, Answers]:
+    """The journal, the sink, and where messages come from and answers go: topics, or a file beside the journal."""
     if isinstance(spec.journal, SqliteJournalSpec):
-        return SqliteJournal(spec.journal.path), FileSink(settled(spec.releases, ReleasesFile).path)
+        sink = FileSink(settled(spec.releases, ReleasesFile).path)
+        path = spec.journal.path.with_name(f"{spec.journal.path.name}.messages")
+        return SqliteJournal(spec.journal.path), sink, SqliteQuestions(path), SqliteAnswers(path)
     source = settled(spec.source, KafkaSourceSpec)
-    lease = KafkaLease(settings_for(source), spec.name, holder)
-    return KafkaJournal(lease, source.topic), KafkaSink(lease)
+    settings = settings_for(source)
+    lease = KafkaLease(settings, spec.name, holder)
+    questions = KafkaQuestions(settings, spec.name)
+    return KafkaJournal(lease, source.topic), KafkaSink(lease), questions, KafkaAnswers(lease)

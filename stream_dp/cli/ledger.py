@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_dp.app.ledger_view import read_ledger
+from stream_dp.app.message_trail import message_trail
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import budget_text, tick_text, wide_console
 
@@ -17,14 +19,35 @@ def ledger(
     pipeline: PipelineFile,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    messages: Annotated[
+        bool,
+        typer.Option("--messages", help="One JSON line for each message: who asked what, when."),
+    ] = False,
     key_file: KeyFile = None,
 ) -> None:
     """Show what was charged to PIPELINE.yaml's budget and check its journal from end to end."""
+    if messages:
+        asyncio.run(_trail(pipeline, key_file))
+        return
     shown = asyncio.run(read_ledger(pipeline, key_file))
     if as_json:
         typer.echo(json.dumps(shown))
     else:
         _print(shown)
+
+
+async def _trail(pipeline: Path, key_file: Path | None) -> None:
+    async for told in message_trail(pipeline, key_file):
+        typer.echo(json.dumps(told))
+
+
+def _messages(shown: dict[str, Any]) -> str:
+    """How many messages were answered and refused, where there were any."""
+    answered = sum(each["answered"] for each in shown["messages"])
+    refused = sum(each["refused"] for each in shown["messages"])
+    if not answered + refused:
+        return ""
+    return f" {answered} messages answered, {refused} refused; `--messages` shows who asked what."
 
 
 def _loss(shown: dict[str, Any]) -> str:
@@ -61,4 +84,5 @@ def _print(shown: dict[str, Any]) -> None:
         f"Budget {shown['budget']} ({shown['filter']} filter): {budget_text(shown)}; "
         f"delta {shown['delta']}. Odometer so far: {shown['odometer']['bound']}.{_loss(shown)} "
         f"{shown['ticks']} ticks, {shown['releases']} releases; the journal is whole and adds up."
+        f"{_messages(shown)}"
     )

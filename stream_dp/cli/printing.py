@@ -3,6 +3,7 @@
 Rules: all of it from plain values, the engine's own or such as came over HTTP.
 """
 
+import json
 import sys
 from collections.abc import Mapping
 from fractions import Fraction
@@ -79,3 +80,15 @@ def tick_text(told: Mapping[str, Any], key: str) -> str:
     if tick is None:
         return "runs"
     return str(tick) if time is None else f"{tick} ({time})"
+
+
+def answer_text(series: str, end: str, said: Mapping[str, Any]) -> str:
+    """What a series answered at the cut at `end`."""
+    shown = ", ".join(f"{key} {_plain(value)}" for key, value in said.items() if key != "series")
+    return f"{series} at {end}: {shown}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(one)}" for key, one in value.items())
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,26 +1,32 @@
-"""`stream-dp query`: preview, create, halt and list the mechanisms of an engine that runs.
+"""`stream-dp query`: preview, create, halt, list and ask the mechanisms of an engine that runs.
 
-Rules: the engine decides and charges; these commands ask it over HTTP with a token made from the operator's key.
+Rules: the engine decides and charges; these commands ask it over HTTP or by Kafka, with a token made from the
+operator's key or with an analyst's own.
 """
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-from stream_dp.app.remote_series import RemoteSeries
+from stream_dp.app.remote_series import RemoteSeries, told_in
 from stream_dp.cli.lazy import WholeHelpGroup
 from stream_dp.cli.options import KeyFile, PipelineFile
-from stream_dp.cli.printing import derivation_tree, tick_text, wide_console
+from stream_dp.cli.printing import answer_text, derivation_tree, tick_text, wide_console
 from stream_dp.errors import BudgetRefused
+
+if TYPE_CHECKING:
+    from stream_dp.app.remote_messages import RemoteMessages
 
 query = typer.Typer(
     cls=WholeHelpGroup,
-    help="Preview, create, halt and list the series of a running engine (stream-dp run FILE --serve).",
+    help="Preview, create, halt, list and ask the series of a running engine.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -33,10 +39,56 @@ Series = Annotated[
         help="The series, as an entry of `series:` in the pipeline file, JSON or YAML; or @ and a file with it.",
     ),
 ]
+
+
+class Via(StrEnum):
+    """How an engine is reached."""
+
+    HTTP = "http"
+    KAFKA = "kafka"
+
+
 Analyst = Annotated[str, typer.Option(metavar="NAME", help="Whose quota pays.")]
 Url = Annotated[str, typer.Option(help="The engine's address, as it printed it.")]
+By = Annotated[
+    Via,
+    typer.Option(
+        "--via",
+        help="Over HTTP (run --serve), or by Kafka; then PIPELINE.yaml may be the pipeline's name alone.",
+    ),
+]
+Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="With --via kafka: the brokers.")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file", help="An analyst's token (mode 0600), in place of the operator's key."
+    ),
+]
+Id = Annotated[
+    str,
+    typer.Option(
+        "--id", metavar="ID", help="The message's own name; the same one has one answer for ever."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="The answer as one line of JSON.")]
 HERE = "http://127.0.0.1:8765"
+
+
+def _engine(
+    via: Via,
+    pipeline: Path,
+    url: str,
+    bootstrap: str,
+    key_file: Path | None,
+    token_file: Path | None,
+    analyst: str = "",
+) -> "RemoteSeries | RemoteMessages":
+    """The engine that is asked."""
+    if via is Via.HTTP:
+        return RemoteSeries.of(pipeline, url, key_file, token_file, analyst)
+    from stream_dp.app.remote_messages import RemoteMessages  # not without Kafka
+
+    return RemoteMessages.of(pipeline, bootstrap, key_file, token_file, analyst)
 
 
 @query.command()
@@ -45,14 +97,17 @@ def create(
     *,
     series: Series,
     analyst: Analyst = "",
+    via: By = Via.HTTP,
     url: Url = HERE,
+    bootstrap: Bootstrap = "",
     key_file: KeyFile = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit."""
-    answer = RemoteSeries.of(pipeline, url, key_file).create(series, analyst)
+    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
     _say(
-        answer,
+        engine.create(series),
         as_json,
         "{name}: created, charged epsilon {epsilon}, left {left}. " + _START + _ERROR,
     )
@@ -64,12 +119,16 @@ def preview(
     *,
     series: Series,
     analyst: Analyst = "",
+    via: By = Via.HTTP,
     url: Url = HERE,
+    bootstrap: Bootstrap = "",
     key_file: KeyFile = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a series would cost and why, and change nothing. Exit code 3: it would not fit."""
-    answer = RemoteSeries.of(pipeline, url, key_file).preview(series, analyst)
+    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
+    answer = engine.preview(series)
     _say(
         answer,
         as_json,
@@ -87,24 +146,40 @@ def halt(
     pipeline: PipelineFile,
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
     *,
+    analyst: Analyst = "",
+    via: By = Via.HTTP,
     url: Url = HERE,
+    bootstrap: Bootstrap = "",
     key_file: KeyFile = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """End a series for good. Its budget comes free for later ticks under the filters pure and basic, else not."""
-    answer = RemoteSeries.of(pipeline, url, key_file).halt(name)
+    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
     _say(
-        answer, as_json, "{name}: halted, left {left}. End: tick {end}, the first it does not see."
+        engine.halt(name),
+        as_json,
+        "{name}: halted, left {left}. End: tick {end}, the first it does not see.",
     )
 
 
 @query.command("list")
-def list_(pipeline: PipelineFile, *, url: Url = HERE, as_json: AsJson = False) -> None:
-    """Show every series: those of the file, those created since, those halted. Needs no key.
+def list_(
+    pipeline: PipelineFile,
+    *,
+    analyst: Analyst = "",
+    via: By = Via.HTTP,
+    url: Url = HERE,
+    bootstrap: Bootstrap = "",
+    key_file: KeyFile = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show every series: those of the file, those created since, those halted. Over HTTP this needs no key.
 
     A series sees the ticks from `start` on, up to and not including `end`.
     """
-    found = RemoteSeries.of(pipeline, url).queries()
+    found = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst).queries()
     if as_json:
         typer.echo(json.dumps({"queries": found}))
         return
@@ -120,9 +195,41 @@ def list_(pipeline: PipelineFile, *, url: Url = HERE, as_json: AsJson = False) -
 
 
 @query.command()
-def token(pipeline: PipelineFile, *, key_file: KeyFile = None) -> None:
-    """Print the API's bearer token, for curl. Whoever has it can spend the budget: keep it like the key."""
-    typer.echo(RemoteSeries.of(pipeline, key_file=key_file).token())
+def ask(
+    pipeline: PipelineFile,
+    series: Annotated[str, typer.Argument(metavar="SERIES", show_default=False)],
+    *,
+    keys: Annotated[str, typer.Option(metavar="A,B", help="These keys of a histogram.")] = "",
+    first: Annotated[str, typer.Option("--from", help="The first key of a range.")] = "",
+    last: Annotated[str, typer.Option("--to", help="The last key of a range.")] = "",
+    watch: Annotated[str, typer.Option(help="A watch of a monitor, with --threshold.")] = "",
+    threshold: Annotated[int | None, typer.Option(help="What the watch is compared with.")] = None,
+    name: Id = "",
+    analyst: Analyst = "",
+    via: By = Via.HTTP,
+    url: Url = HERE,
+    bootstrap: Bootstrap = "",
+    key_file: KeyFile = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a series: what it released last, of all keys or of some, or a watch of a monitor at a threshold.
+
+    --json prints the answer as it was published, byte for byte.
+    """
+    told = {"keys": keys.split(",") if keys else None, "from": first, "to": last, "watch": watch}
+    asked: dict[str, Any] = {key: value for key, value in told.items() if value}
+    if threshold is not None:
+        asked["threshold"] = threshold
+    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
+    line = engine.ask(series, asked, name)
+    typer.echo(line.decode() if as_json else answer_text(series, *told_in(line)))
+
+
+@query.command()
+def token(pipeline: PipelineFile, *, analyst: Analyst = "", key_file: KeyFile = None) -> None:
+    """Print the operator's token, or that of an analyst. Whoever has it can spend the budget: keep it like the key."""
+    typer.echo(RemoteSeries.of(pipeline, key_file=key_file, analyst=analyst).token())
 
 
 _START = "Start: tick {start}, the first it sees. "

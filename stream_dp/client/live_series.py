@@ -60,8 +60,17 @@ class LiveSeriesClient:
         found: list[dict[str, Any]] = self._ask("GET", "/api/queries")["queries"]
         return found
 
+    def message(self, text: str) -> bytes:
+        """Send the text of a message and return the exact bytes of its answer."""
+        return self._asked("POST", "/api/messages", text.encode())
+
     def _ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
-        found = self._send("GET", "/api/pipeline", None, {}).get("name")
+        found: dict[str, Any] = json.loads(self._asked(method, path, body))
+        return found
+
+    def _asked(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        """The bytes of a good answer, of the engine of this pipeline."""
+        found = json.loads(self._send("GET", "/api/pipeline", None, {})).get("name")
         if found != self.pipeline:
             raise UsageError(
                 f"--url: the engine at {self.url} does not run {self.pipeline} but another pipeline; "
@@ -70,9 +79,7 @@ class LiveSeriesClient:
         headers = {} if method == "GET" else {"Authorization": f"Bearer {self.token}"}
         return self._send(method, path, body, headers)
 
-    def _send(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
-    ) -> dict[str, Any]:
+    def _send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> bytes:
         connection = _connection(self.url)
         kind = {} if body is None else {"Content-Type": "application/json"}
         try:
@@ -110,17 +117,21 @@ def _connection(url: str) -> HTTPConnection:
     return HTTPConnection(host, port, timeout=SECONDS)
 
 
-def _content(url: str, status: int, body: bytes) -> dict[str, Any]:
+def _content(url: str, status: int, body: bytes) -> bytes:
+    """The body, a JSON object, of an answer that is no refusal or is on record."""
     try:
         content = json.loads(body)
     except ValueError:
         content = None
-    if isinstance(content, dict) and status < 300:
-        return content
+    if isinstance(content, dict) and (status < 300 or "refused" in content):
+        return body  # an answer on record, which may be a refusal
     if isinstance(content, dict) and content.get("exit_code") in _ERRORS:
         text = str(content.get("detail", "refused"))
         if status == 401:
-            text = "the engine refused this key's token; name the key it runs with (--key-file or STREAM_DP_KEY_FILE)"
+            text = (
+                "the engine refused this key's token; name the key it runs with (--key-file or STREAM_DP_KEY_FILE), or "
+                "the analyst whose token it is (--analyst)"
+            )
         kind = UnknownMechanism if status == 404 else _ERRORS[content["exit_code"]]
         raise kind(text)
     if status in {404, 405}:

@@ -70,7 +70,7 @@ class PlannedSeries:
     @property
     def definition(self) -> bytes:
         """The definition's canonical bytes."""
-        return _canonical(self.series)
+        return canonical_series(self.series)
 
     @property
     def name(self) -> str:
@@ -124,8 +124,8 @@ def _later(spec: PipelineSpec, start: int) -> PipelineSpec:
     return spec.model_copy(update={"clock": clock})
 
 
-def _canonical(series: SeriesSpec) -> bytes:
-    """The definition as a journal holds it: read as YAML or as JSON it says the same.
+def canonical_series(series: SeriesSpec) -> bytes:
+    """The definition as journals and messages hold it: read as YAML or as JSON it says the same.
 
     YAML breaks lines at some characters and refuses others unless they are escaped, and takes no surrogate pairs.
     """

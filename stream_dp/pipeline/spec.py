@@ -51,6 +51,7 @@ from stream_dp.pipeline.schema import FieldSpec, TimeField
 from stream_dp.pipeline.security import Security
 from stream_dp.pipeline.statistics import Series
 from stream_dp.pipeline.zones import offsets
+from stream_dp.runtime.conversation import PER_TICK
 
 __all__ = [
     "FileSourceSpec",
@@ -190,6 +191,12 @@ class Privacy(Frozen):
         return []
 
 
+class Queries(Frozen):
+    """How many messages of one analyst are executed between two ticks, at most; a public rule."""
+
+    per_tick: Annotated[int, Field(ge=1, le=100_000)] = PER_TICK
+
+
 class PipelineSpec(Frozen):
     """The whole pipeline file. `fields` is its `schema:`."""
 
@@ -204,6 +211,7 @@ class PipelineSpec(Frozen):
     releases: ReleasesFile | None = None
     series: Annotated[tuple[Series, ...], Field(min_length=1, max_length=1000)]
     confidence: Confidence = Fraction(19, 20)
+    queries: Queries = Queries()
 
     @model_validator(mode="before")
     @classmethod
@@ -334,7 +342,7 @@ def fingerprints(spec: PipelineSpec) -> dict[str, str]:
 def meaning(spec: PipelineSpec) -> dict[str, Any]:
     """What of the file touches data or guarantee, by part, as plain values."""
     parts = spec.model_dump(
-        mode="json", exclude={"version", "source", "journal", "releases"}, by_alias=True
+        mode="json", exclude={"version", "source", "journal", "releases", "queries"}, by_alias=True
     )
     for later in _LATER:
         if getattr(spec.privacy, later) == Privacy.model_fields[later].default:

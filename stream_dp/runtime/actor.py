@@ -1,20 +1,23 @@
 """One actor per mechanism: a task that owns the state and takes messages from a bounded mailbox.
 
 Rules: nobody else touches the state. A tick message is one row, never single events; it updates, asks once and
-answers with the release. `Snapshot` and `Halt` are commands of the runtime, not messages of the mechanism.
+answers with the release. A query of an analyst comes between two ticks. `Snapshot` and `Halt` are commands of the
+runtime, not messages of the mechanism.
 """
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.tick_grid import TickGrid
+from stream_dp.errors import RejectedMessage
 from stream_dp.runtime.series import Series
 
 MAILBOX = 256
+_A = TypeVar("_A")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -26,6 +29,15 @@ class Tick:
     row: IntArray
     noise: Noise
     reply: "asyncio.Future[bytes]"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Ask:
+    """Answer `query` at once, between two ticks; a message that the mechanism refuses is an error for who asks."""
+
+    query: Query
+    noise: Noise
+    reply: "asyncio.Future[IntArray]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +53,7 @@ class Halt:
     """End the actor after the messages before this one."""
 
 
-ActorCommand: TypeAlias = Tick | Snapshot | Halt
+ActorCommand: TypeAlias = Tick | Ask | Snapshot | Halt
 
 
 class Actor:
@@ -63,6 +75,8 @@ class Actor:
             match await self._mailbox.get():
                 case Tick() as command:
                     _answer(command.reply, self._tick(command))
+                case Ask() as command:
+                    self._ask(command)
                 case Snapshot(read, reply):
                     _answer(reply, read(self._state))
                 case Halt():
@@ -75,8 +89,17 @@ class Actor:
         )  # fmt: skip
         return body
 
+    def _ask(self, command: Ask) -> None:
+        try:
+            self._state, answer = ask(self._series, self._state, command.query, command.noise)
+        except RejectedMessage as refusal:
+            if not command.reply.cancelled():
+                command.reply.set_exception(refusal)
+        else:
+            _answer(command.reply, answer)
 
-def _answer(reply: "asyncio.Future[bytes]", answer: bytes) -> None:
+
+def _answer(reply: "asyncio.Future[_A]", answer: _A) -> None:
     """Answer, unless the engine was cancelled while it waited."""
     if not reply.cancelled():
         reply.set_result(answer)
@@ -92,9 +115,18 @@ def step(
     noise: Noise,
 ) -> tuple[Any, bytes]:
     """One tick of one series: update, query, release body. Recovery replays commits through it too."""
-    mechanism = series.mechanism
-    state, _ = mechanism.step(state, Update(row[series.rows]), noise)
-    state, answer = mechanism.step(state, Query(), noise)
+    state, _ = series.mechanism.step(state, Update(row[series.rows]), noise)
+    state, answer = ask(series, state, Query(), noise)
+    return state, series.body(grid, sequence, tick, state, answer)
+
+
+def ask(series: Series, state: Any, query: Query, noise: Noise) -> tuple[Any, IntArray]:
+    """One query to one series. Recovery asks again through it too.
+
+    Raises:
+        RejectedMessage: the mechanism takes no such query; `state` is as it was.
+    """
+    state, answer = series.mechanism.step(state, query, noise)
     if answer is None:
         raise TypeError(f"the mechanism of {series.name} did not answer a query")
-    return state, series.body(grid, sequence, tick, state, answer)
+    return state, answer

@@ -111,7 +111,7 @@ class Admission:
             for change in commit.changes:
                 if isinstance(change, Halted):
                     self._halt_again(change)
-                else:
+                elif isinstance(change, Created):
                     created.append(self._create_again(change, charges.pop(0) if charges else None))
         except (UsageError, BudgetRefused) as error:
             raise self._broken(commit, str(error)) from None

@@ -55,6 +55,25 @@ class DeadLetter(_Private, frozen=True, array_like=True, tag="dead-letter"):
     ranges: tuple[tuple[int, int], ...]
 
 
+class Answer(_Private, frozen=True, array_like=True, tag="answer"):
+    """One answer to a message: `body` is its exact public line, and `number` counts all answers from 1; private until
+    durable.
+
+    `id` names the message it answers, None where it refuses what is not accepted as the message of an id. `digest` is
+    the SHA-256 of the message's text, and until `until` (ms since 1970) nothing else may have its id. `analyst`, `do`
+    and `series` say who asked what.
+    """
+
+    number: int
+    id: str | None
+    digest: bytes
+    until: int
+    body: bytes
+    analyst: str = ""
+    do: str = ""
+    series: str = ""
+
+
 class Charge(_Part, frozen=True, tag="charge"):
     """An entry of the ledger; amounts are integers in units of 10^-12, rounded up.
 
@@ -89,7 +108,18 @@ class Halted(_Part, frozen=True, tag="halted"):
     end: int
 
 
-Change: TypeAlias = Created | Halted
+class Asked(_Part, frozen=True, tag="asked"):
+    """A query that a mechanism took at the cut before tick `at`: its parameters (public, JSON), and the number of the
+    answer that holds what it answered.
+    """
+
+    number: int
+    parameters: bytes
+    at: int
+    answer: int
+
+
+Change: TypeAlias = Created | Halted | Asked
 
 
 class Header(_Part, frozen=True, tag="header"):
@@ -123,9 +153,11 @@ class Commit(_Private, frozen=True, tag=KIND):
     `ticks` are the closed ticks, with one row and one 32-byte seed each; `pending` holds, of rows of ticks still open
     at the cut, the entries that are not 0, by column; `records` counts the events read up to it; `previous` is the
     SHA-256 of the sealed commit before this one. A commit with `changes` has no ticks: it lies at the cut between two
-    of them, its charges are those of the mechanisms created, and its seeds those of their first states. `admitted` are
-    partitions that were added to the source: they are read from their first record on, and count from these ticks on.
-    `behind` says what is read again before a position (start and done, see `ports.Behind`).
+    of them, its charges are those of the mechanisms created, and its seeds those of what draws, in the order of the
+    changes: first states and queries. `answers` became durable with it; reading messages continues at the place `asked`
+    (-1: none was read). `admitted` are partitions that were added to the source: they are read from their first record
+    on, and count from these ticks on. `behind` says what is read again before a position (start and done, see
+    `ports.Behind`).
     """
 
     sequence: int
@@ -146,6 +178,8 @@ class Commit(_Private, frozen=True, tag=KIND):
     changes: tuple[Change, ...] = ()
     admitted: tuple[int, ...] = ()
     behind: dict[int, tuple[int, int]] = {}
+    answers: tuple[Answer, ...] = ()
+    asked: int = -1
     version: int = VERSION
 
 

@@ -1,41 +1,44 @@
 """The engine: source -> guard -> ticks -> actors -> gate, on one event loop, failing closed.
 
 Rules: the order is charge, step, private commit, publish. One commit is in flight while the next rows are gathered;
-when the engine is behind, some `group` ticks share a private commit. State is taken at a tick's cut. Series are
-created and halted between two commits, at a cut: what was read behind the cut is read again, so that a new series sees
-whole ticks, whatever the engine had read. An error anywhere ends the run; nothing is retried in place. This file
-knows no file, topic or HTTP.
+when the engine is behind, some `group` ticks share a private commit. State is taken at a tick's cut. Messages are
+executed, series created and halted between two commits, at a cut. An error anywhere ends the run; nothing is retried in
+place. This file knows no file, topic or HTTP.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack
-from typing import Any, cast
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from typing import cast
 
 import msgspec
 
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import Subledgers
-from stream_dp.core.guard import Guard
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.errors import FailClosed
-from stream_dp.mechanisms.states import STATES
-from stream_dp.runtime.actor import Actor, Halt, Snapshot, Tick
+from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
 from stream_dp.runtime.admission import Admission
+from stream_dp.runtime.answering import Answering, Understanding, recorded
 from stream_dp.runtime.commands import Command, Inbox
 from stream_dp.runtime.commit import Commit, Created, Halted, Header, Release, SavedStates
+from stream_dp.runtime.commit_chain import CommitChain
+from stream_dp.runtime.conversation import PER_TICK, Addressed, Conversation
+from stream_dp.runtime.cut_changes import CutChanges
 from stream_dp.runtime.dead_letters import DeadLetters
+from stream_dp.runtime.ensemble import Ensemble
 from stream_dp.runtime.gate import Gate, due
 from stream_dp.runtime.header_check import require_same
+from stream_dp.runtime.history import GENESIS
 from stream_dp.runtime.phases import ENGINE, EnginePhase, Lifecycle
-from stream_dp.runtime.ports import Ports, Published
+from stream_dp.runtime.ports import Ports, Published, Questions
 from stream_dp.runtime.proposals import Proposal, SeriesPlanner
 from stream_dp.runtime.reader import Reader
-from stream_dp.runtime.recovery import GENESIS, NoiseMaker, Recovered, initial_states, recover
-from stream_dp.runtime.registry import LiveSeries, Registry
+from stream_dp.runtime.recovery import NoiseMaker, Recovered, initial_states, recover
+from stream_dp.runtime.registry import Registry
 from stream_dp.runtime.release import release_of
 from stream_dp.runtime.run_config import RunConfig
-from stream_dp.runtime.tick_assembler import ClosedTick, Cut, Router
+from stream_dp.runtime.tick_assembler import ClosedTick, Router
 
 NONE = slice(0, 0)
 SNAPSHOT_TICKS = 1000
@@ -45,7 +48,8 @@ class Engine:
     """Runs the series of a `RunConfig` until its horizon, the end of its source, or `stop()`.
 
     `planner` understands definitions of live series; without one, none can be created. `subledgers` are the ledgers
-    after the charges of the first start. Who has the releases up to `known` is not told of them again.
+    after the charges of the first start. Who has the releases up to `known` is not told of them again. Where `messages`
+    is None no message is taken; of each analyst, `per_tick` are executed between two cuts.
     """
 
     def __init__(
@@ -59,6 +63,8 @@ class Engine:
         planner: SeriesPlanner | None = None,
         subledgers: Subledgers | None = None,
         known: int = -1,
+        messages: Understanding | None = None,
+        per_tick: int = PER_TICK,
     ) -> None:
         self._known = known
         self._config = config.marked
@@ -74,6 +80,8 @@ class Engine:
             planner,
             private=config.private,
         )
+        self._messages = messages
+        self._per_tick = per_tick
         self._since_snapshot = 0
         self._inbox = Inbox(self._lifecycle)
 
@@ -120,10 +128,34 @@ class Engine:
         Raises:
             UsageError, NotDerivable, BudgetRefused: see `create`.
         """
-        start = self._gate.unpublished
-        start = self._settled if start is None else start
-        proposal = await asyncio.to_thread(self.admission.propose, definition, start)
+        proposal = await asyncio.to_thread(self.admission.propose, definition, self._chain.shown)
         return proposal, self.admission.preview(proposal, analyst)
+
+    @property
+    def now(self) -> int:
+        """The engine's time, ms since 1970: the stamp of what is told."""
+        return self._ports.clock.now()
+
+    async def tell(self, text: bytes, signer: str) -> bytes:
+        """Return the answer to a message of somebody whose token has been checked; errors as of `answer`."""
+        if self._messages is None:
+            raise UsageError("this engine takes no messages")
+        return await self.answer(self._messages.reader.said(text, signer))
+
+    async def answer(self, message: Addressed) -> bytes:
+        """Return the answer to a message; durable and public on return.
+
+        The same message has the same answer, whenever it comes. Raises:
+            NotAccepted: it is not accepted as the message of its id.
+            UsageError: this engine takes no messages, or has ended. In both cases nothing has changed.
+        """
+        if self._messages is None:
+            raise UsageError("this engine takes no messages")
+        number, body = cast(
+            "tuple[int, bytes | None]",
+            await self._inbox.executed(lambda: self._answering.tell(message, self.now)),
+        )
+        return await recorded(self._ports.answers, number) if body is None else body
 
     async def run(self) -> None:
         """Recover, then run; once.
@@ -146,9 +178,16 @@ class Engine:
             raise
         finally:
             self._inbox.close()
-            async with AsyncExitStack() as closing:  # one that fails leaves no other open
-                for port in (ports.journal, ports.sink, ports.source):
-                    closing.push_async_callback(port.close)
+            async with AsyncExitStack() as stack:  # one that fails leaves no other open
+                for port in (
+                    ports.journal,
+                    ports.sink,
+                    ports.source,
+                    ports.questions,
+                    ports.answers,
+                ):
+                    if port is not None:
+                        stack.push_async_callback(port.close)
 
     async def _start(self) -> Recovered:
         config, ports = self._config, self._ports
@@ -156,13 +195,14 @@ class Engine:
             ports.journal, ports.sink, ports.sealer, config.pipeline, self.admission,
             self._grid_of, self._make_noise,
             lambda releases: due(releases, config.block, config.horizon),
+            ports.answers, Conversation(self._per_tick),
         )  # fmt: skip
         origin = config.origin if recovered is None else recovered.header.origin
         partitions = await ports.source.open(origin)
         self._grid = config.grid(origin)
         self._gate = Gate(
             ports.journal, ports.sink, ports.sealer, ports.clock, self._grid,
-            config.block, config.hold, self._published,
+            config.block, config.hold, self._show, ports.answers,
         )  # fmt: skip
         header = config.header(
             ports.source.name, partitions, origin, ports.sealer.key_id, ports.source.identity
@@ -177,11 +217,21 @@ class Engine:
                 f"the ledger in the journal of {config.pipeline} is not what its pipeline file derives; "
                 "run the version of the code and of the file that wrote it"
             )
+        self._latest = recovered.latest
         async for body in ports.sink.read(self._known):
-            self._published(release_of(body))
+            self._show(release_of(body))
+        await self._gate.tell(recovered.unanswered)
         await self._gate.publish(recovered.unpublished)
         await ports.source.seek(recovered.cut.positions, recovered.cut.behind)
+        if ports.questions is not None and self._messages is not None:
+            await ports.questions.open()
+            await ports.questions.seek(recovered.conversation.place)
         return recovered
+
+    def _show(self, release: Release) -> None:
+        """Hand on what is public now; who asks is answered from it."""
+        self._latest[release.series] = release.body
+        self._published(release)
 
     def _grid_of(self, header: Header) -> TickGrid:
         """The journal's grid, once it is sure that its steps are those of this configuration."""
@@ -197,30 +247,31 @@ class Engine:
         await self._gate.commit(commit, sealed)
         states = initial_states(self.admission.registry.live, seed, self._make_noise)
         return Recovered(
-            header, commit.charges, states, link, next_commit=1, partitions=header.partitions
-        )
+            header, commit.charges, states, link, next_commit=1, partitions=header.partitions,
+            conversation=Conversation(self._per_tick),
+        )  # fmt: skip
 
     async def _run(self, recovered: Recovered) -> None:
-        self._recovered, self._settled = recovered, recovered.cut.next_tick
+        self._chain = CommitChain(self._gate, self._grid, recovered)
         self._since_snapshot = recovered.replayed
         self._reader = Reader(self._ports.source, self._router, self._partitions, self._inbox)
-        self._guard = Guard(self._router.width)
-        self._actors: dict[int, Actor] = {}
-        async with asyncio.TaskGroup() as self._tasks:
-            for live in self.admission.registry.live:
-                self._start_series(live, recovered.states[live.number])
+        async with asyncio.TaskGroup() as tasks:
+            self._ensemble = Ensemble(
+                self.admission.registry, self._grid, self._make_noise, tasks, self._router.width
+            )
+            self._ensemble.begin(recovered.states)
+            self._changes = CutChanges(
+                self.admission, self._chain, self._ensemble, self._reader, self._router,
+                lambda: self._ports.seeds(), self._make_noise, tasks, lambda: self._group,
+            )  # fmt: skip
             recovered.cut = recovered.cut.opened(self._router.width, NONE)
-            self._reader.begin(self._tasks, recovered.cut, self._group)
-            await self._commit_all()
+            self._reader.begin(tasks, recovered.cut, self._group)
+            async with self._listening(tasks):
+                await self._commit_all()
+                await self._flush_refusals()
             self._lifecycle.move(EnginePhase.STOPPING)
             await self._reader.end()
-            for actor in self._actors.values():
-                await actor.send(Halt())
-
-    def _start_series(self, live: LiveSeries, state: Any) -> None:
-        """Give a series its actor."""
-        actor = self._actors[live.number] = Actor(live.series, self._grid, state)
-        self._tasks.create_task(actor.run())
+            await self._ensemble.end()
 
     @property
     def _group(self) -> int:
@@ -228,18 +279,43 @@ class Engine:
         living = [live.series for live in self.admission.registry.live]
         return self._config.ticks_together(self._router.width, living)
 
+    @asynccontextmanager
+    async def _listening(self, tasks: asyncio.TaskGroup) -> AsyncGenerator[None, None]:
+        """Take messages while the block runs, from the queue and from who waits."""
+        if self._messages is None:
+            yield
+            return
+        self._answering = Answering(self._changes, self._messages.reader, self._messages.wording)
+        listening = tasks.create_task(self._listen(self._answering, self._ports.questions))
+        try:
+            yield
+        finally:
+            listening.cancel()
+            await asyncio.wait({listening})
+
+    async def _flush_refusals(self) -> None:
+        """Put refusals on record that may wait for the next tick."""
+        if self._messages is not None:
+            await self._answering.flush()
+
+    async def _listen(self, answering: Answering, questions: Questions | None) -> None:
+        """Have what the queue holds executed, some messages at a time."""
+        while questions is not None:
+            found = await questions.read()
+            with suppress(WorldError, EngineEnded):  # it has ended, and says itself why
+                await self._inbox.executed(partial(answering.hear, found))
+
     async def _commit_all(self) -> None:
         """Step and commit closed ticks and execute commands, until the horizon, the end of the source or `stop()`."""
-        while self._recovered.cut.next_tick != self._config.horizon:
+        while self._chain.next_tick != self._config.horizon:
             match await self._next():
                 case Command() as command:
                     await command.execute()
                 case []:
                     return
                 case ticks:
-                    commit, sealed = await self._step(ticks)
-                    await _uncancelled(self._gate.commit(commit, sealed))
-                    self._settled = commit.ticks[-1] + 1
+                    await self._flush_refusals()
+                    await self._chain.settle(*await self._step(ticks))
 
     async def _next(self) -> Command | list[ClosedTick]:
         """A command, or what has closed since the last commit, `group` ticks or so; none at the end or on `stop`."""
@@ -262,38 +338,22 @@ class Engine:
         return [each for each in found if each.tick < horizon]
 
     async def _create(self, definition: bytes, analyst: str) -> Created:
-        """Charge, make it durable at this cut, and only then let the mechanism exist."""
-        now, seeds = self._recovered, self._ports.seeds
-        start = now.cut.next_tick
-        proposal = await asyncio.to_thread(self.admission.propose, definition, start)
-        created, charge, live = self.admission.create(proposal, analyst, start)
-        await self._reader.end()
-        now.cut = now.cut.opened(self._router.width, self.admission.fresh_columns(live))
-        seed = seeds()
-        await self._change(Commit(0, b"", charges=(charge,), seeds=(seed,), changes=(created,)))
-        self._start_series(live, initial_states((live,), seed, self._make_noise)[live.number])
-        self._guard = Guard(self._router.width)
-        await self._reader.again(self._tasks, now.cut, self._group)
+        created = await self._changes.create(definition, analyst)
+        await self._changes.flush()
         return created
 
     async def _halt(self, name: str) -> Halted:
-        """End a series at this cut, durably."""
-        halted = self.admission.halt(name, self._recovered.cut.next_tick)
-        await self._change(Commit(0, b"", changes=(halted,)))
-        await self._actors.pop(halted.number).send(Halt())
+        halted = self._changes.halt(name)
+        await self._changes.flush()
         return halted
-
-    async def _change(self, commit: Commit) -> None:
-        """Commit a change between two ticks, at the cut of the last one."""
-        commit = self._cut_here(commit, self._recovered.cut)
-        await _uncancelled(self._gate.commit(commit, self._sealed(commit)))
 
     async def _step(self, ticks: Sequence[ClosedTick]) -> tuple[Commit, bytes]:
         """Step all actors over these ticks and seal the commit that records them."""
-        now, last = self._recovered, ticks[-1]
+        now = self._chain.now
         seeds = [self._ports.seeds() for _ in ticks]
-        releases = await self._releases(ticks, seeds)
-        now.cut = last.cut
+        releases = await self._ensemble.releases(ticks, seeds, now.next_release)
+        now.cut = ticks[-1].cut
+        now.conversation.ticked()
         commit = Commit(
             0,
             b"",
@@ -306,49 +366,9 @@ class Engine:
             records=sum(t.records for t in ticks),
             snapshot=await self._snapshot(len(ticks)),
         )
-        commit = self._cut_here(commit, now.cut)
+        commit = self._chain.placed(commit)
         now.next_release += len(releases)
-        return commit, self._sealed(commit)
-
-    def _cut_here(self, commit: Commit, cut: Cut) -> Commit:
-        """The commit as the next one of the chain, at this cut."""
-        now = self._recovered
-        admitted = tuple(sorted(cut.marks.keys() - set(now.partitions)))
-        now.partitions += admitted
-        return msgspec.structs.replace(
-            commit,
-            sequence=now.next_commit,
-            previous=now.previous,
-            positions=dict(cut.positions),
-            marks=dict(cut.marks),
-            pending=cut.sparse,
-            admitted=admitted,
-            behind={partition: tuple(one) for partition, one in cut.behind.items()},
-        )
-
-    def _sealed(self, commit: Commit) -> bytes:
-        """Seal the next commit of the chain."""
-        now = self._recovered
-        sealed, now.previous = self._gate.seal(commit)
-        now.next_commit += 1
-        return sealed
-
-    async def _releases(
-        self, ticks: Sequence[ClosedTick], seeds: Sequence[bytes]
-    ) -> tuple[Release, ...]:
-        """Send each tick's row to every actor and collect the bodies, ticks first, then series."""
-        loop = asyncio.get_running_loop()
-        sequence = self._recovered.next_release
-        waiting: list[tuple[int, str, int, asyncio.Future[bytes]]] = []
-        for closed, seed in zip(ticks, seeds, strict=True):
-            row = self._guard.admit(closed.row)
-            for live in self.admission.registry.live:
-                reply: asyncio.Future[bytes] = loop.create_future()
-                noise = self._make_noise(seed, live.number)
-                await self._actors[live.number].send(Tick(closed.tick, sequence, row, noise, reply))
-                waiting.append((sequence, live.series.name, closed.tick, reply))
-                sequence += 1
-        return tuple([Release(n, name, tick, await reply) for n, name, tick, reply in waiting])
+        return commit, self._chain.sealed(commit)
 
     async def _snapshot(self, ticks: int) -> SavedStates | None:
         """All states at the cut, every `SNAPSHOT_TICKS` ticks."""
@@ -356,23 +376,7 @@ class Engine:
         if self._since_snapshot < SNAPSHOT_TICKS:
             return None
         self._since_snapshot = 0
-        loop = asyncio.get_running_loop()
-        replies = {number: loop.create_future() for number in self._actors}
-        for number, reply in replies.items():
-            await self._actors[number].send(Snapshot(STATES.encode, reply))
-        return SavedStates({number: await reply for number, reply in replies.items()})
-
-
-async def _uncancelled(commit: Coroutine[Any, Any, None]) -> None:
-    """Await a commit; a cancellation waits for its outcome, which must be known."""
-    task = asyncio.create_task(commit)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # seen: the cancellation already says why the engine ends
-        raise
+        return await self._ensemble.states()
 
 
 def _refuse(got: "asyncio.Task[Command | list[ClosedTick]]") -> None:

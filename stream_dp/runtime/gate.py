@@ -1,6 +1,7 @@
 """The gate: a private commit first, then the outbox. The only way out for private data.
 
-Rules: a release becomes visible only after the commit that holds its bytes is durable, and then as those bytes.
+Rules: a release or an answer becomes visible only after the commit that holds its bytes is durable, and then as those
+bytes. An answer is published at once.
 Public blocks are cut by tick numbers, never by load: a block of the declared number of ticks is published at once,
 not before its hold is over. One commit is in flight at a time and is never cancelled.
 """
@@ -8,9 +9,9 @@ not before its hold is over. One commit is in flight at a time and is never canc
 from collections.abc import Sequence
 
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.runtime.commit import Commit, Release, digest, encode
+from stream_dp.runtime.commit import Answer, Commit, Release, digest, encode
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Clock, Journal, Published, Sink
+from stream_dp.runtime.ports import Answers, Clock, Journal, Published, Sink
 
 
 class Gate:
@@ -26,6 +27,7 @@ class Gate:
         block: int = 1,
         hold: int | None = None,
         published: Published = lambda release: None,
+        answers: Answers | None = None,
     ) -> None:
         self._journal = journal
         self._sink = sink
@@ -35,6 +37,7 @@ class Gate:
         self._block = block
         self._hold = hold
         self._published = published
+        self._answers = answers
         self._waiting: list[Release] = []
         self.durable = 0
         """How many commits this gate has made durable."""
@@ -50,10 +53,16 @@ class Gate:
         return sealed, digest(sealed)
 
     async def commit(self, commit: Commit, sealed: bytes) -> None:
-        """Make the commit durable, then publish the blocks it completes."""
+        """Make the commit durable, then publish its answers and the blocks it completes."""
         await self._journal.append(commit, sealed)
         self.durable += 1
+        await self.tell(commit.answers)
         await self.publish(commit.releases)
+
+    async def tell(self, durable: Sequence[Answer]) -> None:
+        """Publish answers that are durable already."""
+        if durable and self._answers is not None:
+            await self._answers.publish(durable)
 
     async def publish(self, durable: Sequence[Release]) -> None:
         """Queue releases that are durable already and publish every complete block."""

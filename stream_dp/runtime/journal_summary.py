@@ -4,27 +4,31 @@ Rules: totals are exact and private; only the operator's commands and sources de
 file runs nothing and changes nothing.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from stream_dp.core.messages import IntArray
+from stream_dp.runtime.answer_body import RefusedMessage, read_answer
 from stream_dp.runtime.commit import Charge, Commit, Header
+from stream_dp.runtime.history import unsealed
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.recovery import unsealed
 
 
 @dataclass(slots=True, repr=False)
 class JournalSummary:
     """The journal's header, charges (with the commit each came with) and changes, and its exact totals (private).
 
-    `changing` holds what of a commit tells about its changes: no rows and no releases.
+    `messages` counts the answers by analyst, what was to be done, and whether it was refused (public). `changing` holds
+    what of a commit tells about its changes: no rows and no releases.
     """
 
     header: Header | None = None
     charges: list[tuple[int, Charge]] = field(default_factory=list)
     changing: list[Commit] = field(default_factory=list)
+    messages: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
     ticks: int = 0
     releases: int = 0
     events: int = 0
@@ -49,6 +53,9 @@ async def read_summary(
             summary.changing.append(
                 Commit(commit.sequence, b"", charges=commit.charges, changes=commit.changes)
             )
+        for answer in commit.answers:
+            refused = isinstance(read_answer(answer.body).refused, RefusedMessage)
+            summary.messages[answer.analyst, answer.do, refused] += 1
         ticks = [t for t in commit.ticks if through is None or t <= through]
         summary.ticks += len(ticks)
         summary.releases += sum(through is None or r.tick <= through for r in commit.releases)

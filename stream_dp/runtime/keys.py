@@ -9,6 +9,7 @@ retry never share one.
 import hashlib
 import hmac
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from stream_dp.errors import FailClosed, UnknownFormat, UsageError, WorldError
 KEY_BYTES = 32
 VERSION = 1
 _NONCE_BYTES = 12
+_TOKEN = re.compile(rb"[0-9a-f]{%d}" % (2 * KEY_BYTES))
 
 
 class Sealed(msgspec.Struct, frozen=True, array_like=True):
@@ -43,17 +45,40 @@ def read_key(path: Path) -> bytes:
             f"no operator key at {path}; make one with `umask 077; head -c 32 /dev/urandom > {path}`, "
             "keep a copy of it, and name it in STREAM_DP_KEY_FILE"
         )
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        raise UsageError(f"the operator key {path} can be read by others; run `chmod 600 {path}`")
-    try:
-        key = path.read_bytes()
-    except OSError as error:
-        raise UsageError(
-            f"the operator key {path} cannot be read: {error.strerror}; run as its owner"
-        ) from None
+    key = _private(path, "operator key")
     if len(key) != KEY_BYTES:
         raise UsageError(f"the operator key {path} must hold exactly {KEY_BYTES} bytes")
     return key
+
+
+def read_token(path: Path) -> str:
+    """The token in this file, as `Sealer.query_token` makes it, in one line.
+
+    Raises:
+        UsageError: no such file, no token, or readable by others.
+    """
+    if not path.is_file():
+        raise UsageError(
+            f"no token at {path}; the operator makes one with `stream-dp query token PIPELINE.yaml --analyst NAME`"
+        )
+    token = _private(path, "token").strip()
+    if _TOKEN.fullmatch(token) is None:
+        raise UsageError(
+            f"the token {path} must hold {2 * KEY_BYTES} hexadecimal digits in one line"
+        )
+    return token.decode()
+
+
+def _private(path: Path, what: str) -> bytes:
+    """The content of a file that nobody else may use."""
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise UsageError(f"the {what} {path} can be read by others; run `chmod 600 {path}`")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"the {what} {path} cannot be read: {error.strerror}; run as its owner"
+        ) from None
 
 
 def make_key(path: Path) -> bytes:
@@ -76,13 +101,19 @@ class Sealer:
     def __init__(self, key: bytes, pipeline: str) -> None:
         self._cipher = AESGCM(key)
         self._pipeline = pipeline
-        self._query_token = hmac.digest(key, b"stream-dp query\n" + pipeline.encode(), "sha256")
+        self._tokens = hmac.new(key, b"stream-dp query\n" + pipeline.encode(), "sha256")
         self._mark_key = hmac.digest(key, b"stream-dp tick marks", "sha256")
         self.key_id = hashlib.sha256(b"stream-dp key id\0" + key).hexdigest()[:16]
 
-    def query_token(self) -> str:
-        """The bearer token of this pipeline's HTTP API: HMAC-SHA256 under the operator's key, in hex."""
-        return self._query_token.hex()
+    def query_token(self, analyst: str = "") -> str:
+        """The token of an analyst of this pipeline, by which she signs messages: HMAC-SHA256 under the operator's key.
+
+        In hex. That of "" is the operator's, which may act for everyone; it is the bearer token of the HTTP API.
+        """
+        token = self._tokens.copy()
+        if analyst:
+            token.update(b"\n" + analyst.encode())
+        return token.hexdigest()
 
     def mark_key(self) -> bytes:
         """The key of tick marks: HMAC-SHA256 under the operator's key; the same for all pipelines that have it."""

@@ -1,4 +1,5 @@
-"""The ports of the engine: where records come from, what makes a commit durable, where releases go.
+"""The ports of the engine: where records and messages come from, what makes a commit durable, where releases and
+answers go.
 
 Rules: adapters implement these and nothing else. Offsets, positions and payloads are private. Failures of
 the world are `WorldError`, anything that endangers the guarantee is `FailClosed`.
@@ -11,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from stream_dp.noise import fresh_seed
-from stream_dp.runtime.commit import Commit, Release
+from stream_dp.runtime.commit import Answer, Commit, Release
 from stream_dp.runtime.dead_letters import Span
 from stream_dp.runtime.keys import Sealer
 
@@ -157,6 +158,65 @@ class Sink(Protocol):
         ...
 
 
+class Question(NamedTuple):
+    """A record of the queue of messages: its place there, its bytes as they came, and when it came.
+
+    `value` is empty where the record could not be read; `stamp` is given by the queue (ms since 1970), not by the
+    sender.
+    """
+
+    place: int
+    value: bytes
+    stamp: int
+
+    def __repr__(self) -> str:
+        return f"<Question at {self.place}>"
+
+
+class Questions(Protocol):
+    """The queue of messages to an engine, in one order; records are hostile and never stop it."""
+
+    async def open(self) -> None:
+        """Connect; creates an empty queue where none is."""
+        ...
+
+    async def seek(self, place: int) -> None:
+        """Continue at this place, which need not be there any more; -1 is the first record that is there."""
+        ...
+
+    async def read(self) -> Sequence[Question]:
+        """Wait for the next records, in the order of their places; a few at a time."""
+        ...
+
+    async def close(self) -> None:
+        """Give connections and files back."""
+        ...
+
+
+class Answers(Protocol):
+    """The public, ordered sequence of answers; a body's number is what `runtime.answer_body.answer_head` says."""
+
+    async def open(self) -> None:
+        """Connect; creates an empty sequence where none is."""
+        ...
+
+    async def last(self) -> bytes | None:
+        """The body of the last visible answer, or None."""
+        ...
+
+    def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
+        """The bodies of all visible answers whose number is larger than `beyond`, oldest first."""
+        ...
+
+    async def publish(self, answers: Sequence[Answer]) -> None:
+        """Make these durable answers visible, in order and all at once; they follow `last`."""
+        ...
+
+    async def close(self) -> None:
+        """Give connections and files back."""
+        ...
+
+
 class Clock(Protocol):
     """The public wall clock."""
 
@@ -171,7 +231,10 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The adapters an engine runs on; `seeds` gives fresh 32 bytes (the test kit has others)."""
+    """The adapters an engine runs on; `seeds` gives fresh 32 bytes (the test kit has others).
+
+    Without `questions` no message comes from a queue; without `answers` they are shown to who asked and nowhere else.
+    """
 
     source: Source
     journal: Journal
@@ -179,3 +242,5 @@ class Ports:
     clock: Clock
     sealer: Sealer
     seeds: Callable[[], bytes] = fresh_seed
+    questions: Questions | None = None
+    answers: Answers | None = None

@@ -1,12 +1,12 @@
 """Recovery: from the journal to the engine's state, checked byte for byte.
 
-Rules: state = last snapshot + the committed steps after it, from their recorded rows and seeds, never from the
-source. Replayed releases must equal the recorded bytes. The journal must be whole, of this pipeline and key,
-and not behind what is already public. Anything else is a fail-closed stop that says what to do.
+Rules: state = last snapshot + the committed steps and queries after it, from their recorded rows, parameters and seeds,
+never from the source. Replayed releases and answers must equal the recorded bytes. Anything else is a fail-closed stop
+that says what to do.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -14,28 +14,21 @@ import numpy as np
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.errors import FailClosed, Unconfirmed
+from stream_dp.errors import FailClosed, RejectedMessage, Unconfirmed, UsageError
 from stream_dp.mechanisms.states import STATES
-from stream_dp.runtime.actor import step
+from stream_dp.runtime.actor import ask, step
 from stream_dp.runtime.admission import Admission
-from stream_dp.runtime.commit import (
-    Change,
-    Charge,
-    Commit,
-    Created,
-    Header,
-    Release,
-    decode,
-    digest,
-)
+from stream_dp.runtime.answer_body import AnswerCut
+from stream_dp.runtime.asked_parameters import read_parameters
+from stream_dp.runtime.commit import Answer, Asked, Charge, Commit, Header, Release
+from stream_dp.runtime.conversation import Conversation, body_of
+from stream_dp.runtime.history import Heads, History, header_in, last_of, read_history
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Journal, Sink, closing
+from stream_dp.runtime.ports import Answers, Journal, Sink
 from stream_dp.runtime.registry import LiveSeries
-from stream_dp.runtime.release import read_head
 from stream_dp.runtime.tick_assembler import Cut
 
 NoiseMaker: TypeAlias = Callable[[bytes, int], Noise]
-GENESIS = b""
 
 
 @dataclass(slots=True, repr=False)
@@ -43,7 +36,8 @@ class Recovered:
     """Where the engine stands after the last durable commit; `replayed` ticks lie behind the last snapshot.
 
     `charges` are those of the first start; `states` has one for each live series, by its number; `partitions` are those
-    that were read until then.
+    that were read until then. `latest` are the bodies of the last public releases, by series; `unanswered` are durable
+    answers that are not public.
     """
 
     header: Header
@@ -56,109 +50,9 @@ class Recovered:
     replayed: int = 0
     partitions: tuple[int, ...] = ()
     unpublished: list[Release] = field(default_factory=list)
-
-
-@dataclass(slots=True, repr=False)
-class History:
-    """The journal as read: the first commit, those since the last snapshot, and the links of the chain.
-
-    `changing` are the commits before `since` that created or halted; `ticked` is the last one with ticks.
-    """
-
-    first: Commit
-    since: list[Commit]
-    last: Commit
-    previous: bytes
-    after_head: list[Release]
-    changing: list[Commit] = field(default_factory=list)
-    ticked: Commit | None = None
-    partitions: tuple[int, ...] = ()
-
-
-async def unsealed(
-    journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str
-) -> AsyncIterator[tuple[Commit, bytes]]:
-    """Every commit of a journal with the digest of its sealed form, in order.
-
-    Raises:
-        FailClosed: a broken chain, a damaged commit, a wrong key or an unknown version; or a change that names another
-            tick than the one at which it lies.
-    """
-    sequence, previous, next_tick = 0, GENESIS, 0
-    async with closing(journal) as blobs:
-        async for sealed in blobs:
-            plain = sealer.open(sequence, sealed)
-            commit = decode(plain, f"commit {sequence} of the journal of {pipeline}")
-            if commit.sequence != sequence or commit.previous != previous:
-                raise FailClosed(
-                    f"the journal of {pipeline} is not one unbroken chain at commit {sequence}"
-                )
-            if sequence == 0 and commit.header is None:
-                raise FailClosed(f"the journal of {pipeline} does not begin with its header")
-            if any(_tick_of(change) != next_tick for change in commit.changes):
-                raise FailClosed(
-                    f"the ledger in the journal of {pipeline} does not add up at commit {sequence}: what it "
-                    "creates or halts names another tick than the one at which it lies. Restore the journal, or run "
-                    "the version of the code that wrote it"
-                )
-            next_tick = commit.ticks[-1] + 1 if commit.ticks else next_tick
-            sequence, previous = sequence + 1, digest(sealed)
-            yield commit, previous
-
-
-def _tick_of(change: Change) -> int:
-    """The first tick that a change changes."""
-    return change.start if isinstance(change, Created) else change.end
-
-
-async def _read_history(
-    journal: Journal, sealer: Sealer, pipeline: str, head: bytes | None
-) -> History | None:
-    """Read and check the whole journal; None if it is empty.
-
-    `head` is the last public release. Raises:
-        FailClosed: as `unsealed`; or `head` is no release, or the journal is empty or older than what is public.
-    """
-    history: History | None = None
-    number = 0
-    if head is not None:
-        number = read_head(head, "what comes last in the release topic or file").sequence
-    matched = head is None
-    async for commit, link in unsealed(journal.read(), sealer, pipeline):
-        if history is None:
-            history = History(commit, [commit], commit, link, [])
-        _extend(history, commit, link)
-        for release in commit.releases:
-            if release.sequence > number:
-                history.after_head.append(release)
-            matched = matched or (release.sequence == number and release.body == head)
-    if not matched:
-        raise FailClosed(
-            f"the journal of {pipeline} is older than, or differs from, what its release topic or file already "
-            "shows; going on would publish second versions. Restore the newest journal"
-        )
-    return history
-
-
-def _extend(history: History, commit: Commit, link: bytes) -> None:
-    if commit.snapshot is not None:
-        history.changing += [each for each in history.since if each.changes]
-        history.since = [commit]
-    elif commit.sequence > 0:
-        history.since.append(commit)
-    if commit.header is not None:
-        history.partitions = commit.header.partitions
-    history.partitions += commit.admitted
-    history.last, history.previous = commit, link
-    if commit.ticks:
-        history.ticked = commit
-
-
-def _header_of(history: History) -> Header:
-    """The journal's header, which `unsealed` has made sure of."""
-    if history.first.header is None:
-        raise TypeError("a journal's first commit holds its header")
-    return history.first.header
+    latest: dict[str, bytes] = field(default_factory=dict)
+    conversation: Conversation = field(default_factory=Conversation)
+    unanswered: list[Answer] = field(default_factory=list)
 
 
 async def _rebuild(
@@ -176,20 +70,22 @@ async def _rebuild(
     for commit in history.since:
         await asyncio.sleep(0)
         if commit.changes:
-            _change(commit, admission, states, make_noise)
+            _change(commit, admission, states, grid, make_noise)
         elif commit is not start or commit.snapshot is None:
             _replay(commit, admission, states, grid, make_noise)
     last, ticked = history.last, history.ticked
     next_tick = 0 if ticked is None else ticked.ticks[-1] + 1
     recovered = Recovered(
-        _header_of(history), history.first.charges, states, history.previous, last.sequence + 1,
+        header_in(history), history.first.charges, states, history.previous, last.sequence + 1,
         Cut.of(next_tick, last.positions, last.marks, last.pending, last.behind),
         partitions=history.partitions,
         unpublished=history.after_head,
+        unanswered=history.unanswered,
     )  # fmt: skip
     recovered.replayed = sum(len(c.ticks) for c in history.since if c.snapshot is None)
     if ticked is not None:
         recovered.next_release = ticked.releases[-1].sequence + 1
+        recovered.latest = {} if history.after_head else last_of(ticked)
     return recovered
 
 
@@ -215,14 +111,61 @@ def initial_states(
 
 
 def _change(
-    commit: Commit, admission: Admission, states: dict[int, Any], make_noise: NoiseMaker
+    commit: Commit,
+    admission: Admission,
+    states: dict[int, Any],
+    grid: TickGrid,
+    make_noise: NoiseMaker,
 ) -> None:
-    """Create and halt what the commit did."""
+    """Ask, create and halt what the commit did, each with the seed that it recorded.
+
+    Raises:
+        FailClosed: an answer differs from the recorded one, or a change does not add up.
+    """
+    asked = [change for change in commit.changes if isinstance(change, Asked)]
+    for change, seed in zip(asked, commit.seeds, strict=False):
+        _ask_again(change, commit, admission, states, grid, make_noise(seed, change.number))
     created = admission.replay(commit)
     if created:
-        states |= initial_states(created, commit.seeds[0], make_noise)
+        states |= initial_states(created, commit.seeds[len(asked)], make_noise)
     for number in states.keys() - {live.number for live in admission.registry.live}:
         del states[number]
+
+
+def _ask_again(
+    asked: Asked,
+    commit: Commit,
+    admission: Admission,
+    states: dict[int, Any],
+    grid: TickGrid,
+    noise: Noise,
+) -> None:
+    """Ask a mechanism as the commit says, and compare its answer.
+
+    Raises:
+        FailClosed: it is not the recorded one.
+    """
+    live = next((each for each in admission.registry.live if each.number == asked.number), None)
+    told = next((each for each in commit.answers if each.number == asked.answer), None)
+    if live is None or live.series.asking is None or told is None or told.id is None:
+        raise FailClosed(
+            f"commit {commit.sequence} of the journal asks a series that takes no queries, or holds no answer to one: "
+            "it was written by another version of the code; go back to that version"
+        )
+    try:
+        parameters = read_parameters(asked.parameters)
+        query = live.series.asking.query(parameters)
+        states[asked.number], found = ask(live.series, states[asked.number], query, noise)
+        content = live.series.told(parameters, found)
+        standing = AnswerCut.before(asked.at, grid)
+        body = body_of(asked.answer, told.id, told.do, standing, content)
+    except (UsageError, RejectedMessage):
+        body = b""
+    if body != told.body:
+        raise FailClosed(
+            f"asking series {live.series.name} again as in commit {commit.sequence} does not give the recorded bytes: "
+            "the journal was written by another version of the code; go back to that version"
+        )
 
 
 def _replay(
@@ -257,15 +200,19 @@ async def recover(
     grid: Callable[[Header], TickGrid],
     make_noise: NoiseMaker,
     due: Callable[[Sequence[Release]], bool] = bool,
+    answers: Answers | None = None,
+    conversation: Conversation | None = None,
 ) -> Recovered | None:
     """Fence, read, check and rebuild; None where journal and sink are both empty (a first start).
 
-    `due` says of durable releases that are not public whether they should be.
+    `due` says of durable releases that are not public whether they should be; `conversation` is one without messages.
     """
+    conversation = conversation or Conversation()
     await journal.open()
     await sink.open()
     head = await sink.last()
-    history = await _read_history(journal, sealer, pipeline, head)
+    heads = Heads.of(head, None if answers is None else await _last(answers))
+    history = await read_history(journal, sealer, pipeline, heads, conversation)
     try:
         await journal.verify({} if history is None else history.last.positions)
     except Unconfirmed:
@@ -273,4 +220,11 @@ async def recover(
             raise
     if history is None:
         return None
-    return await _rebuild(history, admission, grid(_header_of(history)), make_noise)
+    recovered = await _rebuild(history, admission, grid(header_in(history)), make_noise)
+    recovered.conversation = conversation
+    return recovered
+
+
+async def _last(answers: Answers) -> bytes | None:
+    await answers.open()
+    return await answers.last()

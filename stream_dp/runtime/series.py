@@ -3,12 +3,12 @@
 Rules: the form of a release is that of `release`. This file knows no actor, journal or file format of the pipeline.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from stream_dp.core.mechanism import Mechanism
-from stream_dp.core.messages import IntArray
+from stream_dp.core.messages import IntArray, Query
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.mechanisms.serving import clipped
 from stream_dp.runtime.release import VERSION, Released, Shape, content, write
@@ -17,12 +17,29 @@ _HEAD_BYTES = 250
 _ENTRY_BYTES = 24
 
 
+class Asking(Protocol):
+    """What may be asked of a series' mechanism between two ticks; implemented by its statistic."""
+
+    def query(self, parameters: Mapping[str, Any]) -> Query:
+        """Return the mechanism's query for these parameters; what they mean depends on them and the series alone.
+
+        Raises:
+            UsageError: it takes no such parameters; every problem is named with its key, never with a value.
+        """
+        ...
+
+    def content(self, parameters: Mapping[str, Any], answer: IntArray) -> Mapping[str, Any]:
+        """Return what is told of the mechanism's answer: plain public values."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """`rows` is the slice of the tick row that the mechanism sees; `keys` names its answer's entries ("" a scalar's).
 
     `shape` says how its releases look. `band(tick, state)` is the half-width that holds with `confidence`; it may
     look at the public part of the state only. Where `private` is False (the noise of the test kit), every body says so.
+    Without `asking` whoever asks is answered from the last release.
     """
 
     name: str
@@ -33,11 +50,23 @@ class Series:
     band: Callable[[int, Any], int]
     confidence: float
     private: bool = True
+    asking: Asking | None = None
 
     @property
     def most_bytes(self) -> int:
         """How many bytes a release has, about and at most; public."""
         return _HEAD_BYTES + sum(map(len, self.keys)) + _ENTRY_BYTES * len(self.keys)
+
+    def told(self, parameters: Mapping[str, Any], answer: IntArray) -> dict[str, Any]:
+        """Return what is told of the mechanism's answer to a query with these parameters.
+
+        Raises:
+            ValueError: nothing is asked of its mechanism.
+        """
+        if self.asking is None:
+            raise ValueError("this series is answered from its releases")
+        marked = {} if self.private else {"not_private": True}
+        return {"series": self.name, **self.asking.content(parameters, answer), **marked}
 
     def body(self, grid: TickGrid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
         """The exact public bytes of one release; no count in it is below 0."""

@@ -13,6 +13,7 @@ from stream_dp.serve.routes.configuration import add_configuration
 from stream_dp.serve.routes.pages import add_pages
 from stream_dp.serve.routes.queries import add_queries
 from stream_dp.serve.routes.series import add_series, add_stream
+from stream_dp.serve.routes.talk import add_messages
 from stream_dp.serve.shield import Shield
 from stream_dp.serve.view import PublicView
 
@@ -35,6 +36,7 @@ def create_app(
     add_stream(app, broadcast or Broadcast(view))
     add_configuration(app, view)
     add_queries(app, view)
+    add_messages(app, view)
     add_document(app)
     add_pages(app)
     return app

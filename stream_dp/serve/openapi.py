@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from stream_dp import __version__
 from stream_dp.serve.models.asked import Definition
+from stream_dp.serve.models.told import AnalystMessage, AskParameters
 
 PATH = "/api/openapi.json"
 
@@ -31,6 +32,10 @@ _TAGS = [
         "name": "queries",
         "description": "Series created, previewed and halted while the engine runs. A server that runs without live "
         "series has only the list.",
+    },
+    {
+        "name": "messages",
+        "description": "What analysts say to the engine, by HTTP as by Kafka: done once, at a cut between two ticks.",
     },
 ]
 
@@ -76,7 +81,8 @@ def document(app: FastAPI) -> dict[str, Any]:
             for parameter in operation.get("parameters", ()):
                 parameter["schema"] = _plain(parameter["schema"])
     if "token" in components.get("securitySchemes", {}):
-        components["schemas"][Definition.__name__] = Definition.model_json_schema()
+        for model in (Definition, AnalystMessage, AskParameters):
+            components["schemas"][model.__name__] = model.model_json_schema()
     for part in ("schemas", "responses"):
         components[part] = dict(sorted(components[part].items()))
     return made
@@ -86,7 +92,7 @@ def _shared(responses: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]
     """Return the answers by status, with pointers to the refusals; those go to `shared`."""
     found: dict[str, Any] = {}
     for status, answer in sorted(responses.items()):
-        if status < "400":
+        if status < "400" or shared.get(f"Refused{status}", answer) != answer:
             found[status] = answer
         else:
             shared[f"Refused{status}"] = answer

@@ -14,29 +14,42 @@ from fastapi.responses import JSONResponse, Response
 from stream_dp.errors import (
     BudgetRefused,
     FailClosed,
+    NotAccepted,
+    NotYours,
     StreamDPError,
     UnknownMechanism,
     UsageError,
     WorldError,
 )
+from stream_dp.runtime.answer_body import RefusalKind
 from stream_dp.serve.models.answer import Refusal
 
 BUG = "a bug of ours; nothing uncommitted was released"
 
 _STATUS: Mapping[type[StreamDPError], int] = {
     UnknownMechanism: 404,
+    NotYours: 403,
     BudgetRefused: 409,
     UsageError: 422,
     FailClosed: 503,
     WorldError: 503,
 }
+_NOT_ACCEPTED: Mapping[str, int] = {
+    RefusalKind.SIGNATURE: 403,
+    RefusalKind.USED: 409,
+    RefusalKind.RATE: 429,
+}
 _EXPECTED = {"analyst": "must be lower-case letters, digits, dots, _ or -, at most 63 of them"}
 _MEANING: Mapping[int, tuple[str, str, int]] = {
     401: ("No token, or not this pipeline's.", "needs `Authorization: Bearer TOKEN`; ...", 2),
-    403: ("Sent by a web page of another origin.", "pages of another origin may not write here", 2),
+    403: (
+        "Sent by a web page of another origin; or not the sender's to do.",
+        "pages of another origin may not write here",
+        2,
+    ),
     404: ("Nothing of this name is known or runs.", "no such series; /api/series lists them", 2),
     409: (
-        "The budget does not cover it.",
+        "The budget does not cover it; or its id or key was used for something else.",
         "large: asked epsilon 0.7, spent 0.5, left 0.5; the largest that fits is 0.5",
         3,
     ),
@@ -54,6 +67,11 @@ _MEANING: Mapping[int, tuple[str, str, int]] = {
     422: (
         "A parameter or the definition is wrong: every problem with its key, never with its value.",
         "must be whole numbers in range: from",
+        2,
+    ),
+    429: (
+        "More messages of this analyst before the next tick than are executed.",
+        "more messages of this analyst came before the next tick than may be executed; nothing was done",
         2,
     ),
     500: ("A bug of ours.", BUG, 1),
@@ -123,9 +141,16 @@ async def _invalid(_request: Request, error: Exception) -> Response:
 
 async def _error(_request: Request, error: Exception) -> Response:
     exit_code = error.exit_code if isinstance(error, StreamDPError) else StreamDPError.exit_code
-    found = (status for kind, status in _STATUS.items() if isinstance(error, kind))
-    status = next(found, 500)
+    status = status_of(error)
     return refusal(status, BUG if status == 500 else str(error), exit_code)
+
+
+def status_of(error: Exception) -> int:
+    """Return the status that says what kind of error it is; 500 for a bug."""
+    if isinstance(error, NotAccepted):
+        return _NOT_ACCEPTED.get(error.kind, 422)
+    found = (status for kind, status in _STATUS.items() if isinstance(error, kind))
+    return next(found, 500)
 
 
 async def _bug(_request: Request, _error: Exception) -> Response:

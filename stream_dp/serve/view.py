@@ -135,7 +135,8 @@ class PublicView:
     """Everything the server can answer with. What is not here cannot leak.
 
     The first three are called for each answer, for series are added while the engine runs; what they return has the
-    forms of `serve.models.configured`. `live_series` creates and halts, for those who hold `token` (empty: for nobody).
+    forms of `serve.models.configured`. `live_series` creates, halts and asks, for those who hold `token` (empty: for
+    nobody) or, each with her own ledger, one of the tokens of `analysts`, by name.
     `catching_up` says whether the engine has lost its brokers, and nothing of how far behind it is.
     """
 
@@ -145,4 +146,5 @@ class PublicView:
     log: ReleaseLog
     live_series: LiveSeriesService | None = None
     token: str = field(default="", repr=False)
+    analysts: Mapping[str, str] = field(default_factory=dict, repr=False)
     catching_up: Callable[[], bool] = lambda: False

@@ -26,7 +26,14 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Ports
 from stream_dp.runtime.run_config import GROUP
-from stream_dp.testing.faults import Dawdling, Watch, WatchedJournal, WatchedSink, point_of
+from stream_dp.testing.faults import (
+    Dawdling,
+    Watch,
+    WatchedAnswers,
+    WatchedJournal,
+    WatchedSink,
+    point_of,
+)
 from stream_dp.testing.noise import ZeroNoise
 
 app = typer.Typer(
@@ -101,6 +108,7 @@ def _adapters(
         source=source,
         journal=WatchedJournal(ports.journal, watch),
         sink=WatchedSink(ports.sink, watch),
+        answers=None if ports.answers is None else WatchedAnswers(ports.answers, watch),
     )
     return ports if seed is None else replace(ports, seeds=_known_seeds(seed))
 

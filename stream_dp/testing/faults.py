@@ -1,7 +1,7 @@
 """Crashes and pauses at chosen points of a run, and a reader that dawdles: adapters around adapters.
 
-Rules: a crash is SIGKILL to this process, so nothing is tidied up; a pause is SIGSTOP. `mid-commit` and
-`mid-publish` leave what a kill in the middle leaves: an open transaction, some lines and a torn one. Used by
+Rules: a crash is SIGKILL to this process, so nothing is tidied up; a pause is SIGSTOP. `mid-commit`, `mid-publish` and
+`mid-answer` leave what a kill in the middle leaves: an open transaction, some lines and a torn one. Used by
 `python -m stream_dp.testing` and by tests; it reaches into the adapters, which know nothing of it.
 """
 
@@ -14,17 +14,29 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from stream_dp.adapters.files import FileSink
 from stream_dp.adapters.highwater import HighWater
+from stream_dp.adapters.kafka_answers import KafkaAnswers
 from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.sqlite import SqliteJournal
+from stream_dp.adapters.sqlite_messages import SqliteAnswers
 from stream_dp.adapters.wrapped_source import WrappedSource
 from stream_dp.errors import UsageError
-from stream_dp.runtime.commit import Commit, Release
-from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Journal, Positions, Sink, Source
+from stream_dp.runtime.commit import Answer, Commit, Release
+from stream_dp.runtime.ports import (
+    NOTHING_BEHIND,
+    Answers,
+    Batch,
+    Behinds,
+    Journal,
+    Positions,
+    Sink,
+    Source,
+)
 
 POINTS = (
     "before-commit",
@@ -33,6 +45,9 @@ POINTS = (
     "before-publish",
     "mid-publish",
     "after-publish",
+    "before-answer",
+    "mid-answer",
+    "after-answer",
 )
 
 
@@ -149,6 +164,40 @@ class WatchedSink:
         await self._sink.close()
 
 
+class WatchedAnswers:
+    """The `Answers` port, watched."""
+
+    def __init__(self, answers: Answers, watch: Watch) -> None:
+        self._answers = answers
+        self._watch = watch
+
+    async def open(self) -> None:
+        """Open the sequence."""
+        await self._answers.open()
+
+    async def last(self) -> bytes | None:
+        """The last visible answer."""
+        return await self._answers.last()
+
+    async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
+        """Read the answers."""
+        async for body in self._answers.read(beyond):
+            yield body
+
+    async def publish(self, answers: Sequence[Answer]) -> None:
+        """Publish, with the three points of a publication."""
+        self._watch.at("before-answer")
+        if self._watch.due("mid-answer"):
+            await half_of_the_answers(self._answers, answers)
+            die()
+        await self._answers.publish(answers)
+        self._watch.at("after-answer")
+
+    async def close(self) -> None:
+        """Close the sequence."""
+        await self._answers.close()
+
+
 class Dawdling(WrappedSource):
     """The `Source` port, one batch per read and a pause before each: a reader that lags behind."""
 
@@ -208,6 +257,23 @@ async def half_a_publication(sink: Sink, releases: Sequence[Release]) -> None:
             raise UsageError("--crash mid-publish knows the file and the kafka sink")
 
 
+async def half_of_the_answers(port: Answers, answers: Sequence[Answer]) -> None:
+    """Write `answers`, or the first half of them, in a transaction that nobody ends; does not always return.
+
+    Raises:
+        UsageError: not known for these answers.
+    """
+    match port:
+        case KafkaAnswers():
+            half = answers[: max(1, len(answers) // 2)]
+            records = [port._record(answer) for answer in half]  # noqa: SLF001 - as it writes them
+            await _open_transaction(port._lease, records)  # noqa: SLF001
+        case SqliteAnswers():
+            await asyncio.to_thread(_torn_answers, Path(port._place), answers)  # noqa: SLF001
+        case _:
+            raise UsageError("--crash mid-answer knows answers in SQLite and in Kafka")
+
+
 def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
     """A row in an open transaction, forced out to the log by its size."""
     with closing(sqlite3.connect(journal._path, isolation_level=None)) as database:  # noqa: SLF001
@@ -215,6 +281,17 @@ def _torn_row(journal: SqliteJournal, commit: Commit, sealed: bytes) -> None:
         database.execute("BEGIN IMMEDIATE")
         database.execute("INSERT INTO commits VALUES (?, ?)", (commit.sequence, sealed))
         database.execute("INSERT INTO commits VALUES (-1, zeroblob(1000000))")
+        die()
+
+
+def _torn_answers(path: Path, answers: Sequence[Answer]) -> None:
+    """Answers in an open transaction, forced out to the log by their size."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA cache_size = 1")
+        database.execute("BEGIN IMMEDIATE")
+        rows = [(answer.number, answer.body) for answer in answers]
+        database.executemany("INSERT INTO answers VALUES (?, ?)", rows)
+        database.execute("INSERT INTO answers VALUES (-1, zeroblob(1000000))")
         die()
 
 

@@ -43,9 +43,11 @@ FILE_NAMES = {
 }
 SCHEMAS = Path("stream_dp/serve/models")  # the API's schemas have the names of what they show
 DEFINED_TWICE = {
+    "Ask": "the message to a mechanism, in the model and for its actor",
     "Condition": "one of a theorem, and one of `where:` in a pipeline file",
     "Halt": "the message that ends a mechanism, in the model and for its actor",
     "Router": "what the runtime asks for, and what the pipeline has",
+    "ask": "the command, and what an actor does with a query",
     "exact": "an amount from whole units, and from text without a float",
     "run": "the command, and the test kit's",
 }

@@ -15,10 +15,15 @@ THE_READER = Path("stream_dp/runtime/release.py")
 OTHER_JSON = {
     "adapters/highwater.py": "its own mark: how far a journal has been",
     "adapters/records.py": "the records of a data file, for their own time",
+    "app/remote_messages.py": "definitions of series, where they are JSON",
     "app/sample_check/hints.py": "payloads of events in a sample, for what is wrong with them",
     "broker/free_ports.py": "its own list of ports that are taken",
     "broker/identity.py": "its own file: who started the broker",
+    "runtime/asked_parameters.py": "what is asked of a series",
+    "runtime/answer_body.py": "answers to messages, in their own form",
     "client/live_series.py": "answers of the HTTP API about live series; none holds a release",
+    "core/envelope.py": "envelopes of messages, as anyone may send them",
+    "pipeline/analyst_messages.py": "the text of messages",
     "pipeline/decoder.py": "the payloads of events",
     "pipeline/yaml.py": "definitions of series, where they are JSON",
 }

@@ -212,6 +212,33 @@ def test_after_a_run_the_journal_its_topics_and_its_mark_are_looked_at(
     assert "high-water mark" in [one["about"] for one in found]
 
 
+def test_the_topics_of_messages_are_looked_at_each_by_its_own_rules(
+    world: SecuredWorld, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mine = world.write()
+    asyncio.run(create(mine.secured.admin, mine.topic, **STAMPED))
+    mine.grant()
+    assert mine.feed() == 0
+    assert mine.command("run", mine.file, "--until-end", "--key-file", mine.key()) == 0
+    _, found = told(mine, capfd)
+    said = [(one["about"], one["level"]) for one in found]
+    assert (f"topic {mine.name}.answers", "warning") in said  # one copy only
+    assert f"topic {mine.name}.queries" not in [about for about, _ in said]
+    wrong = {"message.timestamp.type": "CreateTime", "compression.type": "producer"}
+
+    async def spoil() -> None:
+        async with administering(mine.secured.admin) as admin:
+            await admin.alter_configs([topic_resource(f"{mine.name}.queries", wrong)])
+
+    asyncio.run(spoil())
+    code, found = told(mine, capfd)
+    said_of_it = [one for one in found if one["about"] == f"topic {mine.name}.queries"]
+    assert code == 4
+    assert [one["level"] for one in said_of_it] == ["wrong", "warning"]
+    assert "message.timestamp.type=LogAppendTime" in said_of_it[0]["mend"]
+    assert mine.command("run", mine.file, "--until-end", "--key-file", mine.key()) == 4
+
+
 def test_clocks_are_compared_where_it_is_asked_for(
     world: SecuredWorld, capfd: pytest.CaptureFixture[str]
 ) -> None:

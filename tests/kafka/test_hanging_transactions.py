@@ -15,14 +15,17 @@ from kafka.raw_producer import RawTransactions
 from kafka.raw_wire import Wire
 
 from stream_dp.adapters import kafka_hanging
+from stream_dp.adapters.kafka_answers import KafkaAnswers
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Commit
+from stream_dp.testing.message_checks import sample_answers
 
 FIRST = Commit(1, b"", releases=(release(0), release(1)))
+ASKED = Commit(2, b"", answers=tuple(sample_answers(1, 3)))
 SECOND = Commit(2, b"", releases=(release(2, tick=1), release(3, tick=1)))
 
 
@@ -85,9 +88,10 @@ class FormerLife:
         self._raw._joined.clear()
 
     def publish(self, commit: Commit, *, seen: bool) -> None:
-        """Write a commit's releases to the public topic, for readers to see or in vain."""
-        topic = f"{self.name}.releases"
-        bodies = [Outgoing(topic, each.body, each.series.encode()) for each in commit.releases]
+        """Write a commit's releases or answers to their public topic, for readers to see or in vain."""
+        topic = f"{self.name}.{'answers' if commit.answers else 'releases'}"
+        every = commit.answers or commit.releases
+        bodies = [Outgoing(topic, each.body, b"key") for each in every]
         assert self._raw.send(topic, 0, batch(bodies)).error == 0
         self._raw.end(commit=seen)
 
@@ -112,6 +116,23 @@ async def test_a_commit_that_hangs_counts_exactly_where_its_releases_were_writte
     following = Commit(2 + len(counts), b"")
     await again.append(following, b"following")
     assert await sealed(again) == [b"header", b"first", *counts, b"following"]
+
+
+@pytest.mark.parametrize("published", ["never", "in vain", "seen"])
+async def test_a_commit_of_answers_that_hangs_counts_exactly_where_one_was_written(
+    kafka: str, impatient: KafkaSettings, name: str, closing: list[Close], published: str
+) -> None:
+    """Else an answer would be public that no commit holds, and the pipeline could never go on."""
+    one, _ = await lived(kafka, impatient, name, closing)
+    await KafkaAnswers(one._lease).open()
+    with Wire(kafka) as wire:
+        former = FormerLife(wire, name)
+        former.hang(one._parts(ASKED, b"asked"))
+        if published != "never":
+            former.publish(ASKED, seen=published == "seen")
+    again = await journal(impatient, name, closing)
+    counts = [b"asked"] if published != "never" else []
+    assert await sealed(again) == [b"header", b"first", *counts]
 
 
 @pytest.mark.parametrize(("seen", "published"), [(10**9, False), (-1, True)])

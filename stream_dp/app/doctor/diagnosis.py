@@ -18,7 +18,7 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 
 _IN_THE_CLEAR = ("PLAIN", "OAUTHBEARER")
-OWN_TOPICS = ("private.journal", "releases")
+KEPT_TOPICS, QUERIES = ("private.journal", "releases", "answers"), "queries"
 
 
 async def diagnose_pipeline(
@@ -80,7 +80,7 @@ class _Cluster:
 
     async def _inside(self, admin: Any) -> AsyncIterator[Observation]:
         name, kafka = self._spec.name, isinstance(self._spec.journal, KafkaJournalSpec)
-        names = [f"{name}.{each}" for each in OWN_TOPICS] if kafka else []
+        names = [f"{name}.{each}" for each in (*KEPT_TOPICS, QUERIES)] if kafka else []
         client = admin._client  # noqa: SLF001 - the admin client asks for no rights
         looks = await topics_seen(client, [self._topic, *names])
         source, own = looks[self._topic], [looks[each] for each in names]
@@ -90,11 +90,16 @@ class _Cluster:
         brokers = len((await admin.describe_cluster())["brokers"])
         for look in own:
             if look.exists and DESCRIBE_CONFIGS in look.rights:
-                found += await settings_check.check_own(self._settings, admin, look, brokers)
+                found += await self._own(admin, look, brokers)
         node = client.get_random_node()
         found += await settings_check.check_brokers(self._settings, admin, node)
         for finding in found:
             yield finding
+
+    async def _own(self, admin: Any, look: TopicRights, brokers: int) -> list[Observation]:
+        if look.name.endswith(f".{QUERIES}"):
+            return await settings_check.check_queries(self._settings, admin, look)
+        return await settings_check.check_own(self._settings, admin, look, brokers)
 
     async def _source(self, admin: Any, look: TopicRights) -> list[Observation]:
         about = f"topic {look.name}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stream_dp.adapters.kafka_client import KEPT, KafkaSettings, library
+from stream_dp.adapters.kafka_questions import RULES
 from stream_dp.adapters.kafka_rights import TopicRights
 from stream_dp.adapters.kafka_topics import PLAIN, STAMPED, UNCOMPACTED, config, mending
 from stream_dp.app.doctor.observation import Observation, closed, fine, unchecked, warning
@@ -72,6 +73,24 @@ async def check_own(
             warning(about, says, mending(settings, look.name, {"min.insync.replicas": "2"}))
         )
     return findings or [fine(about, "keeps all it holds, in several copies")]
+
+
+async def check_queries(
+    settings: KafkaSettings, admin: Any, look: TopicRights
+) -> list[Observation]:
+    """Findings on the topic of analysts' messages, if it exists: what it holds is no commit, and may be forgotten."""
+    about, found = f"topic {look.name}", await config(admin, look.name)
+    wrong = {key: value for key, value in RULES.items() if found.get(key) != value}
+    findings = []
+    if wrong:
+        says = "must stamp messages on arrival, and let none remove another"
+        findings.append(closed(about, says, mending(settings, look.name, wrong)))
+    if look.partitions != 1:
+        findings.append(closed(about, "must have one partition only", "use another pipeline name"))
+    if found.get("compression.type") != PLAIN["compression.type"]:
+        says = "stores batches as their senders packed them; messages in one that nobody can unpack are refused"
+        findings.append(warning(about, says, mending(settings, look.name, PLAIN)))
+    return findings or [fine(about, "stamps messages on arrival, in one order")]
 
 
 async def check_brokers(settings: KafkaSettings, admin: Any, node: int) -> list[Observation]:

@@ -1,25 +1,23 @@
 """The API for series that come and go while the engine runs: preview, create, halt, list.
 
-Rules: the list is public, everything else needs `Authorization: Bearer TOKEN`, checked before a byte of the body is
-read. A body is JSON of at most 64 KiB, handed over as it was sent and never repeated in an answer. Without live series
-or a token there is nothing to write to, and no such route.
+Rules: the list is public, everything else needs a token. A request with a key is done once, however often it is sent.
+Without live series or a token there is nothing to write to, and no such route.
 """
 
-import hmac
 from collections.abc import Awaitable, Mapping
 from enum import Enum
 from typing import Annotated, Any, TypeVar
 
-from fastapi import FastAPI, Path, Query, Request, Security
-from fastapi.requests import HTTPConnection
-from fastapi.security import HTTPBearer
+from fastapi import Depends, FastAPI, Path, Query, Request, Security
 
 from stream_dp.errors import StreamDPError
-from stream_dp.serve.live_series import LARGEST_DEFINITION, LiveSeriesService
+from stream_dp.serve.bodies import json_body, request_key
+from stream_dp.serve.live_series import LiveSeriesService, Sender
 from stream_dp.serve.models import asked
 from stream_dp.serve.models.answer import Answer
 from stream_dp.serve.openapi import reference
-from stream_dp.serve.refusals import BUG, Refused, refusals
+from stream_dp.serve.refusals import BUG, refusals
+from stream_dp.serve.tokens import Token
 from stream_dp.serve.view import PublicView
 
 A = TypeVar("A", bound=Answer)
@@ -36,7 +34,7 @@ _BODY = {
         },
     }
 }
-_REFUSED = refusals(401, 403, 409, 413, 415, 422, 503)
+_REFUSED = refusals(401, 403, 409, 413, 415, 422, 429, 503)
 _Analyst = Annotated[
     str,
     Query(
@@ -44,6 +42,7 @@ _Analyst = Annotated[
         description="Whose ledger pays; empty: the pipeline's own.",
     ),
 ]
+_Key = Annotated[str, Depends(request_key)]
 _Name = Annotated[str, Path(description="The name of a series that was created and runs.")]
 
 
@@ -62,11 +61,11 @@ def add_queries(app: FastAPI, view: PublicView) -> None:
         return asked.QueryList(queries=tuple(asked.Query.documented(query) for query in found))
 
     if view.live_series is not None and view.token:
-        _add_writing(app, view.live_series, _Token(view.token))
+        _add_writing(app, view.live_series, Token(view.token, view.analysts))
 
 
-def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: "_Token") -> None:
-    guard = [Security(token)]
+def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: Token) -> None:
+    signer = Security(token)
 
     @app.post(
         "/api/queries",
@@ -75,13 +74,15 @@ def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: "_Token") 
         operation_id="create_query",
         response_description="Charged, durable and running.",
         status_code=201,
-        dependencies=guard,
         responses=_REFUSED,
         openapi_extra=_BODY,
     )
-    async def create(request: Request, analyst: _Analyst = "") -> asked.Created:
-        definition = await _definition(request)
-        return await _done(asked.Created, live_series.create(definition, analyst))
+    async def create(
+        request: Request, key: _Key, analyst: _Analyst = "", signer: str = signer
+    ) -> asked.Created:
+        definition = await json_body(request)
+        sender = Sender(signer, key)
+        return await _done(asked.Created, live_series.create(definition, analyst, sender))
 
     @app.post(
         "/api/queries/preview",
@@ -89,14 +90,16 @@ def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: "_Token") 
         summary="What a series would cost, whether it fits, and why; changes nothing",
         operation_id="preview_query",
         response_description="What would happen; nothing has.",
-        dependencies=guard,
         responses=_REFUSED,
         openapi_extra=_BODY,
         response_model_exclude_unset=True,
     )
-    async def preview(request: Request, analyst: _Analyst = "") -> asked.Preview:
-        definition = await _definition(request)
-        return await _done(asked.Preview, live_series.preview(definition, analyst))
+    async def preview(
+        request: Request, analyst: _Analyst = "", signer: str = signer
+    ) -> asked.Preview:
+        definition = await json_body(request)
+        sender = Sender(signer)
+        return await _done(asked.Preview, live_series.preview(definition, analyst, sender))
 
     @app.delete(
         "/api/queries/{name}",
@@ -104,11 +107,10 @@ def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: "_Token") 
         summary="End a series; under the filters `pure` and `basic` this frees later ticks",
         operation_id="halt_query",
         response_description="Ended.",
-        dependencies=guard,
-        responses=refusals(401, 403, 404, 422, 503),
+        responses=refusals(401, 403, 404, 409, 422, 429, 503),
     )
-    async def halt(name: _Name) -> asked.Halted:
-        return await _done(asked.Halted, live_series.halt(name))
+    async def halt(name: _Name, key: _Key, signer: str = signer) -> asked.Halted:
+        return await _done(asked.Halted, live_series.halt(name, Sender(signer, key)))
 
 
 async def _done(model: type[A], work: Awaitable[Mapping[str, Any]]) -> A:
@@ -119,42 +121,3 @@ async def _done(model: type[A], work: Awaitable[Mapping[str, Any]]) -> A:
         raise
     except Exception:  # noqa: BLE001 - see above
         raise StreamDPError(BUG) from None
-
-
-class _Token(HTTPBearer):
-    """Lets those through who hold the token."""
-
-    def __init__(self, token: str) -> None:
-        super().__init__(
-            scheme_name="token",
-            description="What `stream-dp query token PIPELINE.yaml` prints for the holder of the operator key.",
-        )
-        self._token = token.encode()
-
-    async def __call__(self, request: HTTPConnection) -> None:
-        given = request.headers.getlist("authorization")
-        scheme, _, secret = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-        right = hmac.compare_digest(secret.strip().encode(), self._token)
-        if scheme.lower() != "bearer" or not right:
-            raise Refused(
-                401,
-                "needs `Authorization: Bearer TOKEN`; `stream-dp query token PIPELINE.yaml` prints it for the holder "
-                "of the operator key",
-            )
-
-
-async def _definition(request: Request) -> bytes:
-    """Return the body as it was sent.
-
-    Raises:
-        Refused: it is not called JSON, or too large; it is read no further than that.
-    """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refused(415, "the body must be a JSON object, with Content-Type: application/json")
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > LARGEST_DEFINITION:
-            raise Refused(413, f"the body must not be larger than {LARGEST_DEFINITION} bytes")
-    return bytes(body)

@@ -32,11 +32,12 @@ async def asked(
 ) -> None:
     """Run to tick 2, ask through a live_series, run to the end."""
     source = Stopping(2)
+    world.begins = BEGINS.get
     engine = world.engine(source)
     run = asyncio.create_task(engine.run())
     await world.until(2)
     try:
-        await then(EngineLiveSeries(world.built, engine, world.planner, BEGINS.get), source)
+        await then(EngineLiveSeries(world.built, engine, world.planner, world.words), source)
     finally:
         source.go(HORIZON)
         await run

@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from unit.serve.fake_live_series import TIME, FakeLiveSeries
 from stream_dp import errors
 from stream_dp.client import live_series as client
 from stream_dp.runtime.keys import Sealer
+from stream_dp.serve.live_series import Sender
 from stream_dp.serve.server import PageServer
 from stream_dp.serve.view import PublicView, ReleaseLog
 
@@ -343,7 +345,7 @@ def test_an_engine_that_does_not_answer(
     monkeypatch.setattr(client, "SECONDS", 2)  # for the pipeline's name too, which comes at once
     gave_up = threading.Event()
 
-    async def hang(definition: bytes, analyst: str) -> dict[str, Any]:
+    async def hang(definition: bytes, analyst: str, sender: Sender) -> dict[str, Any]:
         await asyncio.to_thread(gave_up.wait)
         return {}
 
@@ -370,3 +372,43 @@ def test_help(say: Callable[..., Any], name: str) -> None:
     said = say("query", name, "--help")
     assert (said.code, said.err) == (0, "")
     assert "PIPELINE.yaml" in said.out
+
+
+def test_ask_is_a_message_and_its_answer_is_the_line_on_record(
+    ask: Ask, engine: FakeLiveSeries
+) -> None:
+    said = ask("ask", "total", "--id", "q-1", "--json")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.encode() == engine.answer + b"\n"
+    ((what, text, _),) = engine.asked
+    assert what == "message"
+    heard = json.loads(text)
+    assert (heard["id"], heard["do"], heard["series"]) == ("q-1", "ask", "total")
+    assert "watch" not in heard
+
+
+def test_a_refusal_on_record_is_the_engines_error(ask: Ask, engine: FakeLiveSeries) -> None:
+    head = '"v":1,"number":1,"id":"a","do":"ask","tick":null,"end":"2026-01-01T00:00:00Z"'
+    for kind, code in (("budget", 3), ("usage", 2), ("unknown", 2)):
+        refused = f'"refused":{{"kind":"{kind}","exit_code":{code},"detail":"why not"}}'
+        engine.answer = f"{{{head},{refused}}}".encode()
+        said = ask("ask", "total")
+        assert (said.code, said.out, said.err) == (code, "", "stream-dp: why not\n")
+
+
+def test_an_analysts_token_counts_over_http_too(
+    live_series: Any, engine: FakeLiveSeries, tmp_path: Path
+) -> None:
+    token = tmp_path / "ann.token"
+    token.write_text(Sealer(KEY, "clicks").query_token("ann"))
+    token.chmod(0o600)
+    view = replace(view_of(engine), analysts={"ann": Sealer(KEY, "clicks").query_token("ann")})
+    with served(view) as url:
+        more = ("--token-file", str(token), "--analyst", "ann", "--url", url)
+        said = live_series.say("query", "ask", str(live_series.pipeline), "total", *more)
+        assert (said.code, said.err) == (0, "")
+        token.chmod(0o644)
+        said = live_series.say("query", "ask", str(live_series.pipeline), "total", *more)
+        assert said.code == 2
+        assert "chmod 600" in said.err
+    assert [sender.signer for sender in engine.senders] == ["ann"]

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
+from stream_dp.app.series_words import SeriesWords
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
+from stream_dp.pipeline.message_reader import SignedMessages
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.answering import Understanding
 from stream_dp.runtime.commit import Commit, decode
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.keys import Sealer
@@ -92,7 +95,9 @@ class World:
     seeds: Callable[[], bytes] = fresh_seed
     noise: NoiseMaker = NoiseStream
     drawn: list[bytes] = field(default_factory=list)
+    begins: Callable[[int], str | None] = lambda tick: None
     planner: LiveSeriesPlanner = field(init=False)
+    words: SeriesWords = field(init=False)
 
     @property
     def built(self) -> Built:
@@ -113,9 +118,11 @@ class World:
         plan = built.run_config(0, private=self.noise is NoiseStream)
         router = OpenRouter(built.spec, plan.origin)
         self.planner = LiveSeriesPlanner(built.spec, router)
+        words = self.words = SeriesWords(built, self.planner, self.begins)
         return Engine(
-            plan, router, ports, self.noise, planner=self.planner, subledgers=built.subledgers()
-        )
+            plan, router, ports, self.noise, planner=self.planner, subledgers=built.subledgers(),
+            messages=Understanding(SignedMessages("shop", SEALER.query_token), words),
+        )  # fmt: skip
 
     def releases(self, series: str) -> dict[int, Any]:
         """Tick -> value, values or the keys that fired of a series, of what is public."""

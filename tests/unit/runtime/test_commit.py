@@ -13,6 +13,8 @@ import pytest
 from stream_dp.errors import UnknownFormat
 from stream_dp.runtime import commit
 from stream_dp.runtime.commit import (
+    Answer,
+    Asked,
     Charge,
     Commit,
     Created,
@@ -26,10 +28,13 @@ from stream_dp.runtime.commit import (
 )
 
 FROZEN = {
+    "answer": "[] number id digest until body analyst='' do='' series=''",
+    "asked": "number parameters at answer",
     "charge": "name epsilon delta rule measure='DP' analyst=''",
     "commit": (
         "sequence previous header=None charges=() ticks=() rows=() seeds=() releases=() positions={} marks={} "
-        "pending={} dead_letters=() late=0 records=0 snapshot=None changes=() admitted=() behind={} version=2"
+        "pending={} dead_letters=() late=0 records=0 snapshot=None changes=() admitted=() behind={} answers=() "
+        "asked=-1 version=2"
     ),
     "created": "number definition start column mechanism=''",
     "halted": "number end",
@@ -44,7 +49,8 @@ HEADER = Header("p", "f", "s", (0, 1), 5, True, "k", {"a": "b"}, "", "id")
 FULL = Commit(
     3, b"before", HEADER, (Charge("c", 5, 0, "r"),), (7,), ((1, 2),), (bytes(32),),
     (Release(4, "s", 7, b"{}"),), {0: 9}, {0: 7}, {8: {0: 1}}, (DeadLetter(0, "not_json", None, 5, ((3, 6),)),),
-    1, 4, SavedStates({0: b"state"}), (Created(2, b"{}", 8, 2, "m"), Halted(1, 8)), (2,), {0: (7, 8)},
+    1, 4, SavedStates({0: b"state"}), (Created(2, b"{}", 8, 2, "m"), Halted(1, 8), Asked(1, b"{}", 8, 1)), (2,),
+    {0: (7, 8)}, (Answer(1, "a", bytes(32), 9, b"{}"),), 5,
 )  # fmt: skip
 
 
@@ -60,7 +66,18 @@ def shown(struct: type[Any]) -> tuple[str, str]:
 
 
 def test_kinds_fields_and_defaults_are_frozen() -> None:
-    every = (Charge, Commit, Created, DeadLetter, Halted, Header, Release, SavedStates)
+    every = (
+        Answer,
+        Asked,
+        Charge,
+        Commit,
+        Created,
+        DeadLetter,
+        Halted,
+        Header,
+        Release,
+        SavedStates,
+    )
     assert dict(map(shown, every)) == FROZEN, __doc__
 
 
@@ -70,20 +87,33 @@ def test_a_commit_comes_back_as_it_was_and_says_what_it_is() -> None:
     assert (plain["kind"], plain["version"]) == ("commit", 2)
     kinds = [plain[part]["kind"] for part in ("header", "snapshot")]
     kinds += [part["kind"] for name in ("charges", "changes") for part in plain[name]]
-    kinds += [part[0] for name in ("releases", "dead_letters") for part in plain[name]]
+    kinds += [part[0] for name in ("releases", "dead_letters", "answers") for part in plain[name]]
     assert kinds == [
         "header",
         "snapshot",
         "charge",
         "created",
         "halted",
+        "asked",
         "release",
         "dead-letter",
+        "answer",
     ]
 
 
 def test_the_bytes_name_no_class() -> None:
-    every = (Charge, Commit, Created, DeadLetter, Halted, Header, Release, SavedStates)
+    every = (
+        Answer,
+        Asked,
+        Charge,
+        Commit,
+        Created,
+        DeadLetter,
+        Halted,
+        Header,
+        Release,
+        SavedStates,
+    )
     assert not any(struct.__name__.encode() in encode(FULL) for struct in every)
 
 

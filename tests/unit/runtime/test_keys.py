@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_dp.errors import FailClosed, UnknownFormat, UsageError, WorldError
-from stream_dp.runtime.keys import Sealed, Sealer, make_key, read_key
+from stream_dp.runtime.keys import Sealed, Sealer, make_key, read_key, read_token
 
 KEY, OTHER = bytes(range(32)), bytes(32)
 SEALER = Sealer(KEY, "clicks")
@@ -150,3 +150,49 @@ def test_a_key_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(UsageError, match=r"a\.key cannot be read: Permission denied"):
         read_key(path)
+
+
+def test_each_analyst_has_a_token_of_her_own() -> None:
+    expected = hmac.new(KEY, b"stream-dp query\nclicks\nann", hashlib.sha256).hexdigest()
+    assert SEALER.query_token("ann") == expected
+    assert SEALER.query_token("ann") == expected  # making one changes nothing
+    made = [
+        sealer.query_token(analyst)
+        for sealer in (SEALER, Sealer(KEY, "views"), Sealer(OTHER, "clicks"))
+        for analyst in ("", "ann", "bob")
+    ]
+    assert len(set(made)) == len(made)
+
+
+@pytest.mark.parametrize("written", ["{}", "{}\n", "  {}\r\n"])
+def test_a_token_is_read_as_it_was_printed(tmp_path: Path, written: str) -> None:
+    path = tmp_path / "ann.token"
+    path.write_text(written.format(SEALER.query_token("ann")))
+    path.chmod(0o600)
+    assert read_token(path) == SEALER.query_token("ann")
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o610])
+def test_a_token_that_others_can_use(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "ann.token"
+    path.write_text(SEALER.query_token("ann"))
+    path.chmod(mode)
+    with pytest.raises(UsageError, match=r"the token .* `chmod 600"):
+        read_token(path)
+
+
+@pytest.mark.parametrize("content", ["", "sardine", "0" * 63, "0" * 65, "g" * 64, "0" * 64 + "\n1"])
+def test_what_is_no_token_is_refused_and_not_shown(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "ann.token"
+    path.write_text(content)
+    path.chmod(0o600)
+    with pytest.raises(UsageError, match="64 hexadecimal digits") as caught:
+        read_token(path)
+    assert not content or content not in str(caught.value)
+
+
+def test_a_missing_token_says_who_makes_one(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"no token at .*query token PIPELINE\.yaml --analyst NAME"
+    ):
+        read_token(tmp_path / "none")

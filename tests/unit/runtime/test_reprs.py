@@ -12,14 +12,16 @@ import pytest
 from rich.console import Console
 from rich.pretty import pretty_repr
 
+from stream_dp.core.messages import Query
 from stream_dp.noise import NoiseStream
-from stream_dp.runtime.actor import Tick
-from stream_dp.runtime.commit import Commit, DeadLetter, Release, SavedStates
+from stream_dp.runtime.actor import Ask, Tick
+from stream_dp.runtime.commit import Answer, Commit, DeadLetter, Release, SavedStates
 from stream_dp.runtime.dead_letters import DeadLetters, Span
+from stream_dp.runtime.history import History
 from stream_dp.runtime.journal_summary import JournalSummary
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Batch, Ports
-from stream_dp.runtime.recovery import History, Recovered
+from stream_dp.runtime.recovery import Recovered
 from stream_dp.runtime.release import Head, Released
 from stream_dp.runtime.tick_assembler import ClosedTick, Cut, Routed, TickAssembler
 
@@ -29,7 +31,7 @@ ROW = np.full(2, SECRET)
 COMMIT = Commit(
     1, BYTES, None, (), (4,), ((SECRET,),), (BYTES,), (Release(1, "a", 4, BYTES),),
     {0: SECRET}, {0: 4}, {5: {0: SECRET}}, (DeadLetter(0, "junk", None, SECRET, ((SECRET, SECRET),)),), SECRET, SECRET,
-    SavedStates({0: BYTES}),
+    SavedStates({0: BYTES}), answers=(Answer(1, "a", BYTES, 4, BYTES),),
 )  # fmt: skip
 
 
@@ -60,6 +62,7 @@ PRIVATE: list[Any] = [
     COMMIT.releases[0],
     COMMIT.dead_letters[0],
     COMMIT.snapshot,
+    COMMIT.answers[0],
     Batch(0, (BYTES,), (SECRET,), SECRET, refused=(SPAN,)),
     SPAN,
     letters(),
@@ -103,6 +106,8 @@ def test_a_repr_shows_nothing_private(value: Any) -> None:
 
 async def test_a_message_to_an_actor_shows_nothing_private() -> None:
     assert "987654321" not in shown(await _tick())
+    reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    assert "987654321" not in shown(Ask(Query(SECRET), NoiseStream(BYTES, 0), reply))
 
 
 def test_the_check_can_fail() -> None:
@@ -114,9 +119,9 @@ def test_the_check_can_fail() -> None:
 
 def test_every_private_value_of_the_runtime_is_checked() -> None:
     """A new dataclass or struct of the runtime is either in the list above or public by name."""
-    public = {"Charge", "Created", "Halted", "Header", "Series", "RunConfig", "Ports", "Halt", "Snapshot",
+    public = {"Asked", "Charge", "Created", "Halted", "Header", "Series", "RunConfig", "Ports", "Halt", "Snapshot",
               "Sealed", "_Form", "_Part", "_Private", "_Segment", "_Partition"}  # fmt: skip
-    checked = {type(value).__name__ for value in PRIVATE} | {"Tick"}
+    checked = {type(value).__name__ for value in PRIVATE} | {"Ask", "Tick"}
     found = set()
     for module in {type(value).__module__ for value in PRIVATE} | {
         Ports.__module__,

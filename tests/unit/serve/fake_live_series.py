@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stream_dp.errors import BudgetRefused, StreamDPError, UnknownMechanism, UsageError
+from stream_dp.serve.live_series import Sender
 
 SECRET_COUNT = 471104
 TIME = "2026-01-18T06:04:00Z"
@@ -17,12 +18,15 @@ class FakeLiveSeries:
         self.now = 17
         self.error: Exception | None = None
         self.asked: list[tuple[str, bytes | str, str]] = []
+        self.senders: list[Sender] = []
+        self.answer = b'{"v":1,"number":1,"id":"a","do":"list","tick":null,"end":"2026-01-01T00:00:00Z","answer":{}}'
         self.series: list[dict[str, Any]] = [
             self._entry("total", "count", "", 50, 0, created=False) | {"events": SECRET_COUNT}
         ]
 
-    async def create(self, definition: bytes, analyst: str) -> Mapping[str, Any]:
+    async def create(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:
         """Refuse or add."""
+        self.senders.append(sender)
         wanted, cost = self._read("create", definition, analyst)
         if cost > self.left:
             raise BudgetRefused(
@@ -37,8 +41,9 @@ class FakeLiveSeries:
         told = {"rule": "parallel over time", "left": self._left, "events": SECRET_COUNT}
         return {**entry, **told, **error}
 
-    async def halt(self, name: str) -> Mapping[str, Any]:
+    async def halt(self, name: str, sender: Sender) -> Mapping[str, Any]:
         """End one."""
+        self.senders.append(sender)
         self.asked.append(("halt", name, ""))
         if self.error is not None:
             raise self.error
@@ -54,8 +59,25 @@ class FakeLiveSeries:
                 }
         raise UnknownMechanism("no query of this name runs")
 
-    async def preview(self, definition: bytes, analyst: str) -> Mapping[str, Any]:
+    async def message(self, text: bytes, signer: str) -> bytes:
+        """Answer what `answer` says."""
+        self.senders.append(Sender(signer))
+        return self._answered("message", text)
+
+    async def ask(self, name: str, parameters: bytes, sender: Sender) -> bytes:
+        """Answer what `answer` says."""
+        self.senders.append(sender)
+        return self._answered(name, parameters)
+
+    def _answered(self, what: str, said: bytes) -> bytes:
+        self.asked.append((what, said, ""))
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+    async def preview(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:
         """Say whether it would fit."""
+        self.senders.append(sender)
         _, cost = self._read("preview", definition, analyst)
         leaf = {
             "subject": "one counter",

@@ -22,7 +22,10 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 FILES = {"GET /", "GET /{name}", "GET /docs", "GET /docs/{name}", "GET /api/openapi.json"}
 TOKEN = "a1" * 32
 LATE = {"name": "late", "statistic": "count", "epsilon": "0.1"}
-WRITES = ["POST /api/queries", "POST /api/queries/preview", "DELETE /api/queries/{name}"]
+WRITES = [
+    "POST /api/queries", "POST /api/queries/preview", "DELETE /api/queries/{name}", "POST /api/messages",
+    "POST /api/series/{name}/ask",
+]  # fmt: skip
 
 
 def application(live_series: FakeLiveSeries | None = None) -> FastAPI:

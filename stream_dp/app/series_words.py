@@ -1,0 +1,108 @@
+"""What is answered about series that come and go, as plain public values: for messages, and for the HTTP API.
+
+Rules: every value is public: names, ticks, times, amounts, derivations. It is worded at the cut, before the commit that
+records the answer. A series sees the ticks from `start` on, up to and not including `end`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stream_dp.accounting.amounts import text
+from stream_dp.accounting.ledger import Preview
+from stream_dp.accounting.subledgers import MAIN
+from stream_dp.app.budget_view import fits, spent
+from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.derivations import dp_at
+from stream_dp.pipeline.live_series import LiveSeriesPlanner
+from stream_dp.pipeline.report import derivation_json
+from stream_dp.pipeline.statistics import Series as SeriesSpec
+from stream_dp.runtime.admission import Admission
+from stream_dp.runtime.commit import Created, Halted
+from stream_dp.runtime.proposals import Proposal
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesWords:
+    """Words what happens to the series of `planner`; `begins` says when a tick begins, where that is known.
+
+    It implements `runtime.answering.Wording`.
+    """
+
+    built: Built
+    planner: LiveSeriesPlanner
+    begins: Callable[[int], str | None]
+
+    def created(self, admission: Admission, created: Created, analyst: str) -> Mapping[str, Any]:
+        """Say what was created, with what is left."""
+        planned = self.planner.running[created.number]
+        _, entry = admission.subledgers.running[planned.name]
+        return {
+            "name": planned.name,
+            **self._start(created.start),
+            "epsilon": text(entry.epsilon),
+            "rule": entry.rule,
+            "left": _left(admission, analyst),
+            **self._expected(planned),
+        }
+
+    def halted(
+        self, admission: Admission, name: str, halted: Halted, analyst: str
+    ) -> Mapping[str, Any]:
+        """Say what was halted, with what is left."""
+        return {"name": name, **self._end(halted.end), "left": _left(admission, analyst)}
+
+    def previewed(
+        self, admission: Admission, proposal: Proposal, found: Preview, analyst: str
+    ) -> Mapping[str, Any]:
+        """Say what creating a series would do."""
+        ledger = admission.subledgers.ledgers[analyst]
+        return {
+            "name": proposal.name,
+            "fits": found.fits,
+            "asked": text(dp_at(proposal.derivation, self.built.spec.privacy.delta).epsilon),
+            "spent": spent(ledger),
+            "unit": ledger.filter.unit,
+            "left": _left(admission, analyst),
+            "largest": _left(admission, analyst),
+            **self._expected(proposal),
+            "derivation": derivation_json(proposal.derivation),
+        }
+
+    def listed(self, admission: Admission) -> Sequence[Mapping[str, Any]]:
+        """Say every series, those of the file first, the halted ones last; `end` is None while it lives."""
+        specs = {c.spec.name: c.spec for c in self.built.chosen}
+        rows = []
+        for live in admission.registry.live:
+            planned = self.planner.running.get(live.number)
+            series = specs[live.series.name] if planned is None else planned.series
+            analyst, _ = admission.subledgers.running.get(series.name, (MAIN, None))
+            rows.append({**self._row(series, analyst, live.start, None), "created": live.created})
+        halted = self.planner.halted
+        rows += [
+            {**self._row(halted[e.name], e.analyst, e.start, e.end), "created": True}
+            for e in admission.ended
+        ]
+        return rows
+
+    def _row(self, series: SeriesSpec, analyst: str, start: int, end: int | None) -> dict[str, Any]:
+        return {
+            "name": series.name, "statistic": series.statistic, "by": series.grouped_by,
+            "analyst": analyst, "epsilon": text(series.epsilon), **self._start(start), **self._end(end),
+        }  # fmt: skip
+
+    def _start(self, tick: int) -> dict[str, Any]:
+        return {"start": tick, "start_time": self.begins(tick)}
+
+    def _end(self, tick: int | None) -> dict[str, Any]:
+        return {"end": tick, "end_time": None if tick is None else self.begins(tick)}
+
+    def _expected(self, proposal: Proposal) -> dict[str, Any]:
+        """The half-width to expect at the last tick, or the farthest that is predicted without a horizon."""
+        tick, error = proposal.predicted()
+        confidence = float(self.built.spec.confidence)
+        return {"error": error, "error_tick": tick, "confidence": confidence}
+
+
+def _left(admission: Admission, analyst: str) -> str:
+    return text(fits(admission.subledgers.ledgers[analyst]))

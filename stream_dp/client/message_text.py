@@ -1,0 +1,48 @@
+"""What is said and what is heard, by whichever way a message travels: its text, its id, and the error of a refusal."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec import UNSET
+
+from stream_dp.noise import fresh_seed
+from stream_dp.runtime.answer_body import read_answer
+from stream_dp.runtime.conversation import error_of
+
+LASTS = timedelta(hours=1)
+"""How long after it was made a message may arrive, unless it says something else."""
+
+
+def fresh_id() -> str:
+    """An id that no other message has: 128 random bits, in hex."""
+    return fresh_seed()[:16].hex()
+
+
+def message_text(
+    do: str, content: Mapping[str, Any], name: str, analyst: str = "", definition: str = ""
+) -> str:
+    """The JSON text of a message with the id `name`, which may arrive until an hour from now.
+
+    `definition` is the JSON of a series or a watch, which goes in word for word.
+    """
+    until = (datetime.now(UTC) + LASTS).strftime("%Y-%m-%dT%H:%M:%SZ")
+    said = json.dumps({"id": name, "analyst": analyst, "until": until, "do": do, **content})
+    if not definition:
+        return said
+    key = "watch" if do == "watch" else "series"
+    return f'{said[:-1]}, "{key}": {definition}}}'
+
+
+def good_answer(body: bytes) -> bytes:
+    """The bytes of an answer, if it is no refusal.
+
+    Raises:
+        UsageError, BudgetRefused: what the engine said; nothing has changed.
+        FailClosed: it is no answer.
+    """
+    found = read_answer(body)
+    if found.refused is not UNSET:
+        raise error_of(found.refused)
+    return body

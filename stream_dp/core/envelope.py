@@ -1,0 +1,101 @@
+"""The envelope in which an analyst's message travels, and its signature: what she and the engine both do.
+
+Rules: a signature covers the exact text of the message and the name of the pipeline, so it holds nowhere else and for
+no other text. The key is the analyst's token; comparing takes the same time wherever two signatures differ. What is
+read comes from anyone: it is bounded before it is looked at, and an error repeats nothing of it. Nothing here says what
+a message means.
+"""
+
+import hashlib
+import hmac
+
+import msgspec
+
+from stream_dp.errors import UsageError
+
+VERSION = 1
+LARGEST_MESSAGE = 64 * 1024
+"""Bytes of a message's text, in UTF-8."""
+LARGEST_ENVELOPE = 6 * LARGEST_MESSAGE + 1024
+"""Bytes of an envelope: JSON may write a character of the text as six."""
+_DOMAIN = b"stream-dp message 1\n"
+
+
+class BadEnvelope(UsageError):
+    """What came is no envelope with a message: unreadable, of a later version, or too large."""
+
+
+class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A message's exact text and its signature, in hex."""
+
+    v: int
+    message: str
+    signature: str
+
+    def __repr__(self) -> str:
+        return "<Envelope>"
+
+
+class _Form(msgspec.Struct):
+    """What an envelope of every version says."""
+
+    v: int
+
+
+_READ = msgspec.json.Decoder(Envelope)
+_FORM = msgspec.json.Decoder(_Form)
+
+
+def sign(token: str, pipeline: str, message: str) -> str:
+    """The signature of a message to this pipeline by the holder of `token`: HMAC-SHA256, in hex."""
+    signed = _DOMAIN + pipeline.encode() + b"\n" + message.encode()
+    return hmac.new(token.encode(), signed, hashlib.sha256).hexdigest()
+
+
+def is_signed(token: str, pipeline: str, envelope: Envelope) -> bool:
+    """Say whether the holder of `token` signed this envelope's message, for this pipeline; in constant time."""
+    wanted = sign(token, pipeline, envelope.message)
+    return hmac.compare_digest(wanted.encode(), envelope.signature.encode())
+
+
+def write_envelope(token: str, pipeline: str, message: str) -> bytes:
+    """The envelope of a message, as it goes into the topic `NAME.queries`.
+
+    Raises:
+        BadEnvelope: the message is larger than one may be, or no text that UTF-8 has.
+    """
+    try:
+        size = len(message.encode())
+    except UnicodeEncodeError:
+        raise BadEnvelope(
+            "a message must be text that UTF-8 can write: no lone surrogates"
+        ) from None
+    if size > LARGEST_MESSAGE:
+        raise BadEnvelope(f"a message must not be larger than {LARGEST_MESSAGE} bytes")
+    return msgspec.json.encode(Envelope(VERSION, message, sign(token, pipeline, message)))
+
+
+def read_envelope(value: bytes) -> Envelope:
+    """What `write_envelope` wrote; whether the signature is right is another question.
+
+    Raises:
+        BadEnvelope: no envelope, one of a later version, or larger than a message may be.
+    """
+    if len(value) > LARGEST_ENVELOPE:
+        raise BadEnvelope(f"a message must not be larger than {LARGEST_MESSAGE} bytes")
+    try:
+        version = _FORM.decode(value).v
+        if version == VERSION:
+            return _bounded(_READ.decode(value))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise BadEnvelope(
+            'must be JSON like {"v": 1, "message": "the text of a message", "signature": "hex"}'
+        ) from None
+    raise BadEnvelope(f"v: this engine reads envelopes of version {VERSION} only")
+
+
+def _bounded(envelope: Envelope) -> Envelope:
+    """The envelope, if its text is not too large and has a form in UTF-8."""
+    if len(envelope.message.encode()) > LARGEST_MESSAGE:
+        raise BadEnvelope(f"a message must not be larger than {LARGEST_MESSAGE} bytes")
+    return envelope

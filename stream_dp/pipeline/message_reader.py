@@ -1,0 +1,93 @@
+"""Messages as the engine takes them: opened, their signature checked, and what they want understood.
+
+Rules: it implements `runtime.conversation.MessageReader`. A message is its sender's if it is signed with the token of
+the analyst whom it names, or with the operator's, which may act for everyone. What is refused here is repeated nowhere.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stream_dp.core.envelope import is_signed, read_envelope
+from stream_dp.errors import UsageError
+from stream_dp.pipeline.analyst_messages import (
+    AskMessage,
+    CreateMessage,
+    HaltMessage,
+    ListMessage,
+    PreviewMessage,
+    UnwatchMessage,
+    WatchMessage,
+    read_address,
+    read_message,
+)
+from stream_dp.runtime.answer_body import RefusalKind
+from stream_dp.runtime.conversation import Addressed, Wanted, not_accepted
+
+OPERATOR = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedMessages:
+    """The messages to `pipeline`; `token_of` gives the token of an analyst, "" being the operator."""
+
+    pipeline: str
+    token_of: Callable[[str], str]
+
+    def opened(self, value: bytes) -> Addressed:
+        """Return the message in the envelope of a record.
+
+        Raises:
+            NotAccepted: it cannot be read, or is not signed by whom it names.
+        """
+        try:
+            envelope = read_envelope(value)
+        except UsageError:
+            raise not_accepted(RefusalKind.UNREADABLE) from None
+        message = self._addressed(envelope.message.encode(), operator=False)
+        signers = [
+            one
+            for one in (OPERATOR, message.analyst)
+            if is_signed(self.token_of(one), self.pipeline, envelope)
+        ]
+        if not signers:
+            raise not_accepted(RefusalKind.SIGNATURE)
+        return self._addressed(message.text, operator=OPERATOR in signers)
+
+    def said(self, text: bytes, signer: str) -> Addressed:
+        """Return the message of somebody whose token has been checked.
+
+        Raises:
+            NotAccepted: it cannot be read, or names another analyst.
+        """
+        message = self._addressed(text, operator=signer == OPERATOR)
+        if not message.operator and message.analyst != signer:
+            raise not_accepted(RefusalKind.SIGNATURE)
+        return message
+
+    def wanted(self, message: Addressed) -> Wanted:
+        """Return what a message wants.
+
+        Raises:
+            UsageError: nothing that there is; every problem is named with its key, never with a value.
+        """
+        match read_message(message.text.decode()):
+            case CreateMessage(do=do, series=definition) | PreviewMessage(do=do, series=definition):
+                return Wanted(do, definition=definition)
+            case HaltMessage(do=do, series=series):
+                return Wanted(do, series)
+            case ListMessage(do=do):
+                return Wanted(do)
+            case AskMessage(do=do, series=series, parameters=parameters):
+                return Wanted(do, series, parameters=parameters)
+            case WatchMessage(do=do, series=series, watch=definition):
+                return Wanted(do, series, definition)
+            case UnwatchMessage(do=do, series=series, watch=watch):
+                return Wanted(do, series, parameters={"watch": watch})
+
+    @staticmethod
+    def _addressed(text: bytes, *, operator: bool) -> Addressed:
+        try:
+            said = read_address(text.decode())
+        except (UsageError, UnicodeDecodeError):
+            raise not_accepted(RefusalKind.UNREADABLE) from None
+        return Addressed(said.id, said.analyst, operator, said.until, said.do, text)

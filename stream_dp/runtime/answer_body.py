@@ -1,0 +1,143 @@
+"""The body of an answer to a message: its one form, written and read here and nowhere else.
+
+Rules: a body is one line of JSON in UTF-8, made of public values and of what mechanisms answered. It says at which cut
+its message was executed: the last tick before it (null before the first) and when that ended. Its form has a version,
+as that of a release; what was written is never written again in another form: the bytes are the answer. A refusal
+repeats no value of the message. This file knows no actor, journal, topic or page.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from stream_dp.core.moments import parse_moment
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.errors import FailClosed, UnknownFormat
+
+VERSION = 1
+"""The form that is written, and the only one that is read."""
+
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_H = TypeVar("_H", bound="AnswerHead")
+
+
+class RefusalKind(StrEnum):
+    """Why a message is refused; the first ones say that it is not accepted as the message of an id."""
+
+    UNREADABLE = "unreadable"
+    SIGNATURE = "signature"
+    EXPIRED = "expired"
+    USED = "used"
+    RATE = "rate"
+    USAGE = "usage"
+    UNKNOWN = "unknown"
+    FORBIDDEN = "forbidden"
+    DERIVATION = "derivation"
+    BUDGET = "budget"
+
+
+class AnswerCut(NamedTuple):
+    """A cut as answers name it: the last tick before it, None before the first, and when that ended, as a text."""
+
+    tick: int | None
+    end: str
+
+    @classmethod
+    def before(cls, next_tick: int, grid: TickGrid) -> "AnswerCut":
+        """Return the cut before tick `next_tick`."""
+        return cls(next_tick - 1 if next_tick else None, grid.start_text(next_tick))
+
+
+class RefusedMessage(msgspec.Struct, frozen=True):
+    """Why nothing was done; `exit_code` is that of the command line."""
+
+    kind: str
+    exit_code: int
+    detail: str
+
+
+class AnswerHead(msgspec.Struct, frozen=True, kw_only=True):
+    """What every answer begins with; `end` is when the tick ended that is the last before its cut, ISO 8601 in UTC."""
+
+    v: int
+    number: _Number
+    id: str | None
+    do: str | UnsetType = UNSET
+    places: tuple[int, ...] | UnsetType = UNSET
+    tick: _Number | None
+    end: str
+
+    def __post_init__(self) -> None:
+        if parse_moment(self.end) is None:
+            raise ValueError("the end of an answer's tick is no time with its offset")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+    @property
+    def end_ms(self) -> int:
+        """The time of its cut, ms since 1970."""
+        return parse_moment(self.end) or 0
+
+
+class Answered(AnswerHead, frozen=True, kw_only=True):
+    """A whole answer: of `answer` and `refused` exactly one is set; `id` is null where `places` are named."""
+
+    answer: Mapping[str, Any] | UnsetType = UNSET
+    refused: RefusedMessage | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.answer is UNSET) == (self.refused is UNSET):
+            raise ValueError("an answer has one of answer and refused")
+
+
+class _Form(msgspec.Struct):
+    """What any form says of itself."""
+
+    v: int
+
+
+def write_answer(answered: Answered) -> bytes:
+    """Return the exact public bytes of an answer."""
+    return msgspec.json.encode(answered)
+
+
+def read_answer(body: bytes, what: str = "what should be an answer") -> Answered:
+    """Return an answer, from its bytes; `what` names them in errors.
+
+    Raises:
+        FailClosed: no answer.  UnknownFormat: one of another form than this version reads.
+    """
+    return _decoded(body, Answered, what)
+
+
+def answer_head(body: bytes, what: str = "what should be an answer") -> AnswerHead:
+    """Return what an answer begins with; what it says is not looked at. Errors as of `read`."""
+    return _decoded(body, AnswerHead, what)
+
+
+def _decoded(body: bytes, form: type[_H], what: str) -> _H:
+    try:
+        found = msgspec.json.decode(body, type=form)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        _refuse_other_forms(body, what)
+        raise FailClosed(f"{what} is no answer; bring it back as it was") from None
+    if found.v != VERSION:
+        _refuse_other_forms(body, what)
+    return found
+
+
+def _refuse_other_forms(body: bytes, what: str) -> None:
+    try:
+        form = msgspec.json.decode(body, type=_Form).v
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return
+    if form != VERSION:
+        raise UnknownFormat(what, f"form {form} of answers", f"form {VERSION}")

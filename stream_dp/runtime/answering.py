@@ -1,0 +1,194 @@
+"""Messages, executed one by one at a cut: from the queue or from somebody who waits, by one path.
+
+Rules: a message is executed once; its answer becomes durable with what it changed and with the place up to which the
+queue was read, in one commit, and only then is it visible. A message that is refused changes nothing but the record of
+its id. The operator may act on every series, an analyst on those of the file, of the main ledger and her own, and
+create and halt by her own ledger only.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from stream_dp.accounting.ledger import Preview
+from stream_dp.accounting.subledgers import MAIN
+from stream_dp.errors import BudgetRefused, NotAccepted, NotYours, UnknownMechanism, UsageError
+from stream_dp.runtime.admission import Admission
+from stream_dp.runtime.answer_body import RefusalKind
+from stream_dp.runtime.asked_parameters import read_parameters
+from stream_dp.runtime.commit import Answer, Created, Halted
+from stream_dp.runtime.conversation import Addressed, MessageReader, Wanted, not_accepted
+from stream_dp.runtime.cut_changes import CutChanges
+from stream_dp.runtime.ports import Answers, Question, closing
+from stream_dp.runtime.proposals import Proposal
+from stream_dp.runtime.registry import LiveSeries
+
+
+class Wording(Protocol):
+    """What answers tell of series that come and go: plain public values; implemented above."""
+
+    def created(self, admission: Admission, created: Created, analyst: str) -> Mapping[str, Any]:
+        """Say what was created, once it is charged."""
+        ...
+
+    def halted(
+        self, admission: Admission, name: str, halted: Halted, analyst: str
+    ) -> Mapping[str, Any]:
+        """Say what was halted."""
+        ...
+
+    def previewed(
+        self, admission: Admission, proposal: Proposal, found: Preview, analyst: str
+    ) -> Mapping[str, Any]:
+        """Say what creating a series would do."""
+        ...
+
+    def listed(self, admission: Admission) -> Sequence[Mapping[str, Any]]:
+        """Say every series, halted ones too."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Understanding:
+    """What an engine needs to take messages: who reads them, and who words the answers."""
+
+    reader: MessageReader
+    wording: Wording
+
+
+class Answering:
+    """Executes messages through `changes`; `reader` understands them and `wording` words what is answered."""
+
+    def __init__(self, changes: CutChanges, reader: MessageReader, wording: Wording) -> None:
+        self._changes = changes
+        self._reader = reader
+        self._wording = wording
+
+    async def hear(self, questions: Sequence[Question]) -> None:
+        """Execute what came by the queue: on record on return. What is no message is refused, before the next tick."""
+        conversation, accepted = self._changes.chain.now.conversation, 0
+        for question in questions:
+            conversation.place = question.place + 1
+            try:
+                message = self._reader.opened(question.value)
+                conversation.admit(message, question.stamp)
+            except NotAccepted as refusal:
+                standing = self._changes.chain.standing
+                conversation.refuse(RefusalKind(refusal.kind), question.place, standing)
+            else:
+                await self._answered(message)
+                accepted += 1
+        if accepted or (conversation.waits and conversation.hurry()):
+            await self.flush()
+
+    async def tell(self, message: Addressed, stamp: int) -> tuple[int, bytes | None]:
+        """Execute a message of somebody who waits; return its answer's number and bytes, None where it is on record.
+
+        Raises:
+            NotAccepted: it is not accepted as the message of its id; nothing has changed.
+        """
+        conversation = self._changes.chain.now.conversation
+        known = conversation.number_of(message)
+        if known is not None:
+            return known, None
+        conversation.admit(message, stamp)
+        answer = await self._answered(message)
+        await self.flush()
+        return answer.number, answer.body
+
+    async def flush(self) -> None:
+        """Put on record what waits, if anything does."""
+        if self._changes.pending or self._changes.chain.now.conversation.waits:
+            await self._changes.flush()
+
+    async def _answered(self, message: Addressed) -> Answer:
+        """Execute, and let the answer wait for its commit; a series is created or halted at once."""
+        conversation, chain = self._changes.chain.now.conversation, self._changes.chain
+        wanted, told = Wanted(message.do), dict[str, Any]()
+        refused: UsageError | BudgetRefused | None = None
+        try:
+            wanted = message.wanted or self._reader.wanted(message)
+            told = dict(await self._executed(wanted, message))
+        except (UsageError, BudgetRefused) as refusal:
+            refused = refusal
+        series = wanted.series or str(told.get("name", ""))
+        answer = conversation.answer(message, refused or told, chain.standing, series)
+        if conversation.full or (refused is None and wanted.do in ("create", "halt")):
+            await self._changes.flush()
+        return answer
+
+    async def _executed(self, wanted: Wanted, message: Addressed) -> Mapping[str, Any]:
+        admission, changes = self._changes.admission, self._changes
+        match wanted.do:
+            case "create":
+                created = await changes.create(wanted.definition, message.analyst)
+                return self._wording.created(admission, created, message.analyst)
+            case "halt":
+                owner = self._owner(wanted.series)
+                if not message.operator and owner != message.analyst:
+                    raise NotYours(
+                        "series: is of another ledger; you may halt what your own paid for"
+                    )
+                halted = changes.halt(wanted.series)
+                return self._wording.halted(admission, wanted.series, halted, owner)
+            case "preview":
+                start = changes.chain.shown
+                proposal = await asyncio.to_thread(admission.propose, wanted.definition, start)
+                found = admission.preview(proposal, message.analyst)
+                return self._wording.previewed(admission, proposal, found, message.analyst)
+            case "list":
+                return {"queries": self._wording.listed(admission)}
+            case _:
+                number = changes.chain.now.conversation.next_answer
+                return await changes.ask(self._asked(wanted, message), _parameters(wanted), number)
+
+    def _owner(self, name: str) -> str:
+        """Whose ledger paid for a series; of those of the file, the main one."""
+        analyst, _ = self._changes.admission.subledgers.running.get(name, (MAIN, None))
+        return analyst
+
+    def _asked(self, wanted: Wanted, message: Addressed) -> LiveSeries:
+        """The series that is asked.
+
+        Raises:
+            UnknownMechanism: there is none.  NotYours: another analyst's.
+        """
+        admission = self._changes.admission
+        for live in admission.registry.live:
+            if live.series.name == wanted.series:
+                if not message.operator and self._owner(wanted.series) not in (
+                    MAIN,
+                    message.analyst,
+                ):
+                    raise NotYours("series: is another analyst's")
+                return live
+        if any(ended.name == wanted.series for ended in admission.ended):
+            raise UnknownMechanism("series: was halted; it answers no more")
+        raise UnknownMechanism("series: none of this name runs")
+
+
+async def recorded(answers: Answers | None, number: int) -> bytes:
+    """Return the public answer of this number.
+
+    Raises:
+        NotAccepted: answers are not kept here.
+    """
+    if answers is not None:
+        async with closing(answers.read(number - 1)) as bodies:
+            async for body in bodies:
+                return body
+    raise not_accepted(RefusalKind.USED)
+
+
+def _parameters(wanted: Wanted) -> Mapping[str, Any]:
+    """What a series is asked: that of an `ask` as it stands, a watch by its definition, the end of one by its name.
+
+    Raises:
+        UsageError: the definition cannot be read.
+    """
+    if wanted.do == "unwatch":
+        return {"unwatch": wanted.parameters["watch"]}
+    if wanted.do != "watch":
+        return wanted.parameters
+    return {"watch": read_parameters(wanted.definition)}

@@ -1,0 +1,95 @@
+"""The chain of commits that a running engine adds to, and the cut where it stands.
+
+Rules: a commit says where its cut lies and links to the one before it. One is in flight at a time and its outcome is
+always awaited. This file knows no actor, message or source.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.runtime.answer_body import AnswerCut
+from stream_dp.runtime.commit import Commit
+from stream_dp.runtime.gate import Gate
+from stream_dp.runtime.recovery import Recovered
+from stream_dp.runtime.tick_assembler import Cut
+
+
+class CommitChain:
+    """Seals and commits through `gate`, behind what was `recovered`, which goes on with it."""
+
+    def __init__(self, gate: Gate, grid: TickGrid, recovered: Recovered) -> None:
+        self._gate = gate
+        self._grid = grid
+        self.now = recovered
+        self.settled = recovered.cut.next_tick
+        """The first tick that is not durable."""
+
+    @property
+    def next_tick(self) -> int:
+        """The tick that comes next: changes made now take effect from it on."""
+        return self.now.cut.next_tick
+
+    @property
+    def shown(self) -> int:
+        """The first tick that is not public, as if nothing were in hand behind it."""
+        unpublished = self._gate.unpublished
+        return self.settled if unpublished is None else unpublished
+
+    @property
+    def standing(self) -> AnswerCut:
+        """The cut, as answers name it."""
+        return AnswerCut.before(self.next_tick, self._grid)
+
+    def placed(self, commit: Commit) -> Commit:
+        """Return the commit as the next one of the chain, at the cut."""
+        now, cut = self.now, self.now.cut
+        admitted = tuple(sorted(cut.marks.keys() - set(now.partitions)))
+        now.partitions += admitted
+        return msgspec.structs.replace(
+            commit,
+            sequence=now.next_commit,
+            previous=now.previous,
+            positions=dict(cut.positions),
+            marks=dict(cut.marks),
+            pending=cut.sparse,
+            admitted=admitted,
+            behind={partition: tuple(one) for partition, one in cut.behind.items()},
+            asked=now.conversation.recorded,
+        )
+
+    def sealed(self, commit: Commit) -> bytes:
+        """Seal the next commit of the chain."""
+        sealed, self.now.previous = self._gate.seal(commit)
+        self.now.next_commit += 1
+        return sealed
+
+    async def change(self, commit: Commit) -> None:
+        """Make a change between two ticks durable, and its answers visible."""
+        commit = self.placed(commit)
+        await uncancelled(self._gate.commit(commit, self.sealed(commit)))
+
+    async def settle(self, commit: Commit, sealed: bytes) -> None:
+        """Make ticks durable, and their releases visible."""
+        await uncancelled(self._gate.commit(commit, sealed))
+        self.settled = commit.ticks[-1] + 1
+
+    @property
+    def cut(self) -> Cut:
+        """The cut where it stands."""
+        return self.now.cut
+
+
+async def uncancelled(commit: Coroutine[Any, Any, None]) -> None:
+    """Await a commit; a cancellation waits for its outcome, which must be known."""
+    task = asyncio.create_task(commit)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # seen: the cancellation already says why the engine ends
+        raise

@@ -1,0 +1,312 @@
+"""The messages of analysts: which is accepted as the message of its id, and how answers are numbered and written.
+
+Rules: an id is used once for ever, although it is remembered only until nothing that bears it could be accepted any
+more. Everything here is public: ids, stamps and moments decide, never data. What is not accepted uses up no id, and
+consecutive refusals of one kind share an answer. No clock and no port: what a journal holds is replayed here. This
+file knows no topic, actor or form of a message.
+"""
+
+import hashlib
+import heapq
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from msgspec import UNSET
+
+from stream_dp.errors import (
+    BudgetRefused,
+    NotAccepted,
+    NotDerivable,
+    NotYours,
+    StreamDPError,
+    UnknownMechanism,
+    UsageError,
+)
+from stream_dp.runtime.answer_body import (
+    VERSION,
+    AnswerCut,
+    Answered,
+    RefusalKind,
+    RefusedMessage,
+    write_answer,
+)
+from stream_dp.runtime.commit import Answer, Commit
+
+PER_TICK = 100
+"""How many messages of an analyst are executed between two tick cuts, unless a pipeline says otherwise."""
+LONGEST_MS = 24 * 3_600_000
+"""How far ahead of its stamp a message may be valid."""
+PLACES = 1000
+"""How many refused records share an answer at most."""
+WAITING_BYTES = 1_000_000
+"""How large the answers of a commit get, about and at most; one that is larger has its own."""
+
+DETAILS: Mapping[RefusalKind, str] = {
+    RefusalKind.UNREADABLE: "no envelope of a message, or of another version",
+    RefusalKind.SIGNATURE: "signature: not made with the token of the analyst whom the message names",
+    RefusalKind.EXPIRED: "until: must lie between the moment of the message and 24 hours later",
+    RefusalKind.USED: "id: used before; its answer is on record",
+    RefusalKind.RATE: "more messages of this analyst came before the next tick than may be executed; nothing was done, "
+    "send it again after the tick, with the same id",
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Wanted:
+    """What a message wants: of a `series`, by `parameters`; or the series of a `definition`."""
+
+    do: str
+    series: str = ""
+    definition: bytes = b""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Addressed:
+    """A message whose sender is known, and not yet what it wants; `operator`: she may act for every analyst.
+
+    `analyst` names whose ledger pays ("": the main one), `do` what is to be done ("" where that is no known thing), and
+    `wanted` what is known of it already. The same `text` again is the same message.
+    """
+
+    id: str
+    analyst: str
+    operator: bool
+    until: int
+    do: str
+    text: bytes
+    wanted: Wanted | None = None
+
+    @property
+    def digest(self) -> bytes:
+        """The SHA-256 of its text."""
+        return hashlib.sha256(self.text).digest()
+
+
+class MessageReader(Protocol):
+    """What turns records and texts into messages; implemented by the pipeline."""
+
+    def opened(self, value: bytes) -> Addressed:
+        """Return the message in the envelope of a record.
+
+        Raises:
+            NotAccepted: it cannot be read, or is not signed by whom it names.
+        """
+        ...
+
+    def said(self, text: bytes, signer: str) -> Addressed:
+        """Return the message of somebody whose token has been checked.
+
+        Raises:
+            NotAccepted: it cannot be read, or names another analyst.
+        """
+        ...
+
+    def wanted(self, message: Addressed) -> Wanted:
+        """Return what a message wants.
+
+        Raises:
+            UsageError: nothing that there is; every problem is named with its key, never with a value.
+        """
+        ...
+
+
+@dataclass(slots=True, repr=False)
+class Conversation:
+    """Ids, rates, and the answers that wait for the next commit.
+
+    `place` is where reading the queue continues, `recorded` the same for what commits record already.
+    """
+
+    per_tick: int = PER_TICK
+    place: int = -1
+    recorded: int = -1
+    next_number: int = 1
+    _used: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    _ends: list[tuple[int, str]] = field(default_factory=list)
+    _floor: int = 0
+    _taken: Counter[str] = field(default_factory=Counter)
+    _waiting: list[Answer] = field(default_factory=list)
+    _hasty: int = 0
+    _refused: tuple[RefusalKind, list[int]] | None = None
+
+    def number_of(self, message: Addressed) -> int | None:
+        """Return the number of the answer to this very message, if it has one.
+
+        Raises:
+            NotAccepted: its id was used for another one.
+        """
+        if message.id not in self._used:
+            return None
+        digest, number = self._used[message.id]
+        if digest != message.digest:
+            raise not_accepted(RefusalKind.USED)
+        return number
+
+    def admit(self, message: Addressed, stamp: int) -> None:
+        """Accept a message that came at `stamp` (ms since 1970): its id is used, and counts in the rate.
+
+        Raises:
+            NotAccepted: expired, used, or too many; nothing has changed.
+        """
+        if message.id in self._used:
+            raise not_accepted(RefusalKind.USED)
+        if not max(stamp, self._floor + 1) <= message.until <= stamp + LONGEST_MS:
+            raise not_accepted(RefusalKind.EXPIRED)
+        self.count(message.analyst)
+        self._use(message.id, message.digest, message.until, self.next_number)
+        self._forget(stamp - LONGEST_MS)
+
+    def count(self, analyst: str) -> None:
+        """Count one more message of an analyst before the next tick.
+
+        Raises:
+            NotAccepted: too many.
+        """
+        if self._taken[analyst] >= self.per_tick:
+            raise not_accepted(RefusalKind.RATE)
+        self._taken[analyst] += 1
+
+    def ticked(self) -> None:
+        """A tick has closed: everybody may send as many again."""
+        self._taken.clear()
+        self._hasty = 0
+
+    def hurry(self) -> bool:
+        """Say whether refusals get a commit at once: as often between two ticks as an analyst may send, then later."""
+        self._hasty += 1
+        return self.full or self._hasty <= self.per_tick
+
+    def refuse(self, kind: RefusalKind, place: int, standing: AnswerCut) -> None:
+        """Refuse a record that is accepted as no message."""
+        if self._refused is None or self._refused[0] != kind or len(self._refused[1]) >= PLACES:
+            self._close_refused(standing)
+            self._refused = (kind, [])
+        self._refused[1].append(place)
+
+    def answer(
+        self,
+        message: Addressed,
+        told: Mapping[str, Any] | StreamDPError,
+        standing: AnswerCut,
+        series: str = "",
+    ) -> Answer:
+        """Write the answer to an accepted message: what is told, or the error that refuses it."""
+        self._close_refused(standing)
+        body = body_of(self.next_number, message.id, message.do, standing, told)
+        answer = Answer(
+            self.next_number, message.id, message.digest, message.until, body,
+            message.analyst, message.do, series,
+        )  # fmt: skip
+        self._used[message.id] = (message.digest, answer.number)
+        self._add(answer)
+        return answer
+
+    @property
+    def next_answer(self) -> int:
+        """The number of the answer that is written next."""
+        return self.next_number + (self._refused is not None)
+
+    @property
+    def full(self) -> bool:
+        """Whether what waits should be committed now."""
+        return sum(len(answer.body) for answer in self._waiting) >= WAITING_BYTES
+
+    @property
+    def waits(self) -> bool:
+        """Whether an answer waits for its commit."""
+        return bool(self._waiting) or self._refused is not None
+
+    def drain(self, standing: AnswerCut) -> tuple[Answer, ...]:
+        """Return the answers that wait, for the commit that records them and the place up to which was read."""
+        self._close_refused(standing)
+        waiting, self._waiting = tuple(self._waiting), []
+        self.recorded = self.place
+        return waiting
+
+    def replay(self, commit: Commit) -> None:
+        """Remember what a journal's commit says."""
+        if commit.ticks:
+            self.ticked()
+        self.place = self.recorded = max(self.place, commit.asked)
+        for answer in commit.answers:
+            self.next_number = answer.number + 1
+            if answer.id is not None:
+                self._taken[answer.analyst] += 1
+                self._use(answer.id, answer.digest, answer.until, answer.number)
+                self._forget(
+                    answer.until - 2 * LONGEST_MS
+                )  # its stamp was that much earlier at most
+
+    def _close_refused(self, standing: AnswerCut) -> None:
+        if self._refused is None:
+            return
+        (kind, places), self._refused = self._refused, None
+        refused = not_accepted(kind)
+        body = body_of(self.next_number, None, "", standing, refused, tuple(places))
+        self._add(Answer(self.next_number, None, b"", 0, body))
+
+    def _add(self, answer: Answer) -> None:
+        self._waiting.append(answer)
+        self.next_number += 1
+
+    def _use(self, id_: str, digest: bytes, until: int, number: int) -> None:
+        self._used[id_] = (digest, number)
+        heapq.heappush(self._ends, (until, id_))
+
+    def _forget(self, floor: int) -> None:
+        """Forget the ids of messages that were valid until `floor` at most; none such is accepted any more."""
+        self._floor = max(self._floor, floor)
+        while self._ends and self._ends[0][0] <= self._floor:
+            self._used.pop(heapq.heappop(self._ends)[1], None)
+
+
+def body_of(
+    number: int,
+    id_: str | None,
+    do: str,
+    standing: AnswerCut,
+    told: Mapping[str, Any] | StreamDPError,
+    places: tuple[int, ...] = (),
+) -> bytes:
+    """Return the bytes of an answer."""
+    return write_answer(
+        Answered(
+            v=VERSION, number=number, id=id_, do=do or UNSET, places=places or UNSET,
+            tick=standing.tick, end=standing.end,
+            answer=UNSET if isinstance(told, StreamDPError) else told,
+            refused=refusal_of(told) if isinstance(told, StreamDPError) else UNSET,
+        )
+    )  # fmt: skip
+
+
+_KINDS: Mapping[type[StreamDPError], RefusalKind] = {
+    BudgetRefused: RefusalKind.BUDGET,
+    UnknownMechanism: RefusalKind.UNKNOWN,
+    NotYours: RefusalKind.FORBIDDEN,
+    NotDerivable: RefusalKind.DERIVATION,
+}
+
+
+def refusal_of(error: StreamDPError) -> RefusedMessage:
+    """Return what an answer says of an error that refuses a message."""
+    if isinstance(error, NotAccepted):
+        kind = error.kind
+    else:
+        found = (kind for of, kind in _KINDS.items() if isinstance(error, of))
+        kind = next(found, RefusalKind.USAGE)
+    code = error.exit_code if isinstance(error, BudgetRefused) else UsageError.exit_code
+    return RefusedMessage(kind, code, str(error))
+
+
+def error_of(refused: RefusedMessage) -> StreamDPError:
+    """Return the error that refused a message, as far as its answer tells."""
+    kinds: Mapping[str, type[StreamDPError]] = {kind: of for of, kind in _KINDS.items()}
+    return kinds.get(refused.kind, UsageError)(refused.detail)
+
+
+def not_accepted(kind: RefusalKind) -> NotAccepted:
+    """Return the error that says why something is not accepted as the message of an id."""
+    return NotAccepted(kind, DETAILS[kind])

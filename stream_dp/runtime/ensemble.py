@@ -1,0 +1,96 @@
+"""The actors of the series that run: started, stepped, asked and ended together.
+
+Rules: a tick goes to every actor, in the order of the series' numbers, each with noise of its own from the tick's seed.
+A query goes to one actor, with noise from a seed that nothing else has. This file knows no commit and no journal.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stream_dp.core.guard import Guard
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Query
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.mechanisms.states import STATES
+from stream_dp.runtime.actor import Actor, Ask, Halt, Snapshot, Tick
+from stream_dp.runtime.commit import Release, SavedStates
+from stream_dp.runtime.recovery import NoiseMaker
+from stream_dp.runtime.registry import LiveSeries, Registry
+from stream_dp.runtime.tick_assembler import ClosedTick
+
+
+class Ensemble:
+    """One actor for each series of `registry`, in the task group `tasks`; rows have `width` entries."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        grid: TickGrid,
+        make_noise: NoiseMaker,
+        tasks: asyncio.TaskGroup,
+        width: int,
+    ) -> None:
+        self._registry = registry
+        self._grid = grid
+        self._make_noise = make_noise
+        self._tasks = tasks
+        self._guard = Guard(width)
+        self._actors: dict[int, Actor] = {}
+
+    def begin(self, states: Mapping[int, Any]) -> None:
+        """Give every series its actor, from these states."""
+        for live in self._registry.live:
+            self.start(live, states[live.number])
+
+    def start(self, live: LiveSeries, state: Any) -> None:
+        """Give a series its actor."""
+        actor = self._actors[live.number] = Actor(live.series, self._grid, state)
+        self._tasks.create_task(actor.run())
+
+    def widen(self, width: int) -> None:
+        """Take rows of `width` entries from now on."""
+        self._guard = Guard(width)
+
+    async def halt(self, number: int) -> None:
+        """End the actor of a series."""
+        await self._actors.pop(number).send(Halt())
+
+    async def end(self) -> None:
+        """End every actor."""
+        for actor in self._actors.values():
+            await actor.send(Halt())
+
+    async def releases(
+        self, ticks: Sequence[ClosedTick], seeds: Sequence[bytes], sequence: int
+    ) -> tuple[Release, ...]:
+        """Send each tick's row to every actor and collect the bodies from number `sequence` on: ticks, then series."""
+        loop = asyncio.get_running_loop()
+        waiting: list[tuple[int, str, int, asyncio.Future[bytes]]] = []
+        for closed, seed in zip(ticks, seeds, strict=True):
+            row = self._guard.admit(closed.row)
+            for live in self._registry.live:
+                reply: asyncio.Future[bytes] = loop.create_future()
+                noise = self._make_noise(seed, live.number)
+                await self._actors[live.number].send(Tick(closed.tick, sequence, row, noise, reply))
+                waiting.append((sequence, live.series.name, closed.tick, reply))
+                sequence += 1
+        return tuple([Release(n, name, tick, await reply) for n, name, tick, reply in waiting])
+
+    async def ask(self, number: int, query: Query, noise: Noise) -> IntArray:
+        """Return what the mechanism of a series answers to a query.
+
+        Raises:
+            RejectedMessage: it takes no such query; its state is as it was.
+        """
+        reply: asyncio.Future[IntArray] = asyncio.get_running_loop().create_future()
+        await self._actors[number].send(Ask(query, noise, reply))
+        return await reply
+
+    async def states(self) -> SavedStates:
+        """Return the states of all actors."""
+        loop = asyncio.get_running_loop()
+        replies = {number: loop.create_future() for number in self._actors}
+        for number, reply in replies.items():
+            await self._actors[number].send(Snapshot(STATES.encode, reply))
+        return SavedStates({number: await reply for number, reply in replies.items()})

@@ -1,0 +1,182 @@
+"""The journal of a pipeline as it is read at a start: one chain, checked, beside what is public last.
+
+Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Its messages are
+replayed while it is read, for ids are remembered longer than states. This file knows no mechanism and no state.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from stream_dp.errors import FailClosed
+from stream_dp.runtime.answer_body import answer_head
+from stream_dp.runtime.commit import (
+    Answer,
+    Asked,
+    Change,
+    Commit,
+    Created,
+    Halted,
+    Header,
+    Release,
+    decode,
+    digest,
+)
+from stream_dp.runtime.conversation import Conversation
+from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.ports import Journal, closing
+from stream_dp.runtime.release import read_head
+
+GENESIS = b""
+_P = TypeVar("_P", Release, Answer)
+
+
+@dataclass(slots=True, repr=False)
+class History:
+    """The journal as read: the first commit, those since the last snapshot, and the links of the chain.
+
+    `changing` are the commits before `since` that created or halted; `ticked` is the last one with ticks.
+    """
+
+    first: Commit
+    since: list[Commit]
+    last: Commit
+    previous: bytes
+    after_head: list[Release]
+    unanswered: list[Answer] = field(default_factory=list)
+    changing: list[Commit] = field(default_factory=list)
+    ticked: Commit | None = None
+    partitions: tuple[int, ...] = ()
+
+
+async def unsealed(
+    journal: AsyncIterator[bytes], sealer: Sealer, pipeline: str
+) -> AsyncIterator[tuple[Commit, bytes]]:
+    """Every commit of a journal with the digest of its sealed form, in order.
+
+    Raises:
+        FailClosed: a broken chain, a damaged commit, a wrong key or an unknown version; or a change that names another
+            tick than the one at which it lies.
+    """
+    sequence, previous, next_tick = 0, GENESIS, 0
+    async with closing(journal) as blobs:
+        async for sealed in blobs:
+            plain = sealer.open(sequence, sealed)
+            commit = decode(plain, f"commit {sequence} of the journal of {pipeline}")
+            if commit.sequence != sequence or commit.previous != previous:
+                raise FailClosed(
+                    f"the journal of {pipeline} is not one unbroken chain at commit {sequence}"
+                )
+            if sequence == 0 and commit.header is None:
+                raise FailClosed(f"the journal of {pipeline} does not begin with its header")
+            if any(_tick_of(change) != next_tick for change in commit.changes):
+                raise FailClosed(
+                    f"the ledger in the journal of {pipeline} does not add up at commit {sequence}: what it "
+                    "creates or halts names another tick than the one at which it lies. Restore the journal, or run "
+                    "the version of the code that wrote it"
+                )
+            next_tick = commit.ticks[-1] + 1 if commit.ticks else next_tick
+            sequence, previous = sequence + 1, digest(sealed)
+            yield commit, previous
+
+
+def _tick_of(change: Change) -> int:
+    """The first tick that a change changes."""
+    match change:
+        case Created(start=tick) | Halted(end=tick) | Asked(at=tick):
+            return tick
+
+
+async def read_history(
+    journal: Journal, sealer: Sealer, pipeline: str, heads: "Heads", conversation: Conversation
+) -> History | None:
+    """Read and check the whole journal, and replay its messages; None if it is empty.
+
+    Raises:
+        FailClosed: as `unsealed`; or the journal is empty or older than what is public.
+    """
+    history: History | None = None
+    async for commit, link in unsealed(journal.read(), sealer, pipeline):
+        if history is None:
+            history = History(commit, [commit], commit, link, [])
+        _extend(history, commit, link)
+        conversation.replay(commit)
+        history.after_head += heads.releases.beyond(commit.releases, lambda each: each.sequence)
+        history.unanswered += heads.answers.beyond(commit.answers, lambda each: each.number)
+    for head in (heads.releases, heads.answers):
+        if not head.met:
+            raise FailClosed(
+                f"the journal of {pipeline} is older than, or differs from, what its {head.place} already "
+                "shows; going on would publish second versions. Restore the newest journal"
+            )
+    return history
+
+
+class PublicHead:
+    """What is public last at a `place`, met in the journal or not yet; `number` is 0 where nothing is."""
+
+    def __init__(self, place: str, body: bytes | None, number: Callable[[bytes], int]) -> None:
+        self.place = place
+        self._body = body
+        self._number = 0 if body is None else number(body)
+        self.met = body is None
+
+    def beyond(self, those: Sequence[_P], number: Callable[[_P], int]) -> list[_P]:
+        """Return what of a commit comes after it, and note whether it is among them itself."""
+        for each in those:
+            self.met = self.met or (number(each) == self._number and each.body == self._body)
+        return [each for each in those if number(each) > self._number]
+
+
+class Heads(NamedTuple):
+    """What is public last: a release and an answer.
+
+    Raises where they are made:
+        FailClosed: one of them is none.
+    """
+
+    releases: PublicHead
+    answers: PublicHead
+
+    @classmethod
+    def of(cls, release: bytes | None, answer: bytes | None) -> "Heads":
+        """Return the heads with these bodies; None where nothing is public."""
+        released, answered = "release topic or file", "answer topic or file"
+        return cls(
+            PublicHead(
+                released,
+                release,
+                lambda b: read_head(b, f"what comes last in the {released}").sequence,
+            ),
+            PublicHead(
+                answered,
+                answer,
+                lambda b: answer_head(b, f"what comes last in the {answered}").number,
+            ),
+        )
+
+
+def last_of(commit: Commit) -> dict[str, bytes]:
+    """Return the bodies of the last releases of a commit with ticks, by series."""
+    return {each.series: each.body for each in commit.releases if each.tick == commit.ticks[-1]}
+
+
+def _extend(history: History, commit: Commit, link: bytes) -> None:
+    if commit.snapshot is not None:
+        history.changing += [each for each in history.since if each.changes]
+        history.since = [commit]
+    elif commit.sequence > 0:
+        history.since.append(commit)
+    if commit.header is not None:
+        history.partitions = commit.header.partitions
+    history.partitions += commit.admitted
+    history.last, history.previous = commit, link
+    if commit.ticks:
+        history.ticked = commit
+
+
+def header_in(history: History) -> Header:
+    """The journal's header, which `unsealed` has made sure of."""
+    if history.first.header is None:
+        raise TypeError("a journal's first commit holds its header")
+    return history.first.header

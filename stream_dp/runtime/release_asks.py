@@ -1,0 +1,94 @@
+"""Asks of a released series: a choice of what its last public release says. Post-processing ([HSV] 2.14): it is free.
+
+Rules: the answer is a function of the release's bytes and of public parameters. What is wrong is named with its key and
+never with its value. This file knows no mechanism, actor or journal.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stream_dp.errors import UsageError
+from stream_dp.runtime.release import Released, Shape, read
+from stream_dp.runtime.series import Series
+
+_TAKEN = ("keys", "from", "to")
+
+
+def selected(series: Series, body: bytes, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a release of `series` says of the keys that `parameters` name: `keys`, a range from `from` to `to` in
+    the order of the series, both included, or all.
+
+    Raises:
+        UsageError: other parameters, keys that the series does not have, or keys of a series without any.
+    """
+    wanted = _chosen(series, parameters)
+    released = read(body)
+    return {
+        "series": series.name,
+        "sequence": released.sequence,
+        "tick": released.tick,
+        "end": released.end,
+        **_shown(released, wanted),
+        "band": released.band,
+        "confidence": released.confidence,
+        **({"not_private": True} if released.not_private else {}),
+    }
+
+
+def _shown(released: Released, wanted: Sequence[str]) -> dict[str, Any]:
+    match released.shape:
+        case Shape.SCALAR:
+            return {"value": released.value}
+        case Shape.HISTOGRAM:
+            values = released.values or {}
+            return {"values": {key: values[key] for key in wanted}}
+        case Shape.FLAGS:
+            fired = set(released.fired or ())
+            return {"fired": [key for key in wanted if key in fired]}
+
+
+def _chosen(series: Series, parameters: Mapping[str, Any]) -> Sequence[str]:
+    """The keys asked for, in the order of the series.
+
+    Raises:
+        UsageError: see `selected`.
+    """
+    others = sorted(parameters.keys() - set(_TAKEN))
+    if others:
+        raise UsageError(
+            f"{', '.join(others)}: not taken by a series that is answered from its releases; it takes keys, or from "
+            "and to"
+        )
+    if not parameters:
+        return series.keys
+    if series.shape is Shape.SCALAR:
+        raise UsageError(f"{', '.join(sorted(parameters))}: this series has one value and no keys")
+    if "keys" in parameters:
+        if len(parameters) > 1:
+            raise UsageError("keys: cannot stand beside from and to")
+        return _listed(series, parameters["keys"])
+    places = {key: place for place, key in enumerate(series.keys)}
+    first = _place(places, parameters, "from", 0)
+    last = _place(places, parameters, "to", len(series.keys) - 1)
+    if first > last:
+        raise UsageError("from: lies behind to, in the order of the series' keys")
+    return series.keys[first : last + 1]
+
+
+def _listed(series: Series, keys: Any) -> Sequence[str]:
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
+        raise UsageError("keys: must be a list of one or more texts")
+    wanted = set(keys)
+    if not wanted <= set(series.keys):
+        raise UsageError("keys: names what is no key of this series")
+    return [key for key in series.keys if key in wanted]
+
+
+def _place(
+    places: Mapping[str, int], parameters: Mapping[str, Any], name: str, default: int
+) -> int:
+    if name not in parameters:
+        return default
+    if not isinstance(parameters[name], str) or parameters[name] not in places:
+        raise UsageError(f"{name}: is no key of this series")
+    return places[parameters[name]]

@@ -1,0 +1,138 @@
+"""kill -9 of an embedded engine while it is talked to: every message has one answer, in one version, over all kills."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import random
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from faults.cases import Case, flights
+from faults.checker import unfounded
+from faults.evidence import Public, content, embedded
+from faults.killing import Look, killed_at, killed_at_random, moved
+from faults.talk_checker import Talk, answers_of, talk_findings, unfounded_answers
+from stream_dp.adapters.sqlite_messages import put_question
+
+DAWDLE = ("--zero-noise", "--dawdle", "2")
+POINTS = (
+    "before-answer:1", "mid-answer:1", "after-answer:1", "before-commit:2", "mid-commit:2", "after-commit:2",
+    "mid-answer:1", "before-answer:1", "after-answer:1", "after-commit:5",
+)  # fmt: skip
+
+
+class Talking:
+    """One who sends messages to an engine through the file beside its journal."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.path = case.journal.with_name(f"{case.journal.name}.messages")
+        self.queue: dict[int, str | None] = {}
+        self.names = 0
+        self.sent: list[bytes] = []
+
+    def talk(self, chance: random.Random) -> None:
+        """Send some messages: good ones, one that is refused, one that is none, and a copy of an old one."""
+        for do in ("ask", "list", "ask", "preview", "nobody"):
+            self._put(self._sealed(self._said(do)), good=True)
+        self._put(b"no message" * chance.randint(0, 3), good=False)
+        self._put(chance.choice(self.sent), good=False)
+
+    def _said(self, do: str) -> dict[str, object]:
+        match do:
+            case "ask":
+                return {"do": "ask", "series": "by_airline", "keys": ["UA", "AA"]}
+            case "preview":
+                dear = {"name": "dear", "statistic": "count", "epsilon": "1"}
+                return {"do": "preview", "series": dear}
+            case "nobody":
+                return {"do": "ask", "series": "nobody"}
+            case other:
+                return {"do": other}
+
+    def _sealed(self, said: dict[str, object]) -> bytes:
+        """A message with its signature, by the words of the documentation."""
+        self.names += 1
+        until = (datetime.now(UTC) + timedelta(hours=9)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        message = json.dumps({"id": f"m{self.names}", "until": until, **said})
+        name = self.case.expected.pipeline
+        token = hmac.digest(self.case.key, f"stream-dp query\n{name}".encode(), "sha256").hex()
+        signed = f"stream-dp message 1\n{name}\n{message}".encode()
+        signature = hmac.digest(token.encode(), signed, hashlib.sha256).hex()
+        return json.dumps({"v": 1, "message": message, "signature": signature}).encode()
+
+    def _put(self, value: bytes, *, good: bool) -> None:
+        put_question(self.path, value)
+        place = len(self.queue) + 1
+        self.queue[place] = json.loads(json.loads(value)["message"])["id"] if good else None
+        self.sent.append(value)
+
+    def heard(self) -> list[Public]:
+        """The answers that are visible, in their order."""
+        copy = self.path.with_name("copy-of-messages")
+        moved(self.path, copy)
+        with closing(sqlite3.connect(copy)) as database:
+            rows = database.execute("SELECT number, body FROM answers ORDER BY number").fetchall()
+        names = [content(body)["id"] for _, body in rows]
+        keys = [None if name is None else name.encode() for name in names]
+        return [Public(body, key=key) for (_, body), key in zip(rows, keys, strict=True)]
+
+    def look(self) -> Look:
+        """What is visible and not durable."""
+
+        async def now() -> list[str]:
+            case = self.case
+            left = embedded(case.journal, case.releases, case.key, case.expected.pipeline)
+            return unfounded(left) + unfounded_answers(self.heard(), answers_of(left.commits))
+
+        return now
+
+    def findings(self) -> list[str]:
+        """All that is wrong at the end."""
+        case = self.case
+        left = embedded(case.journal, case.releases, case.key, case.expected.pipeline)
+        talk = Talk(self.queue, self.heard(), answers_of(left.commits))
+        return talk_findings(talk) + case.findings()
+
+    async def all_answered(self, *options: str) -> None:
+        """Run until every message is answered, then to the end of the file."""
+        run = self.case.start("--until-end", *options)
+        await asyncio.to_thread(run.communicate)
+        assert run.returncode == 0
+
+
+@pytest.mark.timeout(1000)
+async def test_every_message_has_one_answer_over_kills_at_fixed_points(tmp_path: Path) -> None:
+    case, chance = flights(tmp_path, ticks=400), random.Random(11)
+    talking = Talking(case)
+    for point in POINTS:
+        talking.talk(chance)
+        await killed_at(case, talking.look(), point, *DAWDLE)
+    talking.talk(chance)
+    await talking.all_answered(*DAWDLE)
+    assert talking.findings() == []
+    said = [content(record.body) for record in talking.heard()]
+    kinds = {each["refused"]["kind"] for each in said if "refused" in each}
+    assert kinds - {"usage"} == {
+        "unknown",
+        "unreadable",
+        "used",
+    }  # usage: asked before the first tick
+
+
+@pytest.mark.timeout(1000)
+async def test_every_message_has_one_answer_over_twenty_random_kills(tmp_path: Path) -> None:
+    case, chance = flights(tmp_path, ticks=500), random.Random(12)
+    talking = Talking(case)
+    for _ in range(4):
+        talking.talk(chance)
+        talking.talk(chance)
+        assert await killed_at_random(case, chance, 5, talking.look(), *DAWDLE) > 0
+    talking.talk(chance)
+    await talking.all_answered(*DAWDLE)
+    assert talking.findings() == []

@@ -1,0 +1,254 @@
+"""`stream-dp query --via kafka`: what is said to the engine, with whose token, and what becomes of the answer."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.cli.conftest import LiveSeriesService
+
+from stream_dp.adapters.kafka_client import KafkaSettings
+from stream_dp.app import remote_messages
+from stream_dp.client.message_text import good_answer
+from stream_dp.core.envelope import is_signed, read_envelope, write_envelope
+from stream_dp.pipeline.analyst_messages import (
+    AnyMessage,
+    AskMessage,
+    CreateMessage,
+    HaltMessage,
+    read_message,
+)
+from stream_dp.runtime.keys import Sealer
+
+KEY = bytes(range(32))
+SERIES = '{"name": "busy", "statistic": "count", "epsilon": 0.10}'
+SAID = {"name": "busy", "start": 17, "epsilon": "0.1", "left": "0.4", "end": 18, "fits": True}
+WHERE = ("--via", "kafka", "--bootstrap", "127.0.0.1:9")
+FILE = "source: {kind: file, path: clicks.csv}"
+TOPIC = 'source: {kind: kafka, topic: events, bootstrap: "127.0.0.1:7"}'
+Ask_ = Callable[..., Any]
+
+
+def line(**said: Any) -> bytes:
+    """An answer as it is published."""
+    head = {"v": 1, "number": 7, "id": "x", "do": "ask", "tick": 4, "end": "2024-05-01T05:00:00Z"}
+    return json.dumps({**head, **(said or {"answer": SAID})}).encode()
+
+
+class Engine:
+    """Takes messages as an engine does, and answers all alike."""
+
+    def __init__(self) -> None:
+        self.answers = line()
+        self.settings: KafkaSettings | None = None
+        self.heard: list[AnyMessage] = []
+        self.texts: list[str] = []
+        self.tokens: list[str] = []
+        self.ids: list[str] = []
+
+    @asynccontextmanager
+    async def talking(
+        self, settings: KafkaSettings, pipeline: str, token: str
+    ) -> AsyncIterator["Engine"]:
+        assert pipeline == "clicks"
+        self.settings = settings
+        self.tokens.append(token)
+        yield self
+
+    async def answer(self, text: str, name: str) -> bytes:
+        envelope = read_envelope(write_envelope(self.tokens[-1], "clicks", text))
+        assert is_signed(self.tokens[-1], "clicks", envelope)
+        self.texts.append(text)
+        self.heard.append(read_message(text))
+        assert self.heard[-1].id == name
+        return good_answer(self.answers)
+
+
+@pytest.fixture
+def engine(live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """The engine of a pipeline on Kafka."""
+    made = Engine()
+    live_series.write(FILE, TOPIC)
+    monkeypatch.setattr(remote_messages, "talking", made.talking)
+    monkeypatch.delenv("STREAM_DP_TOKEN_FILE", raising=False)
+    return made
+
+
+@pytest.fixture
+def ann(tmp_path: Path) -> Path:
+    """The file with ann's token."""
+    path = tmp_path / "ann.token"
+    path.write_text(Sealer(KEY, "clicks").query_token("ann") + "\n")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def ask(live_series: LiveSeriesService, engine: Engine) -> Ask_:
+    """Run `stream-dp query` on the pipeline file."""
+    return lambda name, *more: live_series.say(
+        "query", name, str(live_series.pipeline), *more, *WHERE
+    )
+
+
+def test_create_preview_halt_list_are_messages_signed_by_the_operator(
+    ask: Ask_, engine: Engine
+) -> None:
+    said = ask("create", "--series", SERIES, "--analyst", "ann")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("busy: created, charged epsilon 0.1, left 0.4. Start: tick 17")
+    assert ask("preview", "--series", SERIES).out.startswith("It fits")
+    assert ask("halt", "busy").out.startswith("busy: halted, left 0.4. End: tick 18")
+    engine.answers = line(answer={"queries": [{"name": "busy", "statistic": "count", "start": 17}]})
+    assert "busy" in ask("list").out
+    assert [one.do for one in engine.heard] == ["create", "preview", "halt", "list"]
+    assert [one.analyst for one in engine.heard] == ["ann", "", "", ""]
+    assert set(engine.tokens) == {Sealer(KEY, "clicks").query_token()}
+    assert len({one.id for one in engine.heard}) == 4
+    assert engine.settings is not None
+    assert engine.settings.bootstrap == "127.0.0.1:9"
+
+
+def test_a_definition_in_json_goes_word_for_word(ask: Ask_, engine: Engine) -> None:
+    assert ask("create", "--series", SERIES).code == 0
+    assert SERIES in engine.texts[0]
+    assert isinstance(engine.heard[0], CreateMessage)
+    assert engine.heard[0].series == SERIES.encode()
+
+
+def test_a_definition_in_yaml_says_the_same(ask: Ask_, engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "busy.yaml").write_text("name: busy\nstatistic: count\nepsilon: 1/8\n")
+    assert ask("create", "--series", f"@{tmp_path / 'busy.yaml'}").code == 0
+    assert isinstance(engine.heard[0], CreateMessage)
+    assert json.loads(engine.heard[0].series) == {
+        "name": "busy", "statistic": "count", "epsilon": "1/8", "where": [],
+    }  # fmt: skip
+
+
+def test_a_definition_is_checked_against_the_file_before_it_is_sent(
+    ask: Ask_, engine: Engine
+) -> None:
+    said = ask("create", "--series", '{"name": "x", "statistic": "mean", "epsilon": 1}')
+    assert said.code == 2
+    assert "statistic: 'mean' is none of" in said.err
+    assert engine.heard == []
+
+
+def test_an_analyst_needs_a_token_and_a_name_alone(
+    live_series: LiveSeriesService, engine: Engine, ann: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STREAM_DP_KEY_FILE", raising=False)
+    live_series.pipeline.unlink()
+    more = ("--token-file", str(ann), "--analyst", "ann", *WHERE)
+    said = live_series.say("query", "create", "clicks", "--series", SERIES, *more)
+    assert (said.code, said.err) == (0, "")
+    said = live_series.say("query", "halt", "clicks", "busy", *more)
+    assert (said.code, said.err) == (0, "")
+    assert isinstance(engine.heard[-1], HaltMessage)
+    assert engine.tokens == [Sealer(KEY, "clicks").query_token("ann")] * 2
+    assert {one.analyst for one in engine.heard} == {"ann"}
+
+
+def test_the_environment_names_the_token_and_the_brokers(
+    live_series: LiveSeriesService, engine: Engine, ann: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAM_DP_TOKEN_FILE", str(ann))
+    monkeypatch.setenv("STREAM_DP_KAFKA_BOOTSTRAP", "127.0.0.1:8")
+    said = live_series.say("query", "halt", "clicks", "busy", "--via", "kafka")
+    assert (said.code, said.err) == (0, "")
+    assert engine.tokens == [Sealer(KEY, "clicks").query_token("ann")]
+    assert engine.settings is not None
+    assert engine.settings.bootstrap == "127.0.0.1:8"
+    key = live_series.folder / "operator.key"
+    more = ("--key-file", str(key), "--via", "kafka")
+    assert live_series.say("query", "halt", str(live_series.pipeline), "busy", *more).code == 0
+    assert engine.tokens[-1] == Sealer(KEY, "clicks").query_token()  # a flag counts first
+
+
+BAD_CALLS: dict[str, tuple[tuple[str, ...], str]] = {
+    "no token": (("halt", "clicks", "busy", *WHERE), "--token-file or STREAM_DP_TOKEN_FILE"),
+    "no brokers": (("halt", "clicks", "busy", "--via", "kafka", "--token-file", "T"), "where is Kafka"),
+    "no name": (("halt", "a/b", "busy", *WHERE), "no pipeline file, and no name"),
+    "no file": (("halt", "none.yaml", "busy", *WHERE), "none.yaml"),
+    "yaml without the file": (
+        ("create", "clicks", "--series", "name: busy", "--token-file", "T", *WHERE),
+        "must be a JSON object",
+    ),
+    "a token that is none": (("halt", "clicks", "busy", "--token-file", "K", *WHERE), "64 hexadecimal"),
+    "both": (
+        ("halt", "clicks", "busy", "--token-file", "T", "--key-file", "K", *WHERE),
+        "name one of them",
+    ),
+    "another way": (("halt", "clicks", "busy", "--via", "pigeon"), "'pigeon' is not one of"),
+    "http without the file": (("halt", "clicks", "busy", "--token-file", "T"), "clicks"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "named"), BAD_CALLS.values(), ids=BAD_CALLS)
+def test_a_bad_call_is_2_and_says_what_is_wrong(
+    live_series: LiveSeriesService,
+    engine: Engine,
+    ann: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: tuple[str, ...],
+    named: str,
+) -> None:
+    monkeypatch.delenv("STREAM_DP_KEY_FILE", raising=False)
+    files = {"T": str(ann), "K": str(live_series.folder / "operator.key")}
+    said = live_series.say("query", *(files.get(word, word) for word in call))
+    assert said.code == 2
+    assert named in said.err
+    assert engine.heard == []
+
+
+@pytest.mark.parametrize(
+    ("options", "parameters"),
+    [
+        ((), {}),
+        (("--keys", "home,help"), {"keys": ["home", "help"]}),
+        (("--from", "home", "--to", "help"), {"from": "home", "to": "help"}),
+        (("--watch", "large", "--threshold", "-7"), {"watch": "large", "threshold": -7}),
+        (("--watch", "large", "--threshold", "0"), {"watch": "large", "threshold": 0}),
+    ],
+)
+def test_what_is_asked(
+    ask: Ask_, engine: Engine, options: tuple[str, ...], parameters: dict[str, Any]
+) -> None:
+    assert ask("ask", "by_page", "--id", "q-1", *options).code == 0
+    (heard,) = engine.heard
+    assert isinstance(heard, AskMessage)
+    assert (heard.id, heard.series, heard.parameters) == ("q-1", "by_page", parameters)
+
+
+def test_an_answer_for_people_and_one_for_programs(ask: Ask_, engine: Engine) -> None:
+    engine.answers = line(answer={"series": "by_page", "values": {"home": 3, "help": 4}, "band": 7})
+    said = ask("ask", "by_page")
+    assert said.out == "by_page at 2024-05-01T05:00:00Z: values home 3, help 4, band 7\n"
+    assert ask("ask", "by_page", "--json").out.encode() == engine.answers + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [("budget", 3), ("usage", 2), ("unknown", 2), ("signature", 2)]
+)
+def test_a_refusal_is_the_engines_own(ask: Ask_, engine: Engine, kind: str, code: int) -> None:
+    engine.answers = line(refused={"kind": kind, "exit_code": code, "detail": "why not"})
+    said = ask("ask", "by_page")
+    assert (said.code, said.out, said.err) == (code, "", "stream-dp: why not\n")
+
+
+def test_the_token_of_an_analyst(live_series: LiveSeriesService) -> None:
+    live_series.write("epsilon: 1}", "epsilon: 1, analysts: [{name: ann, epsilon: 0.1}]}")
+    said = live_series.say("query", "token", str(live_series.pipeline), "--analyst", "ann")
+    assert said.out == Sealer(KEY, "clicks").query_token("ann") + "\n"
+    said = live_series.say("query", "token", str(live_series.pipeline), "--analyst", "bob")
+    assert said.code == 2
+    assert "`privacy.analysts` of its file names ann" in said.err
+
+
+def test_a_pipeline_without_topics_is_not_asked_there(live_series: LiveSeriesService) -> None:
+    live_series.write()
+    said = live_series.say("query", "halt", str(live_series.pipeline), "busy", *WHERE)
+    assert said.code == 2
+    assert "--via kafka: clicks has its journal in a file" in said.err

@@ -1,0 +1,85 @@
+"""docs/messages.md and docs/messages.json say what the code does: schema, kinds, keys, envelopes and examples."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_dp.core.envelope import is_signed, read_envelope
+from stream_dp.pipeline.analyst_messages import MESSAGES, Message, read_message
+from stream_dp.runtime.answer_body import RefusalKind, read_answer
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGE = (DOCS / "messages.md").read_text()
+
+
+def maker() -> Any:
+    """The script that writes the schema."""
+    spec = importlib.util.spec_from_file_location("messages_schema", DOCS / "messages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_schema_is_that_of_the_models() -> None:
+    assert (DOCS / "messages.json").read_text() == maker().text()
+
+
+def test_every_kind_of_message_has_its_schema() -> None:
+    parts = json.loads((DOCS / "messages.json").read_text())["$defs"]
+    for do, model in MESSAGES.items():
+        shown = parts[model.__name__]
+        keys = {field.alias or name for name, field in model.model_fields.items()}
+        assert (shown["properties"]["do"]["const"], set(shown["properties"])) == (do, keys)
+        assert shown["additionalProperties"] is False
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The rows of the table whose head begins so, without that."""
+    table = PAGE.split(f"\n| {heading} |")[1].split("\n\n")[0]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]
+    ]
+
+
+def test_the_tables_are_those_of_the_code() -> None:
+    assert [row[0].strip("`") for row in rows("key")] == [*Message.model_fields, "do"]
+    assert [row[0].strip("`") for row in rows("do")] == list(MESSAGES)
+    assert [row[0].strip("`") for row in rows("kind")] == list(RefusalKind)
+    for do, keys, _ in rows("do"):
+        fields = MESSAGES[do.strip("`")].model_fields
+        assert set(re.findall(r"`(\w+)`:", keys)) <= set(fields)
+
+
+def test_the_message_and_the_answers_of_the_page_are_some() -> None:
+    (shown,) = re.findall(r'^    (\{"id": "c1f", "analyst".*\})$', PAGE, re.MULTILINE)
+    assert read_message(shown).do == "ask"
+    answers = re.findall(r'^    (\{"v":1,.*\})$', PAGE, re.MULTILINE)
+    assert [read_answer(line.encode()).number for line in answers] == [7, 8, 9]
+
+
+def namespace() -> dict[str, Any]:
+    """What the page's code defines."""
+    found: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(compile(block, "messages.md", "exec"), found)  # noqa: S102 - our own page
+    return found
+
+
+@pytest.mark.parametrize("do", MESSAGES)
+def test_the_envelope_that_the_page_makes_is_one(do: str) -> None:
+    page, token = namespace(), "5e" * 32
+    key = MESSAGES[do].definition_key
+    content = {} if do == "list" else {"series": "m"}
+    if do == "unwatch":
+        content["watch"] = "w"
+    said = page["message"](do, **{**content, **({key: {"name": "m"}} if key else {})})
+    found = read_envelope(page["envelope"](token, "orders", said))
+    assert is_signed(token, "orders", found)
+    assert not is_signed("5f" * 32, "orders", found)
+    assert (read_message(found.message).do, read_message(found.message).analyst) == (do, "ann")

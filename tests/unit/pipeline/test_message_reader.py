@@ -1,0 +1,125 @@
+"""Who may say what: a message is its signer's, the operator's token speaks for everyone, another analyst's for none."""
+
+import json
+from typing import Any
+
+import pytest
+
+from stream_dp.core.envelope import Envelope, read_envelope, write_envelope
+from stream_dp.errors import NotAccepted, UsageError
+from stream_dp.pipeline.message_reader import SignedMessages
+from stream_dp.runtime.conversation import Wanted
+from stream_dp.runtime.keys import Sealer
+
+SEALER = Sealer(bytes(range(32)), "orders")
+READER = SignedMessages("orders", SEALER.query_token)
+UNTIL = "2026-11-23T10:00:00Z"
+
+
+def text(do: str = "list", **said: Any) -> str:
+    return json.dumps({"id": "c1f", "until": UNTIL, "do": do, **said})
+
+
+def envelope(message: str, signer: str, pipeline: str = "orders", sealer: Sealer = SEALER) -> bytes:
+    return write_envelope(sealer.query_token(signer), pipeline, message)
+
+
+@pytest.mark.parametrize(
+    ("signer", "analyst", "operator"), [("", "", True), ("", "ann", True), ("ann", "ann", False)]
+)
+def test_a_message_is_that_of_its_signer(signer: str, analyst: str, operator: bool) -> None:
+    message = text(analyst=analyst)
+    found = READER.opened(envelope(message, signer))
+    assert (found.id, found.analyst, found.operator, found.do) == ("c1f", analyst, operator, "list")
+    assert found.text == message.encode()
+    assert found.until == 1_795_428_000_000
+
+
+@pytest.mark.parametrize(("signer", "analyst"), [("ann", "bob"), ("ann", ""), ("bob", "ann")])
+def test_nobody_speaks_for_another(signer: str, analyst: str) -> None:
+    with pytest.raises(NotAccepted, match="signature") as refused:
+        READER.opened(envelope(text(analyst=analyst), signer))
+    assert refused.value.kind == "signature"
+
+
+def test_a_signature_is_of_this_pipeline_and_key() -> None:
+    other = Sealer(bytes(32), "orders")
+    same_key = Sealer(bytes(range(32)), "views")
+    for made in (
+        envelope(text(), "", sealer=other),
+        envelope(text(), "", pipeline="views"),
+        envelope(text(), "", sealer=same_key),
+    ):
+        with pytest.raises(NotAccepted, match="signature"):
+            READER.opened(made)
+
+
+def test_a_changed_message_is_nobodys() -> None:
+    found = read_envelope(envelope(text(), ""))
+    changed = json.dumps({"v": 1, "message": found.message + " ", "signature": found.signature})
+    with pytest.raises(NotAccepted, match="signature"):
+        READER.opened(changed.encode())
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"{}", b"\xff", bytes(10**6), b'{"v":2}', text().encode()], ids=range(6)
+)
+def test_what_is_no_envelope_is_unreadable(value: bytes) -> None:
+    with pytest.raises(NotAccepted) as refused:
+        READER.opened(value)
+    assert refused.value.kind == "unreadable"
+
+
+@pytest.mark.parametrize("message", ["", "[]", '{"id": "a"}', text(id="a b")])
+def test_an_envelope_without_an_address_is_unreadable_whoever_signed(message: str) -> None:
+    with pytest.raises(NotAccepted) as refused:
+        READER.opened(envelope(message, ""))
+    assert refused.value.kind == "unreadable"
+
+
+def test_over_http_the_token_says_who_speaks() -> None:
+    assert READER.said(text(analyst="ann").encode(), "ann").operator is False
+    assert READER.said(text(analyst="ann").encode(), "").operator is True
+    for analyst in ("bob", ""):
+        with pytest.raises(NotAccepted) as refused:
+            READER.said(text(analyst=analyst).encode(), "ann")
+        assert refused.value.kind == "signature"
+    with pytest.raises(NotAccepted) as refused:
+        READER.said(b"\xff", "")
+    assert refused.value.kind == "unreadable"
+
+
+WANTED: list[tuple[str, dict[str, Any], Wanted]] = [
+    ("create", {"series": {"a": 1}}, Wanted("create", definition=b'{"a": 1}')),
+    ("preview", {"series": {"a": 1}}, Wanted("preview", definition=b'{"a": 1}')),
+    ("halt", {"series": "m"}, Wanted("halt", "m")),
+    ("list", {}, Wanted("list")),
+    ("ask", {"series": "m", "from": "a"}, Wanted("ask", "m", parameters={"from": "a"})),
+    (
+        "ask",
+        {"series": "m", "watch": "w", "threshold": 7},
+        Wanted("ask", "m", parameters={"watch": "w", "threshold": 7}),
+    ),
+    ("watch", {"series": "m", "watch": {"name": "w"}}, Wanted("watch", "m", b'{"name": "w"}')),
+    ("unwatch", {"series": "m", "watch": "w"}, Wanted("unwatch", "m", parameters={"watch": "w"})),
+]
+
+
+@pytest.mark.parametrize(("do", "said", "wanted"), WANTED)
+def test_what_a_message_wants(do: str, said: dict[str, Any], wanted: Wanted) -> None:
+    assert READER.wanted(READER.said(text(do, **said).encode(), "")) == wanted
+
+
+def test_what_there_is_not_is_said_with_its_key() -> None:
+    message = READER.said(text("drop", series="SECRET").encode(), "")
+    assert message.do == ""
+    with pytest.raises(UsageError, match=r"^do: must be one of") as refused:
+        READER.wanted(message)
+    assert "SECRET" not in str(refused.value)
+
+
+def test_an_empty_signature_is_none() -> None:
+    bare = json.dumps({"v": 1, "message": text(), "signature": ""}).encode()
+    assert isinstance(read_envelope(bare), Envelope)
+    with pytest.raises(NotAccepted, match="signature"):
+        READER.opened(bare)

@@ -1,0 +1,209 @@
+"""Ids, rates and numbers of answers: an id is used once for ever, and what is remembered has a bound."""
+
+import json
+from random import Random
+
+import pytest
+
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.errors import (
+    BudgetRefused,
+    NotAccepted,
+    NotDerivable,
+    NotYours,
+    UnknownMechanism,
+    UsageError,
+)
+from stream_dp.runtime.answer_body import (
+    AnswerCut,
+    RefusalKind,
+    RefusedMessage,
+    answer_head,
+    read_answer,
+)
+from stream_dp.runtime.commit import Commit
+from stream_dp.runtime.conversation import (
+    LONGEST_MS,
+    PLACES,
+    Addressed,
+    Conversation,
+    error_of,
+    not_accepted,
+    refusal_of,
+)
+
+HOUR = 3_600_000
+NOW = 1_000 * HOUR
+AT = AnswerCut.before(5, TickGrid(0, HOUR))
+
+
+def message(
+    name: str, until: int = NOW + HOUR, analyst: str = "", text: bytes = b"{}"
+) -> Addressed:
+    """A message."""
+    return Addressed(name, analyst, operator=True, until=until, do="list", text=text)
+
+
+def kind_of(conversation: Conversation, said: Addressed, stamp: int = NOW) -> str:
+    """Why a message is not accepted; empty where it is."""
+    try:
+        conversation.admit(said, stamp)
+    except NotAccepted as refusal:
+        return refusal.kind
+    conversation.answer(said, {}, AT)
+    return ""
+
+
+def test_an_id_is_used_once_also_for_another_text() -> None:
+    conversation = Conversation()
+    assert kind_of(conversation, message("a")) == ""
+    for text in (b"{}", b"other"):
+        assert kind_of(conversation, message("a", text=text)) == "used"
+    assert kind_of(conversation, message("A")) == ""
+
+
+@pytest.mark.parametrize(
+    ("until", "kind"),
+    [(NOW - 1, "expired"), (NOW, ""), (NOW + LONGEST_MS, ""), (NOW + LONGEST_MS + 1, "expired")],
+)
+def test_a_message_is_valid_for_a_day_at_most(until: int, kind: str) -> None:
+    assert kind_of(Conversation(), message("a", until)) == kind
+
+
+def test_what_is_remembered_lies_within_two_days() -> None:
+    """Whatever the stamps and the ends; also of a queue that was not read for long."""
+    random = Random(5)
+    conversation, stamp = Conversation(per_tick=10**9), NOW
+    for number in range(5000):
+        stamp += random.randint(0, HOUR // 4)
+        late = stamp - random.choice((0, 0, HOUR, 30 * HOUR))
+        kind_of(conversation, message(f"{number}", late + random.randint(-HOUR, LONGEST_MS)), late)
+        assert len(conversation._used) == len(conversation._ends) < 48 * 12
+    newest = max(end for end, _ in conversation._ends)
+    assert min(end for end, _ in conversation._ends) > newest - 2 * LONGEST_MS
+
+
+def test_the_very_same_copy_is_never_accepted_again() -> None:
+    """A copy keeps its text, and so its `until`: at any later stamp it is used or expired."""
+    random = Random(6)
+    conversation, sent, stamp = Conversation(per_tick=10**9), list[Addressed](), NOW
+    for number in range(3000):
+        stamp += random.randint(0, HOUR)
+        said = message(f"m{number}", stamp + random.randint(0, LONGEST_MS))
+        assert kind_of(conversation, said, stamp) == ""
+        sent.append(said)
+        copy, late = random.choice(sent), stamp - random.choice((0, HOUR, 100 * HOUR))
+        assert kind_of(conversation, copy, late) in {"used", "expired"}
+    assert len(conversation._used) < 200
+
+
+def test_a_twin_that_forgets_by_its_own_clock_accepts_a_late_copy() -> None:
+    class Forgetful(Conversation):
+        def _forget(self, floor: int) -> None:
+            del floor
+            self._used.clear()
+
+    conversation, said = Forgetful(), message("a")
+    assert kind_of(conversation, said) == ""
+    assert kind_of(conversation, message("b")) == ""
+    assert kind_of(conversation, said) == ""
+
+
+def test_a_restart_remembers_at_least_as_much() -> None:
+    random = Random(7)
+    conversation, commits, stamp, sent = Conversation(), list[Commit](), NOW, list[Addressed]()
+    for number in range(500):
+        stamp += random.randint(0, HOUR)
+        said = message(f"m{number}", stamp + random.randint(0, LONGEST_MS))
+        conversation.ticked()
+        assert kind_of(conversation, said, stamp) == ""
+        sent.append(said)
+        conversation.place = number + 1
+        commits.append(
+            Commit(number, b"", answers=conversation.drain(AT), asked=conversation.recorded)
+        )
+    again = Conversation()
+    for commit in commits:
+        again.replay(commit)
+    assert (again.place, again.next_number) == (500, 501)
+    assert conversation._used.keys() <= again._used.keys()
+    for said in sent:
+        assert kind_of(again, said, stamp) in {"used", "expired"}
+    assert again.number_of(sent[-1]) == 500
+    with pytest.raises(NotAccepted):
+        again.number_of(message("m499", text=b"other"))
+    assert again.number_of(message("new")) is None
+
+
+def test_the_rate_is_of_each_analyst_and_each_tick_also_after_a_restart() -> None:
+    conversation = Conversation(per_tick=2)
+    assert [kind_of(conversation, message(f"a{n}", analyst="ann")) for n in range(3)] == [
+        "",
+        "",
+        "rate",
+    ]
+    assert kind_of(conversation, message("b", analyst="bob")) == ""
+    answers = conversation.drain(AT)
+    conversation.ticked()
+    assert kind_of(conversation, message("a2", analyst="ann")) == ""
+    again = Conversation(per_tick=2)
+    again.replay(Commit(1, b"", answers=answers))
+    assert kind_of(again, message("a3", analyst="ann")) == "rate"
+    again.replay(Commit(2, b"", ticks=(5,)))
+    assert kind_of(again, message("a3", analyst="ann")) == ""
+
+
+def test_consecutive_refusals_of_one_kind_share_an_answer() -> None:
+    conversation = Conversation()
+    for place, kind in enumerate(["used", "used", "expired", "used"]):
+        conversation.refuse(RefusalKind(kind), place, AT)
+    assert kind_of(conversation, message("a")) == ""
+    conversation.refuse(RefusalKind.USED, 5, AT)
+    said = [json.loads(answer.body) for answer in conversation.drain(AT)]
+    assert [(each["number"], each["id"], each.get("places")) for each in said] == [
+        (1, None, [0, 1]), (2, None, [2]), (3, None, [3]), (4, "a", None), (5, None, [5]),
+    ]  # fmt: skip
+    assert not conversation.waits
+
+
+def test_what_waits_has_a_bound() -> None:
+    conversation = Conversation()
+    for place in range(3 * PLACES):
+        conversation.refuse(RefusalKind.UNREADABLE, place, AT)
+    assert [len(read_answer(a.body).places or ()) for a in conversation.drain(AT)] == [PLACES] * 3
+    hasty = Conversation(per_tick=3)
+    assert [hasty.hurry() for _ in range(4)] == [True, True, True, False]
+    hasty.ticked()
+    assert hasty.hurry()
+
+
+def test_the_form_of_an_answer() -> None:
+    conversation = Conversation()
+    said = message("a")
+    conversation.admit(said, NOW)
+    answer = conversation.answer(said, {"b": 1}, AT)
+    assert answer.body == (
+        b'{"v":1,"number":1,"id":"a","do":"list","tick":4,"end":"1970-01-01T05:00:00Z","answer":{"b":1}}'
+    )
+    first = AnswerCut.before(0, TickGrid(0, HOUR))
+    conversation.refuse(RefusalKind.USED, 17, first)
+    (_, refused) = conversation.drain(first)
+    assert refused.body == (
+        b'{"v":1,"number":2,"id":null,"places":[17],"tick":null,"end":"1970-01-01T00:00:00Z",'
+        b'"refused":{"kind":"used","exit_code":2,"detail":"id: used before; its answer is on record"}}'
+    )
+    assert answer_head(refused.body).end_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "code"),
+    [
+        (BudgetRefused("x"), "budget", 3), (UnknownMechanism("x"), "unknown", 2), (NotYours("x"), "forbidden", 2),
+        (NotDerivable("x"), "derivation", 2), (UsageError("x"), "usage", 2),
+    ],
+)  # fmt: skip
+def test_a_refusal_tells_the_error_that_it_was(error: UsageError, kind: str, code: int) -> None:
+    refused = refusal_of(error)
+    assert refused == RefusedMessage(kind, code, "x")
+    assert type(error_of(refused)) is type(error)
+    assert refusal_of(not_accepted(RefusalKind.RATE)).kind == "rate"
