@@ -128,7 +128,7 @@ class CounterNoise:
         return self._answers[updates - 1]
 
     def _next(self, updates: int) -> IntArray:
-        number, inside = self._counters.place(updates)
+        number, inside = self._counters.schedule.place(updates)
         tree = self._counters.tree(number, self._counters.width)
         begun = self._tree
         if begun is None or inside == 1:
