@@ -76,7 +76,11 @@ def _chosen(series: Series, parameters: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _listed(series: Series, keys: Any) -> Sequence[str]:
-    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
+    if (
+        not isinstance(keys, list | tuple)
+        or not keys
+        or not all(isinstance(key, str) for key in keys)
+    ):
         raise UsageError("keys: must be a list of one or more texts")
     wanted = set(keys)
     if not wanted <= set(series.keys):
