@@ -24,6 +24,8 @@ from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.commit import Commit, Created, Halted, Release
 from stream_dp.runtime.registry import LiveSeries, Registry
 
+_ENOUGH = 16  # bytes of a seed tell it from all others
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TraceStep:
@@ -51,6 +53,7 @@ class JournalTrace:
         self._planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, config.origin))
         registry = Registry(config.series)
         self._admission = Admission(registry, built.subledgers(), self._planner)
+        self._drawn: set[bytes] = set()
         self.claims: list[Claim | None] = []
 
     @property
@@ -62,8 +65,10 @@ class JournalTrace:
         """Yield the messages of the next commit.
 
         Raises:
-            FailClosed: it creates or halts what its ledger does not admit, or it lacks a seed or a release.
+            FailClosed: it creates or halts what its ledger does not admit, lacks a seed or a release, or holds a seed
+                that was drawn from before.
         """
+        self._first_draws(commit)
         if commit.header is not None:
             for live, chosen in zip(self.live, self._built.chosen, strict=True):
                 yield self._create(live, commit.seeds[0], series_claim(chosen))
@@ -84,6 +89,16 @@ class JournalTrace:
             raise FailClosed(
                 f"commit {commit.sequence} of the journal holds a release that no message of its trace answers"
             )
+
+    def _first_draws(self, commit: Commit) -> None:
+        """Note the seeds of a commit; the theorems are for noise that is drawn once."""
+        for seed in commit.seeds:
+            if seed[:_ENOUGH] in self._drawn:
+                raise FailClosed(
+                    f"commit {commit.sequence} of the journal holds a seed that was drawn from before: the same noise "
+                    "on two inputs protects neither. Stop using this journal and report this"
+                )
+            self._drawn.add(seed[:_ENOUGH])
 
     def _changes(self, commit: Commit) -> Iterator[TraceStep]:
         """What was created and halted at this cut, in its order."""

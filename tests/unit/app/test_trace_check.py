@@ -197,6 +197,14 @@ async def test_an_engine_whose_series_share_noise_is_caught(
         await checked(await lived(world))
 
 
+async def test_an_engine_that_draws_twice_from_one_seed_is_caught() -> None:
+    """Its releases are those of the composition, its recovery is content, and every tick has the same noise."""
+    seeds = iter([bytes([n]) * 32 for n in range(9)] + [bytes([8]) * 32] * 99)
+    world = World(RICH, seeds=lambda: next(seeds))
+    with pytest.raises(FailClosed, match="a seed that was drawn from before"):
+        await checked(await lived(world))
+
+
 def private_always(run_config: Any) -> Any:
     """As if this noise were the product's."""
     return lambda self, now, **_: run_config(self, now)
