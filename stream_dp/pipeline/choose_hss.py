@@ -31,7 +31,7 @@ from stream_dp.pipeline.profiles import SUPPOSED, ExpectedShape, Profile
 COUNTER_SHARE = Fraction(17, 20)  # of epsilon, for the joint form's counter
 QUANTITY_SHARE = Fraction(4, 5)  # the same where one quantity of all columns is released
 BIN_SHARE = Fraction(7, 10)  # the same for the counters bin by bin
-GAUSSIAN_SHARE = Fraction(3, 4)  # of rho, for a Gaussian counter
+GAUSSIAN_SHARE = Fraction(2, 3)  # of rho, for a Gaussian counter
 GAUSSIAN_QUANTITY_SHARE = Fraction(1, 2)  # the same where one quantity is released
 FINE = 10**6  # a pure epsilon beside it is rounded down to a multiple of 1 / FINE
 FEW = 2  # entries an event reaches, up to which the form bin by bin is mostly the better one
