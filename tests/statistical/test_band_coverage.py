@@ -58,7 +58,7 @@ def by_gaussian(
 ) -> Series:
     """Return the HSS with a Gaussian counter that a pipeline would choose at (epsilon, 1e-6)."""
     setting = Setting(shape.width, relation, shape.ticks, CONFIDENCE, MILLIONTH, ones=shape.ones)
-    demand = Demand(setting, quantity, Fraction(epsilon), shape.events, "gaussian")
+    demand = Demand(setting, quantity, Fraction(epsilon), shape.events, counter="gaussian")
     return Series(lambda: hss_for(demand), shape, 3.0)
 
 

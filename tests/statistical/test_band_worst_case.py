@@ -97,7 +97,7 @@ def test_a_maximum_with_leaders_that_take_turns(
 ) -> None:
     ticks, runs = 300, 40
     setting = Setting(width, ADD, ticks, CONFIDENCE, Fraction(1, 10**6))
-    demand = Demand(setting, MAXIMUM, Fraction(1), rate * ticks, counter)
+    demand = Demand(setting, MAXIMUM, Fraction(1), rate * ticks, counter=counter)
     mechanism: Any = hss_for(demand)
     published = Bands(mechanism, CONFIDENCE)
     rows = np.zeros((ticks, width), dtype=np.int64)
