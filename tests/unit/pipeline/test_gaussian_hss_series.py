@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from unit.pipeline.live_series_steps import question, running
-from unit.pipeline.live_series_worlds import World
+from unit.pipeline.live_series_worlds import PIPELINE, World
 
 from stream_dp.accounting.amounts import UNITS, budget_units, exact
 from stream_dp.accounting.conversions import zcdp_budget
@@ -167,6 +167,57 @@ async def test_a_live_series_under_a_pure_filter_is_refused_and_nothing_changes(
         for call in (engine.create, engine.preview):
             with pytest.raises(UsageError, match="counter gaussian needs a delta"):
                 await call(asked)
+        after = (len(world.drawn), len(world.store.commits), engine.admission.subledgers.main)
+        assert before == after
+
+    await running(world, 2, ask)
+
+
+HSS_QUESTION = {"statistic": "histogram", "method": "hss", "counter": "gaussian", "by": "country"}
+COUNTED = [{"name": "orders", "statistic": "count", "epsilon": "1", "method": "gaussian"}]
+
+
+async def test_a_live_one_under_a_zcdp_filter_is_charged_its_rho_and_goes_on_after_a_stop() -> None:
+    privacy = {"epsilon": "2", "delta": "1e-6", "filter": "zcdp"}
+    world = World(PIPELINE | {"privacy": privacy, "series": COUNTED})
+
+    async def ask(engine: Engine, _source: object) -> None:
+        before = engine.admission.subledgers.main
+        await engine.create(question(epsilon="1", **HSS_QUESTION))
+        spent = engine.admission.subledgers.main.used.amount - before.used.amount
+        assert spent / 10**24 == pytest.approx(float(RHO), rel=1e-9)
+
+    await running(world, 2, ask)
+    seen = world.releases("large")
+    assert sorted(seen) == list(range(min(seen), 12))
+    bodies = list(world.bodies)
+
+    async def nothing(_engine: Engine, _source: object) -> None: ...
+
+    await running(world, 2, nothing)
+    assert world.bodies == bodies
+
+
+@pytest.mark.parametrize(
+    ("privacy", "said"),
+    [
+        ({"epsilon": "2", "delta": "1e-6", "filter": "gdp"}, "no finite communication"),
+        (
+            {"epsilon": "2", "delta": "1e-6", "filter": "basic", "first_block_delta": "1e-7"},
+            "no theorem for zCDP",
+        ),
+    ],
+)
+async def test_a_live_one_under_another_filter_is_refused_and_nothing_changes(
+    privacy: Data, said: str
+) -> None:
+    world = World(PIPELINE | {"privacy": privacy, "series": COUNTED})
+
+    async def ask(engine: Engine, _source: object) -> None:
+        before = (len(world.drawn), len(world.store.commits), engine.admission.subledgers.main)
+        for call in (engine.create, engine.preview):
+            with pytest.raises((UsageError, BudgetRefused), match=said):
+                await call(question(epsilon="0.1", **HSS_QUESTION))
         after = (len(world.drawn), len(world.store.commits), engine.admission.subledgers.main)
         assert before == after
 
