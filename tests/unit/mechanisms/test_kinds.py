@@ -79,7 +79,7 @@ FROZEN = {
     ),
     ("per-bin-hss", 1): "counter_epsilon horizon neighbors ones=1 watch_epsilon width",
     ("per-bin-hss-state", 1): "intervals levels parts queries released",
-    ("separate-counters", 1): "epsilon neighbors ones=1 width",
+    ("separate-counters", 2): "epsilon neighbors ones=1 width",
     ("separate-counters-state", 1): "base total trees updates",
     ("sparse-vector-state", 1): "count halted lift",
     ("tree-noise", 2): "(only rested on)",
