@@ -20,6 +20,7 @@ from unit.mechanisms.shifted_noise import Drawn, Shifted, check_counter
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.hand_over_schedule import HandOverSchedule
 from stream_dp.mechanisms.separate_counters import CloseQuery, SeparateCounters, SeparateState
 from stream_dp.mechanisms.tree_shape import TreeShape
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise
@@ -99,11 +100,9 @@ class BaseLost(SeparateCounters):
 
 
 class LateHandOver(SeparateCounters):
-    """Broken: the first tree takes an update too many, which its nodes do not hold."""
+    """Broken: the first tree takes an update more than the oracle's."""
 
-    def place(self, updates: int) -> tuple[int, int]:
-        """The second tree begins one update later."""
-        return (0, updates) if updates == FIRST + 1 else super().place(updates)
+    schedule = HandOverSchedule(FIRST + 1, 8)
 
 
 class BaseOfAll(SeparateCounters):
