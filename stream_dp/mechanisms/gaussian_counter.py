@@ -27,6 +27,7 @@ from stream_dp.mechanisms.column_counter import UpdatesAlone
 from stream_dp.mechanisms.decays import MOST_STEPS, decays_for
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.lattice_noise import LatticeNoise, LatticeState, covered
+from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.row_check import checked, require_left
 
 SOURCE = "discrete Gaussian (Canonne, Kamath, Steinke 2020) correlated by a BLT (arXiv 2404.16706)"
@@ -137,8 +138,8 @@ class GaussianCounter(UpdatesAlone):
         widest = quantile * self.lattice.deviation(public) + self.lattice.drift(public)
         return max(0, ceil(widest - 0.5))
 
-    def noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
-        """(scale, number) of DLap terms whose sum has no lighter tails than the noise in the answer after `updates`.
+    def noise_terms(self, updates: int) -> list[Term]:
+        """DLap terms whose sum has no lighter tails than the noise in the answer after `updates`.
 
         PIECES of them, with at least its variance: all cumulants of a DLap are positive, so the moment generating
         function of their sum is above that of the Gaussian, and a Chernoff bound of theirs is one of the noise's.
@@ -149,9 +150,9 @@ class GaussianCounter(UpdatesAlone):
         square = (
             (whole + 0.5) ** 2 / PIECES + 1 / 6
         ) / 2  # of the scale: a DLap has at least 2 b^2 - 1/6
-        return [(Fraction(ceil(square**0.5 * 2**20), 2**20), PIECES)]
+        return [Term(Fraction(ceil(square**0.5 * 2**20), 2**20), PIECES)]
 
-    def most_noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
+    def most_noise_terms(self, updates: int) -> list[Term]:
         """Terms at least as wide as those of any answer up to the next power of two of updates."""
         return self.noise_terms(min(self.steps, 1 << updates.bit_length()))
 

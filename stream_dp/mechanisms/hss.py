@@ -160,11 +160,15 @@ class HSS:
 
     @cached_property
     def tuned(self) -> SelfTuned:
-        """The self-tuned thresholds; of a histogram's columns, few grow as the largest one does."""
+        """The self-tuned thresholds."""
         l0 = self.neighbors.l0(self.width, self.ones)
-        spread = math.isqrt(self.width) if self._watched is None else self._law.added
         node = self._law.factor * l0 / self.counter_epsilon
-        return SelfTuned(node, self._query_scale, self.horizon, spread)
+        return SelfTuned(node, self._query_scale, self.horizon, self._spread)
+
+    @property
+    def _spread(self) -> int:
+        """How many columns there are to one that grows as the largest does: of a histogram's, few do."""
+        return math.isqrt(self.width) if self._watched is None else self._law.added
 
     @cached_property
     def _bounds(self) -> dict[int, int]:

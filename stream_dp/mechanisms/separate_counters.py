@@ -61,7 +61,7 @@ class SeparateState:
     trees: tuple[TreeState, ...]
 
 
-@wire("separate-counters", 1, rests_on=(TreeNoise,))
+@wire("separate-counters", 2, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
 class SeparateCounters(ColumnShares):
     """`width` counters for any number of updates, each closed at public times of its own.
@@ -132,10 +132,10 @@ class SeparateCounters(ColumnShares):
             return replace(state, total=state.total + checked(message.row, self.width)), None
         if not isinstance(message, CloseQuery):
             raise RejectedMessage("this query needs the columns whose updates close now")
-        columns = message.columns
+        columns, ages = message.columns, state.updates[message.columns]
         answer = np.zeros(len(columns), dtype=np.int64)
-        for age in sorted(set(state.updates[columns].tolist())):
-            alike = state.updates[columns] == age
+        for age in sorted(set(ages.tolist())):
+            alike = ages == age
             state, noisy = self._close(state, columns[alike], age, noise)
             answer[alike] = noisy
         return state, answer

@@ -1,5 +1,7 @@
 """Choosing an HSS, and which, or a tree instead, from the specification alone, before any data is touched.
 
+Its counter is one of trees, or Gaussian where `counter: gaussian` asks for it and a delta is granted.
+
 Thresholds are self-tuned, so no parameter depends on the volume: `expected_events` and `expected_shape` move what is
 predicted, and with it which form `method: auto` takes. Where nothing is guessed, predictions are for one event a tick;
 where no shape is declared, the form is taken whose regret (its error over the smallest) is least for the worst of the
@@ -10,36 +12,49 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, TypeAlias
+from math import isqrt
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from stream_dp.accounting.amounts import cost_units, exact
+from stream_dp.accounting.conversions import pure_to_zcdp
+from stream_dp.core.guarantee import PureDP
+from stream_dp.mechanisms.gaussian_hss import GaussianHSS
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import Quantity
-from stream_dp.pipeline.choice import ENDLESS, Choice, Setting
+from stream_dp.pipeline.choice import ENDLESS, Choice, Setting, largest_rho
 from stream_dp.pipeline.predicted_errors import hss_error, tree_error
 from stream_dp.pipeline.profiles import SUPPOSED, ExpectedShape, Profile
 
 COUNTER_SHARE = Fraction(17, 20)  # of epsilon, for the joint form's counter
 QUANTITY_SHARE = Fraction(4, 5)  # the same where one quantity of all columns is released
 BIN_SHARE = Fraction(7, 10)  # the same for the counters bin by bin
+GAUSSIAN_SHARE = Fraction(2, 3)  # of rho, for a Gaussian counter
+GAUSSIAN_QUANTITY_SHARE = Fraction(1, 2)  # the same where one quantity is released
+FINE = 10**6  # a pure epsilon beside it is rounded down to a multiple of 1 / FINE
 FEW = 2  # entries an event reaches, up to which the form bin by bin is mostly the better one
 TREE, JOINT, BINS = "tree", "hss joint", "hss bin by bin"
 MOST_EVENTS = 1 << 50
 
 ExpectedEvents: TypeAlias = Annotated[int, Field(ge=1, le=10**15)] | None
+CounterKind: TypeAlias = Literal["tree", "gaussian"]
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What an HSS series asks for: all it is chosen from; `expected_events` or `shape` None: nobody guessed."""
+    """What an HSS series asks for: all it is chosen from.
+
+    `expected_events` or `shape` None: nobody guessed. `counter`: what counts inside.
+    """
 
     setting: Setting
     quantity: Quantity | None
     epsilon: Fraction
     expected_events: int | None = None
     shape: ExpectedShape | None = None
+    counter: CounterKind = "tree"
 
     @property
     def events(self) -> int:
@@ -66,8 +81,15 @@ class Demand:
 
 
 def hss_choice(demand: Demand, why: str) -> Choice:
-    """Choose the HSS that no guess decides; the error to expect is predicted from the expected events."""
-    return _choice(hss_for(demand), demand, why)
+    """Choose the HSS that no guess decides; the error to expect is predicted from the expected events.
+
+    Raises:
+        NotDerivable: a Gaussian counter, and no delta is granted.
+    """
+    hss = hss_for(demand)
+    if isinstance(hss, GaussianHSS):
+        why = f"{why}, counter: gaussian"
+    return _choice(hss, demand, why)
 
 
 def better_choice(demand: Demand, tree: Choice) -> Choice:
@@ -92,6 +114,8 @@ def _choice(hss: HSS | PerBinHSS, demand: Demand, why: str) -> Choice:
 @lru_cache(maxsize=64)
 def hss_for(demand: Demand) -> HSS | PerBinHSS:
     """The HSS of `method: hss`, by the relation alone: bin by bin for a histogram whose events reach few entries."""
+    if demand.counter == "gaussian":
+        return gaussian_hss(demand)
     return bins_hss(demand) if BINS in hss_forms(demand) else joint_hss(demand)
 
 
@@ -166,21 +190,59 @@ def joint_hss(demand: Demand) -> HSS:
     """The joint form; the rest is split 1 : s^(2/3) between threshold and queries (Lyu, Su, Li 2017, section 4)."""
     share = COUNTER_SHARE if demand.quantity is None else QUANTITY_SHARE
     counter = demand.epsilon * share
-    rest = demand.epsilon - counter
     setting = demand.setting
-    monotone = setting.neighbors.monotone(setting.width)
-    threshold = rest * (Fraction(1, 2) if monotone else Fraction(5, 13))
     return HSS(
         setting.width,
         demand.quantity,
-        threshold,
-        rest - threshold,
+        *_watching(setting, demand.epsilon - counter),
         counter,
         setting.neighbors,
         setting.horizon,
         kappa=None,
         ones=setting.ones,
     )
+
+
+def gaussian_hss(demand: Demand) -> GaussianHSS:
+    """The joint form with a Gaussian counter, which alone is (epsilon, delta)-DP in the pipeline's relation.
+
+    Raises:
+        NotDerivable: no delta is granted.
+    """
+    setting = demand.setting
+    rho = largest_rho(setting, demand.epsilon, "counter")
+    share = GAUSSIAN_SHARE if demand.quantity is None else GAUSSIAN_QUANTITY_SHARE
+    watch, paid = pure_part(rho * (1 - share))
+    return GaussianHSS(
+        setting.width,
+        demand.quantity,
+        *_watching(setting, watch),
+        setting.neighbors,
+        setting.horizon,
+        kappa=None,
+        ones=setting.ones,
+        rho=rho - paid,
+    )
+
+
+def pure_part(rho: Fraction) -> tuple[Fraction, Fraction]:
+    """A pure epsilon that costs at most this rho: about sqrt(2 rho), rounded down; and what it costs, rounded up.
+
+    e tanh(e/2) is at most e^2 / 2.
+
+    >>> epsilon, paid = pure_part(Fraction(1, 50))
+    >>> float(epsilon), round(float(paid), 6)
+    (0.2, 0.019934)
+    """
+    epsilon = Fraction(isqrt(int(2 * rho * FINE**2)), FINE)
+    return epsilon, exact(cost_units(pure_to_zcdp(PureDP(epsilon)).rho))
+
+
+def _watching(setting: Setting, epsilon: Fraction) -> tuple[Fraction, Fraction]:
+    """What the threshold and the queries of the sparse vectors get of their epsilon."""
+    monotone = setting.neighbors.monotone(setting.width)
+    threshold = epsilon * (Fraction(1, 2) if monotone else Fraction(5, 13))
+    return threshold, epsilon - threshold
 
 
 def predicted_hss_error(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -> int:

@@ -11,10 +11,11 @@ from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.count_watchers import CountWatchers
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.inner_counter import Inner
+from stream_dp.mechanisms.inner_counter import GaussianInner, Inner
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantity
 from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
@@ -133,6 +134,37 @@ def paper(quantity: Quantity) -> Case:
     )
 
 
+def gaussian_composite(quantity: Quantity | None, relation: Neighbors, ones: int = 1) -> Case:
+    """The case of an HSS with a Gaussian counter."""
+
+    def make(composition: ConcurrentComposition) -> GaussianHSS:
+        shares, rho = (Fraction(3), Fraction(3)), Fraction(2)
+        return GaussianHSS(3, quantity, *shares, relation, TICKS, None, ones, composition, rho=rho)
+
+    return Case(
+        name=f"GaussianHSS {quantity} {relation} {ones}",
+        make=lambda: make(ConcurrentComposition()),
+        composite=make,
+        touches=((SparseVector, 1), (GaussianInner, 1)),
+    )
+
+
+def gaussian_paper(quantity: Quantity) -> Case:
+    """The case of the paper's own HSS with Gaussian counters."""
+
+    def make(composition: ConcurrentComposition) -> GaussianPaperHSS:
+        return GaussianPaperHSS(
+            3, quantity, Fraction(60), TICKS, composition=composition, rho=Fraction(5)
+        )
+
+    return Case(
+        name=f"GaussianPaperHSS {quantity}",
+        make=lambda: make(ConcurrentComposition()),
+        composite=make,
+        touches=((PaperSparseVector, 1), (NoisyQuantity, 1), (GaussianInner, 1)),
+    )
+
+
 def per_bin(relation: Neighbors, horizon: int | None) -> Case:
     """The case of an HSS bin by bin."""
 
@@ -176,6 +208,12 @@ CASES = [
     composite(Sum(), REPLACE),
     paper(MAXIMUM),
     paper(Largest(2)),
+    gaussian_composite(None, ADD),
+    gaussian_composite(None, REPLACE),
+    gaussian_composite(None, ADD, ones=3),
+    gaussian_composite(MAXIMUM, REPLACE),
+    gaussian_composite(Largest(2), ADD),
+    gaussian_paper(MAXIMUM),
     Case(name="NoisyQuantity", make=lambda: NoisyQuantity(2, ONE, REPLACE, (0, 0), Sum(), 2)),
     Case(
         name="PaperSparseVector",

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -49,7 +50,22 @@ def state_bytes(state: object) -> bytes:
 
 def tail_support(mass: float) -> Callable[[Kind, Fraction], int]:
     """The support that leaves at most about `mass` outside for each draw, whatever its scale."""
-    return lambda _, scale: max(1, math.ceil(float(scale) * math.log(1 / mass)))
+
+    def radius(kind: Kind, scale: Fraction) -> int:
+        if kind == "gaussian":
+            return max(1, math.ceil(math.sqrt(2 * float(scale) * math.log(1 / mass))))
+        return max(1, math.ceil(float(scale) * math.log(1 / mass)))
+
+    return radius
+
+
+@lru_cache(maxsize=1 << 10)
+def gaussian_masses(variance: Fraction) -> tuple[float, ...]:
+    """P[X = 0], P[X = 1], ... of a discrete Gaussian, summed until nothing is added to a float."""
+    v = float(variance)
+    weights = [math.exp(-x * x / (2 * v)) for x in range(math.ceil(40 * math.sqrt(v)) + 1)]
+    whole = 2 * math.fsum(weights) - 1
+    return tuple(w / whole for w in weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +116,7 @@ class ScriptedNoise:
 
 @dataclass(slots=True)
 class _Choice:
-    """One scalar draw on the current path."""
+    """One scalar draw on the current path; `scale` is the variance where the kind is gaussian."""
 
     kind: Kind
     scale: Fraction
@@ -115,6 +131,8 @@ class _Choice:
     @property
     def probability(self) -> float:
         """P[the draw is `value`]."""
+        if self.kind == "gaussian":
+            return gaussian_masses(self.scale)[abs(self.value)]
         a = self.decay
         norm = -math.expm1(-1 / self.scale) / (1 + a if self.kind == "laplace" else 1)
         return norm * a ** abs(self.value)
@@ -122,6 +140,8 @@ class _Choice:
     @property
     def tail(self) -> float:
         """P[the draw lies outside the support]."""
+        if self.kind == "gaussian":
+            return 2 * math.fsum(gaussian_masses(self.scale)[self.radius + 1 :])
         a = self.decay
         beyond = a ** (self.radius + 1)
         return 2 * beyond / (1 + a) if self.kind == "laplace" else beyond
@@ -161,14 +181,14 @@ class _Path:
         return np.array([self._draw("geometric", scale) for _ in range(size)], dtype=np.int64)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """No oracle enumerates it yet."""
-        raise NotImplementedError
+        """Branch over [-K..K] for each of `size` draws."""
+        return np.array([self._draw("gaussian", variance) for _ in range(size)], dtype=np.int64)
 
     def _draw(self, kind: Kind, scale: Fraction) -> int:
         """The value of the next draw on this path."""
         if self._at == len(self._choices):
             radius = self._support if isinstance(self._support, int) else self._support(kind, scale)
-            choice = _Choice(kind, scale, radius, -radius if kind == "laplace" else 0)
+            choice = _Choice(kind, scale, radius, 0 if kind == "geometric" else -radius)
             self._choices.append(choice)
             self.tails += self.probability * choice.tail
         choice = self._choices[self._at]

@@ -10,7 +10,7 @@ from stream_dp.core.messages import IntArray
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.quantity_checks import called
 from stream_dp.pipeline.choice import Choice, Setting
-from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, hss_choice
+from stream_dp.pipeline.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
 from stream_dp.pipeline.installed_quantities import function_of, installed_quantity
 from stream_dp.pipeline.scalars import Name, problem
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
@@ -21,12 +21,14 @@ class QuantitySeries(GroupedSeries):
     """The value of `function` at the categories' counts so far."""
 
     shape: ClassVar[Shape] = Shape.SCALAR
+    later: ClassVar[tuple[str, ...]] = ("counter",)
 
     statistic: Literal["quantity"] = "quantity"
     function: Name
     version: Annotated[int, Field(ge=1, le=10**6)] = 1
     lipschitz: Annotated[int, Field(ge=1, le=10**6)] = 1
     expected_events: ExpectedEvents = None
+    counter: CounterKind = "tree"
 
     @property
     def about(self) -> str:
@@ -60,7 +62,7 @@ class QuantitySeries(GroupedSeries):
         quantity = installed_quantity(
             self.function, setting.width, setting.ones, self.lipschitz, self.version
         )
-        demand = Demand(setting, quantity, self.epsilon, self.expected_events)
+        demand = Demand(setting, quantity, self.epsilon, self.expected_events, counter=self.counter)
         return hss_choice(demand, f"method: hss; {self.function}: {quantity.why}")
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int:

@@ -20,6 +20,7 @@ from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
@@ -46,6 +47,9 @@ MECHANISMS: list[Any] = [
     HSS(WIDTH, ColumnsAbove(100), *SHARES, ADD, None),
     PaperHSS(WIDTH, MAXIMUM, Fraction(20), TICKS),
     PaperHSS(WIDTH, Largest(2), Fraction(20), None),
+    GaussianHSS(WIDTH, None, *SHARES[:2], ADD, TICKS, rho=HALF),
+    GaussianHSS(WIDTH, MAXIMUM, *SHARES[:2], REPLACE, None, ones=2, rho=HALF),
+    GaussianPaperHSS(WIDTH, MAXIMUM, Fraction(20), TICKS, rho=HALF),
     HandOverCounter(WIDTH, HALF, ADD),
     GaussianCounter(WIDTH, HALF, REPLACE, TICKS),
     GaussianCounter(WIDTH, HALF, ADD, None),
