@@ -28,8 +28,8 @@ from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.commit import Commit, Header
 from stream_dp.runtime.header_check import require_same
-from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.history import unsealed
+from stream_dp.runtime.keys import Sealer
 
 _SQLITE = b"SQLite format 3\0"
 _ADVICE = (
