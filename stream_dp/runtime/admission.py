@@ -57,6 +57,7 @@ class Admission:
         proposal = self.planner.propose(definition, start)
         if proposal.name in self.names:
             raise UsageError("name: a series of this name is or was there; choose another name")
+        proposal.predicted()  # told once it is charged: what cannot be told is refused before
         return proposal
 
     def preview(self, proposal: Proposal, analyst: str) -> Preview:

@@ -20,7 +20,8 @@ from unit.pipeline.message_worlds import (
 )
 from unit.runtime.runtime_worlds import Crash, Fuse
 
-from stream_dp.errors import NotAccepted
+from stream_dp.errors import NotAccepted, UsageError
+from stream_dp.pipeline.live_series import PlannedSeries
 from stream_dp.runtime.commit import Asked, Created, Halted
 from stream_dp.runtime.engine import Engine
 
@@ -177,6 +178,26 @@ async def test_a_refusal_changes_nothing(name: str) -> None:
                 assert value not in answer["refused"]["detail"]
 
         await world.told(refused)
+
+
+async def test_what_cannot_be_told_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that says refused must not come with a series that was charged."""
+    world = MessageWorld(WITH_ANALYSTS)
+
+    def unknown(proposal: PlannedSeries) -> tuple[int, int]:
+        raise UsageError("epsilon: its error is not known")
+
+    async def refused(engine: Engine) -> None:
+        await prepared(engine)
+        before = await stands(world, engine)
+        monkeypatch.setattr(PlannedSeries, "predicted", unknown)
+        told = await engine.tell(text("r", "create", series=large("b")).encode(), "")
+        assert json.loads(told)["refused"]["kind"] == "usage"
+        assert await stands(world, engine) == before
+        await engine.tell(text("l", "list").encode(), "")
+        assert await stands(world, engine) == before
+
+    await world.told(refused)
 
 
 async def answered(world: MessageWorld, number: int) -> None:
