@@ -1,4 +1,4 @@
-"""A journal as a trace: its creations, ticks and halts as messages to one composition, with the recorded seeds.
+"""A journal as a trace: its creations, ticks, queries and halts, sent to one composition with the recorded seeds.
 
 Rules: what was created is admitted and derived again (`runtime.admission`), for mechanisms come from definitions; what
 was sent, in which order and under which seed is read off the commits here, by no code of the engine's. Rows and seeds
@@ -7,7 +7,7 @@ are private. This file plays nothing.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -16,13 +16,38 @@ from stream_dp.audit.trace import SeedUse, Sent
 from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.relation import Claim
-from stream_dp.errors import FailClosed
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.errors import FailClosed, UsageError
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.runtime.admission import Admission
-from stream_dp.runtime.commit import Commit, Created, Halted, Release
+from stream_dp.runtime.answer_body import AnswerCut
+from stream_dp.runtime.asked_parameters import read_parameters
+from stream_dp.runtime.commit import Answer, Asked, Commit, Created, Halted, Release
+from stream_dp.runtime.conversation import body_of
 from stream_dp.runtime.registry import LiveSeries, Registry
+from stream_dp.runtime.series import Series
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AskedStep:
+    """A query of an analyst's, and the answer that was recorded for it."""
+
+    asked: Asked
+    told: Answer
+
+    @property
+    def parameters(self) -> Any:
+        """What was asked; public."""
+        return read_parameters(self.asked.parameters)
+
+    def body(self, grid: TickGrid, series: Series, answer: IntArray) -> bytes:
+        """The bytes of the answer that tells this."""
+        standing = AnswerCut.before(self.asked.at, grid)
+        told = series.told(self.parameters, answer)
+        return body_of(self.told.number, self.told.id, self.told.do, standing, told)
+
 
 _ENOUGH = 16  # bytes of a seed tell it from all others
 
@@ -31,7 +56,7 @@ _ENOUGH = 16  # bytes of a seed tell it from all others
 class TraceStep:
     """A message of the trace. `release` is what was made of its answer, if anything, for `live` at `tick`.
 
-    `row` is the whole row of the tick, where the message brings a part of it.
+    `row` is the whole row of the tick, where the message brings a part of it; `asked` is what an analyst asked.
     """
 
     sent: Sent
@@ -39,6 +64,7 @@ class TraceStep:
     tick: int = -1
     release: Release | None = None
     row: IntArray | None = None
+    asked: AskedStep | None = None
 
 
 class JournalTrace:
@@ -110,10 +136,30 @@ class JournalTrace:
                 case Created(number=number):
                     chosen = self._planner.running[number].chosen
                     yield self._create(running[number], next(seeds), series_claim(chosen))
+                case Asked(number=number):
+                    yield self._ask(running[number], change, next(seeds), commit)
                 case Halted(number=number):
                     yield TraceStep(Sent(Halt(number)), running[number])
                 case _:
                     assert_never(change)
+
+    def _ask(self, live: LiveSeries, asked: Asked, seed: bytes, commit: Commit) -> TraceStep:
+        """What an analyst asked of a mechanism at this cut."""
+        told = next((each for each in commit.answers if each.number == asked.answer), None)
+        if live.series.asking is None or told is None:
+            raise FailClosed(
+                f"commit {commit.sequence} of the journal asks series {live.series.name}, which takes no queries, or "
+                "holds no answer to one"
+            )
+        step = AskedStep(asked, told)
+        try:
+            query = live.series.asking.query(step.parameters)
+        except UsageError as error:
+            raise FailClosed(
+                f"commit {commit.sequence} of the journal asks series {live.series.name} what it does not take: {error}"
+            ) from None
+        sent = Sent(Ask(live.number, query), SeedUse(seed, live.number))
+        return TraceStep(sent, live, asked=step)
 
     def _create(self, live: LiveSeries, seed: bytes, claim: Claim | None) -> TraceStep:
         """The creation of a series' mechanism, whose first state is drawn from the stream of its number."""

@@ -47,6 +47,7 @@ class TraceReport:
     counts: TraceCounts = field(default_factory=TraceCounts)
     ticks: int = 0
     releases: int = 0
+    answers: int = 0
     snapshots: int = 0
     apart: bool | None = None
 
@@ -55,7 +56,7 @@ class TraceReport:
         return {
             "pipeline": self.pipeline, "neighbors": self.relation, "ticks": self.ticks,
             "creations": self.counts.creations, "asks": self.counts.asks, "halts": self.counts.halts,
-            "releases": self.releases, "snapshots": self.snapshots, "equal": True,
+            "releases": self.releases, "answers": self.answers, "snapshots": self.snapshots, "equal": True,
             "one_event_passes": self.ticks > 0, "two_events_are_refused": self.apart,
         }  # fmt: skip
 
@@ -136,13 +137,20 @@ class TraceCheck:
             raise self._differs(
                 step, "a mechanism refuses a message that the engine sent it"
             ) from None
-        if step.release is None:
+        if step.release is None and step.asked is None:
             return
         if answer is None:
             raise self._differs(step, "a question has no answer")
+        if step.asked is not None:
+            if step.asked.body(self._grid, step.live.series, answer) != step.asked.told.body:
+                raise self._differs(
+                    step, "the composition gives other bytes than the recorded answer"
+                )
+            self.report.answers += 1
+            return
         state = self._player.state(step.live.number)
         body = step.live.series.body(self._grid, self.report.releases + 1, step.tick, state, answer)
-        if body != step.release.body:
+        if step.release is None or body != step.release.body:
             raise self._differs(step, "the composition gives other bytes than the recorded release")
         self.report.releases += 1
 

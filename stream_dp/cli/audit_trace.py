@@ -31,7 +31,7 @@ def _print(found: TraceReport) -> None:
         f"{found.pipeline}: the trace of its journal, played through the concurrent composition ([HSV] Def 4.1) with "
         "the recorded seeds:\n"
         f"  {counts.creations:,} creations, {counts.asks:,} asks, {counts.halts:,} halts in {found.ticks:,} ticks\n"
-        f"  {found.releases:,} releases compared: equal, byte for byte\n"
+        f"  {found.releases:,} releases and {found.answers:,} answers to queries compared: equal, byte for byte\n"
         f"  {found.snapshots:,} snapshots compared: equal"
     )
     if found.ticks:

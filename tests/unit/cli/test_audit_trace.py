@@ -30,7 +30,8 @@ def test_a_run_is_the_composition_and_nothing_changes(ran: Any) -> None:
     said = ran.say("audit", "--trace", str(ran.pipeline))
     assert (said.code, said.err) == (0, "")
     for text in (
-        "3 creations, 36 asks, 0 halts in 6 ticks", "18 releases compared: equal, byte for byte",
+        "3 creations, 36 asks, 0 halts in 6 ticks",
+        "18 releases and 0 answers to queries compared: equal, byte for byte",
         "0 snapshots compared", "accepts the trace beside itself with one event more",
         "it refuses it with two, in two ticks", "NOT PRIVATE",
     ):  # fmt: skip
@@ -48,7 +49,8 @@ def test_a_copy_of_a_journal_is_compared_too(ran: Any) -> None:
     assert (said.code, said.err) == (0, "")
     assert json.loads(said.out) == {
         "pipeline": "clicks", "neighbors": "add_remove", "ticks": 6, "creations": 3, "asks": 36, "halts": 0,
-        "releases": 18, "snapshots": 0, "equal": True, "one_event_passes": True, "two_events_are_refused": True,
+        "releases": 18, "answers": 0, "snapshots": 0, "equal": True,
+        "one_event_passes": True, "two_events_are_refused": True,
     }  # fmt: skip
 
 
