@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from stream_dp.core.derivation import Derivation
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import Chosen, chosen_for
-from stream_dp.pipeline.layout import Feature, RowLayout, feature_of, keys_of
+from stream_dp.pipeline.layout import Block, Feature, RowLayout, feature_of, names_of
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.report import last_error
 from stream_dp.pipeline.spec import PipelineSpec
@@ -59,7 +59,7 @@ class PlannedSeries:
     planner: LiveSeriesPlanner
     spec: PipelineSpec
     start: int
-    feature: Feature
+    feature: Feature | Block
     chosen: Chosen
 
     @property
@@ -104,7 +104,7 @@ class PlannedSeries:
         """
         rows = self.planner.router.open(self.feature, created.column, created.number)
         self.planner.running[created.number] = self
-        return self.chosen.series(self.spec, rows, keys_of(self.spec, self.feature.by), self.start)
+        return self.chosen.series(self.spec, rows, names_of(self.spec, self.feature), self.start)
 
 
 def _later(spec: PipelineSpec, start: int) -> PipelineSpec:

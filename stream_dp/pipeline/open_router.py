@@ -12,7 +12,7 @@ import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import FailClosed
-from stream_dp.pipeline.layout import Feature, RowLayout, Slot, keys_of
+from stream_dp.pipeline.layout import Block, Feature, RowLayout, Slot, names_of
 from stream_dp.pipeline.router import Router, Tally, dead
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.ports import Batch
@@ -39,7 +39,7 @@ class OpenRouter:
         self._spec = spec
         self._origin = origin_ms
         self._base = Router(spec, origin_ms)
-        self._added: dict[Feature, _Added] = {}
+        self._added: dict[Feature | Block, _Added] = {}
         self._all: Router | None = self._base
         self.width = self._base.width
 
@@ -48,7 +48,7 @@ class OpenRouter:
         """The layout of the pipeline file's series."""
         return self._base.layout
 
-    def place(self, feature: Feature) -> int:
+    def place(self, feature: Feature | Block) -> int:
         """The column where the feature's entries begin, or would begin."""
         if feature in self.layout.features:
             return self.layout.features[feature].start
@@ -61,7 +61,7 @@ class OpenRouter:
             column = other.end
         return column
 
-    def open(self, feature: Feature, column: int, user: int) -> slice:
+    def open(self, feature: Feature | Block, column: int, user: int) -> slice:
         """Count the feature for `user` from here on, and return its part of the row.
 
         Raises:
@@ -103,7 +103,7 @@ class OpenRouter:
     def _for_all(self) -> Router:
         features = dict(self.layout.features)
         for feature, added in self._added.items():
-            features[feature] = Slot(added.column, keys_of(self._spec, feature.by))
+            features[feature] = Slot(added.column, names_of(self._spec, feature))
         return Router(self._spec, self._origin, RowLayout(self.width, features, {}))
 
     def _one_by_one(self, batch: Batch, tally: Tally) -> Tally:

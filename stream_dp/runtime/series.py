@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec import UNSET
+
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.core.tick_grid import TickGrid
@@ -39,7 +41,8 @@ class Series:
 
     `shape` says how its releases look. `band(tick, state)` is the half-width that holds with `confidence`; it may
     look at the public part of the state only. Where `private` is False (the noise of the test kit), every body says so.
-    Without `asking` whoever asks is answered from the last release.
+    Without `asking` whoever asks is answered from the last release. `counts_band` is the half-width of the counts that
+    stand beside flags; None where there are none.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Series:
     confidence: float
     private: bool = True
     asking: Asking | None = None
+    counts_band: int | None = None
 
     @property
     def most_bytes(self) -> int:
@@ -78,6 +82,7 @@ class Series:
             end=grid.end_text(tick),
             **content(self.shape, self.keys, clipped(answer)),
             band=self.band(tick, state),
+            counts_band=UNSET if self.counts_band is None else self.counts_band,
             confidence=self.confidence,
             not_private=not self.private,
         )

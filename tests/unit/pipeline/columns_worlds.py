@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 from oracles.tick_rows import Comparison, Counted, Value, tick_rows
 
-from stream_dp.pipeline.layout import Feature, RowLayout, Slot, Test
+from stream_dp.pipeline.conditions import Test
+from stream_dp.pipeline.layout import Feature, RowLayout, Slot
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.ports import Batch
