@@ -55,6 +55,7 @@ class Chosen:
         """What the engine runs: on these rows from tick `start` on, with `keys` naming their entries."""
         confidence = float(spec.confidence)
         bands = Bands(self.mechanism, confidence)
+        counts = self.spec.counts_band(self.mechanism, confidence)
         return Series(
             self.spec.name,
             self.mechanism,
@@ -63,7 +64,8 @@ class Chosen:
             self.spec.shape,
             lambda tick, state: bands(tick - start, state),
             confidence,
-            counts_band=self.spec.counts_band(self.mechanism, confidence),
+            asking=self.spec.asking(keys, counts),
+            counts_band=counts,
         )
 
 

@@ -22,6 +22,7 @@ from stream_dp.pipeline.statistics.series_spec import (
     where_problems,
     where_sketched,
 )
+from stream_dp.pipeline.watch_roster import WatchRoster
 from stream_dp.runtime.release import Shape
 
 Threshold = Annotated[int, Field(ge=1, le=LARGEST_THRESHOLD)]
@@ -154,6 +155,10 @@ class MonitorSeries(SeriesSpec):
     def counts_band(self, mechanism: Monitor, confidence: float) -> int | None:
         """Return the half-width of the counts that `value` pays for."""
         return None if self.value is None else mechanism.value_band(confidence)
+
+    def asking(self, keys: Sequence[str], counts_band: int | None) -> WatchRoster:
+        """Return its watches by name: each may be asked a threshold."""
+        return WatchRoster(keys, counts_band)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
         """Return nothing: watches have no total."""

@@ -18,6 +18,7 @@ from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems, ones_of_field
 from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, problem
 from stream_dp.runtime.release import Shape
+from stream_dp.runtime.series import Asking
 
 Place = tuple[str | int, ...]
 _CONDITION: TypeAdapter[Any] = TypeAdapter(Condition)
@@ -109,6 +110,13 @@ class SeriesSpec(Frozen, ABC):
 
     def counts_band(self, mechanism: Any, confidence: float) -> int | None:
         """Return the half-width of counts that stand beside flags; None where its releases have none."""
+        return None
+
+    def asking(self, keys: Sequence[str], counts_band: int | None) -> Asking | None:
+        """Return what may be asked of its mechanism between two ticks; None: it answers from its last release.
+
+        `keys` names the entries of its answers.
+        """
         return None
 
     @property
