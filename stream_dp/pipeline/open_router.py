@@ -58,7 +58,7 @@ class OpenRouter:
         for other in sorted(self._added.values(), key=lambda added: added.column):
             if other.column - column >= wanted:
                 break
-            column = other.end
+            column = max(column, other.end)
         return column
 
     def open(self, feature: Feature | Block, column: int, user: int) -> slice:
@@ -83,6 +83,17 @@ class OpenRouter:
         added.users.add(user)
         self.width = max(self._base.width, *(each.end for each in self._added.values()))
         return slice(added.column, added.end)
+
+    def watch(self, block: Block, column: int, user: int) -> None:
+        """Count one more watch of the series `user` from here on, in columns that are free within its block."""
+        alone = RowLayout.alone(self._spec, block)
+        self._added[block] = _Added(Router(self._spec, self._origin, alone), column, {user})
+        self._all = None
+
+    def unwatch(self, block: Block) -> None:
+        """Count a watch no more."""
+        del self._added[block]
+        self._all = None
 
     def close(self, user: int) -> None:
         """Count for this user no more."""

@@ -17,6 +17,7 @@ from stream_dp.pipeline.overlaps import Overlap, Selection, deepest
 from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, problem, refuse
 from stream_dp.pipeline.statistics.series_spec import (
     Place,
+    SeriesPart,
     SeriesSpec,
     by_problems,
     where_problems,
@@ -158,7 +159,21 @@ class MonitorSeries(SeriesSpec):
 
     def asking(self, keys: Sequence[str], counts_band: int | None) -> WatchRoster:
         """Return its watches by name: each may be asked a threshold."""
-        return WatchRoster(keys, counts_band)
+        return WatchRoster.of(keys, self.watch, counts_band)
+
+    def another(
+        self, data: Any, others: Sequence[SeriesPart], fields: Mapping[str, Any]
+    ) -> WatchSpec:
+        """Return one more watch, which no event may count in that counts in `touch` others."""
+        one = WatchSpec.model_validate(data)
+        found = [*by_problems((), one.by, fields), *where_problems((), one.where, fields)]
+        if any(other.name == one.name for other in others):
+            found.append(problem(("name",), f"a watch '{one.name}' is already there"))
+        refuse(found)
+        depth, touch = overlap(self, (*others, one), fields), self.ones(fields)
+        if depth.number > touch:
+            refuse([problem((), beyond(depth, touch))])
+        return one
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
         """Return nothing: watches have no total."""
@@ -198,7 +213,7 @@ class MonitorSeries(SeriesSpec):
 
 
 def overlap(
-    series: MonitorSeries, watches: Sequence[WatchSpec], fields: Mapping[str, Any]
+    series: MonitorSeries, watches: Sequence[SeriesPart], fields: Mapping[str, Any]
 ) -> Overlap:
     """Return in how many entries one event can count at once, and the watches whose filters allow it."""
     filters = [
@@ -221,15 +236,20 @@ def _touch_problems(
     found = overlap(series, series.watch, fields)
     if found.number <= series.touch:
         return []
-    return [problem((*at, "touch"), touched(found, series.touch))]
+    why = f"is {series.touch}, but {_deep(found)}, or raise it to {found.number}"
+    return [problem((*at, "touch"), why)]
 
 
-def touched(found: Overlap, touch: int) -> str:
-    """Why watches do not go together, in words."""
+def beyond(found: Overlap, touch: int) -> str:
+    """Why a watch does not go with those that there are, in words."""
+    return f"{_deep(found)}; the noise of this monitor is made for {touch} (touch)"
+
+
+def _deep(found: Overlap) -> str:
     names = ", ".join(found.names[:_SHOWN]) + (", ..." if len(found.names) > _SHOWN else "")
     return (
-        f"is {touch}, but one event may count {found.number} times at once, in {names}: give these filters that no "
-        f"event passes together, or raise it to {found.number}"
+        f"one event may count {found.number} times at once, in {names}: give these filters that no event passes "
+        "together"
     )
 
 

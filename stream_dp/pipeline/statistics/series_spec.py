@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
+from stream_dp.errors import UsageError
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems, ones_of_field
 from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, problem
@@ -118,6 +119,17 @@ class SeriesSpec(Frozen, ABC):
         `keys` names the entries of its answers.
         """
         return None
+
+    def another(
+        self, data: Any, others: Sequence[SeriesPart], fields: Mapping[str, Any]
+    ) -> SeriesPart:
+        """Return one more part, from its definition, beside the `others` that there are.
+
+        Raises:
+            UsageError: a series of this statistic takes none.
+            ValidationError: every problem of the definition, and of it beside the others.
+        """
+        raise UsageError("series: takes no watches; a monitor does")
 
     @property
     @abstractmethod
