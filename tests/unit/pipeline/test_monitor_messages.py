@@ -108,7 +108,7 @@ async def test_a_threshold_that_is_asked_is_compared_and_re_arms() -> None:
     assert fired(world, "by/FR") == []
 
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
+REFUSED: list[tuple[dict[str, Any], str | None]] = [
     ({"do": "watch", "series": "orders", "watch": FR}, "series: takes no watches"),
     ({"do": "watch", "series": "nobody", "watch": FR}, "series: none of this name runs"),
     ({"do": "watch", "series": "m", "watch": {**FR, "name": "large"}}, "is already there"),
