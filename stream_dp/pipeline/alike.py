@@ -19,7 +19,7 @@ _VALUED = ("equals", "one_of", "contains")
 Wheres = frozenset[Test]
 
 
-class Wanted(NamedTuple):
+class AskedFor(NamedTuple):
     """A feature's columns of the row, and the values that it asks for."""
 
     columns: tuple[int, ...]
@@ -32,7 +32,7 @@ class Alike:
 
     field: str
     rest: Wheres
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[AskedFor, ...]
 
 
 def alike(
@@ -40,7 +40,7 @@ def alike(
 ) -> tuple[list[Alike], dict[Wheres, Sequence[int]]]:
     """Split features, columns of the row by their conditions, into those counted together and all others."""
     known = Counter(key for where in scalars for _, key in _ways(where, fields))
-    together: dict[tuple[str, Wheres], list[Wanted]] = {}
+    together: dict[tuple[str, Wheres], list[AskedFor]] = {}
     alone: dict[Wheres, Sequence[int]] = {}
     for where, columns in scalars.items():
         ways = [(known[key], key[0], test, key) for test, key in _ways(where, fields)]
@@ -48,7 +48,7 @@ def alike(
         if number < MANY or test is None or key is None:
             alone[where] = columns
         else:
-            together.setdefault(key, []).append(Wanted(tuple(columns), test.values))
+            together.setdefault(key, []).append(AskedFor(tuple(columns), test.values))
     return [Alike(field, rest, tuple(found)) for (field, rest), found in together.items()], alone
 
 

@@ -55,6 +55,8 @@ class PlannedWatch:
             self.router.watch(self.block, self.columns.start, self.number)
         elif self.block is not None:
             self.router.unwatch(self.block)
+        else:
+            self.router.mute(self.columns, self.number)
 
 
 @dataclass(frozen=True, slots=True)

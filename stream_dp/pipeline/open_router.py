@@ -7,6 +7,7 @@ are used again, the lowest first. This file knows no series and no budget.
 """
 
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -40,6 +41,7 @@ class OpenRouter:
         self._origin = origin_ms
         self._base = Router(spec, origin_ms)
         self._added: dict[Feature | Block, _Added] = {}
+        self._muted: dict[int, list[slice]] = {}
         self._all: Router | None = self._base
         self.width = self._base.width
 
@@ -95,8 +97,13 @@ class OpenRouter:
         del self._added[block]
         self._all = None
 
+    def mute(self, columns: slice, user: int) -> None:
+        """Let nothing count in these columns of the series `user` from here on; nothing else may have them."""
+        self._muted.setdefault(user, []).append(columns)
+
     def close(self, user: int) -> None:
         """Count for this user no more."""
+        self._muted.pop(user, None)
         for feature, added in list(self._added.items()):
             added.users.discard(user)
             if not added.users:
@@ -109,6 +116,9 @@ class OpenRouter:
         tally = router.tally(batch)
         if tally.refused and router is not self._base:
             tally = self._one_by_one(batch, tally)
+        for columns in chain.from_iterable(self._muted.values()):
+            for row in tally.rows.values():
+                row[columns] = 0
         return Routed(tally.rows, dead(batch, tally.refused), tally.records)
 
     def _for_all(self) -> Router:

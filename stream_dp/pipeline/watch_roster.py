@@ -2,8 +2,8 @@
 
 Rules: a value; another watch gives another roster. It implements `runtime.series.Asking`. A name is a watch's own, or
 for one of a field's values the watch's and the value's with a stroke between them. A place of the monitor's definition
-is never used again, for records go on counting in it. What is wrong is named with its key and never with its value.
-This file knows no noise, no filter and no actor.
+is never used again. What is wrong is named with its key and never with its value. This file knows no noise, filter or
+actor.
 """
 
 from collections.abc import Mapping, Sequence

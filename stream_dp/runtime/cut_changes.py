@@ -126,14 +126,16 @@ class CutChanges:
             raise UsageError(str(refusal)) from None
         self._ensemble.change(self.admission.take(live.number, proposal))
         self._pending.seeds.append(noise.seed)
-        if isinstance(watch, str):
-            self._pending.changes.append(Unwatched(live.number, watch, at))
-            return {"series": live.series.name, "watch": watch, "end": at}
         await self._reader.end()
         cut = self.chain.now.cut = self.chain.cut.opened(self._router.width, proposal.columns)
-        begun = Watched(live.number, watch, proposal.place, at)
-        self._change(begun, lambda: self._reader.again(self._tasks, cut, self._group()))
-        return {"series": live.series.name, "watch": proposal.name, "start": at}
+        change: Change = (
+            Unwatched(live.number, watch, at)
+            if isinstance(watch, str)
+            else Watched(live.number, watch, proposal.place, at)
+        )
+        self._change(change, lambda: self._reader.again(self._tasks, cut, self._group()))
+        moment = "end" if isinstance(watch, str) else "start"
+        return {"series": live.series.name, "watch": proposal.name, moment: at}
 
     async def ask(
         self, live: LiveSeries, parameters: Mapping[str, Any], answer: int

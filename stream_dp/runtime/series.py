@@ -59,7 +59,8 @@ class Series:
     @property
     def most_bytes(self) -> int:
         """How many bytes a release has, about and at most; public."""
-        return _HEAD_BYTES + sum(map(len, self.keys)) + _ENTRY_BYTES * len(self.keys)
+        entries = sum(map(len, self.keys)) + _ENTRY_BYTES * len(self.keys)
+        return _HEAD_BYTES + entries * (1 if self.counts_band is None else 2)
 
     def told(self, parameters: Mapping[str, Any], answer: IntArray) -> dict[str, Any]:
         """Return what is told of the mechanism's answer to a query with these parameters.

@@ -30,6 +30,7 @@ Threshold = Annotated[int, Field(ge=1, le=LARGEST_THRESHOLD)]
 ROOM = 100  # places for watches that come by message, where the file does not say `most`
 MOST_PLACES = 10**6
 _SHOWN = 5  # names of watches in one message
+_TOLD = 100  # watches that readers are told of
 
 
 class WatchSpec(Frozen):
@@ -122,8 +123,10 @@ class MonitorSeries(SeriesSpec):
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        """When each watch fires, in words."""
-        return {one.name: one.words for one in self.watch}
+        """When each watch fires, in words; of very many only the first."""
+        told: dict[str, int | str] = {one.name: one.words for one in self.watch[:_TOLD]}
+        more = len(self.watch) - _TOLD
+        return told | {"...": f"{more:,} more"} if more > 0 else told
 
     def at_share(self, share: Fraction) -> "MonitorSeries":
         """The series at a part of its price."""

@@ -85,6 +85,9 @@ async def test_a_watch_ends_and_its_place_is_free_for_another() -> None:
     ]
     assert places == [5, 5, 6]  # that of `quiet`, of the file, is not used again
     assert ENDED not in str(world.bodies)
+    rows = {t: row for c in world.commits() for t, row in zip(c.ticks, c.rows, strict=True)}
+    ended = said["u2"]["end"]
+    assert [tick for tick, row in rows.items() if row[1 + 4]] == list(range(ended))
 
 
 async def test_a_threshold_that_is_asked_is_compared_and_re_arms() -> None:
