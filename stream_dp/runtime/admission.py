@@ -95,7 +95,7 @@ class Admission:
         return self._end(number, name, end)
 
     def watched(self, live: LiveSeries, watch: bytes | str) -> WatchProposal:
-        """Understand a watch of a series that runs: its definition, or the name of one that is to end.
+        """Understand a watch of a series that runs: its definition, or the name of one that is to end; changes nothing.
 
         Raises:
             UsageError: it is none for this series; every problem is named with its key.

@@ -118,7 +118,8 @@ class CutChanges:
         Raises:
             UsageError: it is none for this series; nothing has changed.
         """
-        proposal, at = self.admission.watched(live, watch), self.chain.next_tick
+        proposal = await asyncio.to_thread(self.admission.watched, live, watch)
+        at = self.chain.next_tick
         noise = FreshNoise(self._seeds, lambda seed: self._make_noise(seed, live.number))
         try:
             await self._ensemble.ask(live.number, proposal.query, noise)

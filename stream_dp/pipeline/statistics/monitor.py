@@ -1,7 +1,9 @@
 """The statistic `monitor`: many watches in one series, each with its own filter and threshold."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -143,7 +145,7 @@ class MonitorSeries(SeriesSpec):
 
     def choose(self, setting: Setting) -> Choice:
         """Choose one block of watches."""
-        terms = tuple(one.terms(n) for one, n in zip(self.watch, setting.parts, strict=True))
+        terms = _joined(one.terms(n) for one, n in zip(self.watch, setting.parts, strict=True))
         monitor = Monitor(
             setting.width,
             self.epsilon,
@@ -213,6 +215,12 @@ class MonitorSeries(SeriesSpec):
         if found or not isinstance(series, MonitorSeries) or None in fields.values():
             return found
         return [*_touch_problems(at, series, fields), *_room_problems(at, series, fields)]
+
+
+def _joined(terms: Iterable[WatchTerms]) -> tuple[WatchTerms, ...]:
+    """Terms with one entry for neighbours that differ in nothing but their places: the mechanism is the same."""
+    runs = groupby(terms, key=lambda one: replace(one, places=1))
+    return tuple(replace(one, places=sum(each.places for each in run)) for one, run in runs)
 
 
 def overlap(

@@ -173,3 +173,18 @@ def test_the_chance_of_a_false_alarm_is_that_of_the_noise() -> None:
     tick = Monitor(1, Fraction(1), ADD, (WatchTerms(3, tick=True),))
     laplace = sum((1 - a) / (1 + a) * a**x for x in range(3, 200))
     assert tick.false_alarms() == pytest.approx(laplace)
+
+
+@pytest.mark.parametrize("share", [FIFTH, TENTH, Fraction(2)])
+def test_the_bands_of_counts_are_the_quantiles_of_their_noise(share: Fraction) -> None:
+    """P(|Z| > B) = 2 a^(B + 1) / (1 + a) for a discrete Laplace draw; a watch's own band covers a tick's count too."""
+    monitor = Monitor(9, FIFTH, REPLACE, (WatchTerms(9),), 2, share)
+
+    def beyond(scale: Fraction, band: int) -> float:
+        a = np.exp(-1 / float(scale))
+        return float(2 * a ** (band + 1) / (1 + a))
+
+    band = monitor.value_band(0.95)
+    assert beyond(monitor.value_scale, band) <= 0.05 < beyond(monitor.value_scale, band - 1)
+    assert beyond(monitor.tick_scale, band) < 0.05
+    assert beyond(monitor.tick_scale, monitor.band(1, 0.95)) < 0.05

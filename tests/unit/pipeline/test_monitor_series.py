@@ -86,6 +86,13 @@ def test_each_watch_has_its_terms_and_the_monitor_what_they_overlap(tmp_path: Pa
     assert found.scale == 15
 
 
+def test_neighbours_of_equal_terms_are_one_entry_for_the_mechanism(tmp_path: Path) -> None:
+    lines = [f"      - {{name: w{i}, above: {5 + i // 3}}}\n" for i in range(7)]
+    found = mechanism(written(tmp_path, "".join(lines)))
+    assert found.watches == (WatchTerms(5, 3), WatchTerms(6, 3), WatchTerms(7))
+    assert found.ones == 7
+
+
 @pytest.mark.parametrize(
     ("watch", "ones"),
     [
