@@ -26,7 +26,16 @@ CLASSES = (
     "AlertsSeries",
     "MonitorSeries",
 )
-WORDS = ("count", "histogram", "maximum", "largest", "columns_above", "quantity", "alerts", "monitor")
+WORDS = (
+    "count",
+    "histogram",
+    "maximum",
+    "largest",
+    "columns_above",
+    "quantity",
+    "alerts",
+    "monitor",
+)
 FACE = Path(
     "stream_dp/app/standalone/blocks.py"
 )  # one method for each, for people; a new statistic needs none
