@@ -24,7 +24,16 @@ from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.answer_body import AnswerCut
 from stream_dp.runtime.asked_parameters import read_parameters
-from stream_dp.runtime.commit import Answer, Asked, Commit, Created, Halted, Release
+from stream_dp.runtime.commit import (
+    Answer,
+    Asked,
+    Commit,
+    Created,
+    Halted,
+    Release,
+    Unwatched,
+    Watched,
+)
 from stream_dp.runtime.conversation import body_of
 from stream_dp.runtime.registry import LiveSeries, Registry
 from stream_dp.runtime.series import Series
@@ -129,6 +138,8 @@ class JournalTrace:
     def _changes(self, commit: Commit) -> Iterator[TraceStep]:
         """What was created and halted at this cut, in its order."""
         running = {live.number: live for live in self.live}
+        watches = [each for each in commit.changes if isinstance(each, Watched | Unwatched)]
+        queries = {each: self._watch(commit, each) for each in watches}
         running |= {live.number: live for live in self._admission.replay(commit)}
         seeds = iter(commit.seeds)
         for change in commit.changes:
@@ -138,6 +149,9 @@ class JournalTrace:
                     yield self._create(running[number], next(seeds), series_claim(chosen))
                 case Asked(number=number):
                     yield self._ask(running[number], change, next(seeds), commit)
+                case Watched(number=number) | Unwatched(number=number):
+                    sent = Sent(Ask(number, queries[change]), SeedUse(next(seeds), number))
+                    yield TraceStep(sent, running[number])
                 case Halted(number=number):
                     yield TraceStep(Sent(Halt(number)), running[number])
                 case _:
@@ -160,6 +174,15 @@ class JournalTrace:
             ) from None
         sent = Sent(Ask(live.number, query), SeedUse(seed, live.number))
         return TraceStep(sent, live, asked=step)
+
+    def _watch(self, commit: Commit, change: Watched | Unwatched) -> Query:
+        """What begins or ends a watch in its mechanism, before the change is admitted."""
+        try:
+            return self._admission.watched_again(change).query
+        except UsageError as error:
+            raise FailClosed(
+                f"commit {commit.sequence} of the journal begins or ends a watch that there is not: {error}"
+            ) from None
 
     def _create(self, live: LiveSeries, seed: bytes, claim: Claim | None) -> TraceStep:
         """The creation of a series' mechanism, whose first state is drawn from the stream of its number."""

@@ -28,7 +28,7 @@ class Setting:
 
     `delta` is what a series that is not pure is stated at, 0 where the filter grants none; `gdp`: its filter adds up
     Gaussian DP. `steps`: how many steps of `neighbors` make one of the pipeline's relation. One event sets at most
-    `ones` entries of a row.
+    `ones` entries of a row. `parts`: how many entries each part has of a series that counts several things.
     """
 
     width: int
@@ -39,6 +39,7 @@ class Setting:
     gdp: bool = False
     steps: int = 1
     ones: int = 1
+    parts: tuple[int, ...] = ()
 
     @property
     def last(self) -> int:

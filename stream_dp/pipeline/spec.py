@@ -362,7 +362,7 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
     for series, dumped in zip(spec.series, parts["series"], strict=True):
         for later in series.left_out:
             del dumped[later]
-        dumped["where"] = [_meaning(spec, condition) for condition in series.where]
+        dumped |= series.said(lambda condition: _meaning(spec, condition))
     if counting := spec.source.counting:
         parts["source"] = counting
     return parts

@@ -38,6 +38,7 @@ FILE_NAMES = {
     "gaussian.py": "a rule and a filter of one measure",
     "ledger.py": "the ledger, and the command that shows it",
     "live_series.py": "the live series, for the planner, the server, the client and the engine",
+    "monitor.py": "a mechanism, and the statistic that it serves",
     "renyi.py": "a rule and a filter of one measure",
     "series.py": "what the engine runs, and the routes that read it",
 }

@@ -16,6 +16,7 @@ from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.inner_counter import GaussianInner, Inner
+from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantity
 from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
@@ -23,6 +24,7 @@ from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
 from stream_dp.mechanisms.separate_counters import SeparateCounters
 from stream_dp.mechanisms.sparse_vector import SparseVector
+from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.testing.conformance import TICKS, Case, Check, checks_of
 
 ONE = Fraction(1)
@@ -96,6 +98,16 @@ def alerts(width: int, relation: Neighbors) -> Case:
         name=f"Alerts {width} {relation}",
         make=lambda: Alerts(width, ONE, relation, 40),
         column=lambda: Alerts(1, ONE, relation, 40),
+    )
+
+
+def monitor(width: int, relation: Neighbors, watch: WatchTerms) -> Case:
+    """The case of a block of equal watches."""
+    watches = tuple(WatchTerms(watch.threshold, 1, watch.tick) for _ in range(width))
+    return Case(
+        name=f"Monitor {width} {relation} {watch}",
+        make=lambda: Monitor(width, ONE, relation, watches),
+        column=lambda: Monitor(1, ONE, relation, watches[:1]),
     )
 
 
@@ -200,6 +212,15 @@ CASES = [
     sparse((0, 0, 0), 2, ADD, ColumnsAbove(60)),
     alerts(1, ADD),
     alerts(4, REPLACE),
+    monitor(1, ADD, WatchTerms(40)),
+    monitor(4, REPLACE, WatchTerms(40)),
+    monitor(4, ADD, WatchTerms(40, tick=True)),
+    Case(
+        name="Monitor with counts",
+        make=lambda: Monitor(
+            5, ONE, ADD, (WatchTerms(40, 2, rearm=False), WatchTerms(9, tick=True)), 2, ONE
+        ),
+    ),
     composite(None, ADD),
     composite(None, REPLACE),
     composite(MAXIMUM, ADD),

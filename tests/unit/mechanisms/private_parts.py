@@ -21,6 +21,7 @@ from stream_dp.mechanisms.hand_over_counter import HandOverState
 from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridState
 from stream_dp.mechanisms.lattice_noise import LatticeState
+from stream_dp.mechanisms.monitor import MonitorState
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantityState
 from stream_dp.mechanisms.paper_hss import PaperHSSState
 from stream_dp.mechanisms.per_bin_hss import PerBinState
@@ -43,6 +44,7 @@ PUBLIC: dict[type, set[str]] = {
     HSSState: {"queries", "intervals", "released", "watcher"},
     HybridState: {"epoch"},
     LatticeState: {"steps"},
+    MonitorState: {"threshold", "mode", "asked"},
     NoisyQuantityState: set(),
     PaperHSSState: {"steps", "intervals", "threshold", "released", "watcher"},
     PerBinState: {"queries", "intervals", "released", "levels"},

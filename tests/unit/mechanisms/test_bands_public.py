@@ -24,10 +24,12 @@ from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
+from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.testing.noise import SeededNoise
 
 TICKS, WIDTH = 12, 3
@@ -53,6 +55,7 @@ MECHANISMS: list[Any] = [
     HandOverCounter(WIDTH, HALF, ADD),
     GaussianCounter(WIDTH, HALF, REPLACE, TICKS),
     GaussianCounter(WIDTH, HALF, ADD, None),
+    Monitor(WIDTH, HALF, ADD, (WatchTerms(20, 2), WatchTerms(9, tick=True)), value_epsilon=HALF),
     CoarseCounter(WIDTH, HALF, ADD, TICKS, 5),
     CoarseCounter(WIDTH, HALF, REPLACE, None, 4),
     PerBinHSS(WIDTH, Fraction(2), Fraction(2), ADD, TICKS),
@@ -126,6 +129,7 @@ PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
     "epoch noise": (MECHANISMS[2], lambda state: int(state.inner.windows[0].max() > 100)),
     "alert counts": (MECHANISMS[3], lambda state: int(state.count.max())),
     "alert lift": (MECHANISMS[3], lambda state: int(state.lift[1] > 5)),
+    "noisy tick": (MECHANISMS[-5], lambda state: int(state.heard.max() > 9)),
     "pending": (MECHANISMS[4], lambda state: int(state.pending.max() > 50)),
     "pending of one": (MECHANISMS[6], lambda state: int(state.pending[2] % 2)),
     "counter in HSS": (MECHANISMS[5], lambda state: int(seen_in(state).total.sum() > 50)),

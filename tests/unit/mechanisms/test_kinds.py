@@ -59,6 +59,8 @@ FROZEN = {
     ("lattice-noise-state", 1): "carried noise rests steps",
     ("local-protocol", 1): "server users views",
     ("local-protocol-state", 1): "parts server",
+    ("monitor", 1): "epsilon neighbors ones=1 value_epsilon=0 watches width",
+    ("monitor-state", 1): "asked=0 count heard lift mode threshold",
     ("multi-sparse-vector", 1): "neighbors query_epsilon threshold_epsilon views width",
     ("multi-sparse-vector-state", 1): "count halted lift",
     ("neighbors", 1): "| add_remove replace replace_any_tick",
@@ -84,6 +86,7 @@ FROZEN = {
     ("sparse-vector-state", 1): "count halted lift",
     ("tree-noise", 2): "(only rested on)",
     ("tree-state", 2): "here left prefix slope windows",
+    ("watch", 1): "below=False places=1 rearm=True threshold tick=False",
 }
 RETIRED = frozenset({"hss-statistic"})
 EPSILON = Fraction(1, 5)
