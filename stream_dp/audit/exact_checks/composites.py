@@ -52,7 +52,7 @@ def pure_hss() -> Instance:
     return Instance(words, *_behind_hss(vectors, counters), SMALL, once(ADDED), 2)
 
 
-def gaussian_hss() -> Instance:
+def gaussian_inside() -> Instance:
     """One column with a Gaussian counter of rho = ln 2 behind pure sparse vectors, under add_remove."""
     machine = SmallGaussianHSS(1, FINE, FINE, HALF, gamma=0, low=-4, high=9)
     vectors = _one_after_the_other(_part("sparse vectors", private(1 / FINE**2)))
@@ -77,4 +77,4 @@ def paper_hss() -> Instance:
 
 def hss() -> tuple[Instance, ...]:
     """Return the instances of the composite rule."""
-    return pure_hss(), gaussian_hss(), paper_hss()
+    return pure_hss(), gaussian_inside(), paper_hss()
