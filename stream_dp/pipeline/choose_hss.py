@@ -115,7 +115,7 @@ def _choice(hss: HSS | PerBinHSS, demand: Demand, why: str) -> Choice:
 def hss_for(demand: Demand) -> HSS | PerBinHSS:
     """The HSS of `method: hss`, by the relation alone: bin by bin for a histogram whose events reach few entries."""
     if demand.counter == "gaussian":
-        return gaussian_hss(demand)
+        return with_gaussian_counter(demand)
     return bins_hss(demand) if BINS in hss_forms(demand) else joint_hss(demand)
 
 
@@ -203,7 +203,7 @@ def joint_hss(demand: Demand) -> HSS:
     )
 
 
-def gaussian_hss(demand: Demand) -> GaussianHSS:
+def with_gaussian_counter(demand: Demand) -> GaussianHSS:
     """The joint form with a Gaussian counter, which alone is (epsilon, delta)-DP in the pipeline's relation.
 
     Raises:
