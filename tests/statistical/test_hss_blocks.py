@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from benchmarks.block_noise import BlockNoise
 from benchmarks.hss_blocks import (
+    CounterNoise,
     Truth,
     bins_errors,
     bins_run,
@@ -30,6 +31,7 @@ from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.separate_counters import CloseQuery, SeparateCounters
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 ADD, TICKS = Neighbors.ADD_REMOVE, 600
@@ -163,6 +165,18 @@ def test_bin_by_bin_in_blocks(seed: int, width: int) -> None:
     for column, pieces in enumerate(columns):
         assert (held(pieces, TICKS) == answers[:, column]).all()
     assert_same_errors(bins_errors(columns, truth), answers, events)
+
+
+def test_separate_counters_hand_over_in_blocks_too() -> None:
+    """The first tree takes 96 updates."""
+    counters = SeparateCounters(2, Fraction(1), ADD)
+    noise, both = SeededNoise(7), CloseQuery(columns=np.arange(2))
+    state = counters.init(noise)
+    ages = CounterNoise(counters, SeededNoise(7))
+    for update in range(1, 200):
+        state, answer = counters.step(state, both, noise)
+        assert answer is not None
+        assert (ages.after(update) == answer).all()
 
 
 def test_counters_in_blocks() -> None:
