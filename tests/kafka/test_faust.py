@@ -13,7 +13,7 @@ from kafka.faust_worlds import PARTITIONS, FaustWorld, source_of, until, working
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.errors import UsageError
-from stream_dp.integrations.faust.asking import Queries
+from stream_dp.integrations.faust.asking import FaustQueries
 
 COUNT = 8000
 LAST = [COUNT + 1 + n for n in range(PARTITIONS)]
@@ -69,7 +69,7 @@ async def test_events_are_fed_once_through_a_kill(kafka: str, tmp_path: Path, pa
 async def test_messages_are_answered_once_through_a_kill(kafka: str, tmp_path: Path) -> None:
     """The second worker stands by; what was asked of the first has the same answer from it."""
     world = await FaustWorld.made(tmp_path, kafka)
-    queries = Queries(KafkaSettings(kafka), world.talk.name, world.talk.token())
+    queries = FaustQueries(KafkaSettings(kafka), world.talk.name, world.talk.token())
     series = {"name": "large", "statistic": "count", "epsilon": "0.1"}
     try:
         async with working(world, 1) as first, working(world, 2):

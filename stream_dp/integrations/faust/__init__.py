@@ -5,7 +5,7 @@ each partition's head lies in the transaction that feeds it; releases are checke
 least once, and nothing here asks more of it. Loading this folder loads Faust; nothing else does.
 """
 
-from stream_dp.integrations.faust.asking import Queries, Told
+from stream_dp.integrations.faust.asking import FaustQueries, Reply
 from stream_dp.integrations.faust.attached import Attached, attach, from_agent, releases
 from stream_dp.integrations.faust.release_stream import ReleaseStream
 from stream_dp.integrations.faust.stopping import EngineStopped
@@ -13,9 +13,9 @@ from stream_dp.integrations.faust.stopping import EngineStopped
 __all__ = [
     "Attached",
     "EngineStopped",
-    "Queries",
+    "FaustQueries",
     "ReleaseStream",
-    "Told",
+    "Reply",
     "attach",
     "from_agent",
     "releases",

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Told(Generic[T]):
+class Reply(Generic[T]):
     """The answer to a message: `number` counts a pipeline's answers from 1, `tick` is the last tick before the cut.
 
     `content` is what was answered, `body` the exact public line in `NAME.answers`.
@@ -38,7 +38,7 @@ class Told(Generic[T]):
     body: bytes = field(repr=False)
 
 
-class Queries:
+class FaustQueries:
     """The engine of the pipeline `name`, asked by `analyst` ("": the operator) with `token`.
 
     Every method takes `message_id`, one of one's own (default: a fresh one), and `seconds`, how long to wait at most.
@@ -58,14 +58,14 @@ class Queries:
 
     async def ask(
         self, series: str, *, message_id: str = "", seconds: float = SECONDS, **parameters: Any
-    ) -> Told[Mapping[str, Any]]:
+    ) -> Reply[Mapping[str, Any]]:
         """Ask a series: `keys`, or `from_` and `to`, of a released one; `watch` and `threshold` of a monitor."""
         said = {key.removesuffix("_"): value for key, value in parameters.items()}
         return _of(await self._told("ask", {"series": series, **said}, message_id, seconds))
 
     async def create(
         self, series: Mapping[str, Any], *, message_id: str = "", seconds: float = SECONDS
-    ) -> Told[Created]:
+    ) -> Reply[Created]:
         """Charge and start a series, an entry of `series:`, at the next cut between two ticks."""
         return _of(
             await self._told("create", {"series": series}, message_id, seconds), Created.documented
@@ -73,7 +73,7 @@ class Queries:
 
     async def preview(
         self, series: Mapping[str, Any], *, message_id: str = "", seconds: float = SECONDS
-    ) -> Told[Preview]:
+    ) -> Reply[Preview]:
         """Return what creating the series would cost; changes nothing."""
         return _of(
             await self._told("preview", {"series": series}, message_id, seconds), Preview.documented
@@ -81,13 +81,13 @@ class Queries:
 
     async def halt(
         self, series: str, *, message_id: str = "", seconds: float = SECONDS
-    ) -> Told[Halted]:
+    ) -> Reply[Halted]:
         """End a series that was created."""
         return _of(
             await self._told("halt", {"series": series}, message_id, seconds), Halted.documented
         )
 
-    async def list(self, *, message_id: str = "", seconds: float = SECONDS) -> Told[QueryList]:
+    async def list(self, *, message_id: str = "", seconds: float = SECONDS) -> Reply[QueryList]:
         """Return every series, halted ones too."""
         return _of(await self._told("list", {}, message_id, seconds), QueryList.documented)
 
@@ -98,7 +98,7 @@ class Queries:
         *,
         message_id: str = "",
         seconds: float = SECONDS,
-    ) -> Told[Mapping[str, Any]]:
+    ) -> Reply[Mapping[str, Any]]:
         """Add a watch, an entry of `watch:`, to a monitor."""
         return _of(
             await self._told("watch", {"series": series, "watch": watch}, message_id, seconds)
@@ -106,7 +106,7 @@ class Queries:
 
     async def unwatch(
         self, series: str, watch: str, *, message_id: str = "", seconds: float = SECONDS
-    ) -> Told[Mapping[str, Any]]:
+    ) -> Reply[Mapping[str, Any]]:
         """End a watch of a monitor."""
         return _of(
             await self._told("unwatch", {"series": series, "watch": watch}, message_id, seconds)
@@ -148,9 +148,9 @@ class Queries:
             return self._messages
 
 
-def _of(body: bytes, content: Any = dict) -> Told[Any]:
+def _of(body: bytes, content: Any = dict) -> Reply[Any]:
     """The typed answer; `content` makes what was answered of its keys."""
     found = read_answer(body)
     if found.answer is UNSET or found.id is None:
         raise FailClosed("an answer without a content; bring the topic of answers back as it was")
-    return Told(found.number, found.id, found.tick, found.end, content(found.answer), body)
+    return Reply(found.number, found.id, found.tick, found.end, content(found.answer), body)

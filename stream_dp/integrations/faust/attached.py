@@ -10,7 +10,7 @@ from stream_dp.app.query_token import token_for
 from stream_dp.app.running import PRODUCT, Setup
 from stream_dp.app.settings import settings_for, settled
 from stream_dp.errors import UsageError
-from stream_dp.integrations.faust.asking import Queries
+from stream_dp.integrations.faust.asking import FaustQueries
 from stream_dp.integrations.faust.engine_service import EngineOptions, engine_service
 from stream_dp.integrations.faust.enriched import AgentSource, Enrich
 from stream_dp.integrations.faust.origin_writer import Target
@@ -23,7 +23,7 @@ from stream_dp.pipeline.yaml import load
 class Attached:
     """A pipeline whose engine runs in an app; `queries` asks it, from any worker."""
 
-    def __init__(self, app: App, spec: PipelineSpec, queries: Queries) -> None:
+    def __init__(self, app: App, spec: PipelineSpec, queries: FaustQueries) -> None:
         self._app = app
         self._spec = spec
         self.queries = queries
@@ -67,7 +67,7 @@ def attach(
     token = token_for(
         spec, None if token_file else key, None if token_file is None else Path(token_file)
     )
-    queries = Queries(
+    queries = FaustQueries(
         settings_for(settled(spec.source, KafkaSourceSpec)), spec.name, token, analyst
     )
     options = EngineOptions(path, key, accept_new_guarantee, check, setup)
