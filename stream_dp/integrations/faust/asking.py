@@ -18,7 +18,7 @@ from stream_dp.client.kafka_messages import SECONDS, KafkaMessages
 from stream_dp.client.message_text import fresh_id, message_text
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.runtime.answer_body import read_answer
-from stream_dp.serve.models.asked import Created, Halted, Preview, QueryList
+from stream_dp.serve.models.asked import Created, Halted, Preview, Query, QueryList
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class FaustQueries:
 
     async def list(self, *, message_id: str = "", seconds: float = SECONDS) -> Reply[QueryList]:
         """Return every series, halted ones too."""
-        return _of(await self._told("list", {}, message_id, seconds), QueryList.documented)
+        return _of(await self._told("list", {}, message_id, seconds), _listed)
 
     async def watch(
         self,
@@ -154,3 +154,7 @@ def _of(body: bytes, content: Any = dict) -> Reply[Any]:
     if found.answer is UNSET or found.id is None:
         raise FailClosed("an answer without a content; bring the topic of answers back as it was")
     return Reply(found.number, found.id, found.tick, found.end, content(found.answer), body)
+
+
+def _listed(said: Mapping[str, Any]) -> QueryList:
+    return QueryList(queries=tuple(Query.documented(each) for each in said["queries"]))

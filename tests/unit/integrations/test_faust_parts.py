@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import faust
 import pytest
@@ -65,10 +65,13 @@ async def test_what_is_made_of_a_value(enrich: Any, payload: bytes | None) -> No
 
 
 async def test_streams_that_repeat_or_reorder_are_refused(app: faust.App) -> None:
-    refuse_reordered(app.stream(app.topic("raw")))
+    def stream(**how: Any) -> faust.Stream[Any]:
+        return cast("faust.Stream[Any]", app.stream(app.topic("raw"), **how))
+
+    refuse_reordered(stream())
     with pytest.raises(UsageError, match="concurrency"):
-        refuse_reordered(app.stream(app.topic("raw"), concurrency_index=0))
-    grouped = app.stream(app.topic("raw"))
+        refuse_reordered(stream(concurrency_index=0))
+    grouped = stream()
     grouped._chain(channel=app.channel())
     with pytest.raises(UsageError, match="grouped"):
         refuse_reordered(grouped)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from stream_dp.app.embedded import PublicRelease
 from stream_dp.errors import FailClosed
 from stream_dp.integrations.faust import release_check
 from stream_dp.integrations.faust.release_check import ReleaseCheck
@@ -55,8 +56,8 @@ def test_a_gap_is_refused_and_a_twin_that_looks_for_none_is_found() -> None:
     class Unchecked(ReleaseCheck):
         """Knows repeats only."""
 
-        def fresh(self, body: bytes) -> release_check.PublicRelease | None:
-            release, known = release_check.PublicRelease.of(body), self._seen.get(self._pipeline)
+        def fresh(self, body: bytes) -> PublicRelease | None:
+            release, known = PublicRelease.of(body), self._seen.get(self._pipeline)
             return None if known is not None and release.sequence <= known[0] else release
 
     assert not missed(ReleaseCheck("p"))
