@@ -82,7 +82,7 @@ async def test_messages_are_answered_once_through_a_kill(kafka: str, tmp_path: P
             assert [each.name for each in shown.content.queries] == ["all", "large"]
             assert (await queries.halt("large", message_id="h1")).content.name == "large"
             again = await queries.halt("large", message_id="h1")
-            with pytest.raises(UsageError, match="nothing"):
+            with pytest.raises(UsageError, match="none of this name"):
                 await queries.ask("nothing")
             assert (await queries.preview({**series, "name": "more"})).content.fits
             assert again.number == shown.number + 1 == created.number + 2
