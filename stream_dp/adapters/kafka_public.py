@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from stream_dp.adapters.kafka_client import KEPT, RECORD_BYTES
+from stream_dp.adapters.kafka_client import KEPT, RECORD_BYTES, KafkaSettings
 from stream_dp.adapters.kafka_hanging import settle_public
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
 from stream_dp.adapters.kafka_log import reading
@@ -17,6 +17,11 @@ from stream_dp.adapters.kafka_topics import ensure, warnings
 
 _RULES = {**KEPT, "message.timestamp.type": "CreateTime"}
 _HINTS = {"max.message.bytes": str(RECORD_BYTES)}
+
+
+async def ensure_public(settings: KafkaSettings, topic: str) -> str:
+    """Create a public topic, or check it; return what could be safer. Errors as of `PublicTopic.open`."""
+    return await ensure(settings, topic, _RULES, _HINTS)
 
 
 class Durable(Protocol):
@@ -61,7 +66,7 @@ class PublicTopic(ABC, Generic[D]):
             WorldError: no answer, or access denied.
         """
         await self._lease.start()
-        found = await ensure(self._lease.settings, self._topic, _RULES, _HINTS)
+        found = await ensure_public(self._lease.settings, self._topic)
         self.warnings = warnings({self._topic: found})
         await settle_public(self._lease, self._topic)
 

@@ -51,13 +51,15 @@ async def run_pipeline(
     waits: Callable[[], None] = lambda: None,
     opened: Callable[[str], None] = lambda url: None,
     beside: Callable[[Run], AbstractAsyncContextManager[None]] = nothing,
+    ending: Callable[[Run], AbstractAsyncContextManager[None]] = signals,
 ) -> Run:
     """Load, build and run; return the run after its end.
 
     Without `until_end` it goes on after the horizon, for the page, until a signal comes. The page is served on `port`
-    (None: not at all), and `opened` learns its address; `beside` is entered while the engine runs. A `standby` begins
-    once no other engine of the pipeline is there; `waits` learns that it is ready for that. It stands by again where
-    another one has taken over. `check`: no new ledger begins where no record fits.
+    (None: not at all), and `opened` learns its address; `beside` is entered while the engine runs, `ending` before, and
+    stops it: by signals, in a program of ours. A `standby` begins once no other engine of the pipeline is there;
+    `waits` learns that it is ready for that. It stands by again where another one has taken over. `check`: no new
+    ledger begins where no record fits.
 
     Raises:
         UsageError, NotDerivable, BudgetRefused: nothing was started.
@@ -86,7 +88,7 @@ async def run_pipeline(
 
     async def live(this: Run) -> None:
         async with (
-            signals(this),
+            ending(this),
             standing_by(presence_of(spec), this.stopped, waits if standby else None) as to_run,
             served(this, port, opened),
         ):

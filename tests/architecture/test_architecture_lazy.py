@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 LIBRARIES = frozenset({
-    "aiokafka", "cryptography", "dp_accounting", "fastapi", "jgo", "msgspec", "numpy", "pyarrow", "pydantic", "rich",
-    "scipy", "starlette", "uvicorn", "yaml",
+    "aiokafka", "cryptography", "dp_accounting", "fastapi", "faust", "jgo", "mode", "msgspec", "numpy", "pyarrow",
+    "pydantic", "rich", "scipy", "starlette", "uvicorn", "yaml",
 })  # fmt: skip
 FLIGHTS = str(Path("examples", "01_flights", "pipeline.yaml"))
 NOBODY = "http://127.0.0.1:9"  # the discard port: no engine answers there

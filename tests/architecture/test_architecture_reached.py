@@ -1,4 +1,4 @@
-"""Nothing is dead: every module is imported, at some depth, from a command, the test kit or the public face."""
+"""Nothing is dead: every module is imported, at any depth, from a command, an integration, the test kit or the face."""
 
 import ast
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from architecture.test_architecture_source import Syntax, imported
 
-BEGINS = ("stream_dp.cli", "stream_dp.testing")
+BEGINS = ("stream_dp.cli", "stream_dp.integrations", "stream_dp.testing")
 BESIDE = {
     "stream_dp.adapters.memory": "the ports in memory, for programs and tests",
     "stream_dp.audit.relations.paper_streams": "the relations of [HSV] section 7, for games of one's own",

@@ -1,0 +1,160 @@
+"""The messages of docs/messages.md as awaitable calls, from any worker of an app, with typed answers.
+
+Rules: a message is signed here and travels by Kafka, so it is answered wherever the engine runs, also by the one that
+takes over from a worker that was killed. An id that is given again gets the answer that it had: who keeps the id
+across a crash learns what became of the message, and nothing is done twice. Messages go one after the other.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from msgspec import UNSET
+
+from stream_dp.adapters.kafka_client import KafkaSettings, backing_off
+from stream_dp.client.kafka_messages import SECONDS, KafkaMessages
+from stream_dp.client.message_text import fresh_id, message_text
+from stream_dp.errors import FailClosed, WorldError
+from stream_dp.runtime.answer_body import read_answer
+from stream_dp.serve.models.asked import Created, Halted, Preview, Query, QueryList
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Generic[T]):
+    """The answer to a message: `number` counts a pipeline's answers from 1, `tick` is the last tick before the cut.
+
+    `content` is what was answered, `body` the exact public line in `NAME.answers`.
+    """
+
+    number: int
+    id: str
+    tick: int | None
+    end: str
+    content: T
+    body: bytes = field(repr=False)
+
+
+class FaustQueries:
+    """The engine of the pipeline `name`, asked by `analyst` ("": the operator) with `token`.
+
+    Every method takes `message_id`, one of one's own (default: a fresh one), and `seconds`, how long to wait at most.
+
+    Raises, in every method:
+        UsageError, BudgetRefused: what the engine says of the message; nothing has changed.
+        WorldError: no engine answered in time, or no brokers; asking again with the same id changes nothing.
+    """
+
+    def __init__(self, settings: KafkaSettings, name: str, token: str, analyst: str = "") -> None:
+        self._settings = settings
+        self._name = name
+        self._token = token
+        self._analyst = analyst
+        self._messages: KafkaMessages | None = None
+        self._opening = asyncio.Lock()
+
+    async def ask(
+        self, series: str, *, message_id: str = "", seconds: float = SECONDS, **parameters: Any
+    ) -> Reply[Mapping[str, Any]]:
+        """Ask a series: `keys`, or `from_` and `to`, of a released one; `watch` and `threshold` of a monitor."""
+        said = {key.removesuffix("_"): value for key, value in parameters.items()}
+        return _of(await self._told("ask", {"series": series, **said}, message_id, seconds))
+
+    async def create(
+        self, series: Mapping[str, Any], *, message_id: str = "", seconds: float = SECONDS
+    ) -> Reply[Created]:
+        """Charge and start a series, an entry of `series:`, at the next cut between two ticks."""
+        return _of(
+            await self._told("create", {"series": series}, message_id, seconds), Created.documented
+        )
+
+    async def preview(
+        self, series: Mapping[str, Any], *, message_id: str = "", seconds: float = SECONDS
+    ) -> Reply[Preview]:
+        """Return what creating the series would cost; changes nothing."""
+        return _of(
+            await self._told("preview", {"series": series}, message_id, seconds), Preview.documented
+        )
+
+    async def halt(
+        self, series: str, *, message_id: str = "", seconds: float = SECONDS
+    ) -> Reply[Halted]:
+        """End a series that was created."""
+        return _of(
+            await self._told("halt", {"series": series}, message_id, seconds), Halted.documented
+        )
+
+    async def list(self, *, message_id: str = "", seconds: float = SECONDS) -> Reply[QueryList]:
+        """Return every series, halted ones too."""
+        return _of(await self._told("list", {}, message_id, seconds), _listed)
+
+    async def watch(
+        self,
+        series: str,
+        watch: Mapping[str, Any],
+        *,
+        message_id: str = "",
+        seconds: float = SECONDS,
+    ) -> Reply[Mapping[str, Any]]:
+        """Add a watch, an entry of `watch:`, to a monitor."""
+        return _of(
+            await self._told("watch", {"series": series, "watch": watch}, message_id, seconds)
+        )
+
+    async def unwatch(
+        self, series: str, watch: str, *, message_id: str = "", seconds: float = SECONDS
+    ) -> Reply[Mapping[str, Any]]:
+        """End a watch of a monitor."""
+        return _of(
+            await self._told("unwatch", {"series": series, "watch": watch}, message_id, seconds)
+        )
+
+    async def close(self) -> None:
+        """Give the connections back; the next message opens them again."""
+        messages, self._messages = self._messages, None
+        if messages is not None:
+            await messages.close()
+
+    async def _told(self, do: str, content: Mapping[str, Any], name: str, seconds: float) -> bytes:
+        name = name or fresh_id()
+        deadline = time.monotonic() + seconds
+        messages = await self._opened(deadline)
+        text = message_text(do, content, name, self._analyst)
+        try:
+            return await messages.answer(text, name, max(0.0, deadline - time.monotonic()))
+        except WorldError:
+            await self.close()
+            raise
+
+    async def _opened(self, deadline: float) -> KafkaMessages:
+        """The connections; the engine makes its topics when it starts, which is waited for."""
+        waits = backing_off()
+        async with self._opening:
+            while self._messages is None:
+                messages = KafkaMessages(self._settings, self._name, self._token)
+                try:
+                    await messages.open()
+                except BaseException as error:
+                    await messages.close()
+                    wait = next(waits)
+                    if not isinstance(error, WorldError) or time.monotonic() + wait > deadline:
+                        raise
+                    await asyncio.sleep(wait)
+                else:
+                    self._messages = messages
+            return self._messages
+
+
+def _of(body: bytes, content: Any = dict) -> Reply[Any]:
+    """The typed answer; `content` makes what was answered of its keys."""
+    found = read_answer(body)
+    if found.answer is UNSET or found.id is None:
+        raise FailClosed("an answer without a content; bring the topic of answers back as it was")
+    return Reply(found.number, found.id, found.tick, found.end, content(found.answer), body)
+
+
+def _listed(said: Mapping[str, Any]) -> QueryList:
+    return QueryList(queries=tuple(Query.documented(each) for each in said["queries"]))

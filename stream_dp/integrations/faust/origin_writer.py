@@ -1,0 +1,199 @@
+"""The writer of what an app makes of one partition of an origin: every record of it at most once, whoever repeats it.
+
+Rules: what is fed and the head that says so are one transaction, of a producer whose transactional id names pipeline,
+topic and partition. So whoever opens it shuts out every other writer of the partition, ends what those left open, and
+then reads a head that nobody else can move. After any error the writer is opened anew and what it was to feed is
+compared with the head again: what became of the transaction shows there. A record's partition in the source is a
+function of the record alone.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, NamedTuple
+
+from stream_dp.adapters.kafka_client import (
+    KEPT,
+    KafkaSettings,
+    backing_off,
+    connect,
+    disconnect,
+    library,
+    passing,
+    refused,
+)
+from stream_dp.adapters.kafka_log import reading
+from stream_dp.adapters.kafka_topic_look import TopicEyes
+from stream_dp.adapters.kafka_topics import ensure
+from stream_dp.errors import FailClosed, Outage
+from stream_dp.integrations.faust.origin_head import OriginHead, decoded
+
+_RULES = {
+    "cleanup.policy": "compact",
+    "unclean.leader.election.enable": KEPT["unclean.leader.election.enable"],
+}
+_HINTS = {"segment.bytes": str(2**20), "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.1"}
+_FENCED = ("ProducerFenced", "InvalidProducerEpoch")
+
+
+class Made(NamedTuple):
+    """What was made of the record at `offset`; None: nothing that is to be counted."""
+
+    offset: int
+    payload: bytes | None
+
+    def __repr__(self) -> str:
+        return "<Made>"
+
+
+class Target(NamedTuple):
+    """The source of `pipeline`: the topic that its engine reads."""
+
+    settings: KafkaSettings
+    pipeline: str
+    topic: str
+
+    @property
+    def heads(self) -> str:
+        """The topic of heads, which is private: they are exact counts."""
+        return f"{self.pipeline}.private.origins"
+
+
+class OriginWriter:
+    """Feeds what is made of a partition of the topic `origin`; `ours` says whether that is still this worker's."""
+
+    def __init__(
+        self, target: Target, origin: str, partition: int, ours: Callable[[], bool]
+    ) -> None:
+        self._target = target
+        self._origin, self._partition = origin, partition
+        self._name = f"{target.pipeline}.origin.{origin}.{partition}"
+        self._ours = ours
+        self._producer: Any = None
+        self._head = OriginHead("")
+        self._places: tuple[int, ...] = ()
+        self._turn = asyncio.Lock()
+
+    async def feed(self, made: Sequence[Made]) -> bool:
+        """Feed what is fresh of it, durable on return; False: another worker has this partition now, and will.
+
+        Raises:
+            FailClosed: the origin was deleted and made anew, or its head is damaged.
+            WorldError: no answer for a long while, or access denied.
+        """
+        return await self._patiently(lambda: self._fed(made))
+
+    async def open(self) -> bool:
+        """Shut out every other writer of the partition, and learn how far it is; a second call does nothing."""
+        return await self._patiently(self._opened)
+
+    async def close(self) -> None:
+        """Give the connection back; what is in flight is decided by the next writer."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await disconnect(producer)
+
+    async def _patiently(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Do it, opened anew after each error that may pass; False where the partition is another worker's."""
+        errors, settings = library(".errors"), self._target.settings
+        waits, waited = backing_off(), 0.0
+        async with self._turn:
+            while self._ours():
+                try:
+                    await self._opened()
+                    await work()
+                except (errors.KafkaError, errors.IllegalOperation, OSError, TimeoutError) as error:
+                    cause = refused(settings, self._about, error)
+                    again = passing(error) or any(name in type(error).__name__ for name in _FENCED)
+                except Outage as error:
+                    cause, again = error, True
+                else:
+                    return True
+                await self.close()
+                wait = next(waits)
+                waited += wait
+                if not again or waited > settings.retry_s:
+                    raise cause from None
+                await asyncio.sleep(wait)
+        return False
+
+    async def _opened(self) -> None:
+        if self._producer is not None:
+            return
+        target = self._target
+        await ensure(target.settings, target.heads, _RULES, _HINTS)
+        identity = await self._identity()
+        producer = library().AIOKafkaProducer(
+            **target.settings.client(),
+            transactional_id=self._name,
+            transaction_timeout_ms=target.settings.transaction_timeout_ms,
+            linger_ms=5,
+        )
+        await connect(target.settings, producer)
+        try:
+            self._places = tuple(sorted(await producer.partitions_for(target.topic)))
+            self._head = await self._recorded(identity)
+        except BaseException:
+            await disconnect(producer)
+            raise
+        self._producer = producer
+
+    async def _identity(self) -> str:
+        """What tells the origin from a later topic of its name; nothing where it is not of this cluster."""
+        eyes = TopicEyes(self._target.settings, self._origin)
+        try:
+            await eyes.start()
+            found = await eyes.look()
+        finally:
+            await eyes.stop()
+        return "" if found is None else found.id
+
+    async def _recorded(self, identity: str) -> OriginHead:
+        """The head of the partition: nobody else can move it now."""
+        what = f"topic {self._target.heads!r}: the head of {self._origin!r}"
+        found = OriginHead(identity)
+        async with reading(self._target.settings, self._target.heads) as log:
+            decided, end = await log.ends()
+            if decided < end:
+                raise Outage(f"{what}: a transaction of another writer is open still")
+            async with aclosing(log.records(0, end)) as groups:
+                async for group in groups:
+                    for record in group:
+                        if record.key == self._name.encode():
+                            found = decoded(record.value, what)
+        if identity and found.origin and found.origin != identity:
+            raise FailClosed(
+                f"topic {self._origin!r} was deleted and made anew: its records would be taken for those that were fed "
+                "before. Name the new topic otherwise"
+            )
+        return found
+
+    async def _fed(self, made: Sequence[Made]) -> None:
+        head, payloads = self._head, list[bytes]()
+        for offset, payload in made:
+            fresh, head = head.take(offset)
+            if fresh and payload is not None:
+                payloads.append(payload)
+        if head is self._head:
+            return
+        target, producer = self._target, self._producer
+        async with producer.transaction():
+            sent = [
+                await producer.send(target.topic, payload, partition=self._place(payload))
+                for payload in payloads
+            ]
+            sent.append(
+                await producer.send(
+                    target.heads, head.encoded(), key=self._name.encode(), partition=0
+                )
+            )
+            await asyncio.gather(*sent)
+        self._head = head
+
+    def _place(self, payload: bytes) -> int:
+        return self._places[zlib.crc32(payload) % len(self._places)]
+
+    @property
+    def _about(self) -> str:
+        return f"what is fed into topic {self._target.topic!r}"
