@@ -148,6 +148,8 @@ async def talked(kafka: str, folder: Path, seed: int) -> tuple[list[str], int]:
                 _, errors = await asyncio.to_thread(run.communicate)
                 assert run.returncode == 0, errors
     assert "answer" in last
+    if thresholds_talk in TALKS:
+        assert any(b'"threshold"' in body for body in watcher.seen.values())
     found = await watcher.look()
     queue, public = await world.queue(), await world.public()
     found += talk_findings(Talk(queue, public, await world.durable()))
