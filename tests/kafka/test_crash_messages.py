@@ -4,7 +4,6 @@ import asyncio
 import json
 import random
 import signal
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from faults.talk_checker import Talk, talk_findings, unfounded_answers
 from kafka.talking_worlds import Analyst, TalkingWorld, fed, running, until_topics
 
 KILLS = 20
-_MONITOR = "stream_dp.pipeline.statistics.monitor"
 POINTS = (
     "mid-answer:1", "before-answer:2", "after-answer:2", "mid-commit:2", "after-commit:3", "mid-answer:3",
 )  # fmt: skip
@@ -71,7 +69,7 @@ async def thresholds_talk(analyst: Analyst, number: int) -> None:
     assert "answer" in halted, halted
 
 
-TALKS = (adaptive_talk, *([thresholds_talk] if find_spec(_MONITOR) else []))
+TALKS = (adaptive_talk, thresholds_talk)
 
 
 async def talking(analyst: Analyst, chance: random.Random, done: asyncio.Event) -> int:
@@ -148,8 +146,7 @@ async def talked(kafka: str, folder: Path, seed: int) -> tuple[list[str], int]:
                 _, errors = await asyncio.to_thread(run.communicate)
                 assert run.returncode == 0, errors
     assert "answer" in last
-    if thresholds_talk in TALKS:
-        assert any(b'"threshold"' in body for body in watcher.seen.values())
+    assert any(b'"threshold"' in body for body in watcher.seen.values())
     found = await watcher.look()
     queue, public = await world.queue(), await world.public()
     found += talk_findings(Talk(queue, public, await world.durable()))
