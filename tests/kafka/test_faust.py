@@ -82,12 +82,13 @@ async def test_messages_are_answered_once_through_a_kill(kafka: str, tmp_path: P
             assert (await queries.create(series, message_id="c1")).body == created.body
             shown = await queries.list(message_id="l1")
             assert [each.name for each in shown.content.queries] == ["all", "large"]
-            assert (await queries.halt("large", message_id="h1")).content.name == "large"
-            again = await queries.halt("large", message_id="h1")
+            halted = await queries.halt("large", message_id="h1")
+            assert halted.content.name == "large"
+            assert (await queries.halt("large", message_id="h1")).body == halted.body
             with pytest.raises(UsageError, match="none of this name"):
                 await queries.ask("nothing")
             assert (await queries.preview({**series, "name": "more"})).content.fits
-            assert again.number == shown.number + 1 == created.number + 2
+            assert created.number < shown.number < halted.number
     finally:
         await queries.close()
 
