@@ -60,10 +60,11 @@ test-fast: $(DEV_STAMP)  ## The unit tests, within a minute: no Kafka, no browse
 test-slow: $(DEV_STAMP)  ## The tests that take minutes
 	$(call check,$(PYTEST) -m slow $(ARGS))
 
-bench: $(DEV_STAMP)  ## The benchmarks
+bench: $(DEV_STAMP) $(PEERS)/.installed  ## The benchmarks, HSS beside other forms, counters beside peers (.venv-peers: a gigabyte)
 	$(call check,$(PYTEST) tests/benchmarks -s --timeout=0 --override-ini python_files=bench_*.py $(ARGS))
+	@$(MAKE) --no-print-directory bench-peers ARGS=
 
-bench-peers: $(PEERS)/.installed  ## Counters beside dpcrpy, jax-privacy and OpenDP (a gigabyte, in .venv-peers)
+bench-peers: $(PEERS)/.installed  ## Counters beside dpcrpy, jax-privacy and OpenDP alone
 	PYTHONPATH=tests $(PEERS)/bin/python tests/benchmarks/bench_peers.py $(ARGS)
 
 $(PEERS)/.installed: requirements-peers.lock $(DEV_STAMP)

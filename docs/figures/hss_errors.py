@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.pipeline.choice import Setting
-from stream_dp.pipeline.choose_hss import Demand, hss_for, joint_hss
-from stream_dp.pipeline.predicted_errors import hss_error, tree_error
+from stream_dp.pipeline.choose_hss import BINS, JOINT, TREE, Demand, form_errors
 
 TICKS = 1 << 16
 EPSILON = Fraction(1)
@@ -35,15 +34,13 @@ class Panel:
 def panel(width: int) -> Panel:
     """The errors of the three forms."""
     setting = Setting(width, Neighbors.ADD_REMOVE, TICKS, 0.95)
-    demand = Demand(setting, None, EPSILON)
-    joint, bins, tree = joint_hss(demand), hss_for(demand), tree_error(setting, EPSILON)
+    forms = {"tree": TREE, "HSS, joint": JOINT, "HSS, bin by bin": BINS}
+    found = [
+        form_errors(Demand(setting, None, EPSILON, events, "zipf"), tuple(forms.values()))
+        for events in EVENTS
+    ]
     return Panel(
-        width,
-        {
-            "tree": (tree,) * len(EVENTS),
-            "HSS, joint": tuple(hss_error(joint, setting, events) for events in EVENTS),
-            "HSS, bin by bin": tuple(hss_error(bins, setting, events) for events in EVENTS),
-        },
+        width, {name: tuple(each[form][0] for each in found) for name, form in forms.items()}
     )
 
 

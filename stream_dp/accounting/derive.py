@@ -1,8 +1,10 @@
 """`derive`: every rule for a situation is tried, the tightest is taken, the others stay beside it with their price.
 
 Rules: the tightest is the one with the least epsilon at the delta that the situation grants; this is a choice between
-theorems about the same fixed situation, each of which holds. (Among filters there is no such choice.) The best of none
-is a refusal that says what each rule lacked. This file knows no mechanism.
+theorems about the same fixed situation, each of which holds. (Among filters there is no such choice.) What has no
+epsilon there is compared at the delta at which the situation will be stated, and stays as it is. The best of none
+is a refusal that says what each rule lacked. Rules are looked up by the exact class of the situation, and premises are
+derivations, nothing that only looks like one. This file knows no mechanism.
 """
 
 from dataclasses import replace
@@ -35,7 +37,7 @@ from stream_dp.accounting.situations import (
     Situation,
     Ticks,
 )
-from stream_dp.core.derivation import Alternative, Derivation
+from stream_dp.core.derivation import Alternative, Derivation, require_exactly
 from stream_dp.errors import BrokenCondition, NotDerivable
 
 RULES: dict[type[Any], tuple[Rule[Any], ...]] = {
@@ -58,19 +60,26 @@ def derive(premises: Premises, situation: Situation) -> Derivation:
     Where a delta is granted, the result is (epsilon, delta)-DP. Rules of equal price: the first of the list is taken.
 
     Raises:
-        NotDerivable: no rule applies; the message says which condition of each does not hold.
+        NotDerivable: no rule applies; the message says which condition of each does not hold. Or a premise or the
+            situation is of no class that the rules speak of.
     """
+    for premise in premises:
+        require_exactly(premise, Derivation, "a premise")
+    rules = RULES.get(type(situation))
+    if rules is None:
+        raise NotDerivable(f"no rule speaks of a {type(situation).__name__}")
     delta: Fraction = getattr(situation, "delta", Fraction(0))
+    stated: Fraction = getattr(situation, "stated", Fraction(0))
     found: list[tuple[Rule[Any], Derivation]] = []
     refused: list[tuple[Rule[Any], NotDerivable]] = []
-    for rule in RULES[type(situation)]:
+    for rule in rules:
         try:
             found.append((rule, rule(premises, situation)))
         except NotDerivable as refusal:
             refused.append((rule, refusal))
     if not found:
         raise NotDerivable(_refusal(situation, refused))
-    best = min(found, key=lambda candidate: _order(candidate[1], delta))
+    best = min(found, key=lambda candidate: _order(candidate[1], delta, stated))
     beside = [
         Alternative(r.name, r.source, (at_delta(d, delta) if delta else d).guarantee)
         for r, d in found
@@ -81,10 +90,11 @@ def derive(premises: Premises, situation: Situation) -> Derivation:
     return at_delta(taken, delta) if delta else taken
 
 
-def _order(candidate: Derivation, delta: Fraction) -> tuple[bool, Fraction]:
-    """Return the sort key of a derivation: its price; what has none at this delta comes last."""
-    epsilon = price(candidate.guarantee.measure, delta)
-    return epsilon is None, epsilon or Fraction(0)
+def _order(candidate: Derivation, delta: Fraction, stated: Fraction) -> tuple[bool, Fraction]:
+    """Return the sort key of a derivation: its price; what has none at this delta comes last, by that at `stated`."""
+    measure = candidate.guarantee.measure
+    epsilon = price(measure, delta)
+    return epsilon is None, (price(measure, stated) if epsilon is None else epsilon) or Fraction(0)
 
 
 def _refusal(situation: Situation, refused: list[tuple[Rule[Any], NotDerivable]]) -> str:

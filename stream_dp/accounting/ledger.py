@@ -21,10 +21,10 @@ from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.entry import DP, PARAMETERS, Entry
 from stream_dp.accounting.filters.basic import by_ticks
 from stream_dp.accounting.filters.concurrent import proven
-from stream_dp.accounting.filters.filter import Filter, Spend, largest
+from stream_dp.accounting.filters.filter import Filter, Spend, foreign, largest
 from stream_dp.accounting.filters.pure import PURE, PureFilter
-from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import Measure
+from stream_dp.core.derivation import Derivation, require_exactly
+from stream_dp.core.guarantee import NAMES, Measure
 from stream_dp.errors import BudgetRefused, NotDerivable
 
 ROUNDING = 1000  # units: what rounding alone may be
@@ -143,7 +143,9 @@ class Ledger:
 
         Raises:
             BudgetRefused: the filter has no theorem for the measure, or it frees ticks and the guarantee is a group's.
+            NotDerivable: it is no derivation.
         """
+        require_exactly(derivation, Derivation, "what is charged")
         group = derivation.guarantee.group
         if group > 1 and by_ticks(self.filter):
             raise BudgetRefused(
@@ -159,6 +161,8 @@ class Ledger:
         Raises:
             BudgetRefused: the filter has no theorem for the measure.
         """
+        if type(measure) not in NAMES:
+            raise foreign(self.filter, name, type(measure).__name__)
         return self.filter.entry(name, measure, rule, finite=finite)
 
     def preview(self, entry: Entry) -> Preview:

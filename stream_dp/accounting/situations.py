@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from stream_dp.accounting.filters.filter import Filter
+from stream_dp.core.closed import takes_no_subclass
 from stream_dp.core.guarantee import Measure
 from stream_dp.core.neighbors import Neighbors
 
 ZERO = Fraction(0)
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Touched:
     """At most `k` of the parts get different messages in two neighbouring runs ([HSV] Def 5.1 (ii)), and why."""
@@ -51,19 +53,26 @@ class Touched:
         return cls(k, relation, f"{why}; a replacement may lie in another" if k == 2 else why)
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Fixed:
     """All parts run at once on the same stream.
 
     `parameters` None: the mechanisms are fixed before the first event ([HSV] Def 4.9). Else the parameters are, and
     the parts were created in any order from among them ([HSV] Def 4.11); all of `parameters` are paid for.
+
+    `stated`: the delta at which measures without an epsilon are compared where none is granted; they stay as they are.
+    `order`: the Renyi order to look at where no part names one.
     """
 
     subject: str
     delta: Fraction = ZERO
     parameters: tuple[Measure, ...] | None = None
+    stated: Fraction = ZERO
+    order: Fraction | None = None
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Parallel:
     """Any number of parts of these kinds are created, and `touched` bounds how many get different messages.
@@ -86,6 +95,7 @@ class Parallel:
         )
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Composite:
     """A mechanism that only adds and forwards its input to its parts and decides on their answers.
@@ -100,6 +110,7 @@ class Composite:
     suite: str
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Local:
     """A local protocol ([HSV] Def 8.1): `users` users with a static data set each; at most `touched.k` differ.
@@ -115,6 +126,7 @@ class Local:
     delta: Fraction = ZERO
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Filtered:
     """The parts were created one after the other, their parameters chosen adaptively, through one filter."""
@@ -123,6 +135,7 @@ class Filtered:
     filter: Filter
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Group:
     """The streams differ in up to `size` events, each of them as the premise's neighbours do."""
@@ -131,6 +144,7 @@ class Group:
     size: int
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Moved:
     """One event is replaced, and the replacement may lie in another tick: one event removed and one added."""
@@ -138,6 +152,7 @@ class Moved:
     subject: str
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Alive:
     """A part sees the ticks from `first` to `last`, both included; None: for ever. A query of the past starts there."""
@@ -146,6 +161,7 @@ class Alive:
     last: int | None
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Ticks:
     """Parts that are alive at different times. `alive[i]` is the i-th premise's time."""

@@ -1,5 +1,6 @@
 """The audit of a pipeline: games against its mechanisms, each alone and all together. Touches no data."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -7,20 +8,21 @@ from typing import Any
 
 from stream_dp.accounting.amounts import UNITS, number
 from stream_dp.accounting.filters.basic import by_ticks
+from stream_dp.accounting.ledger import Ledger
+from stream_dp.app.series_claim import series_claim
 from stream_dp.audit.ledger_filter import LedgerFilter
-from stream_dp.audit.lower_bound import Finding, audit_mechanism, audit_together
-from stream_dp.audit.relations.compositions import filtered
+from stream_dp.audit.lower_bound import STATED_AT, Finding, audit_mechanism, audit_together
+from stream_dp.audit.relations.compositions import filtered, fixed_mechanisms
 from stream_dp.audit.relations.creation import own_or
+from stream_dp.core.composition import Create
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import GaussianDP
 from stream_dp.core.mechanism import Noise
-from stream_dp.core.relation import Claim
-from stream_dp.core.row_relations import Stream, event
-from stream_dp.errors import FailClosed
-from stream_dp.mechanisms.serving import ones_of
+from stream_dp.core.relation import Claim, Relation
+from stream_dp.errors import BudgetRefused, FailClosed
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.budget import opened
-from stream_dp.pipeline.builder import Built, Chosen, build
+from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.yaml import load
 
@@ -49,8 +51,17 @@ class Attack:
     @property
     def refuted(self) -> list[str]:
         """The names of what has a larger epsilon than it claims."""
-        every = [*self.series, Attacked(TOGETHER, "", self.together)]
-        return [each.name for each in every if each.finding.violated]
+        return [each.name for each in self.claims if each.finding.violated]
+
+    @property
+    def claims(self) -> tuple[Attacked, ...]:
+        """All that is claimed: of each series, and of all together."""
+        return (*self.series, Attacked(TOGETHER, "", self.together))
+
+    @property
+    def chosen_delta(self) -> Fraction:
+        """The delta at which claims are attacked that hold at every delta."""
+        return STATED_AT
 
     def require_unrefuted(self) -> None:
         """Do nothing where no claim is refuted.
@@ -87,7 +98,7 @@ def attack(pipeline: Path, *, runs: int, ticks: int, confidence: float) -> Attac
     ticks = min(ticks, built.spec.clock.horizon or ticks)
     failure = (1 - confidence) / (len(built.chosen) + 1)
     mechanisms = {chosen.spec.name: chosen.mechanism for chosen in built.chosen}
-    claims = [_claim(chosen) for chosen in built.chosen]
+    claims = [series_claim(chosen) for chosen in built.chosen]
     series = tuple(
         Attacked(
             name,
@@ -100,7 +111,7 @@ def attack(pipeline: Path, *, runs: int, ticks: int, confidence: float) -> Attac
     )
     together = audit_together(
         mechanisms,
-        filtered(game_filter(built), lambda claim: claim.measure, own_or(claims)),
+        game_verifier(built, claims),
         built.derivation.guarantee.measure,
         fresh_noise,
         runs=runs,
@@ -112,21 +123,34 @@ def attack(pipeline: Path, *, runs: int, ticks: int, confidence: float) -> Attac
     return Attack(spec.name, str(spec.relation), built.ledger.filter.name, series, together)
 
 
-def _claim(chosen: Chosen) -> Claim | None:
-    """What has been derived of a series where its mechanism is not made for the pipeline's relation; None: its own."""
-    mechanism, guarantee = chosen.mechanism, chosen.derivation.guarantee
-    if guarantee == mechanism.guarantee:
-        return None
-    rows = event(guarantee.neighbors, mechanism.width, ones_of(mechanism))
-    return Claim(guarantee.measure, Stream(rows))
+def game_verifier(built: Built, claims: Sequence[Claim | None]) -> Relation:
+    """What an adversary may send to all series at once; `claims` as in `audit_together`.
+
+    The pipeline's filter, where it takes each series by itself. Where it admits them as one block at a delta only (a
+    Gaussian series under basic or an approximate filter), the block's condition: these mechanisms, fixed before
+    ([HSV] Def 4.9).
+    """
+    if all(_admissible(built.ledger, chosen.derivation) for chosen in built.chosen):
+        return filtered(game_filter(built), lambda claim: claim.measure, own_or(claims))
+    created = (Create(c.mechanism, claim) for c, claim in zip(built.chosen, claims, strict=True))
+    return fixed_mechanisms(created, own_or(claims))
+
+
+def _admissible(ledger: Ledger, part: Derivation) -> bool:
+    """Whether the ledger's filter has a theorem for it."""
+    try:
+        ledger.filter.cost(ledger.price(part))
+    except BudgetRefused:
+        return False
+    return True
 
 
 def game_filter(built: Built) -> LedgerFilter:
     """The pipeline's filter, the analysts' ledgers paid, before the first series ([HSV] Def 12.2).
 
-    Under the pure and the basic filter the product charges the series as one block, rounded up once, at the optimum of
-    their composition. Here each is created, charged and rounded up by itself, so the filter grants what the block
-    saves, and a unit of 10^-12 for each but one.
+    It takes each series by itself. Under the pure and the basic filter the product charges the series as one block,
+    rounded up once, at the optimum of their composition. Here each is created, charged and rounded up by itself, so the
+    filter grants what the block saves, and a unit of 10^-12 for each but one.
     """
     privacy = built.spec.privacy
     if by_ticks(built.ledger.filter):
@@ -152,6 +176,7 @@ def fresh_noise() -> Noise:
 def _finding_json(found: Finding) -> dict[str, Any]:
     return {
         "claimed_epsilon": number(found.claimed),
+        "claimed_delta": number(found.delta),
         "epsilon_lower_bound": found.lower,
         "strongest": found.strongest,
         "event": found.event,

@@ -21,9 +21,9 @@ _ANY = Fraction(1, 2)  # a delta that the pure filter does not look at
 def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
     """Return the budget, what is spent, and `left`: the largest pure epsilon that one more series may cost.
 
-    Under the pure filter `spent` is what is alive now and `peak` the most that ever was, in epsilon; under another one
-    they count what that filter adds up (`unit`). `delta_spent` and `delta_left` are of the part of `delta` that is for
-    the series' own.
+    Under the pure and the basic filter `spent` is what is alive now and `peak` the most that ever was, in epsilon;
+    under another one they count what that filter adds up (`unit`). `delta_spent` and `delta_left` are of the part of
+    `delta` that is for the series' own.
     """
     main = subledgers.main
     return {
@@ -81,8 +81,8 @@ def fits(ledger: Ledger) -> int:
 def odometer(spec: PipelineSpec, main: Ledger) -> dict[str, str]:
     """Return what is lost so far: the truncated-view odometer ([HSTV] Def 2.11) of all that was alive at one tick.
 
-    Under the pure filter the largest load of any tick; under another one the least epsilon at the file's delta whose
-    filter would still have admitted every charge.
+    Under the pure and the basic filter the largest load of any tick; under another one the least epsilon at the file's
+    delta whose filter would still have admitted every charge.
     """
     now = bound_at(main.filter, main.peak, spec.privacy.delta or _ANY)
     claim = (

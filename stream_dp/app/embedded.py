@@ -50,6 +50,8 @@ class PublicRelease:
         The probability with which the band holds, over the noise.
     body : bytes
         The exact bytes that were published: one JSON object.
+    counts : Counts, optional
+        The noisy count of each key that fired, where the series tells it.
     """
 
     sequence: int
@@ -60,6 +62,7 @@ class PublicRelease:
     band: int
     confidence: float
     body: bytes = field(repr=False)
+    counts: Counts | None = None
 
     @classmethod
     def of(cls, body: bytes) -> "PublicRelease":
@@ -84,8 +87,17 @@ class PublicRelease:
                 value = said.fired or ()
             case Shape.SCALAR:
                 value = said.value or 0
+        counts = Counts(tuple(said.counts), tuple(said.counts.values())) if said.counts else None
         return cls(
-            said.sequence, said.series, said.tick, said.end, value, said.band, said.confidence, body
+            said.sequence,
+            said.series,
+            said.tick,
+            said.end,
+            value,
+            said.band,
+            said.confidence,
+            body,
+            counts,
         )
 
 

@@ -29,7 +29,7 @@ async def sealed_commits(spec: PipelineSpec, most: int = -1) -> AsyncIterator[by
         UsageError: there is no journal yet.
     """
     if isinstance(spec.journal, endpoints.SqliteJournalSpec):
-        async for sealed in _of_a_file(spec.journal.path, most):
+        async for sealed in sealed_commits_of(spec.journal.path, most):
             yield sealed
         return
     if not isinstance(spec.source, endpoints.KafkaSourceSpec):
@@ -48,8 +48,12 @@ async def sealed_commits(spec: PipelineSpec, most: int = -1) -> AsyncIterator[by
                 return
 
 
-async def _of_a_file(path: Path, most: int) -> AsyncIterator[bytes]:
-    """The first `most` sealed commits (all: -1) of an SQLite journal, some at a time."""
+async def sealed_commits_of(path: Path, most: int = -1) -> AsyncIterator[bytes]:
+    """The first `most` sealed commits (all: -1) of an SQLite journal, some at a time.
+
+    Raises:
+        UsageError: there is no such file.
+    """
     begin = 0
     while begin != most:
         size = _AT_ONCE if most < 0 else min(_AT_ONCE, most - begin)

@@ -65,7 +65,7 @@ def _series(built: Built, chosen: Chosen) -> dict[str, Any]:
     return {
         "name": chosen.spec.name,
         "mechanism": type(chosen.mechanism).__name__,
-        "epsilon": text(chosen.spec.epsilon),
+        "epsilon": text(chosen.spec.price),
         "why": chosen.choice.why,
         "errors": dict(predicted_errors(built.spec, chosen)),
     }

@@ -43,7 +43,7 @@ def public_view(
         }
 
     def prices() -> list[tuple[str, Fraction]]:
-        return [(series.name, series.epsilon) for series in running_series(built, shown().planner)]
+        return [(series.name, series.price) for series in running_series(built, shown().planner)]
 
     return PublicView(
         pipeline=lambda: pipeline_json(built, shown().planner),

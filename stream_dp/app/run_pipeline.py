@@ -58,8 +58,8 @@ async def run_pipeline(
     Without `until_end` it goes on after the horizon, for the page, until a signal comes. The page is served on `port`
     (None: not at all), and `opened` learns its address; `beside` is entered while the engine runs, `ending` before, and
     stops it: by signals, in a program of ours. A `standby` begins once no other engine of the pipeline is there;
-    `waits` learns that it is ready for that. Of two that begin at once, the one that is shut out before it is ready
-    stands by again. `check`: no new ledger begins where no record fits.
+    `waits` learns that it is ready for that. It stands by again where another one has taken over. `check`: no new
+    ledger begins where no record fits.
 
     Raises:
         UsageError, NotDerivable, BudgetRefused: nothing was started.
@@ -105,17 +105,17 @@ async def run_pipeline(
 async def lived(
     begun: Callable[[], Run], live: Callable[[Run], Awaitable[None]], *, standby: bool
 ) -> Run:
-    """Begin a run and let it live to its end; a standby that is shut out before it is ready stands by again.
+    """Begin a run and let it live to its end; a standby that another engine has shut out stands by again.
 
-    Raises:
-        TakenOver: another engine has taken over since it was ready, or it is no standby.
+    Nothing goes round in circles: it begins only once nobody is there. Raises:
+        TakenOver: another engine has taken over, and this one is no standby.
     """
     while True:
         this = begun()
         try:
             await live(this)
         except TakenOver:
-            if not standby or this.ready.is_set():
+            if not standby:
                 raise
         else:
             return this

@@ -88,7 +88,7 @@ class SeriesWords:
     def _row(self, series: SeriesSpec, analyst: str, start: int, end: int | None) -> dict[str, Any]:
         return {
             "name": series.name, "statistic": series.statistic, "by": series.grouped_by,
-            "analyst": analyst, "epsilon": text(series.epsilon), **self._start(start), **self._end(end),
+            "analyst": analyst, "epsilon": text(series.price), **self._start(start), **self._end(end),
         }  # fmt: skip
 
     def _start(self, tick: int) -> dict[str, Any]:

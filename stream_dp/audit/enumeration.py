@@ -16,6 +16,7 @@ import numpy as np
 
 from stream_dp.audit.finite import FiniteMachine, Law
 from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.errors import RejectedMessage
 
 T = TypeVar("T")
@@ -161,6 +162,8 @@ def contents(value: Any) -> Hashable:
     """A hashable form by which two values are equal where all they hold is equal, arrays and dicts included."""
     if isinstance(value, np.ndarray):
         return contents(value.tolist())
+    if type(value) is SealedState:
+        return contents(inside_of(value))
     if isinstance(value, dict):
         return frozenset((key, contents(item)) for key, item in value.items())
     if isinstance(value, tuple | list):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stream_dp.accounting.rules.convert import price
+from stream_dp.accounting.rules.convert import DELTALESS, price
 from stream_dp.audit.adversaries import OneEventAdversary, answers, mechanism_l0, moves
 from stream_dp.audit.calibration import strongest
 from stream_dp.audit.events import Event, evidence, labels, statistics
@@ -20,15 +20,7 @@ from stream_dp.audit.game import Game
 from stream_dp.audit.relations.compositions import fixed_mechanisms
 from stream_dp.audit.relations.creation import own_or
 from stream_dp.core.composition import ConcurrentComposition, Create
-from stream_dp.core.guarantee import (
-    ZCDP,
-    ApproxDP,
-    GaussianDP,
-    Measure,
-    RenyiCurve,
-    RenyiDP,
-    differential_privacy,
-)
+from stream_dp.core.guarantee import ApproxDP, Measure, differential_privacy
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
 from stream_dp.core.relation import Claim, Relation
@@ -36,9 +28,8 @@ from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.serving import ServingMechanism, ones_of
 
 FEWEST_RUNS = 100
-STATED_AT = Fraction(
-    1, 100
-)  # the delta at which zCDP, RDP and GDP are attacked: a few hundred plays see no smaller one
+STATED_AT = Fraction(1, 100)
+"""The delta at which zCDP, tCDP, RDP and GDP are attacked: a few hundred plays see no smaller one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +38,7 @@ class Finding:
 
     `lower` is at most the epsilon, with probability at least 1 - `failure`; `event` describes what tells the streams
     apart, `rates` how often it was seen under the two, the likelier first. `strongest` is what as many plays would show
-    of the worst mechanism that the claim allows (`calibration`).
+    of the worst mechanism that the claim allows (`calibration`). Epsilons are all at `delta`.
     """
 
     claimed: Fraction
@@ -56,6 +47,7 @@ class Finding:
     event: str
     rates: tuple[float, float]
     failure: float
+    delta: Fraction = Fraction(0)
 
     @property
     def violated(self) -> bool:
@@ -136,11 +128,12 @@ def audit_together(
         described(found.event, [*named, f"likelihood score over {ticks} ticks"]),
         found.rates,
         failure,
+        measure.delta,
     )
 
 
 def _stated(claim: Measure) -> ApproxDP:
-    if isinstance(claim, ZCDP | RenyiDP | RenyiCurve | GaussianDP):
+    if isinstance(claim, DELTALESS):
         return ApproxDP(price(claim, STATED_AT) or Fraction(0), STATED_AT)
     return differential_privacy(claim)
 

@@ -1,6 +1,6 @@
 """`stream-dp audit`: attack the configured mechanisms and bound their epsilon from below. Touches no data.
 
-`--rules` is in `audit_rules`.
+`--rules` is in `audit_rules`; `--trace`, which reads a journal, in `audit_trace`.
 """
 
 import json
@@ -12,6 +12,7 @@ from rich.table import Table
 
 from stream_dp.accounting.amounts import text
 from stream_dp.app.attack import TOGETHER, Attack, attack
+from stream_dp.cli.options import KeyFile
 from stream_dp.cli.printing import wide_console
 from stream_dp.errors import UsageError
 
@@ -27,17 +28,36 @@ def audit(
     rules: Annotated[
         bool, typer.Option("--rules", help="Certify the composition rules; no pipeline, no games.")
     ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            show_default=False,
+            help="Play a journal again as the theory's composition: FILE is a pipeline file, or a journal of "
+            "PIPELINE.yaml. Needs the key; no games.",
+        ),
+    ] = None,
     runs: Annotated[int, typer.Option(help="Games per row, half with each stream.")] = RUNS,
     ticks: Annotated[int, typer.Option(help="Ticks per game, the horizon at most.")] = TICKS,
     confidence: Annotated[
         float, typer.Option(help="How surely all bounds hold together.")
     ] = CONFIDENCE,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    key_file: KeyFile = None,
 ) -> None:
     """Attack PIPELINE.yaml's mechanisms, each and all together: can one event be told from its absence too well?
 
     With --rules: every composition rule on small instances, exactly, against all adaptive adversaries (half a minute).
+    With --trace: what an engine did, from its journal, against the concurrent composition, byte for byte.
     """
+    if trace is not None:
+        if rules:
+            raise UsageError("--trace checks a journal and --rules the rules: one at a time")
+        from stream_dp.cli.audit_trace import audit_trace  # all that reads journals
+
+        audit_trace(pipeline, trace, key_file, as_json=as_json)
+        return
     if rules == (pipeline is not None):
         raise UsageError(
             "name a PIPELINE.yaml to attack its mechanisms, or --rules to certify the composition rules"
@@ -89,17 +109,29 @@ def _print(attacked: Attack, runs: int, confidence: float) -> None:
         "together, one such pair for each series, the worst for it. All "
         f"lower bounds hold together with confidence {confidence:g}. A bound below the claim proves nothing: "
         "the derivation (stream-dp plan) does. One above it refutes the claim.\n"
+        f"{_deltas(attacked)}"
         "Strongest possible: as many games against randomized response, the least private mechanism of the same claim "
         "(computed from expected counts, not played; luck may show a little more). Where that is near 0 too, there "
         "were too few games to tell."
     )
 
 
+def _deltas(attacked: Attack) -> str:
+    """What a claim at a delta means; nothing where none has one."""
+    if not any(each.finding.delta for each in attacked.claims):
+        return ""
+    return (
+        "At a delta: so much is taken off an event's probability before the bound is computed. A claim in zCDP, RDP or "
+        f"GDP holds at every delta and is attacked at {text(attacked.chosen_delta)}: so few games see no smaller one.\n"
+    )
+
+
 def _cells(found: Any) -> tuple[str, str, str, str]:
     """Claim, bound, yardstick and event."""
     lower = f"{found.lower:.4f}"
+    at = f" at delta {text(found.delta)}" if found.delta else ""
     return (
-        text(found.claimed),
+        f"{text(found.claimed)}{at}",
         f"[bold red]{lower}[/bold red]" if found.violated else lower,
         f"{found.strongest:.4f}",
         f"{found.event}: {found.rates[0]:.1%}, {found.rates[1]:.1%}"

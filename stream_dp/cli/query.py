@@ -154,7 +154,7 @@ def halt(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a series for good. Under the pure filter its budget comes free for later ticks, under another it does not."""
+    """End a series for good. Its budget comes free for later ticks under the filters pure and basic, else not."""
     engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
     _say(
         engine.halt(name),

@@ -2,7 +2,8 @@
 
 Messages create mechanisms while others run, pass (index, message) to one of them, or halt one. Rules: the
 composition itself decides nothing; who may be created is the business of the ledger or, inside a composite
-mechanism, of the code whose derivation counts the creations. This file knows no noise, actor or budget.
+mechanism, of the code whose derivation counts the creations. What a mechanism in it holds is sealed (`sealed`): who
+has the composition's state can ask and halt, and read nothing but answers. This file knows no noise, actor or budget.
 """
 
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any, TypeAlias
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message
 from stream_dp.core.relation import Claim
+from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 
@@ -47,10 +49,15 @@ CompositionMessage: TypeAlias = Create | Ask | Halt
 @wire("composition-child", 1)
 @dataclass(frozen=True, slots=True, repr=False)
 class Child:
-    """A live mechanism and its state."""
+    """A live mechanism and its state, which is sealed as soon as the child is made."""
 
     mechanism: "Mechanism[Any] | ConcurrentComposition"
     state: Any
+
+    def __post_init__(self) -> None:
+        """Seal the state; written and read back it is the same (`core.serial`)."""
+        if type(self.state) is not SealedState:
+            object.__setattr__(self, "state", SealedState(self.state))
 
 
 @wire("composition-state", 1)
@@ -89,7 +96,7 @@ class ConcurrentComposition:
             case Ask(index, inner):
                 child = self._live(state, index)
                 machine: Any = child.mechanism  # each refuses what is not in its query space
-                after, answer = machine.step(child.state, inner, noise)
+                after, answer = machine.step(inside_of(child.state), inner, noise)
                 return replace(
                     state, live={**state.live, index: Child(child.mechanism, after)}
                 ), answer

@@ -9,10 +9,12 @@ from decimal import Decimal
 from fractions import Fraction
 from math import ceil
 
+from stream_dp.core.closed import takes_no_subclass
 from stream_dp.core.guarantee import NAMES, Guarantee, parameters
-from stream_dp.errors import BrokenCondition
+from stream_dp.errors import BrokenCondition, NotDerivable
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A side condition of a rule: whether it holds, and why."""
@@ -22,6 +24,7 @@ class Condition:
     why: str
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """Another rule for the same node: the guarantee it would give, or why it was refused."""
@@ -31,6 +34,7 @@ class Alternative:
     outcome: Guarantee | str
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Derivation:
     """`guarantee` follows by `rule` (proved in `source`) from the `premises`, as all `conditions` hold.
@@ -39,6 +43,7 @@ class Derivation:
 
     Raises:
         BrokenCondition: a condition does not hold; the message names it.
+        NotDerivable: a part only looks like a guarantee, a condition or a derivation.
     """
 
     subject: str
@@ -50,12 +55,31 @@ class Derivation:
     alternatives: tuple[Alternative, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a derivation with a broken side condition."""
+        """Refuse a derivation with a broken side condition, or with parts that are not of the very classes."""
+        parts: tuple[tuple[object, type], ...] = (
+            (self.guarantee, Guarantee),
+            *((condition, Condition) for condition in self.conditions),
+            *((premise, Derivation) for premise in self.premises),
+        )
+        for part, kind in parts:
+            require_exactly(part, kind, self.subject)
         require(self.subject, self.rule, self.source, self.conditions)
 
     def __str__(self) -> str:
         """Return the tree as text: a line for each node and each condition, premises indented, amounts rounded up."""
         return "\n".join(_lines(self))
+
+
+def require_exactly(part: object, kind: type, subject: str) -> None:
+    """Refuse what is not of this very class.
+
+    Raises:
+        NotDerivable: naming the class that it has instead.
+    """
+    if type(part) is not kind:
+        raise NotDerivable(
+            f"{subject}: a {type(part).__name__} is no {kind.__name__}, whatever it looks like"
+        )
 
 
 def require(subject: str, rule: str, source: str, conditions: tuple[Condition, ...]) -> None:

@@ -1,20 +1,21 @@
 """What is promised: a privacy measure with exact parameters, against a neighbour relation.
 
 Rules: parameters are exact (`Fraction`), never floats, and no ints, which are units elsewhere; 0 is legal. The measure
-is a closed, growing family: the meaning of an existing class never changes, a new measure is a new class. This file
-knows no mechanism and no rule.
+is a closed, growing family: the meaning of an existing class never changes, a new measure is a new class, and no
+subclass passes for one. This file knows no mechanism and no rule.
 """
 
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from stream_dp.core.closed import takes_no_subclass
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import InvalidCost, NotDerivable
 
 
 def _exact(name: str, value: Any) -> None:
-    if not isinstance(value, Fraction):
+    if type(value) is not Fraction:
         raise InvalidCost(
             f"{name} must be an exact number, a Fraction, got the {type(value).__name__} {value!r}; "
             "write it as a decimal or a fraction"
@@ -33,6 +34,7 @@ def _probability(name: str, value: Any) -> None:
         raise InvalidCost(f"{name} must lie in [0, 1), got {value}")
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class PureDP:
     """epsilon-differential privacy against adaptive adversaries ([HSV] Def 3.8 with delta = 0)."""
@@ -49,6 +51,7 @@ class PureDP:
         return Fraction(0)
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class ApproxDP:
     """(epsilon, delta)-differential privacy against adaptive adversaries ([HSV] Def 3.8)."""
@@ -62,6 +65,7 @@ class ApproxDP:
         _probability("delta", self.delta)
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class ProbabilisticDP:
     """The privacy loss exceeds `epsilon` in size with probability at most `delta` ([WRRW] Def 5, pDP).
@@ -78,6 +82,7 @@ class ProbabilisticDP:
         _probability("delta", self.delta)
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class ZCDP:
     """rho-zero-concentrated DP: Renyi divergence at most rho * alpha at every order ([WRRW] Def 3, delta = 0)."""
@@ -89,6 +94,7 @@ class ZCDP:
         _not_negative("rho", self.rho)
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class TruncatedZCDP:
     """(rho, omega)-truncated concentrated DP, tCDP: Renyi divergence at most rho * alpha at every order alpha < omega.
@@ -108,6 +114,7 @@ class TruncatedZCDP:
             raise InvalidCost(f"omega must be greater than 1, got {self.omega}")
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class RenyiDP:
     """(alpha, epsilon)-Renyi DP at this one order alpha > 1 ([HSV] Def 13.3)."""
@@ -123,6 +130,7 @@ class RenyiDP:
         _not_negative("epsilon", self.epsilon)
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class RenyiCurve:
     """Renyi DP at several orders at once: every one of the `points` holds ([HSV] Def 13.3). Orders ascend."""
@@ -142,6 +150,7 @@ class RenyiCurve:
         return next((point for point in self.points if point.alpha == alpha), None)
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class GaussianDP:
     """mu-Gaussian DP: f-DP with the trade-off function of N(0, 1) against N(mu, 1) ([HSV] section 14)."""
@@ -190,6 +199,7 @@ def parameters(measure: Measure) -> dict[str, Fraction]:
     return {field.name: getattr(measure, field.name) for field in fields(measure)}
 
 
+@takes_no_subclass
 @dataclass(frozen=True, slots=True)
 class Guarantee:
     """`measure` holds for every pair of input streams that `neighbors` relates.
@@ -205,6 +215,11 @@ class Guarantee:
     finite: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a group of less than one (InvalidCost)."""
+        """Refuse what is no measure or relation of ours (NotDerivable), and a group of less than one (InvalidCost)."""
+        if type(self.measure) not in NAMES or type(self.neighbors) is not Neighbors:
+            raise NotDerivable(
+                f"a guarantee is a measure and a relation of this package, not a {type(self.measure).__name__} and a "
+                f"{type(self.neighbors).__name__}"
+            )
         if self.group < 1:
             raise InvalidCost(f"a group must have at least one member, got {self.group}")

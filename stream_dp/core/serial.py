@@ -2,8 +2,8 @@
 
 Rules: a value is written under the kind and version of its class (`wire`) with its fields by name; a field at its
 default, or one that does not compare, is left out. Only the types named when a codec is made can be written or read,
-so nothing in the bytes can name a class of its own. Integers are exact, arrays are int64. This file knows no
-mechanism, file or key.
+so nothing in the bytes can name a class of its own. Integers are exact, arrays are int64. What is sealed is written as
+what it holds, and whoever holds it seals it again. This file knows no mechanism, file or key.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
+from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.core.wire import Wire, wire_of
 from stream_dp.errors import UnknownFormat
 
@@ -128,6 +129,8 @@ def _plain(value: object, label: _Label) -> object:
             return {"$array": array.tobytes(), "shape": list(value.shape)}
         case tuple():
             return [_plain(item, label) for item in value]
+        case SealedState():
+            return _plain(inside_of(value), label)
         case dict():
             return {"$dict": [[_plain(k, label), _plain(v, label)] for k, v in value.items()]}
         case _:

@@ -45,6 +45,11 @@ def wire(
     return labelled
 
 
+def is_labelled(cls: type) -> bool:
+    """Say whether this very class has a label of its own."""
+    return isinstance(vars(cls).get(_LABEL), Wire)
+
+
 def wire_of(cls: type) -> Wire:
     """The label of this very class.
 

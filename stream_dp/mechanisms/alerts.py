@@ -21,6 +21,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.sparse_vector import SOURCE
 
@@ -66,6 +67,7 @@ class Alerts:
         """Scale of both geometric noises."""
         return self.neighbors.l0(self.width, self.ones) / self.epsilon
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: one instance of one key, then all keys in parallel, re-armed for ever.
 

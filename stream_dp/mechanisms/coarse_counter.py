@@ -18,10 +18,11 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
-from stream_dp.errors import RejectedMessage, UsageError
+from stream_dp.errors import UsageError
 from stream_dp.mechanisms.counter import Counter, CounterState
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
-from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.row_check import checked, require_left
 
 
 @wire("coarse-counter-state", 1)
@@ -79,6 +80,7 @@ class CoarseCounter:
         """How many deadlines there were after so many updates."""
         return updates // self.every + int(updates == self.horizon and updates % self.every > 0)
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: the counter's, for an event lies in one of its updates.
 
@@ -114,11 +116,7 @@ class CoarseCounter:
         """
         if isinstance(message, Query):
             return state, state.released.copy()
-        if self.horizon is not None and state.updates >= self.horizon:
-            raise RejectedMessage(
-                f"this counter was made for {self.horizon} updates and has had them all; "
-                "declare a longer horizon"
-            )
+        require_left(state.updates, self.horizon)
         updates, pending = state.updates + 1, state.pending + checked(message.row, self.width)
         if self.deadlines(updates) == self.deadlines(state.updates):
             return replace(state, updates=updates, pending=pending), None

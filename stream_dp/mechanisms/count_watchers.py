@@ -22,6 +22,7 @@ from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.sparse_vector import SOURCE
 
@@ -33,6 +34,14 @@ class LevelsQuery(Query):
     """Compare every column with a level of its own; `levels` has shape (width,) and is public."""
 
     levels: IntArray = field(kw_only=True)
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether the other one has the same levels; what is inherited would look at the threshold alone."""
+        return isinstance(other, LevelsQuery) and np.array_equal(self.levels, other.levels)
+
+    def __hash__(self) -> int:
+        """Hash by the levels."""
+        return hash(self.levels.tobytes())
 
 
 @wire("count-watchers-state", 1)
@@ -72,6 +81,7 @@ class CountWatchers:
         """Scale of both geometric noises."""
         return self.neighbors.l0(self.width, self.ones) / self.epsilon
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: one instance of one column, then all columns in parallel, re-armed for ever.
 

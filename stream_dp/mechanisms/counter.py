@@ -16,11 +16,11 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
-from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.column_counter import ColumnCounter
 from stream_dp.mechanisms.columns import columns_derivation
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.noise_quantiles import Term
-from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.row_check import checked, require_left
 from stream_dp.mechanisms.tree import TreeNoise, TreeState
 from stream_dp.mechanisms.tree_shape import TreeShape
 
@@ -72,6 +72,7 @@ class Counter(ColumnCounter):
         """The independent noises in the answer after `updates` updates, before it is rounded."""
         return self.tree.terms(updates)
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: each column's tree noise, the columns in parallel.
 
@@ -102,9 +103,5 @@ class Counter(ColumnCounter):
         if isinstance(message, Query):
             return state, state.total + self.tree.value(state.tree)
         row = checked(message.row, self.width)
-        if state.tree.prefix >= self.horizon:
-            raise RejectedMessage(
-                f"this counter was made for {self.horizon} updates and has had them all; "
-                "declare a longer horizon"
-            )
+        require_left(state.tree.prefix, self.horizon)
         return CounterState(state.total + row, self.tree.advance(state.tree, noise)), None

@@ -22,10 +22,13 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
-from stream_dp.errors import NotDerivable, RejectedMessage
+from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.column_counter import UpdatesAlone
 from stream_dp.mechanisms.decays import MOST_STEPS, decays_for
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.lattice_noise import LatticeNoise, LatticeState, covered
-from stream_dp.mechanisms.row_check import checked
+from stream_dp.mechanisms.noise_quantiles import Term
+from stream_dp.mechanisms.row_check import checked, require_left
 
 SOURCE = "discrete Gaussian (Canonne, Kamath, Steinke 2020) correlated by a BLT (arXiv 2404.16706)"
 MOST_RHO = 1000
@@ -44,7 +47,7 @@ class GaussianCounterState:
 
 @wire("gaussian-counter", 1, rests_on=(LatticeNoise,))
 @dataclass(frozen=True)
-class GaussianCounter:
+class GaussianCounter(UpdatesAlone):
     """`width` continual counters for at most `horizon` updates, or for any number (up to 2^40) where it is None.
 
     `ones`: the most entries of a row that one event sets (1: one-hot rows). `gdp`: it claims sqrt(2 rho)-Gaussian DP,
@@ -102,6 +105,7 @@ class GaussianCounter:
         found = LatticeNoise.calibrated(decays_for(self.horizon), self.steps, unit, self.width)
         return found.for_gdp if self.gdp else found
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: a leaf, all columns together.
 
@@ -126,10 +130,6 @@ class GaussianCounter:
         why = f"{touched} column(s), squared shift over twice the variance {text(paid)}, at most {text(self.rho)}"
         return Condition("noise", paid <= self.rho, why)
 
-    def public(self, updates: int, state: GaussianCounterState) -> int:
-        """Return the number of updates: the noise in an answer depends on nothing else."""
-        return updates
-
     def band(self, public: int, confidence: float) -> int:
         """Return the quantile of the noise in the answer after `public` updates: a normal law, and its roundings."""
         if public == 0:
@@ -138,8 +138,8 @@ class GaussianCounter:
         widest = quantile * self.lattice.deviation(public) + self.lattice.drift(public)
         return max(0, ceil(widest - 0.5))
 
-    def noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
-        """(scale, number) of DLap terms whose sum has no lighter tails than the noise in the answer after `updates`.
+    def noise_terms(self, updates: int) -> list[Term]:
+        """DLap terms whose sum has no lighter tails than the noise in the answer after `updates`.
 
         PIECES of them, with at least its variance: all cumulants of a DLap are positive, so the moment generating
         function of their sum is above that of the Gaussian, and a Chernoff bound of theirs is one of the noise's.
@@ -150,15 +150,11 @@ class GaussianCounter:
         square = (
             (whole + 0.5) ** 2 / PIECES + 1 / 6
         ) / 2  # of the scale: a DLap has at least 2 b^2 - 1/6
-        return [(Fraction(ceil(square**0.5 * 2**20), 2**20), PIECES)]
+        return [Term(Fraction(ceil(square**0.5 * 2**20), 2**20), PIECES)]
 
-    def most_noise_terms(self, updates: int) -> list[tuple[Fraction, int]]:
+    def most_noise_terms(self, updates: int) -> list[Term]:
         """Terms at least as wide as those of any answer up to the next power of two of updates."""
         return self.noise_terms(min(self.steps, 1 << updates.bit_length()))
-
-    def opening(self) -> tuple[int, int]:
-        """Return (0, 0): no decision is taken by counts."""
-        return 0, 0
 
     def init(self, noise: Noise) -> GaussianCounterState:
         """Return the first state: all counts zero; draws nothing."""
@@ -175,10 +171,6 @@ class GaussianCounter:
         if isinstance(message, Query):
             return state, state.total + self.lattice.value(state.noise)
         row = checked(message.row, self.width)
-        if state.noise.steps >= self.steps:
-            raise RejectedMessage(
-                f"this counter was made for {self.steps} updates and has had them all; "
-                "declare a longer horizon"
-            )
+        require_left(state.noise.steps, self.steps)
         after = self.lattice.advance(state.noise, noise)
         return GaussianCounterState(state.total + row, after), None

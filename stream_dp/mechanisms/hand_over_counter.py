@@ -1,13 +1,14 @@
 """Continual counters for any number of updates, best for the first thousand: one tree hands over to the next.
 
-Tree i takes GROWTH^i times FIRST updates at the whole budget; what it answered last stays for good, and the next tree
-adds to it. An update lies in one tree ([HSV] Cor 5.5, k = 1), so no budget goes to totals; the price is the noise of
-all finished trees. With many updates `hybrid_counter` is better. This file knows no ticks and no names.
+Each tree takes four times the updates of the one before, at the whole budget; what it answered last stays for good, and
+the next tree adds to it. An update lies in one tree ([HSV] Cor 5.5, k = 1), so no budget goes to totals; the price is
+the noise of all finished trees. With many updates `hybrid_counter` is better. This file knows no ticks and no names.
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.column_counter import ColumnCounter
 from stream_dp.mechanisms.columns import columns_derivation
+from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.hand_over_schedule import HandOverSchedule
 from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.tree import TreeNoise, TreeState, rounded
@@ -27,7 +30,6 @@ from stream_dp.mechanisms.tree_shape import TreeShape, worst_prefix
 SOURCE = (
     "one tree after the other, each update in one ([HSV] Cor 5.5, k = 1), decoded by least squares"
 )
-FIRST, GROWTH = 64, 4
 LAST_TREE = 17  # about 2^40 updates
 
 
@@ -57,6 +59,8 @@ class HandOverCounter(ColumnCounter):
     composition ([HSV] Cor 5.5, k = 1), and later answers add a finished tree's last one. Columns by Cor 5.5, k = L0.
     """
 
+    schedule: ClassVar[HandOverSchedule] = HandOverSchedule(64, 4)
+
     width: int
     epsilon: Fraction
     neighbors: Neighbors
@@ -65,7 +69,7 @@ class HandOverCounter(ColumnCounter):
     def tree(self, number: int) -> TreeNoise:
         """The tree of this number."""
         while number >= len(self._trees):
-            shape = TreeShape.best(tree_size(len(self._trees)))
+            shape = TreeShape.best(self.schedule.size(len(self._trees)))
             scale = shape.height / self.column_epsilon
             self._trees.append(TreeNoise(shape, scale, self.width))
         return self._trees[number]
@@ -77,22 +81,23 @@ class HandOverCounter(ColumnCounter):
 
     def noise_terms(self, updates: int) -> list[Term]:
         """The independent noises in the answer after `updates` updates, before it is rounded."""
-        number, inside = tree_and_step(updates)
+        number, inside = self.schedule.place(updates)
         return [*self._finished_terms(number), *self.tree(number).terms(inside)]
 
     def most_noise_terms(self, updates: int) -> list[Term]:
         """The noises of the answer with the largest variance under the tree of `updates`."""
-        number, _ = tree_and_step(updates)
+        number, _ = self.schedule.place(updates)
         tree = self.tree(number)
         return [
             *self._finished_terms(number),
-            *tree.terms(worst_prefix(tree.shape, tree_size(number))),
+            *tree.terms(worst_prefix(tree.shape, self.schedule.size(number))),
         ]
 
     def _finished_terms(self, number: int) -> list[Term]:
         """The noises in the last answers of the trees before this one."""
-        return [term for n in range(number) for term in self.tree(n).terms(tree_size(n))]
+        return [term for n in range(number) for term in self.tree(n).terms(self.schedule.size(n))]
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: the tree that an update lies in, the columns in parallel.
 
@@ -126,23 +131,10 @@ class HandOverCounter(ColumnCounter):
             return state, state.total + rounded(fine)
         row = checked(message.row, self.width)
         number, base, tree = state.number, state.base, state.tree
-        if tree.prefix == tree_size(number):
+        if tree.prefix == self.schedule.size(number):
             if number == LAST_TREE:
                 raise RejectedMessage("this counter has had 2^40 updates; create a new one")
             base = base + self.tree(number).fine(tree)
             number, tree = number + 1, self.tree(number + 1).init(noise)
         tree = self.tree(number).advance(tree, noise)
         return HandOverState(state.total + row, number, base, tree), None
-
-
-def tree_size(number: int) -> int:
-    """How many updates the tree of this number takes."""
-    return FIRST * int(GROWTH**number)
-
-
-def tree_and_step(updates: int) -> tuple[int, int]:
-    """(number of the tree, updates inside it) after `updates` updates; a tree ends with its own last update."""
-    number = 0
-    while updates > tree_size(number):
-        updates, number = updates - tree_size(number), number + 1
-    return number, updates

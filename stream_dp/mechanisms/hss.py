@@ -32,6 +32,7 @@ from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.bounds import geometric_tail, index_probability
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.inner_counter import Inner, InnerCounter, error_bound, inner_counter
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile
 from stream_dp.mechanisms.quantities import MAXIMUM, ErrorLaw, Quantity
@@ -159,11 +160,15 @@ class HSS:
 
     @cached_property
     def tuned(self) -> SelfTuned:
-        """The self-tuned thresholds; of a histogram's columns, few grow as the largest one does."""
+        """The self-tuned thresholds."""
         l0 = self.neighbors.l0(self.width, self.ones)
-        spread = math.isqrt(self.width) if self._watched is None else self._law.added
         node = self._law.factor * l0 / self.counter_epsilon
-        return SelfTuned(node, self._query_scale, self.horizon, spread)
+        return SelfTuned(node, self._query_scale, self.horizon, self._spread)
+
+    @property
+    def _spread(self) -> int:
+        """How many columns there are to one that grows as the largest does: of a histogram's, few do."""
+        return math.isqrt(self.width) if self._watched is None else self._law.added
 
     @cached_property
     def _bounds(self) -> dict[int, int]:
@@ -175,6 +180,7 @@ class HSS:
         """The scale of the instances' query noise."""
         return self.instance().query_scale
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: instances one after the other, the counter beside them, and all of it behind HSS.
 

@@ -19,6 +19,7 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.column_counter import ColumnCounter
 from stream_dp.mechanisms.columns import columns_derivation
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.tree import TreeNoise, TreeState, rounded
@@ -82,6 +83,7 @@ class HybridCounter(ColumnCounter):
         epoch, inside = _place(updates)
         return [*self.inner(epoch).terms(inside), *self.totals.terms(epoch)]
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: an epoch's tree noise and that of the totals, the columns in parallel.
 

@@ -1,7 +1,7 @@
 """The counter inside an HSS: which one it is, and how far its noise moves what is read off it.
 
-Rules: one function says which counter runs, so that another takes its place with one line. Bounds are functions of
-public numbers. This file knows no sparse vector and no interval.
+Rules: one function for each kind of budget says which counter runs, so that another takes its place with one line.
+Bounds are functions of public numbers. This file knows no sparse vector and no interval.
 """
 
 from fractions import Fraction
@@ -11,11 +11,13 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.bounds import index_probability, laplace_sum_tail
+from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.quantities import ErrorLaw
 
 Inner = HandOverCounter  # the class that `inner_counter` makes, for those that rest on it
+GaussianInner = GaussianCounter  # that of `gaussian_inner_counter`
 
 
 class InnerCounter(Mechanism[Any], Protocol):
@@ -37,6 +39,13 @@ class InnerCounter(Mechanism[Any], Protocol):
 def inner_counter(width: int, epsilon: Fraction, neighbors: Neighbors, ones: int) -> InnerCounter:
     """Return the counter that interval sums go into: `width` columns for any number of intervals, epsilon / L0 each."""
     return Inner(width, epsilon, neighbors, ones)
+
+
+def gaussian_inner_counter(
+    width: int, rho: Fraction, neighbors: Neighbors, ones: int
+) -> InnerCounter:
+    """Return the counter where a delta is granted: all columns together at rho in zCDP, for any number of intervals."""
+    return GaussianInner(width, rho, neighbors, None, ones)
 
 
 def error_bound(counter: InnerCounter, updates: int, law: ErrorLaw, failure: float) -> int:

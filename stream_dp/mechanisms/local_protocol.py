@@ -4,7 +4,7 @@ M_P = S_P o* ExtConComp of [HSV] section 8 as one continual mechanism. A row of 
 user i gets the columns views[i]; a query lets the server play one round: it asks some users, and hears what they
 answer. Rules: at each tick every user gets its part, also one of zeros, so that no destination depends on data
 (Claim 8.4); the server is deterministic and sees nothing but answers (Remark 8.3: coins would be a mechanism of their
-own). This file knows no user mechanism by name and no graph.
+own). For programs, not for pipelines, whose users send events. This file knows no user mechanism by name and no graph.
 """
 
 from collections import Counter

@@ -4,8 +4,8 @@ A coordinate is a fixed set of columns and has one sparse vector instance. A que
 `SubsetQuery`, the columns that count; each coordinate that is still armed answers whether its count over them lies
 below, and halts with its first 1. Rules: which columns a coordinate looks at is fixed for ever, so that the sensitivity
 D = sum over coordinates of max over queries |change| can be computed from the shape. Were columns dealt out anew at
-each query, max over queries of the sum would stay 1 and the loss would grow with the coordinates. This file knows
-no graph and no protocol.
+each query, max over queries of the sum would stay 1 and the loss would grow with the coordinates. For programs, not for
+pipelines: what a pipeline watches is a `monitor`. This file knows no graph and no protocol.
 """
 
 from dataclasses import dataclass

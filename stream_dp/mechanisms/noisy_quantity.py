@@ -15,6 +15,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.quantities import Quantity
 from stream_dp.mechanisms.row_check import checked
 
@@ -62,6 +63,7 @@ class NoisyQuantity:
         """Scale of the noise."""
         return self.quantity.sensitivity(self.neighbors, self.width, self.ones) / self.epsilon
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: the noise on one answer.
 

@@ -24,6 +24,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.bounds import index_probability
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hss import COUNTER, SUITE
 from stream_dp.mechanisms.inner_counter import Inner, InnerCounter, error_bound, inner_counter
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile
@@ -166,6 +167,7 @@ class PaperHSS:
         """The counters' bounds computed so far, one for each range of updates from a power of 2 to the next."""
         return {}
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: instances and checks, each one after the other, and the counters; behind Alg. 4.
 

@@ -7,6 +7,7 @@ epsilon. Discrete Laplace noise takes the place of the paper's continuous one, a
 from dataclasses import dataclass
 from fractions import Fraction
 
+from stream_dp.core.derivation import Derivation
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
@@ -37,6 +38,14 @@ class PaperSparseVector(SparseVector):
     ) -> "PaperSparseVector":
         """Return the instance SVT-init(epsilon, quantity, offset) of the paper."""
         return cls(width, epsilon, epsilon, neighbors, offset, quantity, ones)
+
+    def derivation(self) -> Derivation:
+        """Derive the guarantee as a `SparseVector` does: what is overridden below is the paper's noise, in its scales.
+
+        Raises:
+            NotDerivable: a scale is too small.
+        """
+        return SparseVector.derivation(self)
 
     @property
     def _source(self) -> str:

@@ -25,6 +25,7 @@ from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.count_watchers import CountWatchers, LevelsQuery
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile
 from stream_dp.mechanisms.self_tuned import SelfTuned
 from stream_dp.mechanisms.separate_counters import CloseQuery, SeparateCounters
@@ -104,6 +105,7 @@ class PerBinHSS:
         """The thresholds computed so far."""
         return {}
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: the sparse vectors, the counters beside them, and all of it behind HSS.
 

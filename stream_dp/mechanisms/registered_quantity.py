@@ -134,6 +134,8 @@ def register_quantity(
     same = (None, (function, stated))
     if version is None:
         version = next(v for v in count(1) if _behind(name, v) in same)
+    if _behind(name, version) == same[1]:
+        return RegisteredQuantity(name, version, lipschitz)  # tested then
     if _behind(name, version) not in same:
         raise UsageError(
             f"quantity {name!r}, version {version}: registered already, with another function or other properties; "

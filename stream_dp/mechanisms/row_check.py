@@ -1,4 +1,4 @@
-"""The checks every mechanism makes on the rows it is given.
+"""The checks every mechanism makes on the rows it is given, and on their number.
 
 The bound keeps sums of rows inside 64 bits; the guard in front of the engine lets much less through, so that no
 sum of admitted rows is ever refused behind it.
@@ -23,3 +23,15 @@ def checked(row: IntArray, width: int) -> IntArray:
     if width and (row.min() < 0 or row.max() > LARGEST):
         raise RejectedMessage("the entries of a row must be counts from 0 to 2^60")
     return row
+
+
+def require_left(updates: int, most: int | None) -> None:
+    """Do nothing where a counter for `most` updates that has had so many takes another one; None: any number.
+
+    Raises:
+        RejectedMessage: it has had them all.
+    """
+    if most is not None and updates >= most:
+        raise RejectedMessage(
+            f"this counter was made for {most} updates and has had them all; declare a longer horizon"
+        )

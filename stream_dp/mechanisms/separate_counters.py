@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,13 +22,13 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.column_counter import ColumnShares
 from stream_dp.mechanisms.columns import columns_derivation
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hand_over_counter import SOURCE
+from stream_dp.mechanisms.hand_over_schedule import HandOverSchedule
 from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.tree import TreeNoise, TreeState, rounded
 from stream_dp.mechanisms.tree_shape import TreeShape
-
-FIRST, GROWTH = 96, 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +36,14 @@ class CloseQuery(Query):
     """Close the updates of these columns (distinct, a public choice) and answer their counts."""
 
     columns: IntArray = field(kw_only=True)
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether the other one names the same columns; what is inherited would look at the threshold alone."""
+        return isinstance(other, CloseQuery) and np.array_equal(self.columns, other.columns)
+
+    def __hash__(self) -> int:
+        """Hash by the columns."""
+        return hash(self.columns.tobytes())
 
 
 @wire("separate-counters-state", 1)
@@ -53,7 +61,7 @@ class SeparateState:
     trees: tuple[TreeState, ...]
 
 
-@wire("separate-counters", 1, rests_on=(TreeNoise,))
+@wire("separate-counters", 2, rests_on=(TreeNoise,))
 @dataclass(frozen=True)
 class SeparateCounters(ColumnShares):
     """`width` counters for any number of updates, each closed at public times of its own.
@@ -65,6 +73,8 @@ class SeparateCounters(ColumnShares):
     k = 1), the columns in parallel (k = L0).
     """
 
+    schedule: ClassVar[HandOverSchedule] = HandOverSchedule(96, 8)
+
     width: int
     epsilon: Fraction
     neighbors: Neighbors
@@ -73,7 +83,7 @@ class SeparateCounters(ColumnShares):
     def tree(self, number: int, width: int = 1) -> TreeNoise:
         """This tree's noise, for so many columns."""
         while number >= len(self._shapes):
-            shape = TreeShape.best(self.size(len(self._shapes)))
+            shape = TreeShape.best(self.schedule.size(len(self._shapes)))
             self._shapes.append((shape, shape.height / self.column_epsilon))
         shape, scale = self._shapes[number]
         return TreeNoise(shape, scale, width)
@@ -83,23 +93,13 @@ class SeparateCounters(ColumnShares):
         """Shape and scale of the trees needed so far."""
         return []
 
-    def size(self, number: int) -> int:
-        """How many updates the tree of this number takes."""
-        return FIRST * int(GROWTH**number)
-
-    def place(self, updates: int) -> tuple[int, int]:
-        """(number of the tree, updates inside it) after so many updates."""
-        number = 0
-        while updates > self.size(number):
-            updates, number = updates - self.size(number), number + 1
-        return number, updates
-
     def noise_terms(self, updates: int) -> list[Term]:
         """The independent noises in a column's answer after `updates` updates, before it is rounded."""
-        number, inside = self.place(updates)
-        ends = [term for n in range(number) for term in self.tree(n).terms(self.size(n))]
+        number, inside = self.schedule.place(updates)
+        ends = [term for n in range(number) for term in self.tree(n).terms(self.schedule.size(n))]
         return [*ends, *self.tree(number).terms(inside)]
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: one tree of a column, at its whole share; the columns in parallel.
 
@@ -132,10 +132,10 @@ class SeparateCounters(ColumnShares):
             return replace(state, total=state.total + checked(message.row, self.width)), None
         if not isinstance(message, CloseQuery):
             raise RejectedMessage("this query needs the columns whose updates close now")
-        columns = message.columns
+        columns, ages = message.columns, state.updates[message.columns]
         answer = np.zeros(len(columns), dtype=np.int64)
-        for age in sorted(set(state.updates[columns].tolist())):
-            alike = state.updates[columns] == age
+        for age in sorted(set(ages.tolist())):
+            alike = ages == age
             state, noisy = self._close(state, columns[alike], age, noise)
             answer[alike] = noisy
         return state, answer
@@ -144,7 +144,7 @@ class SeparateCounters(ColumnShares):
         self, state: SeparateState, columns: IntArray, age: int, noise: Noise
     ) -> tuple[SeparateState, IntArray]:
         """Close the updates of columns that have closed `age` of them."""
-        number, inside = self.place(age + 1)
+        number, inside = self.schedule.place(age + 1)
         base, trees = state.base, state.trees
         tree = self.tree(number, len(columns))
         if inside > 1:
@@ -152,7 +152,7 @@ class SeparateCounters(ColumnShares):
         else:
             begun = tree.init(noise)
             if number:
-                ended = _part(trees[number - 1], columns, self.size(number - 1))
+                ended = _part(trees[number - 1], columns, self.schedule.size(number - 1))
                 left = self.tree(number - 1, len(columns)).fine(ended)
                 base = _written(base, columns, base[columns] + left)
         now = tree.advance(begun, noise)

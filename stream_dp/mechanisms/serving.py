@@ -10,11 +10,12 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from stream_dp.core.derivation import Derivation
+from stream_dp.core.derivation import Derivation, require_exactly
 from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.exact_class import require_exact_class
 
 KNOWN = 4096  # bands kept per mechanism
 
@@ -95,12 +96,15 @@ def derived(mechanism: Derivable, subject: str) -> Derivation:
     """Return the mechanism's derivation, named `subject`, once it gives what the mechanism claims.
 
     Raises:
-        NotDerivable: it has no derivation, no rule covers it, or the two guarantees differ.
+        NotDerivable: it has no derivation of its own class (`exact_class`), no rule covers it, or the two guarantees
+            differ.
     """
-    if not hasattr(mechanism, "derivation"):
-        raise NotDerivable(f"{subject}: no derivation is known for a {type(mechanism).__name__}")
-    derivation = replace(mechanism.derivation(), subject=subject)
-    if derivation.guarantee != mechanism.guarantee:
+    require_exact_class(mechanism)
+    found, claimed = mechanism.derivation(), mechanism.guarantee
+    require_exactly(found, Derivation, subject)
+    require_exactly(claimed, Guarantee, subject)
+    derivation = replace(found, subject=subject)
+    if derivation.guarantee != claimed:
         raise NotDerivable(
             f"{subject}: the derived guarantee differs from what the mechanism claims"
         )

@@ -19,6 +19,7 @@ from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.quantities import MAXIMUM, Quantity
 from stream_dp.mechanisms.row_check import checked
 
@@ -93,6 +94,7 @@ class SparseVector:
         """Scale of the geometric noise on each query."""
         return self._signs * self.sensitivity / self.query_epsilon
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: the noise on the threshold and on each query has its scale.
 

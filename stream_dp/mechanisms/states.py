@@ -18,6 +18,7 @@ from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.lattice_noise import LatticeState
 from stream_dp.mechanisms.local_protocol import LocalProtocolState
+from stream_dp.mechanisms.monitor import MonitorState
 from stream_dp.mechanisms.multi_sparse_vector import MultiSparseVector, MultiSparseVectorState
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantity, NoisyQuantityState
 from stream_dp.mechanisms.paper_hss import PaperHSSState
@@ -28,6 +29,7 @@ from stream_dp.mechanisms.registered_quantity import RegisteredQuantity
 from stream_dp.mechanisms.separate_counters import SeparateCounters, SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
+from stream_dp.mechanisms.watch_messages import WatchTerms
 
 UPGRADES: Upgrades = {}
 
@@ -51,6 +53,7 @@ STATES = Codec(
         Largest,
         LocalProtocolState,
         Maximum,
+        MonitorState,
         MultiSparseVector,
         MultiSparseVectorState,
         Neighbors,
@@ -66,6 +69,7 @@ STATES = Codec(
         SparseVectorState,
         Sum,
         TreeState,
+        WatchTerms,
         WatchersState,
     ],
     UPGRADES,

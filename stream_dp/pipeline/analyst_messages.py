@@ -20,7 +20,7 @@ from stream_dp.pipeline.yaml import message as in_words
 
 _ID, _ANALYST = r"^[A-Za-z0-9_.-]{1,64}$", r"^([a-z0-9][a-z0-9_.-]{0,62})?$"
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
-_MOST_KEYS, _LARGEST = 10_000, 2**62
+_MOST_KEYS, _LARGEST, _LONGEST_WATCH = 10_000, 2**62, 300
 
 Id: TypeAlias = Annotated[str, Field(pattern=_ID, examples=["c1f"])]
 Analyst: TypeAlias = Annotated[str, Field(pattern=_ANALYST, examples=["ann"])]
@@ -102,8 +102,8 @@ class AskMessage(Message):
     """The first key of a range, in the order of the declared domain; without it the range begins with the first."""
     to: str | None = None
     """The last key of a range; without it the range ends with the last."""
-    watch: Name | None = None
-    """The watch of a monitor."""
+    watch: Annotated[str | None, Field(min_length=1, max_length=_LONGEST_WATCH)] = None
+    """The watch of a monitor; of one with a `by`, the value that is asked about behind a stroke: `busy/ATL`."""
     threshold: Annotated[int | None, Field(strict=True, ge=-_LARGEST, le=_LARGEST)] = None
     """The threshold that the watch is compared with."""
 

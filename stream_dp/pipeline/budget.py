@@ -17,6 +17,7 @@ from stream_dp.accounting.filters.renyi import RenyiFilter
 from stream_dp.accounting.filters.zcdp import ZCDPFilter
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.accounting.ledger import Ledger
+from stream_dp.accounting.rules.convert import DELTALESS
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP
@@ -68,7 +69,8 @@ def charged_parts(
 
     `blocks` derive these together in several ways, tightest first. Where sums are exact (pure, basic), the first is
     charged as one. Other filters charge less for many small parts than for their sum; what costs least is taken, a
-    choice by public numbers before anything runs, between charges that the same filter admits.
+    choice by public numbers before anything runs, between charges that the same filter admits. What is derived in a
+    measure without a delta is what the filter adds up itself, so it is not charged as one.
 
     Raises:
         BudgetRefused: the filter has no theorem for any of them.
@@ -78,7 +80,8 @@ def charged_parts(
     found: list[tuple[bool, int, Derivation, tuple[Derivation, ...]]] = []
     refusals: list[BudgetRefused] = []
     for block in blocks:
-        for parts in (series, block.premises, (block,)):
+        one = () if isinstance(block.guarantee.measure, DELTALESS) else ((block,),)
+        for parts in (series, block.premises, *one):
             try:
                 cost = _cost(ledger, parts)
             except BudgetRefused as refusal:

@@ -21,7 +21,7 @@ from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived, ones_
 from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, share, steps, under, whole
-from stream_dp.pipeline.layout import SCALAR, ones_of_rows
+from stream_dp.pipeline.layout import SCALAR, entries_of_parts
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
 from stream_dp.pipeline.statistics import Series as SeriesSpec
@@ -55,6 +55,7 @@ class Chosen:
         """What the engine runs: on these rows from tick `start` on, with `keys` naming their entries."""
         confidence = float(spec.confidence)
         bands = Bands(self.mechanism, confidence)
+        counts = self.spec.counts_band(self.mechanism, confidence)
         return Series(
             self.spec.name,
             self.mechanism,
@@ -63,6 +64,8 @@ class Chosen:
             self.spec.shape,
             lambda tick, state: bands(tick - start, state),
             confidence,
+            asking=self.spec.asking(keys, counts),
+            counts_band=counts,
         )
 
 
@@ -163,7 +166,8 @@ def build(spec: PipelineSpec) -> Built:
     chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.series)
     parts, granted = tuple(c.derivation for c in chosen), spec.privacy.first_block_delta
     ledgers = dict(opened(spec.privacy).ledgers)
-    blocks = fixed_blocks(spec.name, parts, granted)
+    order = spec.privacy.order if spec.privacy.filter == "renyi" else None
+    blocks = fixed_blocks(spec.name, parts, granted, spec.privacy.delta, order)
     derivation, charged = charged_parts(ledgers[MAIN], parts, blocks)
     for part in charged:
         ledgers[MAIN] = ledgers[MAIN].charge(ledgers[MAIN].price(part))
@@ -179,8 +183,7 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         NotDerivable: no rule covers it, or one event may set more entries of its rows than it is made for.
     """
     width, confidence, relation = rows.stop - rows.start, float(spec.confidence), spec.relation
-    part = series.model_copy(update={"epsilon": series.epsilon * share(relation)})
-    ones = ones_of_rows(spec, series.grouped_by)
+    part, ones = series.at_share(share(relation)), series.ones(spec.fields)
     setting = Setting(
         width,
         relation.step,
@@ -190,6 +193,7 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         spec.privacy.filter == "gdp",
         steps(relation),
         ones,
+        entries_of_parts(spec, series),
     )
     try:
         choice = part.choose(setting)

@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails
 
-from stream_dp.pipeline.conditions import Condition
 from stream_dp.pipeline.endpoints import Clock, Journal, Source, source_named
 from stream_dp.pipeline.scalars import problem
 from stream_dp.pipeline.schema import FieldSpec
@@ -20,7 +19,6 @@ from stream_dp.pipeline.statistics import Series, statistic_named
 
 _FIELD: TypeAdapter[Any] = TypeAdapter(FieldSpec)
 _SERIES: TypeAdapter[Any] = TypeAdapter(Series)
-_CONDITION: TypeAdapter[Any] = TypeAdapter(Condition)
 _SOURCE: TypeAdapter[Any] = TypeAdapter(Source)
 _CLOCK: TypeAdapter[Any] = TypeAdapter(Clock)
 _JOURNAL: TypeAdapter[Any] = TypeAdapter(Journal)
@@ -75,9 +73,7 @@ def _series(value: Mapping[str, Any]) -> Any:
     if (series := _valid(_SERIES, value)) is not None:
         return series
     sketch = _sketch(value)
-    where = value.get("where")
-    conditions = where if isinstance(where, list) else ()
-    sketch.where = [_valid(_CONDITION, condition) for condition in conditions]
+    vars(sketch).update(statistic_named(getattr(sketch, "statistic", None)).sketched(value))
     return sketch
 
 

@@ -28,7 +28,7 @@ class Setting:
 
     `delta` is what a series that is not pure is stated at, 0 where the filter grants none; `gdp`: its filter adds up
     Gaussian DP. `steps`: how many steps of `neighbors` make one of the pipeline's relation. One event sets at most
-    `ones` entries of a row.
+    `ones` entries of a row. `parts`: how many entries each part has of a series that counts several things.
     """
 
     width: int
@@ -39,6 +39,7 @@ class Setting:
     gdp: bool = False
     steps: int = 1
     ones: int = 1
+    parts: tuple[int, ...] = ()
 
     @property
     def last(self) -> int:
@@ -75,25 +76,42 @@ def tree_counter(setting: Setting, epsilon: Fraction) -> Counter | HybridCounter
 def gaussian_counter(setting: Setting, epsilon: Fraction) -> GaussianCounter:
     """Return the Gaussian counter that alone, in the pipeline's relation, is (steps * epsilon, delta)-DP.
 
-    `epsilon` is what one step of the setting's neighbours may cost; a rho is rounded down to a unit of the ledger.
+    `epsilon` is what one step of the setting's neighbours may cost.
 
     Raises:
         NotDerivable: no delta is granted.
     """
-    if not setting.delta:
-        raise NotDerivable("method gaussian needs a delta, and this pipeline's filter grants none")
-    whole = ApproxDP(epsilon * setting.steps, setting.delta)
-    rho = (
-        gaussian_budget(whole) ** 2 / 2 if setting.gdp else exact(budget_units(zcdp_budget(whole)))
-    )
+    if setting.gdp:
+        alone = _alone(setting, epsilon, "method")
+        rho = gaussian_budget(alone) ** 2 / 2 / setting.steps**2
+    else:
+        rho = largest_rho(setting, epsilon, "method")
     return GaussianCounter(
         setting.width,
-        rho / setting.steps**2,
+        rho,
         setting.neighbors,
         setting.horizon,
         setting.ones,
         gdp=setting.gdp,
     )
+
+
+def largest_rho(setting: Setting, epsilon: Fraction, key: str) -> Fraction:
+    """Return the largest rho of one step with which a series alone is (steps * epsilon, delta)-DP.
+
+    It is rounded down to a unit of the ledger. `key` of the series asks for it.
+
+    Raises:
+        NotDerivable: no delta is granted.
+    """
+    return exact(budget_units(zcdp_budget(_alone(setting, epsilon, key)))) / setting.steps**2
+
+
+def _alone(setting: Setting, epsilon: Fraction, key: str) -> ApproxDP:
+    """What such a series is to be, alone, in the pipeline's relation."""
+    if not setting.delta:
+        raise NotDerivable(f"{key} gaussian needs a delta, and this pipeline's filter grants none")
+    return ApproxDP(epsilon * setting.steps, setting.delta)
 
 
 def by_gaussian(setting: Setting, epsilon: Fraction) -> Choice:

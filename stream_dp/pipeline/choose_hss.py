@@ -1,39 +1,60 @@
-"""Choosing an HSS, or a tree instead, from the specification alone, before any data is touched.
+"""Choosing an HSS, and which, or a tree instead, from the specification alone, before any data is touched.
 
-Thresholds are self-tuned, so no parameter depends on the volume: `expected_events` moves what is predicted, and with
-it what `method: auto` chooses. Where nothing is guessed, predictions are for one event a tick. This file knows no
-journal and no data.
+Its counter is one of trees, or Gaussian where `counter: gaussian` asks for it and a delta is granted.
+
+Thresholds are self-tuned, so no parameter depends on the volume: `expected_events` and `expected_shape` move what is
+predicted, and with it which form `method: auto` takes. Where nothing is guessed, predictions are for one event a tick;
+where no shape is declared, the form is taken whose regret (its error over the smallest) is least for the worst of the
+steady shapes. This file knows no journal and no data.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, TypeAlias
+from math import isqrt
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from stream_dp.accounting.amounts import cost_units, exact
+from stream_dp.accounting.conversions import pure_to_zcdp
+from stream_dp.core.guarantee import PureDP
+from stream_dp.mechanisms.gaussian_hss import GaussianHSS
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import Quantity
-from stream_dp.pipeline.choice import ENDLESS, Choice, Setting
-from stream_dp.pipeline.predicted_errors import Profile, break_even, hss_error, tree_error
+from stream_dp.pipeline.choice import ENDLESS, Choice, Setting, largest_rho
+from stream_dp.pipeline.predicted_errors import hss_error, tree_error
+from stream_dp.pipeline.profiles import SUPPOSED, ExpectedShape, Profile
 
 COUNTER_SHARE = Fraction(17, 20)  # of epsilon, for the joint form's counter
 QUANTITY_SHARE = Fraction(4, 5)  # the same where one quantity of all columns is released
 BIN_SHARE = Fraction(7, 10)  # the same for the counters bin by bin
-FEW = 2  # entries an event reaches, up to which the form bin by bin is the better one
+GAUSSIAN_SHARE = Fraction(2, 3)  # of rho, for a Gaussian counter
+GAUSSIAN_QUANTITY_SHARE = Fraction(1, 2)  # the same where one quantity is released
+FINE = 10**6  # a pure epsilon beside it is rounded down to a multiple of 1 / FINE
+FEW = 2  # entries an event reaches, up to which the form bin by bin is mostly the better one
+TREE, JOINT, BINS = "tree", "hss joint", "hss bin by bin"
+MOST_EVENTS = 1 << 50
 
 ExpectedEvents: TypeAlias = Annotated[int, Field(ge=1, le=10**15)] | None
+CounterKind: TypeAlias = Literal["tree", "gaussian"]
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What an HSS series asks for: everything it is chosen from; `expected_events` None: nobody guessed."""
+    """What an HSS series asks for: all it is chosen from.
+
+    `expected_events` or `shape` None: nobody guessed. `counter`: what counts inside.
+    """
 
     setting: Setting
     quantity: Quantity | None
     epsilon: Fraction
     expected_events: int | None = None
+    shape: ExpectedShape | None = None
+    counter: CounterKind = "tree"
 
     @property
     def events(self) -> int:
@@ -43,39 +64,121 @@ class Demand:
         return self.expected_events
 
     @property
-    def volume(self) -> str:
-        """For what number of events a prediction is, in a few words."""
+    def words(self) -> str:
+        """For how many events, falling how, a prediction is, in a few words."""
         whose = "expected" if self.expected_events is not None else "taken, one a tick"
-        return f"{self.events} events ({whose})"
+        shapes = self.shape or f"{' / '.join(SUPPOSED)}: no shape is declared"
+        return f"{self.events} events ({whose}; {shapes})"
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """How the events may fall: as declared, or in any of the steady shapes."""
+        shapes = SUPPOSED if self.shape is None else (self.shape,)
+        setting = self.setting
+        return tuple(
+            Profile.of(setting.width, self.events, shape, setting.ones) for shape in shapes
+        )
 
 
 def hss_choice(demand: Demand, why: str) -> Choice:
-    """Choose the HSS; the error to expect is predicted from the expected events."""
+    """Choose the HSS that no guess decides; the error to expect is predicted from the expected events.
+
+    Raises:
+        NotDerivable: a Gaussian counter, and no delta is granted.
+    """
     hss = hss_for(demand)
-    return Choice(hss, why, lambda tick: predicted_hss_error(hss, demand, tick))
+    if isinstance(hss, GaussianHSS):
+        why = f"{why}, counter: gaussian"
+    return _choice(hss, demand, why)
 
 
 def better_choice(demand: Demand, tree: Choice) -> Choice:
-    """Choose HSS or the given tree: the one with the smaller typical error (RMSE) over the horizon."""
-    hss = hss_for(demand)
-    by_tree = tree_error(demand.setting, demand.epsilon)
-    by_hss = hss_error(hss, demand.setting, demand.events)
-    most = break_even(hss, demand.setting, by_tree)
-    why = (
-        f"method: auto, typical error (RMSE) for {demand.volume}: tree {by_tree:.1f}, hss {by_hss:.1f}; "
-        f"hss is better up to about {most} events"
+    """Choose a form of HSS or the given tree: the one with the smaller typical error (RMSE) over the horizon."""
+    errors = form_errors(demand, (TREE, *hss_forms(demand)))
+    shown = ", ".join(
+        f"{form} {' / '.join(f'{error:.1f}' for error in found)}" for form, found in errors.items()
     )
-    if by_hss < by_tree:
-        return hss_choice(demand, why)
-    return Choice(tree.mechanism, why, tree.expected)
+    most = break_even(demand)
+    until = f"up to about {most} events" if most < MOST_EVENTS else "for any number of events"
+    why = f"method: auto, typical error (RMSE) for {demand.words}: {shown}; hss is taken {until}"
+    form = least_regret(errors)
+    if form == TREE:
+        return Choice(tree.mechanism, why, tree.expected)
+    return _choice(bins_hss(demand) if form == BINS else joint_hss(demand), demand, why)
+
+
+def _choice(hss: HSS | PerBinHSS, demand: Demand, why: str) -> Choice:
+    return Choice(hss, why, lambda tick: predicted_hss_error(hss, demand, tick))
 
 
 @lru_cache(maxsize=64)
 def hss_for(demand: Demand) -> HSS | PerBinHSS:
-    """The form of HSS with the smaller error: bin by bin for a histogram whose events reach few entries."""
+    """The HSS of `method: hss`, by the relation alone: bin by bin for a histogram whose events reach few entries."""
+    if demand.counter == "gaussian":
+        return with_gaussian_counter(demand)
+    return bins_hss(demand) if BINS in hss_forms(demand) else joint_hss(demand)
+
+
+def hss_forms(demand: Demand) -> tuple[str, ...]:
+    """The forms of HSS that come into question."""
     setting = demand.setting
     if demand.quantity is not None or setting.neighbors.l0(setting.width, setting.ones) > FEW:
-        return joint_hss(demand)
+        return (JOINT,)
+    return BINS, JOINT
+
+
+def form_errors(demand: Demand, forms: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
+    """The typical error of each form, for each of the demand's profiles."""
+    profiles, setting = demand.profiles, demand.setting
+    found: dict[str, tuple[float, ...]] = {}
+    for form in forms:
+        if form == TREE:
+            found[form] = tuple(tree_error(setting, demand.epsilon, each) for each in profiles)
+        else:
+            hss = bins_hss(demand) if form == BINS else joint_hss(demand)
+            found[form] = tuple(hss_error(hss, setting, each) for each in profiles)
+    return found
+
+
+def least_regret(errors: Mapping[str, tuple[float, ...]]) -> str:
+    """The form whose error, over the smallest of all forms, is least for the worst profile.
+
+    The first of those that are equal, to a hundredth: predictions are not better than that.
+
+    Example:
+        >>> least_regret({"safe": (10.0, 12.0), "bold": (9.0, 20.0)})
+        'safe'
+    """
+    smallest = [min(found) for found in zip(*errors.values(), strict=True)]
+    return min(
+        errors,
+        key=lambda form: round(
+            max(error / least for error, least in zip(errors[form], smallest, strict=True)), 2
+        ),
+    )
+
+
+@lru_cache(maxsize=64)
+def break_even(demand: Demand) -> int:
+    """Return up to about how many events over the horizon an HSS is taken; a power of two up to MOST_EVENTS, or 0.
+
+    The more events, the worse is HSS beside a tree: found by bisection.
+    """
+    forms = (TREE, *hss_forms(demand))
+    low, high = -1, MOST_EVENTS.bit_length()
+    while high - low > 1:
+        middle = (low + high) // 2
+        other = replace(demand, expected_events=1 << middle)
+        if least_regret(form_errors(other, forms)) == TREE:
+            high = middle
+        else:
+            low = middle
+    return 1 << low if low >= 0 else 0
+
+
+def bins_hss(demand: Demand) -> PerBinHSS:
+    """The form bin by bin."""
+    setting = demand.setting
     counter = demand.epsilon * BIN_SHARE
     watch = demand.epsilon - counter
     return PerBinHSS(
@@ -87,21 +190,59 @@ def joint_hss(demand: Demand) -> HSS:
     """The joint form; the rest is split 1 : s^(2/3) between threshold and queries (Lyu, Su, Li 2017, section 4)."""
     share = COUNTER_SHARE if demand.quantity is None else QUANTITY_SHARE
     counter = demand.epsilon * share
-    rest = demand.epsilon - counter
     setting = demand.setting
-    monotone = setting.neighbors.monotone(setting.width)
-    threshold = rest * (Fraction(1, 2) if monotone else Fraction(5, 13))
     return HSS(
         setting.width,
         demand.quantity,
-        threshold,
-        rest - threshold,
+        *_watching(setting, demand.epsilon - counter),
         counter,
         setting.neighbors,
         setting.horizon,
         kappa=None,
         ones=setting.ones,
     )
+
+
+def with_gaussian_counter(demand: Demand) -> GaussianHSS:
+    """The joint form with a Gaussian counter, which alone is (epsilon, delta)-DP in the pipeline's relation.
+
+    Raises:
+        NotDerivable: no delta is granted.
+    """
+    setting = demand.setting
+    rho = largest_rho(setting, demand.epsilon, "counter")
+    share = GAUSSIAN_SHARE if demand.quantity is None else GAUSSIAN_QUANTITY_SHARE
+    watch, paid = pure_part(rho * (1 - share))
+    return GaussianHSS(
+        setting.width,
+        demand.quantity,
+        *_watching(setting, watch),
+        setting.neighbors,
+        setting.horizon,
+        kappa=None,
+        ones=setting.ones,
+        rho=rho - paid,
+    )
+
+
+def pure_part(rho: Fraction) -> tuple[Fraction, Fraction]:
+    """A pure epsilon that costs at most this rho: about sqrt(2 rho), rounded down; and what it costs, rounded up.
+
+    e tanh(e/2) is at most e^2 / 2.
+
+    >>> epsilon, paid = pure_part(Fraction(1, 50))
+    >>> float(epsilon), round(float(paid), 6)
+    (0.2, 0.019934)
+    """
+    epsilon = Fraction(isqrt(int(2 * rho * FINE**2)), FINE)
+    return epsilon, exact(cost_units(pure_to_zcdp(PureDP(epsilon)).rho))
+
+
+def _watching(setting: Setting, epsilon: Fraction) -> tuple[Fraction, Fraction]:
+    """What the threshold and the queries of the sparse vectors get of their epsilon."""
+    monotone = setting.neighbors.monotone(setting.width)
+    threshold = epsilon * (Fraction(1, 2) if monotone else Fraction(5, 13))
+    return threshold, epsilon - threshold
 
 
 def predicted_hss_error(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -> int:
@@ -121,7 +262,7 @@ def predicted_intervals(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -
     """
     largest = demand.events
     if demand.quantity is None:
-        largest = round(float(Profile.of(demand.setting.width, demand.events).counts[0]))
+        largest = max(round(float(profile.counts[0])) for profile in demand.profiles)
     events = largest * (tick + 1) // (demand.setting.horizon or ENDLESS)
     growth = mechanism.tuned.growth
     few = min(tick + 1, events // growth(tick + 1))

@@ -5,6 +5,7 @@ Rules: conditions keep what was written; `typed` says what it means beside its f
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field, model_validator
@@ -58,6 +59,37 @@ class Condition(Frozen):
 
 
 Where: TypeAlias = tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A condition with its values in the field's type."""
+
+    __test__ = False
+
+    field: str
+    operator: str
+    values: frozenset[Any]
+
+
+def tests_of(fields: Mapping[str, Any], where: Where) -> frozenset[Test]:
+    """What conditions mean beside the schema; raises like `typed`."""
+    return frozenset(
+        Test(
+            condition.field,
+            condition.operator,
+            frozenset(
+                typed(fields[condition.field], condition.operator, text) for text in condition.texts
+            ),
+        )
+        for condition in where
+    )
+
+
+def ones_of_field(fields: Mapping[str, Any], by: str | None) -> int:
+    """How many values of the field `by` one record has at most; 1 where that is None."""
+    field = None if by is None else fields[by]
+    return field.ones if isinstance(field, ListField) else 1
 
 
 def typed(field: Any, operator: str, text: str) -> str | int | float | bool:

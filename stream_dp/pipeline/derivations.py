@@ -41,18 +41,23 @@ NONE = Fraction(0)
 
 
 def fixed_blocks(
-    pipeline: str, premises: tuple[Derivation, ...], delta: Fraction = NONE
+    pipeline: str,
+    premises: tuple[Derivation, ...],
+    delta: Fraction = NONE,
+    stated: Fraction = NONE,
+    order: Fraction | None = None,
 ) -> tuple[Derivation, ...]:
     """Derive what the series of the first start guarantee, run at once on the same events, at the delta granted.
 
-    All at once; and where some are pure and some not, those that are not together, then these beside the pure ones:
-    the tightest first.
+    Where none is, what has no epsilon without one is the tightest at `stated`, that of the file, Renyi DP at the
+    filter's `order`. All at once; and where some are pure and some not, those that are not together, then these beside
+    the pure ones: the tightest first.
 
     Raises:
         NotDerivable: no series, or no rule covers them.
     """
     subject = f"{pipeline}: series of the first start"
-    found = [tightest(premises, Fixed(subject, delta))]
+    found = [tightest(premises, Fixed(subject, delta, stated=stated, order=order))]
     pure = tuple(p for p in premises if _pure(p))
     others = tuple(p for p in premises if not _pure(p))
     if delta and pure and others:

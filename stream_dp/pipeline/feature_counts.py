@@ -1,40 +1,62 @@
 """From decoded records to rows: how many records count in each entry of their tick's row.
 
 Rules: records come sorted by tick, so that a tick is a stretch of every column. A record adds its own contribution to
-each feature whose conditions it passes, and nothing else: one entry, or as many as its list has, each once. Rows are
-private.
+each feature whose conditions it passes, and nothing else: one entry, or as many as its list has, each once. Features
+that differ in one value only are counted together (`alike`). Rows are private.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from stream_dp.core.messages import IntArray
-from stream_dp.pipeline.layout import RowLayout
+from stream_dp.pipeline.alike import Alike, alike
+from stream_dp.pipeline.conditions import Test
+from stream_dp.pipeline.layout import Feature, Slot
+from stream_dp.pipeline.list_columns import Entries
 from stream_dp.pipeline.record_columns import BoolArray, RecordColumns
+
+_Codes = Mapping[str, Entries]
 
 
 class FeatureCounts:
-    """Counts records in the features of a layout: `counts(records, numbers)`."""
+    """Counts records in features, each with its place in a row of `width` entries: `counts(records, numbers)`."""
 
     def __init__(
-        self, layout: RowLayout, fields: Mapping[str, Any], attribute: Callable[[str], str]
+        self,
+        features: Iterable[tuple[Feature, Slot]],
+        width: int,
+        fields: Mapping[str, Any],
+        attribute: Callable[[str], str],
     ) -> None:
         """See `RecordColumns` for `fields` and `attribute`."""
-        features = layout.features
-        scalars = {f.where: slot.start for f, slot in features.items() if f.by is None}
-        everything = frozenset[Any]()
-        self._totals = scalars.pop(everything, None)
-        self._scalars = list(scalars.values())
-        wheres = list(dict.fromkeys([*scalars, *(f.where for f in features if f.where)]))
-        self._by = [
-            (feature.by, wheres.index(feature.where) if feature.where else None, slot)
-            for feature, slot in features.items()
-            if feature.by is not None
+        features = list(features)
+        scalars: dict[frozenset[Test], list[int]] = {}
+        for feature, slot in features:
+            if feature.by is None:
+                scalars.setdefault(feature.where, []).append(slot.start)
+        self._totals = scalars.pop(frozenset(), None)
+        together, alone = alike(scalars, fields)
+        self._scalars = list(chain.from_iterable(alone.values()))
+        self._repeats = np.repeat(np.arange(len(alone)), [len(at) for at in alone.values()])
+        by = [(feature, slot) for feature, slot in features if feature.by is not None]
+        shared = [feature.where for feature, _ in by] + [each.rest for each in together]
+        wheres = list(dict.fromkeys([*alone, *(where for where in shared if where)]))
+        place = {where: at for at, where in enumerate(wheres)}
+        named = {each.field: list(_values(each, together)) for each in together}
+        self._columns = RecordColumns(
+            [feature.by for feature, _ in by if feature.by], wheres, fields, attribute, named
+        )
+        self._parts: list[_By | _Together] = [
+            _By(feature.by or "", place.get(feature.where), slot) for feature, slot in by
         ]
-        self._columns = RecordColumns([by for by, _, _ in self._by], wheres, fields, attribute)
-        self._width = layout.width
+        self._parts += [
+            _Together(each, place.get(each.rest), self._columns.codes_of(each.field))
+            for each in together
+        ]
+        self._width = width
 
     def __call__(self, records: Sequence[Any], numbers: IntArray) -> IntArray:
         """Return rows of shape (ticks, width); the first `numbers[0]` records are in the first tick, and so on."""
@@ -42,19 +64,69 @@ class FeatureCounts:
         ticks = len(numbers)
         rows = np.zeros((ticks, self._width), np.int64)
         if self._totals is not None:
-            rows[:, self._totals] = numbers
+            rows[:, self._totals] = numbers[:, None]
         if self._scalars:
-            rows[:, self._scalars] = _by_tick(passing[: len(self._scalars)], numbers).T
+            alone = int(self._repeats[-1]) + 1
+            rows[:, self._scalars] = _by_tick(passing[:alone], numbers)[self._repeats].T
         at = np.repeat(np.arange(ticks), numbers) if ticks > 1 else None
-        for by, where, slot in self._by:
-            keys = len(slot.keys)
-            entries = codes[by]
-            cells = entries.codes if at is None else entries.codes + entries.of(at) * keys
-            if where is not None:
-                cells = cells[entries.of(passing[where]).nonzero()]
-            counts = np.bincount(cells, minlength=ticks * keys)
-            rows[:, slot.start : slot.stop] = counts.reshape(ticks, keys)
+        for part in self._parts:
+            part.count(rows, codes, passing, at)
         return rows
+
+
+class _By:
+    """A feature with an entry for each value of a field."""
+
+    def __init__(self, field: str, where: int | None, slot: Slot) -> None:
+        self._field, self._where, self._slot = field, where, slot
+
+    def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
+        """Write the feature's part of the rows; `at` is the tick of each record, None: there is one."""
+        keys = len(self._slot.keys)
+        found = _histogram(codes[self._field], self._where, keys, len(rows), passing, at)
+        rows[:, self._slot.start : self._slot.stop] = found
+
+
+class _Together:
+    """Features that ask for values of one field; the coded field has one value more, for all others."""
+
+    def __init__(self, alike: Alike, rest: int | None, codes: Mapping[Any, int]) -> None:
+        self._field, self._rest, self._keys = alike.field, rest, len(codes) + 1
+        wanted = [
+            (column, sorted(codes[v] for v in w.values))
+            for w in alike.wanted
+            for column in w.columns
+        ]
+        self._columns = [column for column, _ in wanted]
+        self._codes = np.array([code for _, asked in wanted for code in asked], np.int64)
+        lengths = np.array([len(asked) for _, asked in wanted], np.int64)
+        self._starts = np.cumsum(lengths) - lengths
+
+    def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
+        """Write the features' columns of the rows."""
+        found = _histogram(codes[self._field], self._rest, self._keys, len(rows), passing, at)
+        rows[:, self._columns] = np.add.reduceat(found[:, self._codes], self._starts, axis=1)
+
+
+def _histogram(
+    entries: Entries,
+    where: int | None,
+    keys: int,
+    ticks: int,
+    passing: BoolArray,
+    at: IntArray | None,
+) -> IntArray:
+    """How many records have each code, of shape (ticks, keys)."""
+    cells = entries.codes if at is None else entries.codes + entries.of(at) * keys
+    if where is not None:
+        cells = cells[entries.of(passing[where]).nonzero()]
+    return np.bincount(cells, minlength=ticks * keys).reshape(ticks, keys)
+
+
+def _values(one: Alike, every: Sequence[Alike]) -> Iterable[Any]:
+    """All values that features ask for in the field of `one`."""
+    wanted = (w.values for each in every if each.field == one.field for w in each.wanted)
+    return dict.fromkeys(chain.from_iterable(wanted))
 
 
 def _by_tick(passing: BoolArray, numbers: IntArray) -> IntArray:

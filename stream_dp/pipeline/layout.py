@@ -1,30 +1,19 @@
 """Which entries of a tick's row belong to which series.
 
 Rules: a tick's row is one int64 vector; each distinct feature (by, where) owns one slice of it, and series that
-ask for the same feature share the slice. The layout depends on the specification alone.
+ask for the same feature share the slice. A series of several features has a block of its own, with room for more. The
+layout depends on the specification alone.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from stream_dp.pipeline.conditions import Where, typed
+from stream_dp.pipeline.conditions import Test, ones_of_field, tests_of
 from stream_dp.pipeline.scalars import OTHER
-from stream_dp.pipeline.schema import ListField
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import Series
 
 SCALAR = ("",)
-
-
-@dataclass(frozen=True, slots=True)
-class Test:
-    """A condition with its values in the field's type."""
-
-    __test__ = False
-
-    field: str
-    operator: str
-    values: frozenset[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +25,17 @@ class Feature:
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """The features of the series `owner`, each under its name, one behind the other in a slice of `places` entries."""
+
+    owner: str
+    parts: tuple[tuple[str, Feature], ...]
+    places: int
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
-    """The slice of the row that a feature owns, and the name of each of its entries."""
+    """The slice of the row that a feature or a block owns, and the name of each of its entries; "" is free."""
 
     start: int
     keys: tuple[str, ...]
@@ -53,28 +51,40 @@ class RowLayout:
     """The row vector of shape (width,) and who owns which part."""
 
     width: int
-    features: dict[Feature, Slot]
-    series: dict[str, Feature]
+    features: dict[Feature | Block, Slot]
+    series: dict[str, Feature | Block]
 
     @classmethod
     def of(cls, spec: PipelineSpec) -> "RowLayout":
         """The layout of a pipeline; slices follow the order in which series first need them."""
         width = 0
-        features: dict[Feature, Slot] = {}
-        series: dict[str, Feature] = {}
+        features: dict[Feature | Block, Slot] = {}
+        series: dict[str, Feature | Block] = {}
         for item in spec.series:
             feature = feature_of(spec, item)
             series[item.name] = feature
             if feature not in features:
-                features[feature] = Slot(width, keys_of(spec, feature.by))
+                features[feature] = Slot(width, names_of(spec, feature))
                 width = features[feature].stop
         return cls(width, features, series)
 
     @classmethod
-    def alone(cls, spec: PipelineSpec, feature: Feature) -> "RowLayout":
-        """The layout of one feature, which then has a row of its own."""
-        keys = keys_of(spec, feature.by)
+    def alone(cls, spec: PipelineSpec, feature: Feature | Block) -> "RowLayout":
+        """The layout of one feature or block, which then has a row of its own."""
+        keys = names_of(spec, feature)
         return cls(len(keys), {feature: Slot(0, keys)}, {})
+
+    def counted(self, spec: PipelineSpec) -> Iterator[tuple[Feature, Slot]]:
+        """The features that records are counted in, those of blocks by themselves, and where."""
+        for feature, slot in self.features.items():
+            if isinstance(feature, Feature):
+                yield feature, slot
+                continue
+            start = slot.start
+            for name, part in feature.parts:
+                keys = part_names(spec, name, part)
+                yield part, Slot(start, keys)
+                start += len(keys)
 
     def slice(self, series: str) -> slice:
         """Return the slice of the tick row that holds the entries of this series."""
@@ -86,9 +96,35 @@ class RowLayout:
         return self.features[self.series[series]].keys
 
 
-def feature_of(spec: PipelineSpec, series: Series) -> Feature:
+def feature_of(spec: PipelineSpec, series: Series) -> Feature | Block:
     """What a series counts."""
-    return Feature(series.grouped_by, _tests(spec, series.where))
+    if not series.parts:
+        return Feature(series.grouped_by, tests_of(spec.fields, series.where))
+    parts = tuple(
+        (part.name, Feature(part.by, tests_of(spec.fields, (*series.where, *part.where))))
+        for part in series.parts
+    )
+    return Block(series.name, parts, series.places(sum(entries_of_parts(spec, series))))
+
+
+def entries_of_parts(spec: PipelineSpec, series: Series) -> tuple[int, ...]:
+    """How many entries each part of a series has; nothing where it has none."""
+    return tuple(len(keys_of(spec, part.by)) for part in series.parts)
+
+
+def names_of(spec: PipelineSpec, feature: Feature | Block) -> tuple[str, ...]:
+    """The names of the entries of a feature or a block; "" where a block has room."""
+    if isinstance(feature, Feature):
+        return keys_of(spec, feature.by)
+    named = [key for name, part in feature.parts for key in part_names(spec, name, part)]
+    return (*named, *[""] * (feature.places - len(named)))
+
+
+def part_names(spec: PipelineSpec, name: str, part: Feature) -> tuple[str, ...]:
+    """The names of the entries of a block's part: its own, or one for each key behind it."""
+    if part.by is None:
+        return (name,)
+    return tuple(f"{name}/{key}" for key in keys_of(spec, part.by))
 
 
 def keys_of(spec: PipelineSpec, by: str | None) -> tuple[str, ...]:
@@ -101,19 +137,4 @@ def keys_of(spec: PipelineSpec, by: str | None) -> tuple[str, ...]:
 
 def ones_of_rows(spec: PipelineSpec, by: str | None) -> int:
     """The most entries of a feature's row that one record sets."""
-    field = None if by is None else spec.fields[by]
-    return field.ones if isinstance(field, ListField) else 1
-
-
-def _tests(spec: PipelineSpec, where: Where) -> frozenset[Test]:
-    return frozenset(
-        Test(
-            condition.field,
-            condition.operator,
-            frozenset(
-                typed(spec.fields[condition.field], condition.operator, text)
-                for text in condition.texts
-            ),
-        )
-        for condition in where
-    )
+    return ones_of_field(spec.fields, by)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.core.messages import IntArray
-from stream_dp.pipeline.layout import Test
+from stream_dp.pipeline.conditions import Test
 
 _NULL = ("",)  # no value of a domain is empty, so this is one of the others
 
@@ -35,9 +35,10 @@ class Listed:
 
     def __init__(self, attribute: str, domain: Sequence[str], tests: Sequence[Test]) -> None:
         self._value_of: Callable[[Any], Sequence[str] | None] = attrgetter(attribute)
-        self._code = {value: code for code, value in enumerate(domain)}.get
+        self.codes = {value: code for code, value in enumerate(domain)}
+        self._code = self.codes.get
         self._other = len(domain)
-        self._wanted = [[domain.index(value) for value in test.values] for test in tests]
+        self._wanted = [[self.codes[value] for value in test.values] for test in tests]
 
     def entries(self, records: Sequence[Any]) -> Entries:
         """The entries of all lists, each once in its record."""

@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from stream_dp.core.derivation import Derivation
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import Chosen, chosen_for
-from stream_dp.pipeline.layout import Feature, RowLayout, feature_of, keys_of
+from stream_dp.pipeline.layout import Block, Feature, RowLayout, feature_of, names_of
+from stream_dp.pipeline.live_watches import PlannedWatch, WatchPlanner
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.report import last_error
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import Series as SeriesSpec
 from stream_dp.pipeline.yaml import load_series
 from stream_dp.runtime.commit import Created
+from stream_dp.runtime.registry import LiveSeries
 from stream_dp.runtime.series import Series
 
 _ESCAPED = re.compile("[\x7f-\uffff]")
@@ -45,6 +47,27 @@ class LiveSeriesPlanner:
         rows = slice(0, RowLayout.alone(self.spec, feature).width)
         return PlannedSeries(self, spec, start, feature, chosen_for(spec, series, rows))
 
+    def watch(self, live: LiveSeries, definition: bytes) -> PlannedWatch:
+        """Understand a watch, in YAML or JSON, that would begin in a monitor that runs.
+
+        Raises:
+            UsageError: it is none for this series; every problem is named with its key.
+        """
+        return self._watches(live).begun(definition)
+
+    def unwatch(self, live: LiveSeries, name: str) -> PlannedWatch:
+        """Understand the end of a monitor's watch.
+
+        Raises:
+            UsageError: there is none of this name.
+        """
+        return self._watches(live).ended(name)
+
+    def _watches(self, live: LiveSeries) -> WatchPlanner:
+        entries = [planned.series for planned in self.running.values()]
+        named = {entry.name: entry for entry in (*self.spec.series, *entries)}
+        return WatchPlanner(self.spec, self.router, named[live.series.name], live)
+
     def close(self, number: int) -> None:
         """Count the entries of series `number` no more."""
         self.router.close(number)
@@ -59,7 +82,7 @@ class PlannedSeries:
     planner: LiveSeriesPlanner
     spec: PipelineSpec
     start: int
-    feature: Feature
+    feature: Feature | Block
     chosen: Chosen
 
     @property
@@ -104,7 +127,7 @@ class PlannedSeries:
         """
         rows = self.planner.router.open(self.feature, created.column, created.number)
         self.planner.running[created.number] = self
-        return self.chosen.series(self.spec, rows, keys_of(self.spec, self.feature.by), self.start)
+        return self.chosen.series(self.spec, rows, names_of(self.spec, self.feature), self.start)
 
 
 def _later(spec: PipelineSpec, start: int) -> PipelineSpec:

@@ -7,12 +7,13 @@ are used again, the lowest first. This file knows no series and no budget.
 """
 
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import FailClosed
-from stream_dp.pipeline.layout import Feature, RowLayout, Slot, keys_of
+from stream_dp.pipeline.layout import Block, Feature, RowLayout, Slot, names_of
 from stream_dp.pipeline.router import Router, Tally, dead
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.ports import Batch
@@ -39,7 +40,8 @@ class OpenRouter:
         self._spec = spec
         self._origin = origin_ms
         self._base = Router(spec, origin_ms)
-        self._added: dict[Feature, _Added] = {}
+        self._added: dict[Feature | Block, _Added] = {}
+        self._muted: dict[int, list[slice]] = {}
         self._all: Router | None = self._base
         self.width = self._base.width
 
@@ -48,7 +50,7 @@ class OpenRouter:
         """The layout of the pipeline file's series."""
         return self._base.layout
 
-    def place(self, feature: Feature) -> int:
+    def place(self, feature: Feature | Block) -> int:
         """The column where the feature's entries begin, or would begin."""
         if feature in self.layout.features:
             return self.layout.features[feature].start
@@ -58,10 +60,10 @@ class OpenRouter:
         for other in sorted(self._added.values(), key=lambda added: added.column):
             if other.column - column >= wanted:
                 break
-            column = other.end
+            column = max(column, other.end)
         return column
 
-    def open(self, feature: Feature, column: int, user: int) -> slice:
+    def open(self, feature: Feature | Block, column: int, user: int) -> slice:
         """Count the feature for `user` from here on, and return its part of the row.
 
         Raises:
@@ -84,8 +86,24 @@ class OpenRouter:
         self.width = max(self._base.width, *(each.end for each in self._added.values()))
         return slice(added.column, added.end)
 
+    def watch(self, block: Block, column: int, user: int) -> None:
+        """Count one more watch of the series `user` from here on, in columns that are free within its block."""
+        alone = RowLayout.alone(self._spec, block)
+        self._added[block] = _Added(Router(self._spec, self._origin, alone), column, {user})
+        self._all = None
+
+    def unwatch(self, block: Block) -> None:
+        """Count a watch no more."""
+        del self._added[block]
+        self._all = None
+
+    def mute(self, columns: slice, user: int) -> None:
+        """Let nothing count in these columns of the series `user` from here on; nothing else may have them."""
+        self._muted.setdefault(user, []).append(columns)
+
     def close(self, user: int) -> None:
         """Count for this user no more."""
+        self._muted.pop(user, None)
         for feature, added in list(self._added.items()):
             added.users.discard(user)
             if not added.users:
@@ -98,12 +116,15 @@ class OpenRouter:
         tally = router.tally(batch)
         if tally.refused and router is not self._base:
             tally = self._one_by_one(batch, tally)
+        for columns in chain.from_iterable(self._muted.values()):
+            for row in tally.rows.values():
+                row[columns] = 0
         return Routed(tally.rows, dead(batch, tally.refused), tally.records)
 
     def _for_all(self) -> Router:
         features = dict(self.layout.features)
         for feature, added in self._added.items():
-            features[feature] = Slot(added.column, keys_of(self._spec, feature.by))
+            features[feature] = Slot(added.column, names_of(self._spec, feature))
         return Router(self._spec, self._origin, RowLayout(self.width, features, {}))
 
     def _one_by_one(self, batch: Batch, tally: Tally) -> Tally:

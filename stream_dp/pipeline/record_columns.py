@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_dp.pipeline.conditions import OPERATORS
-from stream_dp.pipeline.layout import Test
+from stream_dp.pipeline.conditions import OPERATORS, Test
 from stream_dp.pipeline.list_columns import Entries, Listed
 from stream_dp.pipeline.schema import CategoryField, IntegerField, ListField, NumberField
 
@@ -30,26 +29,36 @@ class RecordColumns:
         wheres: Sequence[frozenset[Test]],
         fields: Mapping[str, Any],
         attribute: Callable[[str], str],
+        named: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         """Columns for these categories and sets of conditions, of which none is empty.
 
-        `fields` is the schema, `attribute(name)` the attribute of decoded records that holds a field.
+        `fields` is the schema, `attribute(name)` the attribute of decoded records that holds a field. `named` are
+        fields whose codes are wanted, each with the values that have one; a category's or a list's are its domain.
         """
+        named = named or {}
         tests = dict.fromkeys(test for where in wheres for test in where)
         self._coded: list[tuple[str, _Coded | Listed, slice]] = []
         self._ordered: list[tuple[_Ordered, slice]] = []
         rows: dict[Test, int] = {}
-        for name in dict.fromkeys([*by, *(test.field for test in tests)]):
+        for name in dict.fromkeys([*by, *named, *(test.field for test in tests)]):
             asked = sorted((test for test in tests if test.field == name), key=_place)
             part = slice(len(rows), len(rows) + len(asked))
             rows |= {test: part.start + at for at, test in enumerate(asked)}
-            column = _column(fields[name], attribute(name), asked)
+            column = _column(fields[name], attribute(name), asked, named.get(name, ()))
             if isinstance(column, _Coded | Listed):
                 self._coded.append((name, column, part))
             else:
                 self._ordered.append((column, part))
+                if name in named:
+                    coded = _Coded(attribute(name), named[name], ())
+                    self._coded.append((name, coded, slice(0, 0)))
         self._tests = len(rows)
         self._rounds = _rounds([[rows[test] for test in where] for where in wheres])
+
+    def codes_of(self, name: str) -> Mapping[Any, int]:
+        """Return the code of each value of a field that is coded; all others have one more together."""
+        return next(column.codes for coded, column, _ in self._coded if coded == name)
 
     def __call__(self, records: Sequence[Any]) -> tuple[dict[str, Entries], BoolArray]:
         """Return the codes of categories, lists and texts by field, and which records pass all conditions of each set.
@@ -79,7 +88,8 @@ class _Coded:
 
     def __init__(self, attribute: str, values: Sequence[Any], tests: Sequence[Test]) -> None:
         self._value_of = attrgetter(attribute)
-        self._code = {value: code for code, value in enumerate(values)}.get
+        self.codes = {value: code for code, value in enumerate(values)}
+        self._code = self.codes.get
         self._other = len(values)
         self._passes = np.zeros((len(tests), len(values) + 1), np.bool_)
         for row, test in zip(self._passes, tests, strict=True):
@@ -133,7 +143,9 @@ class _Ordered:
             return np.array([value or 0 for value in values], self._dtype), known
 
 
-def _column(field: Any, attribute: str, tests: Sequence[Test]) -> _Coded | Listed | _Ordered:
+def _column(
+    field: Any, attribute: str, tests: Sequence[Test], named: Sequence[Any]
+) -> _Coded | Listed | _Ordered:
     match field:
         case IntegerField():
             return _Ordered(attribute, np.int64, tests)
@@ -143,7 +155,8 @@ def _column(field: Any, attribute: str, tests: Sequence[Test]) -> _Coded | Liste
             return _Coded(attribute, domain, tests)
         case ListField(domain=domain):
             return Listed(attribute, domain, tests)
-    return _Coded(attribute, list(dict.fromkeys(v for t in tests for v in t.values)), tests)
+    values = dict.fromkeys([*named, *(v for t in tests for v in t.values)])
+    return _Coded(attribute, list(values), tests)
 
 
 def _place(test: Test) -> int:

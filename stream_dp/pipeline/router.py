@@ -18,7 +18,7 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder, Refusal
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.feature_counts import FeatureCounts
-from stream_dp.pipeline.layout import RowLayout
+from stream_dp.pipeline.layout import Feature, RowLayout
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
 from stream_dp.runtime.ports import Batch
@@ -61,9 +61,10 @@ class Router:
         self.width = self.layout.width
         self._grid = TickGrid(origin_ms, spec.clock.step, spec.clock.horizon)
         self._time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
-        names = _used(self.layout, self._time)
+        counted = list(self.layout.counted(spec))
+        names = _used([feature for feature, _ in counted], self._time)
         self._decoder = RecordDecoder({name: spec.fields[name] for name in names})
-        self._counts = FeatureCounts(self.layout, spec.fields, self._decoder.attribute)
+        self._counts = FeatureCounts(counted, self.width, spec.fields, self._decoder.attribute)
         if isinstance(spec.clock, ReplayClock):
             self._time_of = attrgetter(self._decoder.attribute(spec.clock.field))
             form = spec.own_times
@@ -159,9 +160,9 @@ class _ScaledTicks(_Ticks):
         return self._tick(time * self._times // self._over)
 
 
-def _used(layout: RowLayout, time: str | None) -> list[str]:
+def _used(features: Iterable[Feature], time: str | None) -> list[str]:
     names = {} if time is None else {time: None}
-    for feature in layout.features:
+    for feature in features:
         names |= {} if feature.by is None else {feature.by: None}
         names |= dict.fromkeys(sorted(test.field for test in feature.where))
     return list(names)

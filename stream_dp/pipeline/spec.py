@@ -314,16 +314,25 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
 def _delta_problems(
     at: tuple[str | int, ...], series: Series, privacy: Privacy
 ) -> list[InitErrorDetails]:
-    """What is wrong with a series whose method has a delta where none is granted."""
-    if getattr(series, "method", None) != "gaussian" or privacy.stated_delta:
+    """What is wrong with a series whose method, or inner counter, has a delta: none is granted, or not for it."""
+    key = next((k for k in ("method", "counter") if getattr(series, k, None) == "gaussian"), None)
+    if key is None:
         return []
-    wanted = (
-        "set privacy.first_block_delta"
-        if privacy.filter in WITH_OWN_DELTA
-        else "name another filter (zcdp, renyi, gdp) and a delta"
-    )
-    why = f"method gaussian needs a delta, and filter {privacy.filter} grants none: {wanted}, or another method"
-    return [problem((*at, "method"), why)]
+    if not privacy.stated_delta:
+        wanted = (
+            "set privacy.first_block_delta"
+            if privacy.filter in WITH_OWN_DELTA
+            else "name another filter (zcdp, renyi, gdp) and a delta"
+        )
+        why = f"{key} gaussian needs a delta, and filter {privacy.filter} grants none: {wanted}, or another {key}"
+    elif key == "counter" and privacy.filter == "gdp":
+        why = (
+            "counter gaussian makes a composite, which has no finite communication ([HSV] Def 14.4), so filter gdp "
+            "cannot admit it: name filter zcdp or renyi, or counter tree"
+        )
+    else:
+        return []
+    return [problem((*at, key), why)]
 
 
 def fingerprint(spec: PipelineSpec) -> str:
@@ -353,7 +362,7 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
     for series, dumped in zip(spec.series, parts["series"], strict=True):
         for later in series.left_out:
             del dumped[later]
-        dumped["where"] = [_meaning(spec, condition) for condition in series.where]
+        dumped |= series.said(lambda condition: _meaning(spec, condition))
     if counting := spec.source.counting:
         parts["source"] = counting
     return parts

@@ -76,14 +76,25 @@ def load_series(definition: bytes, spec: PipelineSpec, name: str = _LIVE) -> Ser
         UsageError: it is no series of this pipeline; the message lists every problem with its key. Without a `name`
             of its own it came from elsewhere, and nothing of what is wrong with it is repeated.
     """
-    try:
-        text = definition.decode()
-    except UnicodeDecodeError:
-        raise UsageError(f"{name}: not a text in UTF-8") from None
 
     def check(data: Any) -> Series | list[ErrorDetails]:
         return diagnose_series(data, spec)
 
+    return load_live(definition, check, name)
+
+
+def load_live(
+    definition: bytes, check: Callable[[Any], _T | list[ErrorDetails]], name: str = _LIVE
+) -> _T:
+    """Read a definition (YAML or JSON, no aliases) that came while the engine runs: what `check` makes of it.
+
+    Raises:
+        UsageError: all problems, as those of `load_series`.
+    """
+    try:
+        text = definition.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"{name}: not a text in UTF-8") from None
     return _checked(_unbroken(text), name, check, aliases=False)
 
 

@@ -65,6 +65,10 @@ class Actor:
         self._state = state
         self._mailbox: asyncio.Queue[ActorCommand] = asyncio.Queue(MAILBOX)
 
+    def change(self, series: Series) -> None:
+        """Name the answers of the next messages as this series does; at a cut, where no message waits."""
+        self._series = series
+
     async def send(self, command: ActorCommand) -> None:
         """Put a command into the mailbox; waits while it is full."""
         await self._mailbox.put(command)

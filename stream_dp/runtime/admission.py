@@ -11,8 +11,8 @@ from stream_dp.accounting.entry import Entry
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
-from stream_dp.runtime.commit import Charge, Commit, Created, Halted
-from stream_dp.runtime.proposals import Proposal, SeriesPlanner
+from stream_dp.runtime.commit import Charge, Commit, Created, Halted, Unwatched, Watched
+from stream_dp.runtime.proposals import Proposal, SeriesPlanner, WatchProposal
 from stream_dp.runtime.registry import LiveSeries, Registry
 
 
@@ -57,6 +57,7 @@ class Admission:
         proposal = self.planner.propose(definition, start)
         if proposal.name in self.names:
             raise UsageError("name: a series of this name is or was there; choose another name")
+        proposal.predicted()  # told once it is charged: what cannot be told is refused before
         return proposal
 
     def preview(self, proposal: Proposal, analyst: str) -> Preview:
@@ -93,6 +94,39 @@ class Admission:
         number = self._number(name)
         return self._end(number, name, end)
 
+    def watched(self, live: LiveSeries, watch: bytes | str) -> WatchProposal:
+        """Understand a watch of a series that runs: its definition, or the name of one that is to end; changes nothing.
+
+        Raises:
+            UsageError: it is none for this series; every problem is named with its key.
+        """
+        if self.planner is None:
+            raise UsageError("this engine takes no watches")
+        if isinstance(watch, str):
+            return self.planner.unwatch(live, watch)
+        return self.planner.watch(live, watch)
+
+    def take(self, number: int, proposal: WatchProposal) -> LiveSeries:
+        """Let a watch begin or end, and return its series as it is from this cut on."""
+        proposal.take()
+        return self.registry.change(number, proposal.series)
+
+    def watched_again(self, change: Watched | Unwatched) -> WatchProposal:
+        """Understand again what a journal records of a watch.
+
+        Raises:
+            UsageError: it is none any more, or would have another place.
+        """
+        running = {live.number: live for live in self.registry.live}
+        if change.number not in running:
+            raise UsageError(f"series number {change.number} has a watch, and does not run")
+        if isinstance(change, Unwatched):
+            return self.watched(running[change.number], change.name)
+        proposal = self.watched(running[change.number], change.definition)
+        if proposal.place != change.place:
+            raise UsageError("a watch would have another place than the journal says")
+        return proposal
+
     def fresh_columns(self, live: LiveSeries) -> slice:
         """Return the columns of a series, if no other that runs counts on them; an empty slice otherwise."""
         mine = live.series.rows
@@ -113,6 +147,8 @@ class Admission:
                     self._halt_again(change)
                 elif isinstance(change, Created):
                     created.append(self._create_again(change, charges.pop(0) if charges else None))
+                elif isinstance(change, Watched | Unwatched):
+                    self.take(change.number, self.watched_again(change))
         except (UsageError, BudgetRefused) as error:
             raise self._broken(commit, str(error)) from None
         if charges:

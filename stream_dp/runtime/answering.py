@@ -16,13 +16,15 @@ from stream_dp.accounting.subledgers import MAIN
 from stream_dp.errors import BudgetRefused, NotAccepted, NotYours, UnknownMechanism, UsageError
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.answer_body import RefusalKind
-from stream_dp.runtime.asked_parameters import read_parameters
 from stream_dp.runtime.commit import Answer, Created, Halted
 from stream_dp.runtime.conversation import Addressed, MessageReader, Wanted, not_accepted
 from stream_dp.runtime.cut_changes import CutChanges
 from stream_dp.runtime.ports import Answers, Question, closing
 from stream_dp.runtime.proposals import Proposal
 from stream_dp.runtime.registry import LiveSeries
+
+AT_ONCE = ("create", "halt", "watch", "unwatch")
+"""What takes effect with its own commit."""
 
 
 class Wording(Protocol):
@@ -114,7 +116,7 @@ class Answering:
             refused = refusal
         series = wanted.series or str(told.get("name", ""))
         answer = conversation.answer(message, refused or told, chain.standing, series)
-        if conversation.full or (refused is None and wanted.do in ("create", "halt")):
+        if conversation.full or (refused is None and wanted.do in AT_ONCE):
             await self._changes.flush()
         return answer
 
@@ -124,16 +126,18 @@ class Answering:
             case "create":
                 created = await changes.create(wanted.definition, message.analyst)
                 return self._wording.created(admission, created, message.analyst)
+            case "watch" | "unwatch":
+                live = self._asked(wanted, message)
+                self._require_own(wanted, message, "change")
+                begin = wanted.do == "watch"
+                watch = wanted.definition if begin else str(wanted.parameters["watch"])
+                return await changes.watch(live, watch)
             case "halt":
-                owner = self._owner(wanted.series)
-                if not message.operator and owner != message.analyst:
-                    raise NotYours(
-                        "series: is of another ledger; you may halt what your own paid for"
-                    )
+                owner = self._require_own(wanted, message, "halt")
                 halted = changes.halt(wanted.series)
                 return self._wording.halted(admission, wanted.series, halted, owner)
             case "preview":
-                start = changes.chain.next_tick
+                start = changes.chain.shown
                 proposal = await asyncio.to_thread(admission.propose, wanted.definition, start)
                 found = admission.preview(proposal, message.analyst)
                 return self._wording.previewed(admission, proposal, found, message.analyst)
@@ -141,7 +145,18 @@ class Answering:
                 return {"queries": self._wording.listed(admission)}
             case _:
                 number = changes.chain.now.conversation.next_answer
-                return await changes.ask(self._asked(wanted, message), _parameters(wanted), number)
+                return await changes.ask(self._asked(wanted, message), wanted.parameters, number)
+
+    def _require_own(self, wanted: Wanted, message: Addressed, verb: str) -> str:
+        """Return whose ledger paid for a series.
+
+        Raises:
+            NotYours: another's than the sender's.
+        """
+        owner = self._owner(wanted.series)
+        if not message.operator and owner != message.analyst:
+            raise NotYours(f"series: is of another ledger; you may {verb} what your own paid for")
+        return owner
 
     def _owner(self, name: str) -> str:
         """Whose ledger paid for a series; of those of the file, the main one."""
@@ -179,16 +194,3 @@ async def recorded(answers: Answers | None, number: int) -> bytes:
             async for body in bodies:
                 return body
     raise not_accepted(RefusalKind.USED)
-
-
-def _parameters(wanted: Wanted) -> Mapping[str, Any]:
-    """What a series is asked: that of an `ask` as it stands, a watch by its definition, the end of one by its name.
-
-    Raises:
-        UsageError: the definition cannot be read.
-    """
-    if wanted.do == "unwatch":
-        return {"unwatch": wanted.parameters["watch"]}
-    if wanted.do != "watch":
-        return wanted.parameters
-    return {"watch": read_parameters(wanted.definition)}

@@ -119,7 +119,24 @@ class Asked(_Part, frozen=True, tag="asked"):
     answer: int
 
 
-Change: TypeAlias = Created | Halted | Asked
+class Watched(_Part, frozen=True, tag="watched"):
+    """A watch that mechanism `number` keeps from tick `at` on, in its places from `place` on, as `definition` says."""
+
+    number: int
+    definition: bytes
+    place: int
+    at: int
+
+
+class Unwatched(_Part, frozen=True, tag="unwatched"):
+    """A watch that mechanism `number` keeps no more from tick `at` on."""
+
+    number: int
+    name: str
+    at: int
+
+
+Change: TypeAlias = Created | Halted | Asked | Watched | Unwatched
 
 
 class Header(_Part, frozen=True, tag="header"):

@@ -14,7 +14,6 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.answer_body import AnswerCut
 from stream_dp.runtime.commit import Commit
 from stream_dp.runtime.gate import Gate
-from stream_dp.runtime.history import last_of
 from stream_dp.runtime.recovery import Recovered
 from stream_dp.runtime.tick_assembler import Cut
 
@@ -33,6 +32,12 @@ class CommitChain:
     def next_tick(self) -> int:
         """The tick that comes next: changes made now take effect from it on."""
         return self.now.cut.next_tick
+
+    @property
+    def shown(self) -> int:
+        """The first tick that is not public, as if nothing were in hand behind it."""
+        unpublished = self._gate.unpublished
+        return self.settled if unpublished is None else unpublished
 
     @property
     def standing(self) -> AnswerCut:
@@ -70,7 +75,7 @@ class CommitChain:
     async def settle(self, commit: Commit, sealed: bytes) -> None:
         """Make ticks durable, and their releases visible."""
         await uncancelled(self._gate.commit(commit, sealed))
-        self.settled, self.now.latest = commit.ticks[-1] + 1, last_of(commit)
+        self.settled = commit.ticks[-1] + 1
 
     @property
     def cut(self) -> Cut:

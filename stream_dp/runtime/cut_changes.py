@@ -17,7 +17,16 @@ from stream_dp.core.messages import IntArray
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.asked_parameters import read_parameters, write_parameters
-from stream_dp.runtime.commit import Asked, Change, Charge, Commit, Created, Halted
+from stream_dp.runtime.commit import (
+    Asked,
+    Change,
+    Charge,
+    Commit,
+    Created,
+    Halted,
+    Unwatched,
+    Watched,
+)
 from stream_dp.runtime.commit_chain import CommitChain
 from stream_dp.runtime.ensemble import Ensemble
 from stream_dp.runtime.reader import Reader
@@ -99,15 +108,40 @@ class CutChanges:
 
         async def end() -> None:
             await self._ensemble.halt(halted.number)
-            self.chain.now.latest.pop(name, None)
 
         self._change(halted, end)
         return halted
 
+    async def watch(self, live: LiveSeries, watch: bytes | str) -> Mapping[str, Any]:
+        """Begin a watch of this definition at this cut, or end the one of this name; it is durable after `flush`.
+
+        Raises:
+            UsageError: it is none for this series; nothing has changed.
+        """
+        proposal = await asyncio.to_thread(self.admission.watched, live, watch)
+        at = self.chain.next_tick
+        noise = FreshNoise(self._seeds, lambda seed: self._make_noise(seed, live.number))
+        try:
+            await self._ensemble.ask(live.number, proposal.query, noise)
+        except RejectedMessage as refusal:
+            raise UsageError(str(refusal)) from None
+        self._ensemble.change(self.admission.take(live.number, proposal))
+        self._pending.seeds.append(noise.seed)
+        await self._reader.end()
+        cut = self.chain.now.cut = self.chain.cut.opened(self._router.width, proposal.columns)
+        change: Change = (
+            Unwatched(live.number, watch, at)
+            if isinstance(watch, str)
+            else Watched(live.number, watch, proposal.place, at)
+        )
+        self._change(change, lambda: self._reader.again(self._tasks, cut, self._group()))
+        moment = "end" if isinstance(watch, str) else "start"
+        return {"series": live.series.name, "watch": proposal.name, moment: at}
+
     async def ask(
         self, live: LiveSeries, parameters: Mapping[str, Any], answer: int
     ) -> Mapping[str, Any]:
-        """Return what a series answers, now: its mechanism, or its last durable release.
+        """Return what a series answers, now: its mechanism, or its last public release.
 
         What a mechanism was asked is recorded with the number of the `answer` that tells it. Raises:
             UsageError: it takes no such parameters, or has released nothing yet; nothing has changed.

@@ -21,7 +21,7 @@ from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.answering import Answering, Understanding, recorded
 from stream_dp.runtime.commands import Command, Inbox
-from stream_dp.runtime.commit import Commit, Created, Halted, Header, SavedStates
+from stream_dp.runtime.commit import Commit, Created, Halted, Header, Release, SavedStates
 from stream_dp.runtime.commit_chain import CommitChain
 from stream_dp.runtime.conversation import PER_TICK, Addressed, Conversation
 from stream_dp.runtime.cut_changes import CutChanges
@@ -128,9 +128,7 @@ class Engine:
         Raises:
             UsageError, NotDerivable, BudgetRefused: see `create`.
         """
-        start = self._gate.unpublished
-        start = self._chain.settled if start is None else start
-        proposal = await asyncio.to_thread(self.admission.propose, definition, start)
+        proposal = await asyncio.to_thread(self.admission.propose, definition, self._chain.shown)
         return proposal, self.admission.preview(proposal, analyst)
 
     @property
@@ -204,7 +202,7 @@ class Engine:
         self._grid = config.grid(origin)
         self._gate = Gate(
             ports.journal, ports.sink, ports.sealer, ports.clock, self._grid,
-            config.block, config.hold, self._published, ports.answers,
+            config.block, config.hold, self._show, ports.answers,
         )  # fmt: skip
         header = config.header(
             ports.source.name, partitions, origin, ports.sealer.key_id, ports.source.identity
@@ -219,8 +217,9 @@ class Engine:
                 f"the ledger in the journal of {config.pipeline} is not what its pipeline file derives; "
                 "run the version of the code and of the file that wrote it"
             )
+        self._latest = recovered.latest
         async for body in ports.sink.read(self._known):
-            self._published(release_of(body))
+            self._show(release_of(body))
         await self._gate.tell(recovered.unanswered)
         await self._gate.publish(recovered.unpublished)
         await ports.source.seek(recovered.cut.positions, recovered.cut.behind)
@@ -228,6 +227,11 @@ class Engine:
             await ports.questions.open()
             await ports.questions.seek(recovered.conversation.place)
         return recovered
+
+    def _show(self, release: Release) -> None:
+        """Hand on what is public now; who asks is answered from it."""
+        self._latest[release.series] = release.body
+        self._published(release)
 
     def _grid_of(self, header: Header) -> TickGrid:
         """The journal's grid, once it is sure that its steps are those of this configuration."""

@@ -48,6 +48,10 @@ class Ensemble:
         actor = self._actors[live.number] = Actor(live.series, self._grid, state)
         self._tasks.create_task(actor.run())
 
+    def change(self, live: LiveSeries) -> None:
+        """Let the actor of a series serve it as it is from this cut on."""
+        self._actors[live.number].change(live.series)
+
     def widen(self, width: int) -> None:
         """Take rows of `width` entries from now on."""
         self._guard = Guard(width)

@@ -19,6 +19,8 @@ from stream_dp.runtime.commit import (
     Halted,
     Header,
     Release,
+    Unwatched,
+    Watched,
     decode,
     digest,
 )
@@ -83,7 +85,9 @@ async def unsealed(
 def _tick_of(change: Change) -> int:
     """The first tick that a change changes."""
     match change:
-        case Created(start=tick) | Halted(end=tick) | Asked(at=tick):
+        case Created(start=tick) | Halted(end=tick):
+            return tick
+        case Asked(at=tick) | Watched(at=tick) | Unwatched(at=tick):
             return tick
 
 

@@ -8,7 +8,9 @@ first tick and the pipeline file alone, so that a journal can be replayed.
 from typing import Protocol
 
 from stream_dp.core.derivation import Derivation
+from stream_dp.core.messages import Query
 from stream_dp.runtime.commit import Created
+from stream_dp.runtime.registry import LiveSeries
 from stream_dp.runtime.series import Series
 
 
@@ -52,6 +54,39 @@ class Proposal(Protocol):
         ...
 
 
+class WatchProposal(Protocol):
+    """A watch of a series that runs, as it would begin or end."""
+
+    @property
+    def name(self) -> str:
+        """The watch's name."""
+        ...
+
+    @property
+    def place(self) -> int:
+        """The first place that the watch has, or had."""
+        ...
+
+    @property
+    def query(self) -> Query:
+        """What begins it, or ends it, in the mechanism."""
+        ...
+
+    @property
+    def columns(self) -> slice:
+        """The columns of the tick row where its events count."""
+        ...
+
+    @property
+    def series(self) -> Series:
+        """The series as it would be then."""
+        ...
+
+    def take(self) -> None:
+        """Count its events from now on, or no more."""
+        ...
+
+
 class SeriesPlanner(Protocol):
     """What turns definitions of live series into proposals; implemented by the pipeline."""
 
@@ -61,6 +96,22 @@ class SeriesPlanner(Protocol):
         Raises:
             UsageError: it is no series of this pipeline; every problem is named with its key.
             NotDerivable: no rule covers it.
+        """
+        ...
+
+    def watch(self, live: LiveSeries, definition: bytes) -> WatchProposal:
+        """Understand the definition of a watch of a series that runs.
+
+        Raises:
+            UsageError: it is none for this series; every problem is named with its key.
+        """
+        ...
+
+    def unwatch(self, live: LiveSeries, name: str) -> WatchProposal:
+        """Understand the end of a watch.
+
+        Raises:
+            UsageError: there is none of this name.
         """
         ...
 

@@ -20,7 +20,16 @@ from stream_dp.runtime.actor import ask, step
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.answer_body import AnswerCut
 from stream_dp.runtime.asked_parameters import read_parameters
-from stream_dp.runtime.commit import Answer, Asked, Charge, Commit, Header, Release
+from stream_dp.runtime.commit import (
+    Answer,
+    Asked,
+    Charge,
+    Commit,
+    Header,
+    Release,
+    Unwatched,
+    Watched,
+)
 from stream_dp.runtime.conversation import Conversation, body_of
 from stream_dp.runtime.history import Heads, History, header_in, last_of, read_history
 from stream_dp.runtime.keys import Sealer
@@ -36,7 +45,7 @@ class Recovered:
     """Where the engine stands after the last durable commit; `replayed` ticks lie behind the last snapshot.
 
     `charges` are those of the first start; `states` has one for each live series, by its number; `partitions` are those
-    that were read until then. `latest` are the bodies of the last durable releases, by series; `unanswered` are durable
+    that were read until then. `latest` are the bodies of the last public releases, by series; `unanswered` are durable
     answers that are not public.
     """
 
@@ -74,7 +83,6 @@ async def _rebuild(
         elif commit is not start or commit.snapshot is None:
             _replay(commit, admission, states, grid, make_noise)
     last, ticked = history.last, history.ticked
-    lives = {live.series.name for live in admission.registry.live}
     next_tick = 0 if ticked is None else ticked.ticks[-1] + 1
     recovered = Recovered(
         header_in(history), history.first.charges, states, history.previous, last.sequence + 1,
@@ -86,7 +94,7 @@ async def _rebuild(
     recovered.replayed = sum(len(c.ticks) for c in history.since if c.snapshot is None)
     if ticked is not None:
         recovered.next_release = ticked.releases[-1].sequence + 1
-        recovered.latest = {n: body for n, body in last_of(ticked).items() if n in lives}
+        recovered.latest = {} if history.after_head else last_of(ticked)
     return recovered
 
 
@@ -124,8 +132,11 @@ def _change(
         FailClosed: an answer differs from the recorded one, or a change does not add up.
     """
     asked = [change for change in commit.changes if isinstance(change, Asked)]
-    for change, seed in zip(asked, commit.seeds, strict=False):
-        _ask_again(change, commit, admission, states, grid, make_noise(seed, change.number))
+    for query, seed in zip(asked, commit.seeds, strict=False):
+        _ask_again(query, commit, admission, states, grid, make_noise(seed, query.number))
+    watches = [change for change in commit.changes if isinstance(change, Watched | Unwatched)]
+    for change, seed in zip(watches, commit.seeds[len(asked) :], strict=False):
+        _watch_again(change, commit, admission, states, make_noise(seed, change.number))
     created = admission.replay(commit)
     if created:
         states |= initial_states(created, commit.seeds[len(asked)], make_noise)
@@ -167,6 +178,30 @@ def _ask_again(
             f"asking series {live.series.name} again as in commit {commit.sequence} does not give the recorded bytes: "
             "the journal was written by another version of the code; go back to that version"
         )
+
+
+def _watch_again(
+    change: Watched | Unwatched,
+    commit: Commit,
+    admission: Admission,
+    states: dict[int, Any],
+    noise: Noise,
+) -> None:
+    """Arm or disarm a watch as the commit says.
+
+    Raises:
+        FailClosed: it is none any more.
+    """
+    try:
+        proposal = admission.watched_again(change)
+        states[change.number], _ = ask(
+            proposal.series, states[change.number], proposal.query, noise
+        )
+    except (UsageError, RejectedMessage) as refusal:
+        raise FailClosed(
+            f"commit {commit.sequence} of the journal begins or ends a watch that there is not: {refusal}. The journal "
+            "was written by another version of the code; go back to that version"
+        ) from None
 
 
 def _replay(

@@ -5,7 +5,7 @@ knows no state, actor or journal.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stream_dp.errors import UnknownMechanism
 from stream_dp.runtime.series import Series
@@ -52,6 +52,11 @@ class Registry:
         self._next += 1
         self._live[number] = LiveSeries(number, series, start, created=True)
         return self._live[number]
+
+    def change(self, number: int, series: Series) -> LiveSeries:
+        """Let a series that runs be this one from this cut on, and return it."""
+        live = self._live[number] = replace(self._live[number], series=series)
+        return live
 
     def remove(self, number: int) -> LiveSeries:
         """Halt a series at this cut, and return it.

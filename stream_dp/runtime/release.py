@@ -65,14 +65,16 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     """A whole release; of `value`, `values` and `fired` exactly one is set.
 
-    `band` is the half-width that holds with `confidence`; `not_private` marks noise of the test kit, which protects
-    nobody.
+    `counts` may stand beside `fired`: the noisy count of each key that did, `counts_band` their half-width. `band` is
+    the half-width that holds with `confidence`; `not_private` marks noise of the test kit, which protects nobody.
     """
 
     value: int | UnsetType = UNSET
     values: dict[str, int] | UnsetType = UNSET
     fired: tuple[str, ...] | UnsetType = UNSET
+    counts: dict[str, int] | UnsetType = UNSET
     band: int
+    counts_band: int | UnsetType = UNSET
     confidence: float
     not_private: bool = False
 
@@ -80,6 +82,12 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
         super().__post_init__()
         if [self.value, self.values, self.fired].count(UNSET) != 2:
             raise ValueError("a release has one of value, values and fired")
+        told = {} if self.counts is UNSET else self.counts
+        if UNSET in (self.counts, self.counts_band):
+            if self.counts is not self.counts_band:
+                raise ValueError("a release has counts and their band, or neither")
+        elif self.fired is UNSET or tuple(told) != self.fired:
+            raise ValueError("counts are those of the keys that fired, in their order")
 
     @property
     def shape(self) -> Shape:
@@ -96,7 +104,9 @@ class _Form(msgspec.Struct):
 
 
 def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, Any]:
-    """Return the field that holds an answer of shape (len(keys),), in the order of the keys.
+    """Return the fields that hold an answer of shape (len(keys),), in the order of the keys.
+
+    Flags with counts have as many entries again behind them, of which those of the keys that fired are told.
 
     >>> content(Shape.FLAGS, ("AA", "UA"), np.array([0, 1])), content(Shape.SCALAR, ("",), np.array([7]))
     ({'fired': ('UA',)}, {'value': 7})
@@ -104,7 +114,8 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
     Raises:
         ValueError: the answer has another number of entries.
     """
-    if len(answer) != len(keys):
+    counted = shape is Shape.FLAGS and len(answer) == 2 * len(keys) > 0
+    if len(answer) != len(keys) and not counted:
         raise ValueError("an answer has one entry for each key")
     match shape:
         case Shape.SCALAR:
@@ -113,7 +124,12 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
         case Shape.HISTOGRAM:
             return {"values": dict(zip(keys, answer.tolist(), strict=True))}
         case Shape.FLAGS:
-            return {"fired": tuple([keys[at] for at in np.flatnonzero(answer).tolist()])}
+            places = np.flatnonzero(answer[: len(keys)]).tolist()
+            fired = tuple([keys[at] for at in places])
+            if not counted:
+                return {"fired": fired}
+            told = answer[len(keys) :][places].tolist()
+            return {"fired": fired, "counts": dict(zip(fired, told, strict=True))}
 
 
 def write(released: Released) -> bytes:

@@ -1,4 +1,4 @@
-"""Asks of a released series: a choice of what its last durable release says. Post-processing ([HSV] 2.14): it is free.
+"""Asks of a released series: a choice of what its last public release says. Post-processing ([HSV] 2.14): it is free.
 
 Rules: the answer is a function of the release's bytes and of public parameters. What is wrong is named with its key and
 never with its value. This file knows no mechanism, actor or journal.
@@ -76,7 +76,11 @@ def _chosen(series: Series, parameters: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _listed(series: Series, keys: Any) -> Sequence[str]:
-    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
+    if (
+        not isinstance(keys, list | tuple)
+        or not keys
+        or not all(isinstance(key, str) for key in keys)
+    ):
         raise UsageError("keys: must be a list of one or more texts")
     wanted = set(keys)
     if not wanted <= set(series.keys):

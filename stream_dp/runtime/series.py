@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec import UNSET
+
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.core.tick_grid import TickGrid
@@ -39,7 +41,8 @@ class Series:
 
     `shape` says how its releases look. `band(tick, state)` is the half-width that holds with `confidence`; it may
     look at the public part of the state only. Where `private` is False (the noise of the test kit), every body says so.
-    Without `asking` whoever asks is answered from the last release.
+    Without `asking` whoever asks is answered from the last release. `counts_band` is the half-width of the counts that
+    stand beside flags; None where there are none.
     """
 
     name: str
@@ -51,11 +54,13 @@ class Series:
     confidence: float
     private: bool = True
     asking: Asking | None = None
+    counts_band: int | None = None
 
     @property
     def most_bytes(self) -> int:
         """How many bytes a release has, about and at most; public."""
-        return _HEAD_BYTES + sum(map(len, self.keys)) + _ENTRY_BYTES * len(self.keys)
+        entries = sum(map(len, self.keys)) + _ENTRY_BYTES * len(self.keys)
+        return _HEAD_BYTES + entries * (1 if self.counts_band is None else 2)
 
     def told(self, parameters: Mapping[str, Any], answer: IntArray) -> dict[str, Any]:
         """Return what is told of the mechanism's answer to a query with these parameters.
@@ -78,6 +83,7 @@ class Series:
             end=grid.end_text(tick),
             **content(self.shape, self.keys, clipped(answer)),
             band=self.band(tick, state),
+            counts_band=UNSET if self.counts_band is None else self.counts_band,
             confidence=self.confidence,
             not_private=not self.private,
         )

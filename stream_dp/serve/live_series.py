@@ -45,7 +45,7 @@ class LiveSeriesService(Protocol):
         ...
 
     async def halt(self, name: str, sender: Sender) -> Mapping[str, Any]:
-        """End it; under the pure filter this frees later ticks. The answer is `Halted`."""
+        """End it; under the pure and the basic filter this frees later ticks. The answer is `Halted`."""
         ...
 
     async def preview(self, definition: bytes, analyst: str, sender: Sender) -> Mapping[str, Any]:

@@ -7,28 +7,22 @@ it never looks into a mechanism. Each check fails on a mechanism broken on purpo
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, cycle, islice
+from itertools import combinations, islice
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from stream_dp.audit.relations.suitable import Suitable
-from stream_dp.core.composition import (
-    Ask,
-    CompositionMessage,
-    CompositionState,
-    ConcurrentComposition,
-    Create,
-)
+from stream_dp.core.composition import Ask, CompositionMessage, ConcurrentComposition, Create
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import same
 from stream_dp.core.serial import Codec
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.count_watchers import LevelsQuery
 from stream_dp.mechanisms.serving import ones_of
 from stream_dp.mechanisms.states import STATES
+from stream_dp.testing.forced import Forced
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 from stream_dp.testing.taint import TaintedComposition, tainted_step
 
@@ -229,10 +223,9 @@ def block_is_columns(case: Case) -> None:
 def taint(case: Case) -> None:
     """A composite on tainted rows raises no `TaintError` and answers as it does on bare ones."""
     answers = []
-    runs = ((TaintedComposition(), tainted_step), (ConcurrentComposition(), _plain_step))
-    for composition, step in runs:
-        mechanism = _composite(case, composition)
+    for over, step in ((TaintedComposition, tainted_step), (None, _plain_step)):
         noise = SeededNoise(SEED)
+        mechanism = _composite(case, over(noise) if over else ConcurrentComposition())
         state, found = mechanism.init(noise), []
         for message in _messages(case):
             state, answer = step(mechanism, state, message, noise)
@@ -246,6 +239,7 @@ def neighbours_stay_neighbours(case: Case) -> None:
 
     Two copies run with the same answers forced on all their sub-mechanisms. They must send the same messages to the
     same places, up to the rows: a suitable sequence of pairs that touches as many sub-mechanisms as `touches` says.
+    What they answer themselves must be equal: it follows from the answers of the parts (the response property).
     """
     relation = case.make().guarantee.neighbors
     base = list(islice(rows(case.make().width), 6))
@@ -253,49 +247,27 @@ def neighbours_stay_neighbours(case: Case) -> None:
         for tick, (left, right) in _one_event(
             relation, base[0].size, len(base), ones_of(case.make())
         ):
-            traces = []
-            for one in (left, right):
-                composition = Forced(bits)
-                mechanism = _composite(case, composition)
-                state, noise = mechanism.init(ZeroNoise()), ZeroNoise()
-                for t, row in enumerate(base):
-                    changed = Update(row + one if t == tick else row)
-                    state, _ = mechanism.step(state, changed, noise)
-                    state, _ = mechanism.step(state, case.query, noise)
-                traces.append(composition.trace)
-            _compare(case, *traces)
+            both = [
+                [Update(row + one if t == tick else row) for t, row in enumerate(base)]
+                for one in (left, right)
+            ]
+            (sent, answered), (beside, again) = (_forced(case, bits, each) for each in both)
+            _compare(case, sent, beside)
+            _require(answered == again, "private data decides what is answered")
 
 
-class Forced(ConcurrentComposition):
-    """A composition that remembers its messages and answers every query itself.
-
-    Answers to a comparison with public thresholds follow `bits` over and over; others are made-up counts.
-    """
-
-    def __init__(self, bits: Sequence[int]) -> None:
-        super().__init__()
-        self.trace: list[CompositionMessage] = []
-        self._bits = cycle(bits)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        """An instrument, not a value: it may change."""
-        object.__setattr__(self, name, value)
-
-    def step(
-        self, state: CompositionState, message: CompositionMessage, noise: Noise
-    ) -> tuple[CompositionState, IntArray | None]:
-        """Record, pass on, and replace the answer."""
-        self.trace.append(message)
-        after, answer = ConcurrentComposition.step(self, state, message, noise)
-        if not isinstance(message, Ask) or answer is None:
-            return after, answer
-        asked = message.message
-        if not isinstance(asked, LevelsQuery) and getattr(asked, "threshold", None) is None:
-            return after, np.arange(answer.size, dtype=np.int64) + len(self.trace)
-        live = {**after.live, message.index: state.live[message.index]}  # it did not halt by itself
-        return CompositionState(after.created, live), np.array(
-            list(islice(self._bits, answer.size)), dtype=np.int64
-        )
+def _forced(
+    case: Case, bits: Sequence[int], updates: Sequence[Update]
+) -> tuple[list[CompositionMessage], list[Answer]]:
+    """What a copy sends to its sub-mechanisms and answers, where these answer as they are told."""
+    composition, noise = Forced(bits), ZeroNoise()
+    mechanism = _composite(case, composition)
+    state, answers = mechanism.init(noise), list[Answer]()
+    for update in updates:
+        state, _ = mechanism.step(state, update, noise)
+        state, answer = mechanism.step(state, case.query, noise)
+        answers.append(None if answer is None else tuple(answer.tolist()))
+    return composition.trace, answers
 
 
 def _compare(case: Case, a: list[CompositionMessage], b: list[CompositionMessage]) -> None:

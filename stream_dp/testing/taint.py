@@ -3,16 +3,19 @@
 A composite mechanism that runs on tainted rows through a `TaintedComposition` shows, while it runs, the destination
 and response properties of [HSV] 6.3: no message is chosen, addressed or answered by private data. Rules: adding,
 slicing and handing a row to a sub-mechanism are allowed; whatever lets a value decide, leave or be formatted raises
-`TaintError`, whose text never holds the value. A test-time instrument: production runs the same code on bare arrays.
+`TaintError`, whose text never holds the value. The states of sub-mechanisms never reach the composite at all; each
+state of the composition is used once, and noise is the composite's own. A test-time instrument: production runs the
+same code on bare arrays and sealed states.
 """
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
 from stream_dp.core.composition import (
     Ask,
+    Child,
     CompositionMessage,
     CompositionState,
     ConcurrentComposition,
@@ -99,9 +102,32 @@ def reveal(value: Tainted) -> Any:
     return object.__getattribute__(value, "_value")
 
 
+class Elsewhere:
+    """What a composite finds where it opens a seal: the state is elsewhere."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuse."""
+        raise TaintError("a composite opened the state of a sub-mechanism")
+
+
 @dataclass(frozen=True, slots=True)
 class TaintedComposition(ConcurrentComposition):
-    """The composition in which private data reaches the sub-mechanisms, and no other part of a composite."""
+    """The composition in which private data reaches the sub-mechanisms, and no other part of a composite.
+
+    What it hands out holds no state: the real ones stay here, each until the next message to it. `noise`, where given,
+    is the only noise that sub-mechanisms may draw from.
+    """
+
+    noise: Noise | None = None
+    _heads: list[tuple[CompositionState, CompositionState]] = field(
+        default_factory=list, repr=False, compare=False
+    )
+
+    def init(self, noise: Noise | None = None) -> CompositionState:
+        """Return the first state: no mechanism yet."""
+        return self._hand_out(ConcurrentComposition.init(self, noise))
 
     def step(
         self, state: CompositionState, message: CompositionMessage, noise: Noise
@@ -109,7 +135,9 @@ class TaintedComposition(ConcurrentComposition):
         """Take a message as the composition does; nothing except an update's row may be private.
 
         Raises:
-            TaintError: a destination, a created mechanism's parameter or a threshold is tainted.
+            TaintError: a destination, a created mechanism's parameter or a threshold is tainted; a state is used a
+                second time (a question asked again has new noise, and the mean of many answers none); the noise is
+                not the composite's own.
         """
         if isinstance(message, Create) and _holds_taint(message.mechanism):
             raise TaintError(
@@ -119,7 +147,26 @@ class TaintedComposition(ConcurrentComposition):
             raise TaintError("the destination of a message depends on private data")
         if isinstance(message, Ask):
             message = Ask(message.index, _entering(message.message))
-        return ConcurrentComposition.step(self, state, message, noise)
+        if self.noise is not None and noise is not self.noise:
+            raise TaintError("a sub-mechanism was handed other noise than the composite's own")
+        place = self._place(state)
+        after, answer = ConcurrentComposition.step(self, self._heads[place][1], message, noise)
+        del self._heads[place]
+        return self._hand_out(after), answer
+
+    def _hand_out(self, state: CompositionState) -> CompositionState:
+        """A state with nothing in it, which stands for this one."""
+        live = {index: Child(child.mechanism, Elsewhere()) for index, child in state.live.items()}
+        shown = CompositionState(state.created, live)
+        self._heads.append((shown, state))
+        return shown
+
+    def _place(self, shown: CompositionState) -> int:
+        """Where the state is that this one stands for."""
+        for place, (head, _) in enumerate(self._heads):
+            if head is shown:
+                return place
+        raise TaintError("an earlier state of the composition was used again, or one made by hand")
 
 
 def _entering(message: Message | CompositionMessage) -> Message | CompositionMessage:

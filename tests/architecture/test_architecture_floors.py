@@ -38,11 +38,13 @@ FILE_NAMES = {
     "gaussian.py": "a rule and a filter of one measure",
     "ledger.py": "the ledger, and the command that shows it",
     "live_series.py": "the live series, for the planner, the server, the client and the engine",
+    "monitor.py": "a mechanism, and the statistic that it serves",
     "renyi.py": "a rule and a filter of one measure",
     "series.py": "what the engine runs, and the routes that read it",
 }
 SCHEMAS = Path("stream_dp/serve/models")  # the API's schemas have the names of what they show
 DEFINED_TWICE = {
+    "Ask": "the message to a mechanism, in the model and for its actor",
     "Condition": "one of a theorem, and one of `where:` in a pipeline file",
     "Halt": "the message that ends a mechanism, in the model and for its actor",
     "Router": "what the runtime asks for, and what the pipeline has",

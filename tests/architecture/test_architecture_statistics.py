@@ -22,9 +22,20 @@ CLASSES = (
     "MaximumSeries",
     "LargestSeries",
     "ColumnsAboveSeries",
+    "QuantitySeries",
     "AlertsSeries",
+    "MonitorSeries",
 )
-WORDS = ("count", "histogram", "maximum", "largest", "columns_above", "alerts")
+WORDS = (
+    "count",
+    "histogram",
+    "maximum",
+    "largest",
+    "columns_above",
+    "quantity",
+    "alerts",
+    "monitor",
+)
 FACE = Path(
     "stream_dp/app/standalone/blocks.py"
 )  # one method for each, for people; a new statistic needs none

@@ -79,7 +79,7 @@ def one_by_one(spec: PipelineSpec, decoded: Sequence[Any]) -> Callable[[], objec
             slot.keys[:-1],
             tuple(Comparison(t.field, t.operator, tuple(t.values)) for t in feature.where),
         )
-        for feature, slot in layout.features.items()
+        for feature, slot in layout.counted(spec)
     ]
     return lambda: tick_rows(decoded, [0] * len(decoded), features, layout.width)
 

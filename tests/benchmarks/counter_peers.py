@@ -1,7 +1,8 @@
 """Counters of peer libraries on a stream of zeros, so that an answer is its error; all at sensitivity 1.
 
 dpcrpy 1.0 releases step by step, in floating point. jax-privacy 2.0 optimises a buffered Toeplitz factorisation for
-the number of steps and streams its inverse; noise and accounting are the caller's: rho is given to it. OpenDP 0.16 has
+the number of steps and streams its inverse; noise and accounting are the caller's: rho is given to it. Its optimiser is
+bounded, to BUFFERS buffers and OPTIMISER_STEPS steps: half a minute each, where the default takes many. OpenDP 0.16 has
 no continual counter: a consistent b-ary tree is released once, after the last step, and prefix sums are taken from it,
 which is an easier task. What is not installed is left out, by name.
 """
@@ -22,6 +23,7 @@ Run = Callable[[int], Errors]  # the number of steps -> one run's errors, shape 
 
 EPSILON, DELTA = 1.0, 1e-6
 RUNS = 200
+BUFFERS, OPTIMISER_STEPS = 4, 100
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,12 @@ def _jax_privacy(rho: float) -> Iterator[tuple[str, bool, Run]]:
 
     @cache
     def streamed(steps: int) -> tuple[Any, float]:
-        made = buffered_toeplitz.optimize(n=steps)
+        made = buffered_toeplitz.optimize(
+            n=steps,
+            min_buffers=BUFFERS,
+            max_buffers=BUFFERS,
+            max_optimizer_steps=OPTIMISER_STEPS,
+        )
         squared = float(buffered_toeplitz.sensitivity_squared(made, steps))
         matrix = made.inverse_as_streaming_matrix()
         scanned = jax.jit(lambda noise: _scanned(jax, matrix, noise))

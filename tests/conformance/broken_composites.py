@@ -1,12 +1,14 @@
 """HSS broken on purpose: each lets private data decide, leave, or reach a sub-mechanism twice."""
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
 from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.sealed import inside_of
 from stream_dp.mechanisms.hss import COUNTER, HSS, HSSState
 from stream_dp.mechanisms.per_bin_hss import COUNTERS, WATCHERS, PerBinHSS, PerBinState
 
@@ -180,6 +182,68 @@ class HaltsByContent(HSS):
             parts, _ = self.composition.step(parts, Halt(parts.created - 1), noise)
             after = replace(after, parts=parts)
         return after, answer
+
+
+class ReadsItsPart(HSS):
+    """Answers with the exact count that its counter holds."""
+
+    def step(
+        self, state: HSSState, message: Message, noise: Noise
+    ) -> tuple[HSSState, IntArray | None]:
+        """Publishes it, whatever noise the counter has."""
+        after, answer = super().step(state, message, noise)
+        if answer is None:
+            return after, None
+        return after, answer * 0 + after.parts.live[COUNTER].state.total
+
+
+class ReadsItsWatcher(HSS):
+    """Closes the interval when the exact sum inside the sparse vector is large."""
+
+    def _watch(self, state: HSSState, noise: Noise) -> HSSState:
+        if state.parts.live[state.watcher].state.count[0] > 100:
+            return self._close(replace(state, queries=state.queries + 1), noise)
+        return super()._watch(state, noise)
+
+
+class OpensItsPart(HSS):
+    """Breaks the seal of its counter's state."""
+
+    def step(
+        self, state: HSSState, message: Message, noise: Noise
+    ) -> tuple[HSSState, IntArray | None]:
+        """Publishes what is inside."""
+        after, answer = super().step(state, message, noise)
+        if answer is None:
+            return after, None
+        return after, answer * 0 + inside_of(after.parts.live[COUNTER].state).total
+
+
+class AsksAgain(HSS):
+    """Asks its sparse vector from one state over and over: the noise of the mean is gone, and none is halted."""
+
+    def _watch(self, state: HSSState, noise: Noise) -> HSSState:
+        asked = Ask(state.watcher, Query(self.gamma(state.queries + 1, state.intervals)))
+        for _ in range(3):
+            self.composition.step(state.parts, asked, noise)
+        return super()._watch(state, noise)
+
+
+class Silence:
+    """Noise that is none."""
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """Zeros."""
+        return np.zeros(size, dtype=np.int64)
+
+    geometric = gaussian = laplace
+
+
+class BringsItsOwnNoise(HSS):
+    """Its counter draws no noise at all."""
+
+    def _close(self, state: HSSState, noise: Noise) -> HSSState:
+        return super()._close(state, Silence())
 
 
 class ClosesByContent(PerBinHSS):

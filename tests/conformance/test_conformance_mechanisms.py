@@ -11,10 +11,12 @@ from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.count_watchers import CountWatchers
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
-from stream_dp.mechanisms.inner_counter import Inner
+from stream_dp.mechanisms.inner_counter import GaussianInner, Inner
+from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantity
 from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
@@ -22,6 +24,7 @@ from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
 from stream_dp.mechanisms.separate_counters import SeparateCounters
 from stream_dp.mechanisms.sparse_vector import SparseVector
+from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.testing.conformance import TICKS, Case, Check, checks_of
 
 ONE = Fraction(1)
@@ -98,6 +101,16 @@ def alerts(width: int, relation: Neighbors) -> Case:
     )
 
 
+def monitor(width: int, relation: Neighbors, watch: WatchTerms) -> Case:
+    """The case of a block of equal watches."""
+    watches = tuple(WatchTerms(watch.threshold, 1, watch.tick) for _ in range(width))
+    return Case(
+        name=f"Monitor {width} {relation} {watch}",
+        make=lambda: Monitor(width, ONE, relation, watches),
+        column=lambda: Monitor(1, ONE, relation, watches[:1]),
+    )
+
+
 def sparse(
     offset: tuple[int, ...], threshold: int, relation: Neighbors, quantity: Quantity = MAXIMUM
 ) -> Case:
@@ -130,6 +143,37 @@ def paper(quantity: Quantity) -> Case:
         make=lambda: make(ConcurrentComposition()),
         composite=make,
         touches=((PaperSparseVector, 1), (NoisyQuantity, 1), (Inner, 1)),
+    )
+
+
+def gaussian_composite(quantity: Quantity | None, relation: Neighbors, ones: int = 1) -> Case:
+    """The case of an HSS with a Gaussian counter."""
+
+    def make(composition: ConcurrentComposition) -> GaussianHSS:
+        shares, rho = (Fraction(3), Fraction(3)), Fraction(2)
+        return GaussianHSS(3, quantity, *shares, relation, TICKS, None, ones, composition, rho=rho)
+
+    return Case(
+        name=f"GaussianHSS {quantity} {relation} {ones}",
+        make=lambda: make(ConcurrentComposition()),
+        composite=make,
+        touches=((SparseVector, 1), (GaussianInner, 1)),
+    )
+
+
+def gaussian_paper(quantity: Quantity) -> Case:
+    """The case of the paper's own HSS with Gaussian counters."""
+
+    def make(composition: ConcurrentComposition) -> GaussianPaperHSS:
+        return GaussianPaperHSS(
+            3, quantity, Fraction(60), TICKS, composition=composition, rho=Fraction(5)
+        )
+
+    return Case(
+        name=f"GaussianPaperHSS {quantity}",
+        make=lambda: make(ConcurrentComposition()),
+        composite=make,
+        touches=((PaperSparseVector, 1), (NoisyQuantity, 1), (GaussianInner, 1)),
     )
 
 
@@ -168,6 +212,15 @@ CASES = [
     sparse((0, 0, 0), 2, ADD, ColumnsAbove(60)),
     alerts(1, ADD),
     alerts(4, REPLACE),
+    monitor(1, ADD, WatchTerms(40)),
+    monitor(4, REPLACE, WatchTerms(40)),
+    monitor(4, ADD, WatchTerms(40, tick=True)),
+    Case(
+        name="Monitor with counts",
+        make=lambda: Monitor(
+            5, ONE, ADD, (WatchTerms(40, 2, rearm=False), WatchTerms(9, tick=True)), 2, ONE
+        ),
+    ),
     composite(None, ADD),
     composite(None, REPLACE),
     composite(MAXIMUM, ADD),
@@ -176,6 +229,12 @@ CASES = [
     composite(Sum(), REPLACE),
     paper(MAXIMUM),
     paper(Largest(2)),
+    gaussian_composite(None, ADD),
+    gaussian_composite(None, REPLACE),
+    gaussian_composite(None, ADD, ones=3),
+    gaussian_composite(MAXIMUM, REPLACE),
+    gaussian_composite(Largest(2), ADD),
+    gaussian_paper(MAXIMUM),
     Case(name="NoisyQuantity", make=lambda: NoisyQuantity(2, ONE, REPLACE, (0, 0), Sum(), 2)),
     Case(
         name="PaperSparseVector",

@@ -141,6 +141,30 @@ def test_inputs_that_are_no_neighbours_are_caught(kind: type[HSS]) -> None:
         suite.neighbours_stay_neighbours(over(kind))
 
 
+@pytest.mark.parametrize("kind", [composites.ReadsItsPart, composites.ReadsItsWatcher])
+@pytest.mark.parametrize("check", [suite.taint, suite.neighbours_stay_neighbours, suite.restores])
+def test_a_composite_cannot_read_its_parts(kind: type[HSS], check: Check) -> None:
+    with pytest.raises(TaintError, match="sealed"):
+        check(over(kind))
+
+
+def test_a_composite_that_breaks_the_seal_is_caught() -> None:
+    with pytest.raises(TaintError, match="opened the state"):
+        suite.taint(over(composites.OpensItsPart))
+    with pytest.raises(NotConforming, match="what is answered"):
+        suite.neighbours_stay_neighbours(over(composites.OpensItsPart))
+
+
+def test_a_question_from_an_earlier_state_is_caught() -> None:
+    with pytest.raises(TaintError, match="used again"):
+        suite.taint(over(composites.AsksAgain))
+
+
+def test_noise_of_ones_own_is_caught() -> None:
+    with pytest.raises(TaintError, match="other noise"):
+        suite.taint(over(composites.BringsItsOwnNoise))
+
+
 def test_an_alias_of_the_release_is_caught() -> None:
     with pytest.raises(NotConforming, match="alias"):
         suite.keeps_nothing(over(composites.AliasesTheRelease))

@@ -1,7 +1,7 @@
 """The engine of a soak and its standby, as a supervisor keeps them: one is there again whenever one has ended.
 
-Rules: the product's command, with its page and with noise. An end that was asked for is planned, and that of one
-which slept while another took over; any other is not, and is kept with what the engine said.
+Rules: the product's command, with its page and with noise. An end that was asked for is planned; any other is not, and
+is kept with what the engine said. One that finds that another took over stands by again, and does not end.
 """
 
 import os
@@ -18,7 +18,7 @@ from kafka.log_worlds import LivePipeline
 
 _COMMAND = "from stream_dp.cli.main import main; main()"
 _ENDING_S = 60.0
-_FENCED = 4
+_WAITS, _RUNS = "Standing by", "The page is at"
 
 
 @dataclass(slots=True)
@@ -27,7 +27,6 @@ class Engine:
 
     process: "subprocess.Popen[bytes]"
     errors: Path
-    slept: bool = False
 
     def said(self) -> str:
         """Everything so far."""
@@ -36,7 +35,8 @@ class Engine:
     @property
     def waits(self) -> bool:
         """Whether it stands by."""
-        return "Standing by" in self.said() and "The page is at" not in self.said()
+        said = self.said()
+        return said.rfind(_WAITS) > said.rfind(_RUNS)
 
 
 class Engines:
@@ -46,26 +46,25 @@ class Engines:
         self._pipeline = pipeline
         self._number = number
         self._running: list[Engine] = []
-        self._started_ones = 0
-        self.kills = self.fenced = 0
+        self._errors: list[Path] = []
+        self.kills = 0
         self.unplanned: list[str] = []
+
+    @property
+    def shut_out(self) -> int:
+        """How often one found that another had taken over, and stood by again."""
+        return sum(
+            max(0, file.read_text(errors="replace").count(_WAITS) - 1) for file in self._errors
+        )
 
     def keep(self) -> None:
         """Note who has ended, and start others."""
         for engine in list(self._running):
             if engine.process.poll() is not None:
                 self._running.remove(engine)
-                self._note(engine)
+                self.unplanned.append(f"exit {engine.process.returncode}: {engine.said()[-2000:]}")
         while len(self._running) < self._number:
             self._running.append(self._started())
-
-    def _note(self, engine: Engine) -> None:
-        """One that slept may find that another took over: that is exit 4, and as it must be."""
-        said = engine.said()
-        if engine.slept and engine.process.returncode == _FENCED and "has taken over" in said:
-            self.fenced += 1
-        else:
-            self.unplanned.append(f"exit {engine.process.returncode}: {said[-2000:]}")
 
     def sleep(self, seconds: float) -> None:
         """Stop the one at work for so long, so that its place may be taken; then let it go on."""
@@ -73,7 +72,6 @@ class Engines:
         engine = self._one(active=True)
         engine.process.send_signal(signal.SIGSTOP)
         time.sleep(seconds)
-        engine.slept = True
         engine.process.send_signal(signal.SIGCONT)
 
     def _one(self, *, active: bool) -> Engine:
@@ -130,8 +128,8 @@ class Engines:
             str(port),
             "--standby",
         ]
-        self._started_ones += 1
-        errors = folder / f"engine-{self._started_ones}.stderr"
+        errors = folder / f"engine-{len(self._errors)}.stderr"
+        self._errors.append(errors)
         with errors.open("wb") as file:
             process = subprocess.Popen(
                 [sys.executable, "-c", _COMMAND, *options],

@@ -25,6 +25,8 @@ from stream_dp.runtime.keys import Sealer
 from stream_dp.testing.kafka import fresh_topic_name
 
 STEP_MS = 250
+AT_ONCE = "from stream_dp.app import standby\nstandby._JOINING_S = 0.1\n"
+"""Lets an engine begin without waiting until brokers give up the place of the one that was killed, some seconds."""
 KEY = bytes(range(32))
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "messages.md"
 _PIPELINE = """
@@ -94,7 +96,8 @@ class TalkingWorld:
 
     def engine(self, *options: str, kit: bool = False, patch: str = "") -> Run:
         """An engine in a process of its own; `kit`: of the test kit, which can crash at chosen points."""
-        return Forked(("run", str(self.file), *options), self.environment, kit=kit, patch=patch)
+        arguments = ("run", str(self.file), *options)
+        return Forked(arguments, self.environment, kit=kit, patch=AT_ONCE + patch)
 
     async def command(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
         """The exit code of a command, and what it said."""

@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from faults.talk_checker import Talk, talk_findings, unfounded_answers
 from kafka.talking_worlds import Analyst, TalkingWorld, fed, running, until_topics
 
 KILLS = 20
+_MONITOR = "stream_dp.pipeline.statistics.monitor"
 POINTS = (
     "mid-answer:1", "before-answer:2", "after-answer:2", "mid-commit:2", "after-commit:3", "mid-answer:3",
 )  # fmt: skip
@@ -48,11 +50,35 @@ async def adaptive_talk(analyst: Analyst, number: int) -> None:
     assert "answer" in halted, halted
 
 
+async def thresholds_talk(analyst: Analyst, number: int) -> None:
+    """Create a monitor, ask it thresholds that depend on the answers before, end it."""
+    name, threshold = f"m{number}", 10
+    watches = [
+        {"name": "large", "where": [{"field": "size", "at_least": 5}], "above": 1000},
+        {"name": "kinds", "by": "kind", "above": 1000, "rearm": False},
+    ]
+    series = {"name": name, "statistic": "monitor", "epsilon": "0.1", "watch": watches}
+    created = await analyst.ask("create", series=series)
+    assert "answer" in created, created
+    for turn in range(5):
+        watch = ("large", "kinds/red")[turn % 2]
+        answer = await analyst.ask("ask", series=name, watch=watch, threshold=threshold)
+        if "refused" in answer:  # it has ended
+            assert answer["refused"]["kind"] == "usage", answer
+        else:
+            threshold = max(1, threshold + (9 if answer["answer"]["fired"] else -4))
+    halted = await analyst.ask("halt", series=name)
+    assert "answer" in halted, halted
+
+
+TALKS = (adaptive_talk, *([thresholds_talk] if find_spec(_MONITOR) else []))
+
+
 async def talking(analyst: Analyst, chance: random.Random, done: asyncio.Event) -> int:
     """Talk until told to end; now and then send twice, or what is no message. Return how many talks there were."""
     number = 0
     while not done.is_set():
-        await adaptive_talk(analyst, number)
+        await TALKS[number % len(TALKS)](analyst, number)
         if chance.random() < 0.5:
             await analyst.send(analyst.sent[-1])  # as who waits in vain does
         if chance.random() < 0.3:
@@ -122,6 +148,8 @@ async def talked(kafka: str, folder: Path, seed: int) -> tuple[list[str], int]:
                 _, errors = await asyncio.to_thread(run.communicate)
                 assert run.returncode == 0, errors
     assert "answer" in last
+    if thresholds_talk in TALKS:
+        assert any(b'"threshold"' in body for body in watcher.seen.values())
     found = await watcher.look()
     queue, public = await world.queue(), await world.public()
     found += talk_findings(Talk(queue, public, await world.durable()))

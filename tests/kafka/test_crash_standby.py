@@ -84,3 +84,27 @@ async def test_a_standby_leaves_a_living_engine_alone_and_follows_one_that_ends(
     _, errors = await asyncio.to_thread(standby.communicate)
     assert standby.returncode == 0, errors
     assert await judged(kafka, case) == []
+
+
+@pytest.mark.timeout(300)
+async def test_a_standby_that_slept_while_another_took_over_stands_by_again(
+    kafka: str, tmp_path: Path
+) -> None:
+    case = await fed(kafka, over(kafka, tmp_path, ticks=600))
+    options = ("run", str(case.pipeline), *OPTIONS, *SLOW, "--standby")
+    slept = Forked(options, case.environment(), kit=True)
+    await taken_over(slept, 10)
+    other = Forked(options, case.environment(), kit=True)
+    while "Standing by" not in other._errors.read_text():
+        assert other.poll() is None
+    slept.send_signal(signal.SIGSTOP)
+    await taken_over(other, 10)
+    slept.send_signal(signal.SIGCONT)
+    while slept._errors.read_text().count("Standing by") < 2:
+        assert slept.poll() is None, slept._errors.read_text()
+        await asyncio.sleep(0.1)
+    other.kill()
+    for run in (other, slept):
+        _, errors = await asyncio.to_thread(run.communicate)
+    assert slept.returncode == 0, errors
+    assert await judged(kafka, case) == []

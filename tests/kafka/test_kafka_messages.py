@@ -232,7 +232,7 @@ async def test_the_command_line_by_kafka_with_a_token_and_a_name_alone(
         code, out, errors = await query("create", "--series", series)
         assert (code, json.loads(out)["name"]) == (0, "busy"), errors
         code, _, errors = await query("create", "--series", dear)
-        assert (code, "asked 3" in errors) == (3, True), errors
+        assert (code, "asks for epsilon 3" in errors) == (3, True), errors
         for _ in range(50):
             code, out, errors = await query("ask", "busy", "--keys", "red", "--id", fresh_id())
             if code == 0:
@@ -345,14 +345,12 @@ async def test_whoever_waits_in_vain_learns_it_and_a_used_id_has_its_answer(
             await messages.answer(text, name, 1.0)
         assert await messages.recorded(name) is None
         async with fed(world), running(world):
-            later = await messages.answer(
-                text, name
-            )  # the first one is answered, this one is a repetition
+            later = await messages.answer(text, name)  # to the first one: this is a repetition
             assert read_answer(later).id == name
             assert await messages.recorded(name) == later
             assert await messages.answer(text, name) == later
             for do, said, kind in (
-                ("halt", {"series": "nobody"}, UnknownMechanism),
+                ("ask", {"series": "nobody"}, UnknownMechanism),
                 ("ask", {"series": "all", "threshold": 7}, UsageError),
             ):
                 other = fresh_id()

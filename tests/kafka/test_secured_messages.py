@@ -1,6 +1,7 @@
 """An analyst on a Kafka that asks for a login has the rights of the documentation and no others."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ def test_write_on_the_queries_and_read_on_the_answers_are_enough_and_show_nothin
     assert "no engine of" in asyncio.run(sent(ann, world.name))
 
     async def looked(topic: str) -> None:
-        async with reading(ann, topic) as log:
+        async with reading(replace(ann, patience_s=2.0, retry_s=1.0), topic) as log:
             await log.last()
 
     for which in ("queries", "releases", "private.journal", "private.lease"):

@@ -157,7 +157,7 @@ def test_soak(tmp_path: Path) -> None:
     figures = {
         "seconds": SECONDS, "nodes": NODES, "seed": SEED, "caught up": caught_up,
         "happened": dict(faults.done), "written": dict(writer.deeds), "not written": dict(writer.failures),
-        "kills": engines.kills, "fenced after a sleep": engines.fenced,
+        "kills": engines.kills, "shut out and standing by again": engines.shut_out,
         "unplanned exits": len(engines.unplanned), **asdict(made),
     }  # fmt: skip
     print(json.dumps(figures))

@@ -25,6 +25,7 @@ from stream_dp.core.composition import (
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.core.relation import Relation
+from stream_dp.core.sealed import inside_of
 
 ONE = Fraction(1)
 
@@ -147,7 +148,7 @@ class Composed:
 
 
 def _frozen(state: CompositionState) -> Hashable:
-    return tuple((child.mechanism, child.state) for child in state.live.values())
+    return tuple((child.mechanism, inside_of(child.state)) for child in state.live.values())
 
 
 def _thawed(state: Any) -> CompositionState:

@@ -6,18 +6,21 @@ to any transcript that starts with what was already answered; so `lower <= P <= 
 up to float rounding (1e-12).
 """
 
+import io
 import math
 import pickle
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Generic, Literal, TypeAlias, TypeVar
+from functools import lru_cache
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from stream_dp.core.mechanism import Mechanism, Noise
 from stream_dp.core.messages import IntArray, Message
+from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.errors import RejectedMessage
 
 S = TypeVar("S")
@@ -30,9 +33,39 @@ View: TypeAlias = Callable[[tuple[int, ...]], tuple[int, ...]]
 REJECTED = "rejected"
 
 
+class _Opening(pickle.Pickler):
+    """Writes what is sealed as well: two states are told apart by all that they hold."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """Open a seal; leave the rest to pickle."""
+        return (SealedState, (inside_of(value),)) if type(value) is SealedState else NotImplemented
+
+
+def state_bytes(state: object) -> bytes:
+    """All that a state holds, that of sub-mechanisms too, as bytes."""
+    written = io.BytesIO()
+    _Opening(written).dump(state)
+    return written.getvalue()
+
+
 def tail_support(mass: float) -> Callable[[Kind, Fraction], int]:
     """The support that leaves at most about `mass` outside for each draw, whatever its scale."""
-    return lambda _, scale: max(1, math.ceil(float(scale) * math.log(1 / mass)))
+
+    def radius(kind: Kind, scale: Fraction) -> int:
+        if kind == "gaussian":
+            return max(1, math.ceil(math.sqrt(2 * float(scale) * math.log(1 / mass))))
+        return max(1, math.ceil(float(scale) * math.log(1 / mass)))
+
+    return radius
+
+
+@lru_cache(maxsize=1 << 10)
+def gaussian_masses(variance: Fraction) -> tuple[float, ...]:
+    """P[X = 0], P[X = 1], ... of a discrete Gaussian, summed until nothing is added to a float."""
+    v = float(variance)
+    weights = [math.exp(-x * x / (2 * v)) for x in range(math.ceil(40 * math.sqrt(v)) + 1)]
+    whole = 2 * math.fsum(weights) - 1
+    return tuple(w / whole for w in weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +116,7 @@ class ScriptedNoise:
 
 @dataclass(slots=True)
 class _Choice:
-    """One scalar draw on the current path."""
+    """One scalar draw on the current path; `scale` is the variance where the kind is gaussian."""
 
     kind: Kind
     scale: Fraction
@@ -98,6 +131,8 @@ class _Choice:
     @property
     def probability(self) -> float:
         """P[the draw is `value`]."""
+        if self.kind == "gaussian":
+            return gaussian_masses(self.scale)[abs(self.value)]
         a = self.decay
         norm = -math.expm1(-1 / self.scale) / (1 + a if self.kind == "laplace" else 1)
         return norm * a ** abs(self.value)
@@ -105,6 +140,8 @@ class _Choice:
     @property
     def tail(self) -> float:
         """P[the draw lies outside the support]."""
+        if self.kind == "gaussian":
+            return 2 * math.fsum(gaussian_masses(self.scale)[self.radius + 1 :])
         a = self.decay
         beyond = a ** (self.radius + 1)
         return 2 * beyond / (1 + a) if self.kind == "laplace" else beyond
@@ -144,14 +181,14 @@ class _Path:
         return np.array([self._draw("geometric", scale) for _ in range(size)], dtype=np.int64)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
-        """No oracle enumerates it yet."""
-        raise NotImplementedError
+        """Branch over [-K..K] for each of `size` draws."""
+        return np.array([self._draw("gaussian", variance) for _ in range(size)], dtype=np.int64)
 
     def _draw(self, kind: Kind, scale: Fraction) -> int:
         """The value of the next draw on this path."""
         if self._at == len(self._choices):
             radius = self._support if isinstance(self._support, int) else self._support(kind, scale)
-            choice = _Choice(kind, scale, radius, -radius if kind == "laplace" else 0)
+            choice = _Choice(kind, scale, radius, 0 if kind == "geometric" else -radius)
             self._choices.append(choice)
             self.tails += self.probability * choice.tail
         choice = self._choices[self._at]
@@ -235,7 +272,7 @@ def enumerate_transcripts(
     support: Support,
     *,
     view: View | None = None,
-    key: Callable[[S], Hashable] = pickle.dumps,
+    key: Callable[[S], Hashable] = state_bytes,
     limit: int = 1_000_000,
 ) -> Transcripts:
     """Run a mechanism on `messages` with every noise value of the support.

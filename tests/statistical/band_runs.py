@@ -26,19 +26,26 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Zipf-like columns, so many ticks, so many events on average, so many runs."""
+    """Zipf-like columns, so many ticks, so many events on average, so many runs; an event sets `ones` entries."""
 
     width: int
     ticks: int
     events: int
     runs: int
+    ones: int = 1
 
     def rows(self, run: int) -> IntArray:
         """The rows of a run, shape (ticks, width)."""
         rng = np.random.default_rng(run)
         weights = 1 / np.arange(1, self.width + 1)
         sizes = rng.poisson(self.events / self.ticks, self.ticks)
-        return rng.multinomial(sizes, weights / weights.sum()).astype(np.int64)
+        if self.ones == 1:
+            return rng.multinomial(sizes, weights / weights.sum()).astype(np.int64)
+        keys = rng.exponential(size=(int(sizes.sum()), self.width)) / weights
+        chosen = np.argpartition(keys, self.ones, axis=1)[:, : self.ones]
+        rows = np.zeros((self.ticks, self.width), dtype=np.int64)
+        np.add.at(rows, (np.repeat(np.arange(self.ticks), sizes)[:, None], chosen), 1)
+        return rows
 
     @property
     def looked_at(self) -> tuple[int, ...]:

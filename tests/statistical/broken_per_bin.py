@@ -1,15 +1,16 @@
 """HSS bin by bin, broken in one known way each: the exact attack of test_privacy_per_bin.py must catch them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from statistical.fed_twice import FedTwice
 
 from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.mechanisms.count_watchers import CountWatchers, LevelsQuery, WatchersState
+from stream_dp.mechanisms.hand_over_schedule import HandOverSchedule
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.separate_counters import CloseQuery, SeparateCounters
 from stream_dp.mechanisms.tree import FRACTION_BITS, TreeNoise, TreeState
@@ -45,13 +46,7 @@ class OneNode(TreeNoise):
 class FreshNodes(SeparateCounters):
     """Right: trees of one update each, so that a counter draws one node for an update."""
 
-    def size(self, number: int) -> int:
-        """One."""
-        return 1
-
-    def place(self, updates: int) -> tuple[int, int]:
-        """Each update in its own."""
-        return max(0, updates - 1), min(1, updates)
+    schedule = HandOverSchedule(1, 1)
 
     def tree(self, number: int, width: int = 1) -> TreeNoise:
         """One node."""
@@ -118,26 +113,5 @@ class L0FreeCounters(FreshNodes):
         return self.epsilon
 
 
-@dataclass(frozen=True, slots=True)
-class TwiceState:
-    """The state of `TwiceFed`: its own and the row of the tick."""
-
-    inner: WatchersState
-    row: IntArray
-
-
-class TwiceFed(CountWatchers):
+class TwiceFed(FedTwice, CountWatchers):
     """The crossing tick's events count again for the next instance."""
-
-    def init(self, noise: Noise) -> Any:
-        """Nothing yet."""
-        return TwiceState(super().init(noise), np.zeros(self.width, dtype=np.int64))
-
-    def step(self, state: Any, message: Message, noise: Noise) -> tuple[Any, IntArray | None]:
-        """Adds the last row to the new instances."""
-        inner, answer = super().step(state.inner, message, noise)
-        if isinstance(message, Update):
-            return TwiceState(inner, message.row), None
-        if answer is None:
-            return TwiceState(inner, state.row), None
-        return TwiceState(replace(inner, count=inner.count + answer * state.row), state.row), answer

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from statistical.fed_twice import FedTwice
 
 from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.mechanisms.alerts import Alerts, AlertsState
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
@@ -106,29 +106,8 @@ class OneKeyForgotten(Alerts):
         return 1 / self.epsilon
 
 
-@dataclass(frozen=True, slots=True)
-class TwiceState:
-    """The state of `FeedsTwice`: the alerts' and the row of the tick."""
-
-    inner: AlertsState
-    row: IntArray
-
-
-class FeedsTwice(Alerts):
+class FeedsTwice(FedTwice, Alerts):
     """The crossing tick's events count again for the next alert."""
-
-    def init(self, noise: Noise) -> Any:
-        """Nothing yet."""
-        return TwiceState(super().init(noise), np.zeros(self.width, dtype=np.int64))
-
-    def step(self, state: Any, message: Message, noise: Noise) -> tuple[Any, IntArray | None]:
-        """Adds the last row to the new instances."""
-        inner, answer = super().step(state.inner, message, noise)
-        if isinstance(message, Update):
-            return TwiceState(inner, message.row), None
-        if answer is None:
-            return TwiceState(inner, state.row), None
-        return TwiceState(replace(inner, count=inner.count + answer * state.row), state.row), answer
 
 
 class GoesOn(SparseVector):

@@ -4,7 +4,8 @@ Each series runs 200 times (the trials). Its coverage fails the test if the mean
 below 0.95 by more than a Hoeffding-Bentkus style binomial margin: the fractions lie in [0, 1] and have mean at
 least 0.95, so their sum is at most as spread as a binomial's; each test errs with probability below ALPHA, all of
 them together (Bonferroni) below 1e-3. Widths are compared with the observed 0.95 quantile: at most 1.3 times for
-counters, 3 times for HSS and alerts. Twins: half the scale must fail coverage, twice the band must fail the width.
+counters, 3 times for HSS and alerts; 4 times where one event a row leaves a Gaussian counter so little noise that the
+sparse vectors' decides. Twins: half the scale must fail coverage, twice the band must fail the width.
 """
 
 from collections.abc import Callable
@@ -31,7 +32,7 @@ from stream_dp.pipeline.choose_hss import Demand, hss_for
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 RUNS = 200
-RHO = Fraction(1, 50)
+RHO, MILLIONTH = Fraction(1, 50), Fraction(1, 10**6)
 ALPHA = 1e-4  # per series; at most twenty of them
 BENTKUS = 2.7182818284590455  # P(mean <= x) <= e * P(binomial <= ...) for means of [0, 1] variables
 
@@ -47,9 +48,17 @@ class Series:
 
 def hss(quantity: Quantity | None, relation: Neighbors, shape: Shape, epsilon: Fraction) -> Series:
     """Return the HSS that a pipeline would choose."""
-    demand = Demand(
-        Setting(shape.width, relation, shape.ticks, CONFIDENCE), quantity, epsilon, shape.events
-    )
+    setting = Setting(shape.width, relation, shape.ticks, CONFIDENCE, ones=shape.ones)
+    demand = Demand(setting, quantity, epsilon, shape.events)
+    return Series(lambda: hss_for(demand), shape, 3.0)
+
+
+def by_gaussian(
+    quantity: Quantity | None, relation: Neighbors, shape: Shape, epsilon: int = 1
+) -> Series:
+    """Return the HSS with a Gaussian counter that a pipeline would choose at (epsilon, 1e-6)."""
+    setting = Setting(shape.width, relation, shape.ticks, CONFIDENCE, MILLIONTH, ones=shape.ones)
+    demand = Demand(setting, quantity, Fraction(epsilon), shape.events, counter="gaussian")
     return Series(lambda: hss_for(demand), shape, 3.0)
 
 
@@ -57,6 +66,8 @@ def series(runs: int) -> dict[str, Series]:
     """All types of series."""
     narrow, wide = Shape(20, 300, 6_000, runs), Shape(106, 300, 12_000, runs)
     alarms, half = Shape(17, 300, 3_000, runs), Fraction(1, 2)
+    lists, fives = Shape(20, 200, 6_000, runs, ones=3), Shape(10, 100, 3_000, runs, ones=5)
+    pair = Shape(2, 60, 2_000, runs)
     return {
         "counter": Series(lambda: Counter(20, half, ADD, 300), narrow, 1.3),
         "counter replace": Series(lambda: Counter(20, half, REPLACE, 1_000), narrow, 1.3),
@@ -66,6 +77,11 @@ def series(runs: int) -> dict[str, Series]:
         "hss histogram": hss(None, ADD, wide, Fraction(1)),
         "hss histogram replace": hss(None, REPLACE, narrow, Fraction(2)),
         "hss maximum": hss(MAXIMUM, ADD, wide, half),
+        "hss lists": hss(None, ADD, lists, Fraction(1)),
+        "hss second": hss(Largest(2), ADD, Shape(20, 120, 3_000, runs), half),
+        "gaussian hss histogram": replace(by_gaussian(None, ADD, pair), widest=4.0),
+        "gaussian hss lists": by_gaussian(None, ADD, fives, 2),
+        "gaussian hss maximum": by_gaussian(MAXIMUM, REPLACE, Shape(10, 120, 6_000, runs)),
         "rank 2": replace(hss(Largest(2), ADD, narrow, Fraction(1)), widest=3.5),
         "paper hss": Series(lambda: PaperHSS(20, MAXIMUM, Fraction(10), 300), narrow, 4.0),
         "gaussian": Series(lambda: GaussianCounter(106, RHO, ADD, 300), wide, 1.3),
@@ -76,6 +92,7 @@ def series(runs: int) -> dict[str, Series]:
 
 
 SERIES = series(RUNS)
+WIDE = ("hss histogram replace", "gaussian hss histogram")
 COUNTERS = ["counter", "counter replace", "hybrid counter", "hand-over counter", "histogram tree"]
 
 
@@ -129,8 +146,8 @@ def test_a_band_for_half_the_deviation_does_not_cover(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in SERIES if "hss" in n or "alerts" in n])
 def test_a_part_of_a_bound_does_not_cover(name: str) -> None:
-    """A quarter; of one that is 2.8 times the quantile a fifth, for a quarter covers nine times in ten."""
-    found, part = measured(name), 5 if name == "hss histogram replace" else 4
+    """A quarter; of one that is 2.8 times the quantile or more a fifth, for a quarter covers nine times in ten."""
+    found, part = measured(name), 5 if name in WIDE else 4
     assert not covers(Errors(found.errors, found.bands // part, found.runs))
 
 

@@ -22,7 +22,7 @@ from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.quantities import MAXIMUM
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.pipeline.choice import Setting
-from stream_dp.pipeline.choose_hss import Demand, hss_for
+from stream_dp.pipeline.choose_hss import CounterKind, Demand, hss_for
 
 Ints = NDArray[np.int64]
 RUNS = 4_000
@@ -88,10 +88,16 @@ def test_without_the_long_lived_thresholds_it_is_not(monkeypatch: pytest.MonkeyP
     assert least_coverage(eager()) < REFUTED
 
 
-@pytest.mark.parametrize(("width", "rate", "turn"), [(2, 10, 5), (20, 10, 5), (3, 30, 10)])
-def test_a_maximum_with_leaders_that_take_turns(width: int, rate: int, turn: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "rate", "turn", "counter"),
+    [(2, 10, 5, "tree"), (20, 10, 5, "tree"), (3, 30, 10, "tree"), (20, 10, 5, "gaussian")],
+)
+def test_a_maximum_with_leaders_that_take_turns(
+    width: int, rate: int, turn: int, counter: CounterKind
+) -> None:
     ticks, runs = 300, 40
-    demand = Demand(Setting(width, ADD, ticks, CONFIDENCE), MAXIMUM, Fraction(1), rate * ticks)
+    setting = Setting(width, ADD, ticks, CONFIDENCE, Fraction(1, 10**6))
+    demand = Demand(setting, MAXIMUM, Fraction(1), rate * ticks, counter=counter)
     mechanism: Any = hss_for(demand)
     published = Bands(mechanism, CONFIDENCE)
     rows = np.zeros((ticks, width), dtype=np.int64)

@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracles.paper_hss import SmallPaperHSS, alg4, all_at_most, exceeds, whole_rows
+from oracles.paper_hss import alg4
 from oracles.transcripts import Transcripts
 from statistical.attack import Attack
 from unit.audit.test_small_hss import OneNodeCounter
 
 from stream_dp.audit.exact_delta import exact_delta, worst_ratio
 from stream_dp.audit.finite import DifferAtMost
+from stream_dp.audit.small_paper_hss import SmallPaperHSS, all_at_most, exceeds, whole_rows
 from stream_dp.core.composition import Ask
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
@@ -398,7 +399,7 @@ def test_what_is_not_1_sensitive_under_whole_rows_is_refused(quantity: Quantity)
 
 def test_the_parts_get_whole_rows_that_differ_in_one_step() -> None:
     """~_H into ~_S, ~_L and ~_C ([HSV] 7.2): equal answers forced, every entry of one row replaced."""
-    from stream_dp.testing.conformance import Forced
+    from stream_dp.testing.forced import Forced
 
     traces = []
     for changed in (np.array([1, 0, 1]), np.array([0, 1, 0])):

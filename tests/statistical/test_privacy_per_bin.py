@@ -23,6 +23,7 @@ from statistical.attack import Attack, Pair, Rows, added, replaced
 
 from stream_dp.core.messages import Message, Update
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.sealed import inside_of
 from stream_dp.mechanisms.count_watchers import CountWatchers, LevelsQuery
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.testing.noise import SeededNoise
@@ -69,7 +70,7 @@ def lost(kind: Callable[..., PerBinHSS], pair: Pair) -> float:
 def bare(state: Any) -> Hashable:
     """The bytes of a state without its mechanisms, whose caches fill as they run."""
     inner = getattr(state, "inner", state)
-    parts = [(i, child.state) for i, child in inner.parts.live.items()]
+    parts = [(i, inside_of(child.state)) for i, child in inner.parts.live.items()]
     public = (inner.queries, inner.intervals, inner.released)
     return pickle.dumps((public, parts, getattr(state, "row", None)))
 

@@ -18,13 +18,11 @@ from stream_dp.accounting.entry import DP, Entry
 from stream_dp.accounting.filters.budgets import budget, deltas, whole_units
 from stream_dp.accounting.filters.filter import (
     SQUARED,
-    Filter,
     Spend,
-    charge,
     checked_entry,
-    foreign,
+    dp_entry,
 )
-from stream_dp.core.guarantee import ZCDP, ApproxDP, Measure, PureDP
+from stream_dp.core.guarantee import ZCDP, ApproxDP, Measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +57,6 @@ class _ApproximateBudget:
         return ApproxDP(epsilon, self.slack + exact(used.delta))
 
 
-def _entry(filter_: Filter, name: str, measure: Measure, rule: str) -> Entry:
-    if not isinstance(measure, PureDP | ApproxDP):
-        raise foreign(filter_, name, measure)
-    return charge(name, measure.epsilon, rule, delta=measure.delta)
-
-
 @dataclass(frozen=True, slots=True)
 class ApproximateFilter(_ApproximateBudget):
     """Everything admitted is (epsilon, delta' + delta'')-DP by [WRRW] Thm 2. Amounts are sums of squares."""
@@ -94,7 +86,7 @@ class ApproximateFilter(_ApproximateBudget):
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
         """Takes pure and approximate DP."""
-        return _entry(self, name, measure, rule)
+        return dp_entry(self, name, measure, rule)
 
     def cost(self, entry: Entry) -> Spend:
         """Epsilon squared, exactly, and delta."""
@@ -138,7 +130,7 @@ class TightApproximateFilter(_ApproximateBudget):
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
         """Takes pure and approximate DP."""
-        return _entry(self, name, measure, rule)
+        return dp_entry(self, name, measure, rule)
 
     def cost(self, entry: Entry) -> Spend:
         """Epsilon tanh(epsilon/2), rounded up, and delta."""

@@ -14,18 +14,19 @@ it does not count ([HSV] Thm 5.2): it is never freed.
 from dataclasses import dataclass
 from fractions import Fraction
 
-from stream_dp.accounting.amounts import UNITS, budget_units, exact
+from stream_dp.accounting.amounts import budget_units, exact
 from stream_dp.accounting.entry import DP, Entry
 from stream_dp.accounting.filters.budgets import budget, whole_units
-from stream_dp.accounting.filters.filter import Filter, Spend, charge, checked_entry, foreign
+from stream_dp.accounting.filters.filter import Filter, Spend, checked_entry, dp_entry
+from stream_dp.accounting.filters.linear import EpsilonUnits
 from stream_dp.accounting.filters.pure import PURE
-from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
+from stream_dp.core.guarantee import ApproxDP, Measure
 
 BASIC = "basic"
 
 
 @dataclass(frozen=True, slots=True)
-class BasicFilter:
+class BasicFilter(EpsilonUnits):
     """Everything admitted is (epsilon, delta)-DP, both in units of 10^-12."""
 
     capacity: Spend
@@ -50,25 +51,13 @@ class BasicFilter:
         return BASIC
 
     @property
-    def unit(self) -> str:
-        """What it adds up."""
-        return "epsilon"
-
-    @property
-    def scale(self) -> int:
-        """Epsilon in units of 10^-12."""
-        return UNITS
-
-    @property
     def promise(self) -> Measure:
         """(epsilon, delta)-DP at the budgets."""
         return self.least(self.capacity)
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
         """Takes pure and approximate DP."""
-        if not isinstance(measure, PureDP | ApproxDP):
-            raise foreign(self, name, measure)
-        return charge(name, measure.epsilon, rule, delta=measure.delta)
+        return dp_entry(self, name, measure, rule)
 
     def cost(self, entry: Entry) -> Spend:
         """Return the entry's epsilon and delta."""

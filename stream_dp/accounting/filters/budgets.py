@@ -10,7 +10,7 @@ from stream_dp.errors import InvalidCost
 
 def exact_number(value: object) -> bool:
     """Say whether `value` is a whole number or a fraction: a float is not, and so neither infinity nor NaN is."""
-    return isinstance(value, int | Fraction) and not isinstance(value, bool)
+    return type(value) in (int, Fraction)
 
 
 def budget(

@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass
 
-from stream_dp.accounting.filters.basic import BASIC
+from stream_dp.accounting.filters.approximate import ApproximateFilter, TightApproximateFilter
+from stream_dp.accounting.filters.basic import BASIC, BasicFilter
 from stream_dp.accounting.filters.filter import Filter
-from stream_dp.accounting.filters.pure import PURE
+from stream_dp.accounting.filters.gaussian import GaussianFilter
+from stream_dp.accounting.filters.pure import PURE, PureFilter
+from stream_dp.accounting.filters.renyi import RenyiFilter
+from stream_dp.accounting.filters.zcdp import ZCDPFilter
 from stream_dp.errors import NotDerivable
 
 
@@ -39,12 +43,22 @@ CONCURRENT: dict[str, Standing] = {
     ),
 }
 
+CLASSES: dict[str, type] = {
+    PURE: PureFilter,
+    BASIC: BasicFilter,
+    "approximate": ApproximateFilter,
+    "tight approximate": TightApproximateFilter,
+    "zCDP": ZCDPFilter,
+    "RDP": RenyiFilter,
+    "GDP": GaussianFilter,
+}  # of which the table speaks: a name, or a subclass, proves nothing
+
 
 def proven(filter_: Filter) -> Standing:
     """The filter's standing.
 
     Raises:
-        NotDerivable: it is not proven for concurrent continual mechanisms.
+        NotDerivable: it is not proven for concurrent continual mechanisms, or of another class than what is.
     """
     standing = CONCURRENT.get(filter_.name)
     if standing is None or not standing.proven:
@@ -52,5 +66,10 @@ def proven(filter_: Filter) -> Standing:
         raise NotDerivable(
             f"the {filter_.name} filter is not proven for concurrent continual mechanisms: {reason}. "
             f"Proven are: {', '.join(name for name, s in CONCURRENT.items() if s.proven)}"
+        )
+    if type(filter_) is not CLASSES.get(filter_.name):
+        raise NotDerivable(
+            f"the {filter_.name} filter is proven as it stands in this package; a {type(filter_).__name__} is another "
+            "one, whatever it is called"
         )
     return standing

@@ -13,7 +13,7 @@ from typing import Protocol
 from stream_dp.accounting.amounts import UNITS, cost_units, exact
 from stream_dp.accounting.entry import DP, Entry
 from stream_dp.accounting.filters.budgets import exact_number
-from stream_dp.core.guarantee import NAMES, Measure, PureDP
+from stream_dp.core.guarantee import NAMES, ApproxDP, Measure, PureDP
 from stream_dp.errors import BudgetRefused, InvalidCost
 
 SQUARED = UNITS**2  # units of a squared amount: an epsilon in units has its exact square here
@@ -112,6 +112,18 @@ def charge(
     if not amount and not delta:
         raise _no_cost(name, "a cost of 0")
     return Entry(name, cost_units(amount), cost_units(delta), rule, measure)
+
+
+def dp_entry(filter_: Filter, name: str, measure: Measure, rule: str) -> Entry:
+    """The entry of a mechanism with (epsilon, delta); whether a delta is granted is asked when it is charged.
+
+    Raises:
+        BudgetRefused: another measure.
+        InvalidCost: its parameters are no cost.
+    """
+    if not isinstance(measure, PureDP | ApproxDP):
+        raise foreign(filter_, name, measure)
+    return charge(name, measure.epsilon, rule, delta=measure.delta)
 
 
 def checked_entry(filter_: Filter, entry: Entry, *measures: str) -> Entry:

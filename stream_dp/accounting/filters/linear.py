@@ -1,4 +1,4 @@
-"""What the pure filter and the Renyi filter share: epsilons in units of 10^-12 add up, and there is no delta.
+"""What filters share that add up epsilons in units of 10^-12: the pure and the Renyi filter, and in part the basic one.
 
 This file knows no theorem; each filter names its own.
 """
@@ -11,8 +11,24 @@ from stream_dp.accounting.filters.budgets import whole_units
 from stream_dp.accounting.filters.filter import Filter, Spend, checked_entry, without_delta
 
 
+class EpsilonUnits:
+    """Epsilons add up, in units of 10^-12."""
+
+    __slots__ = ()
+
+    @property
+    def unit(self) -> str:
+        """What it adds up."""
+        return "epsilon"
+
+    @property
+    def scale(self) -> int:
+        """Epsilon in units of 10^-12."""
+        return UNITS
+
+
 @dataclass(frozen=True, slots=True)
-class EpsilonBudget:
+class EpsilonBudget(EpsilonUnits):
     """A budget of epsilon, in units of 10^-12.
 
     Raises:
@@ -24,16 +40,6 @@ class EpsilonBudget:
     def __post_init__(self) -> None:
         """Refuse an empty budget."""
         whole_units("an epsilon", self.epsilon)
-
-    @property
-    def unit(self) -> str:
-        """What it adds up."""
-        return "epsilon"
-
-    @property
-    def scale(self) -> int:
-        """Epsilon in units of 10^-12."""
-        return UNITS
 
     @property
     def capacity(self) -> Spend:

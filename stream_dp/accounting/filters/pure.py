@@ -6,9 +6,9 @@ from fractions import Fraction
 from stream_dp.accounting.amounts import budget_units, exact
 from stream_dp.accounting.entry import Entry
 from stream_dp.accounting.filters.budgets import budget
-from stream_dp.accounting.filters.filter import Spend, charge, foreign
+from stream_dp.accounting.filters.filter import Spend, dp_entry
 from stream_dp.accounting.filters.linear import EpsilonBudget, epsilon_spend
-from stream_dp.core.guarantee import ApproxDP, Measure, PureDP
+from stream_dp.core.guarantee import Measure, PureDP
 
 PURE = "pure"
 
@@ -38,9 +38,7 @@ class PureFilter(EpsilonBudget):
 
     def entry(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:
         """Takes DP; a delta is refused when it is charged."""
-        if not isinstance(measure, PureDP | ApproxDP):
-            raise foreign(self, name, measure)
-        return charge(name, measure.epsilon, rule, delta=measure.delta)
+        return dp_entry(self, name, measure, rule)
 
     def cost(self, entry: Entry) -> Spend:
         """Return the entry's epsilon."""

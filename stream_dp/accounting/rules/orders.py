@@ -41,10 +41,12 @@ def rhos(found: tuple[Measure, ...]) -> list[Fraction]:
     return [known.rho for m in found if (known := concentrated(m)) is not None]
 
 
-def orders(found: tuple[Measure, ...]) -> list[Fraction]:
-    """The orders at which every part is known, where some part has orders of its own."""
+def orders(found: tuple[Measure, ...], asked: Fraction | None = None) -> list[Fraction]:
+    """The orders at which every part is known, where some part has orders of its own; else the one asked for."""
     own = [set(_orders(m)) for m in found if isinstance(m, RenyiDP | RenyiCurve)]
-    return sorted(set.intersection(*own)) if own else []
+    if own:
+        return sorted(set.intersection(*own))
+    return [] if asked is None else [asked]
 
 
 def _orders(measure: RenyiDP | RenyiCurve) -> list[Fraction]:
@@ -68,16 +70,16 @@ def at(measure: Measure, alpha: Fraction) -> Fraction:
             return zcdp_to_renyi(rho, alpha).epsilon
 
 
-def one_order(found: tuple[Measure, ...]) -> Condition:
-    """Check that all parts are known at an order that some part names."""
+def one_order(found: tuple[Measure, ...], asked: Fraction | None = None) -> Condition:
+    """Check that all parts are known at an order that some part names, or that is asked for."""
     without = [
         m for m in found if not isinstance(m, RenyiDP | RenyiCurve) and concentrated(m) is None
     ]
     if without:
         names = ", ".join(sorted({NAMES[type(m)] for m in without}))
         return Condition("Renyi", False, f"a part with a delta ({names}) has no Renyi order")
-    shared = orders(found)
-    if not any(isinstance(m, RenyiDP | RenyiCurve) for m in found):
+    shared = orders(found, asked)
+    if asked is None and not any(isinstance(m, RenyiDP | RenyiCurve) for m in found):
         return Condition("Renyi", False, "no part is stated at an order")
     why = f"all parts at order {', '.join(map(str, shared))}" if shared else "no order is shared"
     return Condition("one order", bool(shared), why)

@@ -25,12 +25,14 @@ from stream_dp.core.guarantee import ZCDP, Measure, RenyiDP, TruncatedZCDP
 
 def _at_orders(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:
     parts = paid(premises, situation)
-    return fixed_before(premises, situation), one_order(parts), same_neighbors(premises)
+    known = one_order(parts, situation.order)
+    return fixed_before(premises, situation), known, same_neighbors(premises)
 
 
 def _sums(premises: Premises, situation: Fixed) -> Measure:
     parts = paid(premises, situation)
-    return curve([RenyiDP(a, sum((at(m, a) for m in parts), Fraction(0))) for a in orders(parts)])
+    shared = orders(parts, situation.order)
+    return curve([RenyiDP(a, sum((at(m, a) for m in parts), Fraction(0))) for a in shared])
 
 
 def _everywhere(premises: Premises, situation: Fixed) -> tuple[Condition, ...]:

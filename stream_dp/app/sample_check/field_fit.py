@@ -42,7 +42,7 @@ def field_fits(spec: PipelineSpec, payloads: Sequence[bytes]) -> list[FieldFit]:
 
 def used_fields(spec: PipelineSpec) -> set[str]:
     """The fields without which a record cannot be counted."""
-    features = RowLayout.of(spec).features
+    features = [feature for feature, _ in RowLayout.of(spec).counted(spec)]
     found = {feature.by for feature in features if feature.by is not None}
     found |= {test.field for feature in features for test in feature.where}
     return found | ({spec.clock.field} if isinstance(spec.clock, ReplayClock) else set())

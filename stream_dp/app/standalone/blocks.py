@@ -16,12 +16,14 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
+from stream_dp.errors import UsageError
 from stream_dp.mechanisms.registered_quantity import register_quantity
-from stream_dp.mechanisms.serving import Bands, ServingMechanism, clipped, derived
+from stream_dp.mechanisms.serving import Bands, ServingMechanism, clipped, derived, ones_of
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import Demand, hss_choice
 from stream_dp.pipeline.derivations import whole
+from stream_dp.pipeline.profiles import ExpectedShape
 from stream_dp.pipeline.statistics.alerts import AlertsSeries
 from stream_dp.pipeline.statistics.count import CountSeries
 from stream_dp.pipeline.statistics.histogram import HistogramSeries
@@ -44,6 +46,7 @@ __all__ = [
     "clipped",
     "derivation_of",
     "new_noise",
+    "ones_of",
     "promise_of",
 ]
 
@@ -82,18 +85,33 @@ def promise_of(filter_: Filter, parts: tuple[Derivation, ...], target: ApproxDP)
     return whole("budget", filter_, [(part, Alive(0, None)) for part in parts], target)
 
 
-def choose_counter(setting: Setting, epsilon: Fraction) -> Mechanism:
-    """Return a tree counter, a hybrid one without a horizon."""
-    return _chosen(CountSeries, setting, epsilon)
+def choose_counter(setting: Setting, epsilon: Fraction, method: str) -> Mechanism:
+    """Return a tree counter, a hybrid one without a horizon; or a Gaussian one.
+
+    Raises
+    ------
+    UsageError
+        Gaussian noise, and the setting has no delta.
+    """
+    return _chosen(CountSeries, setting, epsilon, method=method)
 
 
 def choose_histogram(
-    setting: Setting, epsilon: Fraction, method: str, expected: int | None
+    setting: Setting,
+    epsilon: Fraction,
+    method: str,
+    expected: int | None,
+    shape: ExpectedShape | None,
 ) -> Mechanism:
-    """Return trees, an HSS, or what has the smaller typical error for so many events (`auto`)."""
-    return _chosen(
-        HistogramSeries, setting, epsilon, by="key", method=method, expected_events=expected
-    )
+    """Return trees, an HSS, what has the smaller typical error for so many events of this shape, or Gaussian noise.
+
+    Raises
+    ------
+    UsageError
+        Gaussian noise, and the setting has no delta.
+    """
+    guesses = {"expected_events": expected, "expected_shape": shape}
+    return _chosen(HistogramSeries, setting, epsilon, by="key", method=method, **guesses)
 
 
 def choose_maximum(setting: Setting, epsilon: Fraction, expected: int | None) -> Mechanism:
@@ -121,6 +139,7 @@ def choose_quantity(
         function,
         width=setting.width,
         neighbors=setting.neighbors,
+        ones=setting.ones,
         lipschitz=lipschitz,
         version=None,
     )
@@ -136,5 +155,9 @@ def _chosen(
     statistic: type[SeriesSpec], setting: Setting, epsilon: Fraction, **more: Any
 ) -> Mechanism:
     """What the pipeline would choose for such a series; the caller has checked the arguments."""
+    if more.get("method") == "gaussian" and not setting.delta:
+        raise UsageError(
+            "method: gaussian needs a budget with a delta under filter zcdp, renyi or gdp, which add up Gaussian noise"
+        )
     series = statistic.model_validate({"name": "alone", "epsilon": epsilon, **more})
     return series.choose(setting).mechanism

@@ -4,6 +4,7 @@ Rules: one filter, named when the budget is made, as in `privacy:` of a pipeline
 neither ledger nor randomness. Nothing is ever given back. This file draws no noise and knows no statistic.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import count
 from threading import Lock
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 
 from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.amounts import exact as amount_of
+from stream_dp.accounting.entry import DP
 from stream_dp.accounting.filters.filter import largest_pure
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.app.standalone import blocks
@@ -102,22 +104,33 @@ class BudgetLedger(Single):
         return blocks.promise_of(self._ledger.filter, parts, target(self._privacy))
 
     def _setting(
-        self, width: int, horizon: int | None, confidence: Amount | float
+        self, width: int, horizon: int | None, confidence: Amount | float, most: int = 1
     ) -> blocks.Setting:
         """What a mechanism is chosen for (UsageError)."""
-        ticks = None if horizon is None else positive("horizon", horizon)
-        return blocks.Setting(width, self._privacy.neighbors, ticks, confidence_from(confidence))
+        return blocks.Setting(
+            width,
+            self._privacy.neighbors,
+            None if horizon is None else positive("horizon", horizon),
+            confidence_from(confidence),
+            self._privacy.stated_delta,
+            self._privacy.filter == "gdp",
+            ones=positive("most", most),
+        )
 
-    def _charged(
+    def _paid(
         self,
-        name: str | None,
         kind: str,
-        mechanism: blocks.Mechanism,
+        name: str | None,
         setting: blocks.Setting,
+        choose: Callable[[blocks.Setting], blocks.Mechanism],
         keys: tuple[str, ...] = (),
     ) -> Charged:
-        """Charge the ledger; whoever gets the answer may make the mechanism, which has drawn no noise yet."""
+        """Charge the ledger; whoever gets the answer may make the mechanism, which has drawn no noise yet.
+
+        `choose` chooses it, by its setting alone.
+        """
         self._require_own_process()
+        mechanism = choose(setting)
         band = blocks.band_of(mechanism, setting.confidence)
         with self._lock:
             named = self._free(kind) if name is None else name
@@ -139,9 +152,10 @@ class BudgetLedger(Single):
         """The ledger after this charge; it is not yet the budget's."""
         entry = self._ledger.price(derivation)
         if not self._ledger.preview(entry).fits:
+            more = "mechanism" if entry.measure == DP else "pure mechanism"
             raise BudgetRefused(
                 f"{derivation.subject} does not fit: {self._state()}; epsilon {text(self.largest_epsilon)} is the "
-                "most that one more mechanism may have. Nothing was created or charged: lower its epsilon"
+                f"most that one more {more} may have. Nothing was created or charged: lower its epsilon"
             )
         return self._ledger.charge(entry)
 

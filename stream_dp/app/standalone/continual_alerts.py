@@ -8,7 +8,7 @@ class ContinualAlerts(Keyed[tuple[str, ...]]):
     """Which keys have had about `threshold` events since they fired last; made by `Budget.alerts`.
 
     Privacy claim: epsilon-DP for all releases together, for ever and however often it fires, adaptively. Neighbouring
-    streams differ in one event: +1 at one key in one tick, or under `replace` at another key of the same tick. The
+    streams differ in one event: +1 at up to `most` keys in one tick, or under `replace` at others of the same tick. The
     derivation is in `derivation` (sparse vector per key, re-armed: [HSV] Cor 5.5, one-sided noise of arXiv 2407.20068).
 
     A release's value names the keys that fired; its band says by how many events an alert may be early or late.

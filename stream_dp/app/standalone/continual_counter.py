@@ -8,9 +8,10 @@ from stream_dp.core.messages import IntArray
 class ContinualCounter(Continual[int, int]):
     """How many events so far, released once each tick; made by `Budget.counter`.
 
-    Privacy claim: epsilon-DP for all releases together, for ever, against readers who choose what to do next by what
-    they saw. Neighbouring streams differ in one event: +1 in one tick. The derivation is in `derivation` (a k-ary
-    tree, arXiv 2408.07021, optimally decoded; a hybrid of trees, Chan, Shi, Song 2011, where no horizon is declared).
+    Privacy claim: `guarantee` (epsilon-DP, or zCDP or Gaussian DP by Gaussian noise) for all releases together, for
+    ever, against readers who choose what to do next by what they saw. Neighbouring streams differ in one event: +1 in
+    one tick. The derivation is in `derivation` (a k-ary tree, arXiv 2408.07021, optimally decoded; a hybrid of trees,
+    Chan, Shi, Song 2011, where no horizon is declared; discrete Gaussian noise correlated over time, arXiv 2404.16706).
     Where a person has several events, each is protected for itself, not all together.
 
     Examples

@@ -8,9 +8,10 @@ from stream_dp.core.messages import IntArray
 class ContinualHistogram(Keyed[Counts]):
     """How many events so far with each of the declared keys; made by `Budget.histogram`.
 
-    Privacy claim: epsilon-DP for all releases together, for ever, adaptively. Neighbouring streams differ in one event:
-    +1 at one key in one tick, or under `replace` at another key of the same tick. The derivation is in `derivation`
-    (tree counters in parallel, [HSV] Cor 5.5, or HSS, [HSV] Thm 6.1).
+    Privacy claim: `guarantee` (epsilon-DP, or zCDP or Gaussian DP by Gaussian noise) for all releases together, for
+    ever, adaptively. Neighbouring streams differ in one event: +1 at up to `most` keys in one tick, or under `replace`
+    at other keys of the same tick. The derivation is in `derivation` (tree counters in parallel, [HSV] Cor 5.5; HSS,
+    [HSV] Thm 6.1; discrete Gaussian noise correlated over time, all keys together, arXiv 2404.16706).
 
     Examples
     --------

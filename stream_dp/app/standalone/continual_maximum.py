@@ -8,8 +8,8 @@ class ContinualMaximum(Keyed[int]):
     """How many events so far at the key that has most, without saying which; made by `Budget.maximum`.
 
     Privacy claim: epsilon-DP for all releases together, for ever, adaptively. Neighbouring streams differ in one event:
-    +1 at one key in one tick, or under `replace` at another key of the same tick. The derivation is in `derivation`
-    (HSS on the largest column, [HSV] Thm 6.1).
+    +1 at up to `most` keys in one tick, or under `replace` at others of the same tick. The derivation is in
+    `derivation` (HSS on the largest column, [HSV] Thm 6.1).
 
     Examples
     --------

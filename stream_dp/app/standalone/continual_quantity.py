@@ -9,8 +9,8 @@ class ContinualQuantity(Keyed[int]):
 
     Privacy claim: epsilon-DP for all releases together, for ever, adaptively, as long as the function is what was
     stated of it: one event changes it by at most 1. A test is evidence and no proof; `derivation` says so. Neighbouring
-    streams differ in one event: +1 at one key in one tick, or under `replace` at another key of the same tick (HSS on
-    the function, [HSV] Thm 6.1).
+    streams differ in one event: +1 at up to `most` keys in one tick, or under `replace` at others of the same tick (HSS
+    on the function, [HSV] Thm 6.1).
 
     Examples
     --------

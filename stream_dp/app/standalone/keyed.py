@@ -6,6 +6,7 @@ Rules: the keys are declared when it is created and public; what is none of them
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from stream_dp.app.standalone import blocks
 from stream_dp.app.standalone.continual import Charged, Continual
 from stream_dp.app.standalone.numbers import events_from
 from stream_dp.errors import RejectedMessage, UsageError
@@ -28,6 +29,11 @@ class Keyed(Continual[V, Mapping[str, int]]):
         """The declared keys, in their order."""
         return self._charged.keys
 
+    @property
+    def most(self) -> int:
+        """At how many of the keys one event counts at most."""
+        return min(blocks.ones_of(self._charged.mechanism), len(self.keys))
+
     def add(self, key: str, events: int = 1) -> None:
         """Add events with this key to the open tick.
 
@@ -46,6 +52,31 @@ class Keyed(Continual[V, Mapping[str, int]]):
             In a forked process.
         """
         self._add({self._place(key): events_from(events)})
+
+    def add_list(self, keys: Iterable[str]) -> None:
+        """Add one event that counts once at each of these keys to the open tick.
+
+        Parameters
+        ----------
+        keys : iterable of str
+            Declared keys, at most `most` of them; one that is named twice counts once. All of them are protected
+            together, as one event.
+
+        Raises
+        ------
+        RejectedMessage
+            More keys, another key, or the horizon is reached; nothing has changed.
+        FailClosed
+            In a forked process.
+        """
+        if isinstance(keys, str):
+            raise RejectedMessage("the keys of one event are a list of texts; nothing was added")
+        changes = dict.fromkeys(map(self._place, keys), 1)
+        if len(changes) > self.most:
+            raise RejectedMessage(
+                f"one event counts at {self.most} of the keys at most; nothing was added. Declare a larger `most`"
+            )
+        self._add(changes)
 
     def _changes(self, events: Mapping[str, int]) -> dict[int, int]:
         if not isinstance(events, Mapping):

@@ -6,6 +6,7 @@ mechanisms that run alone share no clock, so that one has ended tells nothing ab
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -22,7 +23,9 @@ from stream_dp.app.standalone.keyed import declared
 from stream_dp.app.standalone.numbers import Amount, epsilon_from, positive
 from stream_dp.errors import UsageError
 
-Method: TypeAlias = Literal["tree", "hss", "auto"]
+CountMethod: TypeAlias = Literal["tree", "gaussian"]
+Method: TypeAlias = Literal["tree", "hss", "auto", "gaussian"]
+EventShape: TypeAlias = Literal["even", "zipf", "bursts"]
 
 
 class Budget(BudgetLedger):
@@ -30,7 +33,8 @@ class Budget(BudgetLedger):
 
     Privacy claim: whoever sees everything that is released by mechanisms created from this budget, in any order, and
     chooses by it what to create and what to ask next, learns about a single event at most (epsilon, delta): [HSV]
-    Thm 12.4 for the filter. One event is +1 in one tick of each mechanism it is added to. The number of ticks, and when
+    Thm 12.4 for the filter. One event is +1 in one tick of each mechanism it is added to, at up to `most` of its keys
+    where it is made for that. The number of ticks, and when
     mechanisms are created and released, must not depend on events. Two budgets over the same events add up. Noise
     comes from ChaCha20 under fresh seeds of the operating system: adversaries are computationally bounded.
 
@@ -44,7 +48,8 @@ class Budget(BudgetLedger):
     delta : int, str, Fraction or Decimal
         Greater than 0 with every filter but ``pure``, such as ``"1e-9"``.
     filter : {"pure", "basic", "approximate", "tight_approximate", "zcdp", "renyi", "gdp"}
-        What admits every charge. ``pure`` adds epsilons up; the others are for many small mechanisms.
+        What admits every charge. ``pure`` adds epsilons up; the others are for many small mechanisms, and ``zcdp``,
+        ``renyi`` and ``gdp`` for Gaussian noise.
     order : int, str, Fraction or Decimal, optional
         The order of a ``renyi`` filter; 8 if not given.
     neighbors : Neighbors or {"add_remove", "replace"}
@@ -73,6 +78,7 @@ class Budget(BudgetLedger):
         *,
         epsilon: Amount,
         horizon: int | None = None,
+        method: CountMethod = "tree",
         confidence: Amount | float = "0.95",
         name: str | None = None,
     ) -> ContinualCounter:
@@ -84,6 +90,9 @@ class Budget(BudgetLedger):
             What it costs, for all its releases together.
         horizon : int, optional
             How many ticks there will be at most; without it there is no limit, and the error is larger.
+        method : {"tree", "gaussian"}
+            A tree counter; or Gaussian noise, for a budget whose filter is ``zcdp``, ``renyi`` or ``gdp``: `epsilon` is
+            what it would be alone, at the budget's delta, and squares add up.
         confidence : float, int, str, Fraction or Decimal
             With which the band of each release holds.
         name : str, optional
@@ -101,9 +110,10 @@ class Budget(BudgetLedger):
         BudgetRefused
             It does not fit; nothing was created, charged or drawn.
         """
+        _require(method, "tree", "gaussian")
+        choose = partial(blocks.choose_counter, epsilon=epsilon_from(epsilon), method=method)
         setting = self._setting(1, horizon, confidence)
-        mechanism = blocks.choose_counter(setting, epsilon_from(epsilon))
-        return ContinualCounter(self._charged(name, "counter", mechanism, setting))
+        return ContinualCounter(self._paid("counter", name, setting, choose))
 
     def histogram(
         self,
@@ -112,7 +122,9 @@ class Budget(BudgetLedger):
         keys: Iterable[str],
         horizon: int | None = None,
         method: Method = "auto",
+        most: int = 1,
         expected_events: int | None = None,
+        expected_shape: EventShape | None = None,
         confidence: Amount | float = "0.95",
         name: str | None = None,
     ) -> ContinualHistogram:
@@ -126,12 +138,17 @@ class Budget(BudgetLedger):
             The keys, public; they are not to be taken from the events.
         horizon : int, optional
             How many ticks there will be at most.
-        method : {"auto", "tree", "hss"}
+        method : {"auto", "tree", "hss", "gaussian"}
             A tree counter for each key, or sparse vector intervals; ``auto`` compares the errors predicted for
-            `expected_events`.
+            `expected_events`. ``gaussian``: all keys together, as `counter` says.
+        most : int
+            At how many of the keys one event counts at most, as `add_list` adds them.
         expected_events : int, optional
             A public guess at the number of events over the horizon, which ``auto`` compares errors for (without: one
             a tick); no threshold depends on it.
+        expected_shape : {"even", "zipf", "bursts"}, optional
+            A public guess at how they fall: on all keys alike, most on few keys, or all in a few ticks; without,
+            ``auto`` takes what is near the smallest error for both of the first two.
         confidence : float, int, str, Fraction or Decimal
             With which the band of each release holds for one of its values.
         name : str, optional
@@ -149,18 +166,26 @@ class Budget(BudgetLedger):
         BudgetRefused
             It does not fit; nothing was created, charged or drawn.
         """
-        if method not in ("tree", "hss", "auto"):
-            raise UsageError("method: must be tree, hss or auto")
-        found, price = declared(keys), epsilon_from(epsilon)
-        setting = self._setting(len(found), horizon, confidence)
-        mechanism = blocks.choose_histogram(setting, price, method, _guess(expected_events))
-        return ContinualHistogram(self._charged(name, "histogram", mechanism, setting, found))
+        _require(method, "tree", "hss", "auto", "gaussian")
+        if expected_shape not in (None, "even", "zipf", "bursts"):
+            raise UsageError("expected_shape: must be even, zipf or bursts")
+        choose = partial(
+            blocks.choose_histogram,
+            epsilon=epsilon_from(epsilon),
+            method=method,
+            expected=_guess(expected_events),
+            shape=expected_shape,
+        )
+        found = declared(keys)
+        setting = self._setting(len(found), horizon, confidence, most)
+        return ContinualHistogram(self._paid("histogram", name, setting, choose, found))
 
     def maximum(
         self,
         *,
         epsilon: Amount,
         keys: Iterable[str],
+        most: int = 1,
         expected_events: int | None = None,
         horizon: int | None = None,
         confidence: Amount | float = "0.95",
@@ -174,6 +199,8 @@ class Budget(BudgetLedger):
             What it costs, for all its releases together.
         keys : iterable of str
             The keys, public.
+        most : int
+            At how many of the keys one event counts at most, as `add_list` adds them.
         expected_events : int, optional
             A public guess at the number of events over the horizon; it moves the error that is predicted, nothing else.
         horizon : int, optional
@@ -195,10 +222,11 @@ class Budget(BudgetLedger):
         BudgetRefused
             It does not fit; nothing was created, charged or drawn.
         """
-        found, price = declared(keys), epsilon_from(epsilon)
-        setting = self._setting(len(found), horizon, confidence)
-        mechanism = blocks.choose_maximum(setting, price, _guess(expected_events))
-        return ContinualMaximum(self._charged(name, "maximum", mechanism, setting, found))
+        guess = _guess(expected_events)
+        choose = partial(blocks.choose_maximum, epsilon=epsilon_from(epsilon), expected=guess)
+        found = declared(keys)
+        setting = self._setting(len(found), horizon, confidence, most)
+        return ContinualMaximum(self._paid("maximum", name, setting, choose, found))
 
     def quantity(
         self,
@@ -207,6 +235,7 @@ class Budget(BudgetLedger):
         keys: Iterable[str],
         function: Callable[[NDArray[np.int64]], int],
         lipschitz: int = 1,
+        most: int = 1,
         expected_events: int | None = None,
         horizon: int | None = None,
         confidence: Amount | float = "0.95",
@@ -225,6 +254,8 @@ class Budget(BudgetLedger):
             monotone, one event changes it by at most 1, and it depends on its argument alone.
         lipschitz : int
             By how much it changes at most where every count changes by at most 1.
+        most : int
+            At how many of the keys one event counts at most, as `add_list` adds them.
         expected_events : int, optional
             A public guess at the number of events over the horizon; it moves the error that is predicted, nothing else.
         horizon : int, optional
@@ -247,12 +278,16 @@ class Budget(BudgetLedger):
         BudgetRefused
             It does not fit; nothing was created, charged or drawn.
         """
-        found, price = declared(keys), epsilon_from(epsilon)
-        constant = positive("lipschitz", lipschitz)
-        setting = self._setting(len(found), horizon, confidence)
-        guess = _guess(expected_events)
-        mechanism = blocks.choose_quantity(setting, price, function, constant, guess)
-        return ContinualQuantity(self._charged(name, "quantity", mechanism, setting, found))
+        choose = partial(
+            blocks.choose_quantity,
+            epsilon=epsilon_from(epsilon),
+            function=function,
+            lipschitz=positive("lipschitz", lipschitz),
+            expected=_guess(expected_events),
+        )
+        found = declared(keys)
+        setting = self._setting(len(found), horizon, confidence, most)
+        return ContinualQuantity(self._paid("quantity", name, setting, choose, found))
 
     def alerts(
         self,
@@ -260,6 +295,7 @@ class Budget(BudgetLedger):
         epsilon: Amount,
         keys: Iterable[str],
         threshold: int,
+        most: int = 1,
         confidence: Amount | float = "0.95",
         name: str | None = None,
     ) -> ContinualAlerts:
@@ -273,6 +309,8 @@ class Budget(BudgetLedger):
             The keys, public.
         threshold : int
             A key fires when it has had about so many events since it fired last.
+        most : int
+            At how many of the keys one event counts at most, as `add_list` adds them.
         confidence : float, int, str, Fraction or Decimal
             With which an alert comes within the band of the threshold.
         name : str, optional
@@ -290,11 +328,18 @@ class Budget(BudgetLedger):
         BudgetRefused
             They do not fit; nothing was created, charged or drawn.
         """
-        found, least = declared(keys), positive("threshold", threshold)
-        setting = self._setting(len(found), None, confidence)
-        mechanism = blocks.choose_alerts(setting, epsilon_from(epsilon), least)
-        return ContinualAlerts(self._charged(name, "alerts", mechanism, setting, found))
+        least = positive("threshold", threshold)
+        choose = partial(blocks.choose_alerts, epsilon=epsilon_from(epsilon), threshold=least)
+        found = declared(keys)
+        setting = self._setting(len(found), None, confidence, most)
+        return ContinualAlerts(self._paid("alerts", name, setting, choose, found))
 
 
 def _guess(expected_events: int | None) -> int | None:
     return None if expected_events is None else positive("expected_events", expected_events)
+
+
+def _require(method: str, *known: str) -> None:
+    """Refuse a method that there is not (UsageError)."""
+    if method not in known:
+        raise UsageError(f"method: must be {', '.join(known[:-1])} or {known[-1]}")

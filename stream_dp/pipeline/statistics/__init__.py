@@ -12,6 +12,8 @@ from stream_dp.pipeline.statistics.count import CountSeries
 from stream_dp.pipeline.statistics.histogram import HistogramSeries
 from stream_dp.pipeline.statistics.largest import LargestSeries
 from stream_dp.pipeline.statistics.maximum import MaximumSeries
+from stream_dp.pipeline.statistics.monitor import MonitorSeries
+from stream_dp.pipeline.statistics.quantity import QuantitySeries
 from stream_dp.pipeline.statistics.series_spec import SeriesSpec
 
 STATISTICS: tuple[type[SeriesSpec], ...] = (
@@ -20,7 +22,9 @@ STATISTICS: tuple[type[SeriesSpec], ...] = (
     MaximumSeries,
     LargestSeries,
     ColumnsAboveSeries,
+    QuantitySeries,
     AlertsSeries,
+    MonitorSeries,
 )
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pydantic import Field
 from stream_dp.core.messages import IntArray
 from stream_dp.mechanisms.quantities import ColumnsAbove
 from stream_dp.pipeline.choice import ENDLESS, Choice, Setting
-from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, hss_choice
+from stream_dp.pipeline.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries
 from stream_dp.runtime.release import Shape
 
@@ -18,10 +18,12 @@ class ColumnsAboveSeries(GroupedSeries):
     """How many categories have had at least `level` events so far."""
 
     shape: ClassVar[Shape] = Shape.SCALAR
+    later: ClassVar[tuple[str, ...]] = ("counter",)
 
     statistic: Literal["columns_above"] = "columns_above"
     level: Annotated[int, Field(ge=1, le=10**15)]
     expected_events: ExpectedEvents = None
+    counter: CounterKind = "tree"
 
     @property
     def about(self) -> str:
@@ -38,7 +40,8 @@ class ColumnsAboveSeries(GroupedSeries):
 
         The error to expect: as many categories as can have come so near the level that a column's error hides them.
         """
-        demand = Demand(setting, ColumnsAbove(self.level), self.epsilon, self.expected_events)
+        level = ColumnsAbove(self.level)
+        demand = Demand(setting, level, self.epsilon, self.expected_events, counter=self.counter)
         columns = hss_choice(demand, "method: hss")
 
         def expected(tick: int) -> int:

@@ -8,7 +8,15 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.messages import IntArray
 from stream_dp.pipeline.cadence import ReleaseEvery, cadence_words, tree_choice, without_tree
 from stream_dp.pipeline.choice import Choice, Setting, by_gaussian
-from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, better_choice, hss_choice
+from stream_dp.pipeline.choose_hss import (
+    CounterKind,
+    Demand,
+    ExpectedEvents,
+    better_choice,
+    hss_choice,
+)
+from stream_dp.pipeline.profiles import ExpectedShape
+from stream_dp.pipeline.scalars import problem
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
 from stream_dp.runtime.release import Shape
 
@@ -17,11 +25,13 @@ class HistogramSeries(GroupedSeries):
     """How many events so far, by category."""
 
     shape: ClassVar[Shape] = Shape.HISTOGRAM
-    later: ClassVar[tuple[str, ...]] = ("release_every",)
+    later: ClassVar[tuple[str, ...]] = ("release_every", "expected_shape", "counter")
 
     statistic: Literal["histogram"] = "histogram"
     method: Literal["tree", "hss", "auto", "gaussian"] = "auto"
     expected_events: ExpectedEvents = None
+    expected_shape: ExpectedShape | None = None
+    counter: CounterKind = "tree"
     release_every: ReleaseEvery = 1
 
     @property
@@ -33,8 +43,13 @@ class HistogramSeries(GroupedSeries):
     def problems(
         cls, at: Place, series: Any, fields: Mapping[str, Any] | None
     ) -> list[InitErrorDetails]:
-        """Return those of every grouped series, and a cadence without a tree."""
-        return [*without_tree(at, series), *super().problems(at, series, fields)]
+        """Return those of every grouped series, a cadence without a tree, and an inner counter without an HSS."""
+        found = [*without_tree(at, series), *super().problems(at, series, fields)]
+        method = getattr(series, "method", "hss")
+        if getattr(series, "counter", "tree") == "gaussian" and method != "hss":
+            why = f"gaussian is the counter inside an HSS, and this method is {method}: name method hss"
+            found.append(problem((*at, "counter"), why))
+        return found
 
     def choose(self, setting: Setting) -> Choice:
         """Choose what `method` names; `auto` takes the smaller typical error over the horizon."""
@@ -43,7 +58,14 @@ class HistogramSeries(GroupedSeries):
         tree = tree_choice(setting, self.epsilon, self.release_every, "method: tree")
         if self.method == "tree":
             return tree
-        demand = Demand(setting, None, self.epsilon, self.expected_events)
+        demand = Demand(
+            setting,
+            None,
+            self.epsilon,
+            self.expected_events,
+            self.expected_shape,
+            self.counter,
+        )
         if self.method == "hss":
             return hss_choice(demand, "method: hss")
         return better_choice(demand, tree)

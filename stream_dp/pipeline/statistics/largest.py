@@ -9,7 +9,7 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.messages import IntArray
 from stream_dp.mechanisms.quantities import Largest
 from stream_dp.pipeline.choice import Choice, Setting
-from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, hss_choice
+from stream_dp.pipeline.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
 from stream_dp.pipeline.choose_paper_hss import paper_hss_choice
 from stream_dp.pipeline.scalars import problem
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
@@ -20,11 +20,13 @@ class LargestSeries(GroupedSeries):
     """How many events so far in the category of rank `rank`; rank 1 is `maximum`."""
 
     shape: ClassVar[Shape] = Shape.SCALAR
+    later: ClassVar[tuple[str, ...]] = ("counter",)
 
     statistic: Literal["largest"] = "largest"
     rank: Annotated[int, Field(ge=1, le=10**6)]
     method: Literal["hss", "paper_hss"] = "hss"
     expected_events: ExpectedEvents = None
+    counter: CounterKind = "tree"
 
     @property
     def about(self) -> str:
@@ -56,9 +58,9 @@ class LargestSeries(GroupedSeries):
             UsageError: fewer columns than the rank, or a relation that the method is not made for.
         """
         quantity = Largest(self.rank).checked(setting.neighbors, setting.width, setting.ones)
+        demand = Demand(setting, quantity, self.epsilon, self.expected_events, counter=self.counter)
         if self.method == "paper_hss":
-            return paper_hss_choice(setting, quantity, self.epsilon, self.expected_events)
-        demand = Demand(setting, quantity, self.epsilon, self.expected_events)
+            return paper_hss_choice(demand)
         return hss_choice(demand, "method: hss")
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int:

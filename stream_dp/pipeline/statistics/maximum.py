@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from stream_dp.core.messages import IntArray
 from stream_dp.mechanisms.quantities import MAXIMUM
 from stream_dp.pipeline.choice import Choice, Setting
-from stream_dp.pipeline.choose_hss import Demand, ExpectedEvents, hss_choice
+from stream_dp.pipeline.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
 from stream_dp.pipeline.choose_paper_hss import paper_hss_choice
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries
 from stream_dp.runtime.release import Shape
@@ -16,10 +16,12 @@ class MaximumSeries(GroupedSeries):
     """How many events so far in the category that has most."""
 
     shape: ClassVar[Shape] = Shape.SCALAR
+    later: ClassVar[tuple[str, ...]] = ("counter",)
 
     statistic: Literal["maximum"] = "maximum"
     method: Literal["hss", "paper_hss"] = "hss"
     expected_events: ExpectedEvents = None
+    counter: CounterKind = "tree"
 
     @property
     def about(self) -> str:
@@ -32,9 +34,9 @@ class MaximumSeries(GroupedSeries):
         Raises:
             UsageError: a relation that the method is not made for.
         """
+        demand = Demand(setting, MAXIMUM, self.epsilon, self.expected_events, counter=self.counter)
         if self.method == "paper_hss":
-            return paper_hss_choice(setting, MAXIMUM, self.epsilon, self.expected_events)
-        demand = Demand(setting, MAXIMUM, self.epsilon, self.expected_events)
+            return paper_hss_choice(demand)
         return hss_choice(demand, "method: hss")
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int:

@@ -6,18 +6,42 @@ broken entries too, so that one mistake hides no other.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol, Self
 
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
+from stream_dp.errors import UsageError
 from stream_dp.pipeline.choice import Choice, Setting
-from stream_dp.pipeline.conditions import Where, condition_problems
+from stream_dp.pipeline.conditions import Condition, Where, condition_problems, ones_of_field
 from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, problem
 from stream_dp.runtime.release import Shape
+from stream_dp.runtime.series import Asking
 
 Place = tuple[str | int, ...]
+_CONDITION: TypeAdapter[Any] = TypeAdapter(Condition)
+
+
+class SeriesPart(Protocol):
+    """One of several things that a series counts, each under its name."""
+
+    @property
+    def name(self) -> str:
+        """Its name within the series."""
+        ...
+
+    @property
+    def by(self) -> str | None:
+        """The field whose values have an entry each; None: one entry."""
+        ...
+
+    @property
+    def where(self) -> Where:
+        """What a record must pass beside the series' own conditions."""
+        ...
 
 
 class SeriesSpec(Frozen, ABC):
@@ -38,6 +62,37 @@ class SeriesSpec(Frozen, ABC):
         return None
 
     @property
+    def parts(self) -> Sequence[SeriesPart]:
+        """What the series counts, where that is several things; nothing where it is one."""
+        return ()
+
+    @property
+    def price(self) -> Fraction:
+        """All that it spends of the budget, by its own mechanism's claim."""
+        return self.epsilon
+
+    def at_share(self, share: Fraction) -> Self:
+        """Return the series at a part of its price."""
+        return self.model_copy(update={"epsilon": self.epsilon * share})
+
+    def places(self, entries: int) -> int:
+        """Return how many entries its rows have, where its parts have so many."""
+        return entries
+
+    def ones(self, fields: Mapping[str, Any]) -> int:
+        """Return the most entries of its rows that one event sets, by the schema."""
+        return ones_of_field(fields, self.grouped_by)
+
+    def said(self, meant: Callable[[Condition], Any]) -> dict[str, Any]:
+        """Return what a fingerprint takes in place of conditions: what each of them is `meant` to say."""
+        return {"where": [meant(condition) for condition in self.where]}
+
+    @classmethod
+    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what can be read of a broken entry beside its texts."""
+        return where_sketched(value)
+
+    @property
     def left_out(self) -> set[str]:
         """The later keys that are at their defaults, which fingerprints and journals leave out."""
         model = type(self).model_fields
@@ -53,6 +108,28 @@ class SeriesSpec(Frozen, ABC):
 
         For sources declared public only. `totals` has shape (width,), `keys` names its entries.
         """
+
+    def counts_band(self, mechanism: Any, confidence: float) -> int | None:
+        """Return the half-width of counts that stand beside flags; None where its releases have none."""
+        return None
+
+    def asking(self, keys: Sequence[str], counts_band: int | None) -> Asking | None:
+        """Return what may be asked of its mechanism between two ticks; None: it answers from its last release.
+
+        `keys` names the entries of its answers.
+        """
+        return None
+
+    def another(
+        self, data: Any, others: Sequence[SeriesPart], fields: Mapping[str, Any]
+    ) -> SeriesPart:
+        """Return one more part, from its definition, beside the `others` that there are.
+
+        Raises:
+            UsageError: a series of this statistic takes none.
+            ValidationError: every problem of the definition, and of it beside the others.
+        """
+        raise UsageError("series: takes no watches; a monitor does")
 
     @property
     @abstractmethod
@@ -91,11 +168,8 @@ class SeriesSpec(Frozen, ABC):
         """
         if fields is None:
             return []
-        found = _by_problems(at, getattr(series, "by", None), fields)
-        for place, condition in enumerate(series.where):
-            if condition is not None:
-                found += condition_problems((*at, "where", place), condition, fields)
-        return found
+        by = getattr(series, "by", None)
+        return [*by_problems(at, by, fields), *where_problems(at, series.where, fields)]
 
 
 class GroupedSeries(SeriesSpec):
@@ -109,7 +183,33 @@ class GroupedSeries(SeriesSpec):
         return self.by
 
 
-def _by_problems(at: Place, by: str | None, fields: Mapping[str, Any]) -> list[InitErrorDetails]:
+def where_sketched(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the conditions of a broken entry, None for those that are broken themselves."""
+    where = value.get("where")
+    return {"where": [_condition(each) for each in where] if isinstance(where, list) else []}
+
+
+def _condition(value: Any) -> Condition | None:
+    try:
+        found: Condition = _CONDITION.validate_python(value)
+    except ValidationError:
+        return None
+    return found
+
+
+def where_problems(
+    at: Place, where: Sequence[Condition | None], fields: Mapping[str, Any]
+) -> list[InitErrorDetails]:
+    """Return what conditions and the schema say together and must not; `at` is the place of their entry."""
+    found = []
+    for place, condition in enumerate(where):
+        if condition is not None:
+            found += condition_problems((*at, "where", place), condition, fields)
+    return found
+
+
+def by_problems(at: Place, by: str | None, fields: Mapping[str, Any]) -> list[InitErrorDetails]:
+    """Return what `by` and the schema say together and must not; `at` is the place of its entry."""
     if by is None:
         return []
     if by not in fields:

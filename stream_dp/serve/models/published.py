@@ -48,10 +48,14 @@ class HistogramRelease(_Banded):
 
 
 class FlagsRelease(_Banded):
-    """The keys whose alert fired at this tick."""
+    """The keys whose alert, or the names of the watches that, fired at this tick."""
 
     fired: tuple[str, ...]
-    """Keys of the series' domain, in its order; empty at most ticks."""
+    """Keys of the series' domain, in its order, or names of watches; empty at most ticks."""
+    counts: dict[str, StrictInt] | Absent = None
+    """The noisy count of each that fired, never below 0; missing where the series tells none."""
+    counts_band: HalfWidth | Absent = None
+    """The half-width around each of these counts; missing where there are none."""
 
 
 Release: TypeAlias = ScalarRelease | HistogramRelease | FlagsRelease

@@ -20,6 +20,7 @@ from stream_dp.errors import Outage
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.ports import Ports
+from stream_dp.serve.live_series import BY_OPERATOR
 
 __all__ = ["live_series", "say"]  # fixtures
 SERIES = 3
@@ -130,16 +131,16 @@ async def test_orders_are_refused_while_it_catches_up_and_taken_once_it_runs(
     assert view.live_series is not None
     ends = asyncio.create_task(run.until_end())
     await run.ready.wait()
-    created = await view.live_series.create(LIVE, "")
+    created = await view.live_series.create(LIVE, "", BY_OPERATOR)
     before = (view.pipeline(), view.budget(), view.live_series.queries())
     assert not view.catching_up()
     away.gone.set()
     while not view.catching_up():  # noqa: ASYNC110 - nobody is told
         await asyncio.sleep(0)
     for order in (
-        view.live_series.create(LIVE.replace(b"new", b"other"), ""),
-        view.live_series.preview(LIVE.replace(b"new", b"other"), ""),
-        view.live_series.halt("new"),
+        view.live_series.create(LIVE.replace(b"new", b"other"), "", BY_OPERATOR),
+        view.live_series.preview(LIVE.replace(b"new", b"other"), "", BY_OPERATOR),
+        view.live_series.halt("new", BY_OPERATOR),
     ):
         with pytest.raises(WorldError, match="catching up; nothing was done"):
             await order
@@ -148,10 +149,10 @@ async def test_orders_are_refused_while_it_catches_up_and_taken_once_it_runs(
     while view.catching_up():  # noqa: ASYNC110
         await asyncio.sleep(0)
     assert (view.pipeline(), view.budget(), view.live_series.queries()) == before
-    halted = await view.live_series.halt("new")
+    halted = await view.live_series.halt("new", BY_OPERATOR)
     assert halted["end"] == created["start"]
     with pytest.raises(Exception, match="is or was there"):
-        await view.live_series.create(LIVE, "")
+        await view.live_series.create(LIVE, "", BY_OPERATOR)
     run.stop()
     await ends
 

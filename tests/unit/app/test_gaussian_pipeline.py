@@ -24,6 +24,11 @@ series:
   - {{name: by_country, statistic: histogram, by: country, epsilon: 0.5, method: gaussian}}
 """
 
+HSS = """
+  - {name: orders, statistic: histogram, by: country, epsilon: 0.5, method: hss, counter: gaussian}
+  - {name: busiest, statistic: maximum, by: country, epsilon: 0.5, counter: gaussian}
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -43,11 +48,38 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def written(folder: Path, name: str, relation: str = "add_remove") -> Path:
-    """The file with this filter."""
-    path = folder / "pipeline.yaml"
-    path.write_text(FILE.format(name=name, relation=relation))
+def written(
+    folder: Path, name: str, relation: str = "add_remove", series: str | None = None
+) -> Path:
+    """The file with this filter, and these series instead of its own."""
+    path, text = folder / "pipeline.yaml", FILE.format(name=name, relation=relation)
+    if series:
+        text = text.partition("series:\n")[0] + f"series:{series}"
+    path.write_text(text)
     return path
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+def test_games_against_an_hss_with_a_gaussian_counter_are_not_lost(
+    folder: Path, relation: str
+) -> None:
+    found = attack(written(folder, "zcdp", relation, HSS), runs=100, ticks=1, confidence=0.99)
+    found.require_unrefuted()
+    assert {each["mechanism"] for each in found.json()["series"]} == {"GaussianHSS"}
+
+
+async def test_an_hss_with_a_gaussian_counter_goes_on_where_it_was_left(folder: Path) -> None:
+    """Its state, with the counter's inside, is in the journal: the same bytes after two stops."""
+    path, seen = written(folder, "zcdp", series=HSS), []
+    for most in (5, 9, 100):
+        async with Pipeline.load(path).running() as releases:
+            async for release in releases:
+                seen.append(release)
+                if len(seen) >= most:
+                    break
+    bodies = (folder / "shop.releases.jsonl").read_bytes().splitlines()
+    assert len(bodies) == 24
+    assert {release.body for release in seen} <= set(bodies)
 
 
 @pytest.mark.parametrize(

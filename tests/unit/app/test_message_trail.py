@@ -1,5 +1,6 @@
 """Who asked what and when: every message that has an answer, with public things only."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from unit.pipeline.message_worlds import IDS, SCRIPT, WITH_ANALYSTS, MessageWorl
 
 from stream_dp.app import message_trail
 from stream_dp.app.ledger_view import ledger_json
+from stream_dp.cli.ledger import ledger
 from stream_dp.runtime.journal_summary import read_summary
 
 
@@ -19,12 +21,28 @@ async def sealed(world: MessageWorld) -> AsyncIterator[bytes]:
         yield each
 
 
+def found_in(world: MessageWorld, patch: pytest.MonkeyPatch) -> None:
+    """Let the trail find this world's journal."""
+    patch.setattr(message_trail, "load", lambda path: world.built.spec)
+    patch.setattr(message_trail, "sealer_for", lambda spec, key: SEALER)
+    patch.setattr(message_trail, "sealed_commits", lambda spec: sealed(world))
+
+
+def test_the_command_prints_a_line_for_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = MessageWorld(WITH_ANALYSTS, script=SCRIPT)
+    asyncio.run(world.live())
+    found_in(world, monkeypatch)
+    ledger(Path("unused"), messages=True)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["number"] for line in lines] == [each["number"] for each in world.said()]
+
+
 async def test_the_trail_says_who_asked_what_and_when(monkeypatch: pytest.MonkeyPatch) -> None:
     world = MessageWorld(WITH_ANALYSTS, script=SCRIPT)
     await world.live()
-    monkeypatch.setattr(message_trail, "load", lambda path: world.built.spec)
-    monkeypatch.setattr(message_trail, "sealer_for", lambda spec, key: SEALER)
-    monkeypatch.setattr(message_trail, "sealed_commits", lambda spec: sealed(world))
+    found_in(world, monkeypatch)
     trail = [told async for told in message_trail.message_trail(Path("unused"), None)]
     said = world.said()
     assert [told["number"] for told in trail] == [each["number"] for each in said]

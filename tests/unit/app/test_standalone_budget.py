@@ -137,6 +137,10 @@ def test_what_is_no_argument_changes_nothing(
         (lambda b: b.histogram(epsilon="0.1", keys=[1, True]), "keys: every key must be a text"),
         (lambda b: b.histogram(epsilon="0.1", keys=["ab"], method="x"), "method: must be"),
         (
+            lambda b: b.histogram(epsilon="0.1", keys=["ab"], expected_shape="flat"),
+            "expected_shape: must be even, zipf or bursts",
+        ),
+        (
             lambda b: b.histogram(epsilon="0.1", keys=["a"], expected_events=0),
             "expected_events: must",
         ),
@@ -246,11 +250,11 @@ class Late(Budget):
     def counter(self, **given: Any) -> ContinualCounter:
         """Create, then charge."""
         setting = self._setting(1, None, "0.95")
-        mechanism = blocks.choose_counter(setting, Fraction(given["epsilon"]))
+        mechanism = blocks.choose_counter(setting, Fraction(given["epsilon"]), "tree")
         derivation = blocks.derivation_of(mechanism, "late")
         band = blocks.band_of(mechanism, 0.95)
         made = ContinualCounter(Charged("late", mechanism, derivation, band, 0.95, None, ()))
-        self._charged("late", "counter", mechanism, setting)
+        self._paid("counter", "late", setting, lambda _: mechanism)
         return made
 
 
@@ -275,8 +279,12 @@ def spent_at_first_draw(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> Frac
         ({"method": "tree", "expected_events": 9}, "Counter"),
         ({"method": "hss"}, "PerBinHSS"),
         ({"method": "hss", "expected_events": 9}, "PerBinHSS"),
-        ({"expected_events": 10}, "PerBinHSS"),
+        ({"method": "hss", "expected_shape": "bursts"}, "PerBinHSS"),
+        ({"expected_events": 10}, "HSS"),
+        ({"expected_events": 1000}, "PerBinHSS"),
         ({"expected_events": 10**12}, "Counter"),
+        ({"expected_events": 4000, "expected_shape": "bursts"}, "HSS"),
+        ({"expected_events": 400, "expected_shape": "even"}, "PerBinHSS"),
     ],
 )
 def test_a_histogram_is_made_by_the_method_or_the_smaller_error(

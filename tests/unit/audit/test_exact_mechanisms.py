@@ -1,16 +1,17 @@
 """Exact privacy of sparse vectors, alerts and counters, in closed form and with the real code; broken twins."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pytest
 from oracles.rearmed import bits_probability
 from oracles.svt import Decays, pattern_probability
+from oracles.turns import Turns
 
-from stream_dp.audit.enumeration import Enumerated, Plain
+from stream_dp.audit.enumeration import Enumerated
 from stream_dp.audit.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
 from stream_dp.audit.exact_sparse_vector import (
     AboveThreshold,
@@ -20,17 +21,22 @@ from stream_dp.audit.exact_sparse_vector import (
     all_below,
 )
 from stream_dp.audit.finite import DifferAtMost
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Query
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms import hand_over_counter
 from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.count_watchers import LevelsQuery
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
+from stream_dp.mechanisms.hand_over_schedule import HandOverSchedule
+from stream_dp.mechanisms.separate_counters import CloseQuery, SeparateCounters, SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVector
-from stream_dp.mechanisms.tree import TreeNoise
+from stream_dp.mechanisms.tree import TreeNoise, rounded
 from stream_dp.mechanisms.tree_shape import TreeShape
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
+BASE = Fraction(1, 64)  # of the noise of counters: few values have nearly all of the mass
 DECAYS = [(HALF, HALF), (HALF, QUARTER), (QUARTER, HALF)]
 ONE_COLUMN = ((0,), (1,), (2,))
 ONE_EVENT = (((0,), (1,)), ((1,), (0,)), ((1,), (2,)), ((2,), (1,)))
@@ -160,25 +166,6 @@ def test_a_carried_overshoot_is_caught_and_grows() -> None:
 # --- the code that runs in production -----------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Turns:
-    """Update, query, update, query, ...: rows from `rows`, once a pair from `moved`, queries at `levels`."""
-
-    rows: tuple[Plain, ...]
-    moved: tuple[tuple[Plain, Plain], ...]
-    levels: tuple[Plain, ...] = (None,)
-    query: bool = False
-
-    def moves(self) -> Iterator[tuple[tuple[Any, Any], "Turns"]]:
-        """The pairs allowed next."""
-        after = replace(self, query=not self.query)
-        if self.query:
-            yield from (((level, level), after) for level in self.levels)
-        else:
-            yield from (((row, row), after) for row in self.rows)
-            yield from ((pair, replace(after, moved=())) for pair in self.moved)
-
-
 def bounds(machine: Enumerated, pairs: Turns, units: int, ticks: int) -> Bracket:
     """The bracket at a claim of `units` of epsilon."""
     return delta_bracket(machine, pairs, machine.base**-units, 2 * ticks)
@@ -221,7 +208,13 @@ def test_a_counter_of_one_level_meets_its_claim() -> None:
     assert bounds(counter, ONE_MORE, 1, 1).lower > HALF
 
 
-class CheapNextTree(HandOverCounter):
+class SmallHandOver(HandOverCounter):
+    """The counter with trees of 1, 2, 4, ... updates."""
+
+    schedule = HandOverSchedule(1, 2)
+
+
+class CheapNextTree(SmallHandOver):
     """Broken: the trees after the first get the noise of twice the epsilon."""
 
     def tree(self, number: int) -> TreeNoise:
@@ -230,17 +223,111 @@ class CheapNextTree(HandOverCounter):
         return replace(tree, scale=tree.scale / 2) if number else tree
 
 
-def test_a_hand_over_counter_meets_its_claim_across_two_hand_overs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_hand_over_counter_meets_its_claim_across_two_hand_overs() -> None:
     """Trees of 1, 2 and 4 updates, the event in any of four."""
-    monkeypatch.setattr(hand_over_counter, "FIRST", 1)
-    monkeypatch.setattr(hand_over_counter, "GROWTH", 2)
-    counter = Enumerated(HandOverCounter(1, Fraction(1), ADD), Fraction(1, 16), 3)
+    counter = Enumerated(SmallHandOver(1, Fraction(1), ADD), BASE, 2)
     assert bounds(counter, ONE_MORE, 1, 4).upper < Fraction(1, 1_000)
     assert bounds(counter, ONE_MORE, 0, 4).lower > HALF
-    twin = Enumerated(CheapNextTree(1, Fraction(1), ADD), Fraction(1, 16), 3)
+    twin = Enumerated(CheapNextTree(1, Fraction(1), ADD), BASE, 2)
     assert bounds(twin, ONE_MORE, 1, 4).lower > HALF
+
+
+# --- counters whose columns close apart ---------------------------------------------------------
+
+
+class SmallSeparate(SeparateCounters):
+    """The counters with trees of 1, 2, 4, ... updates."""
+
+    schedule = HandOverSchedule(1, 2)
+
+
+class CheapNextTrees(SmallSeparate):
+    """Broken: the trees after the first get the noise of twice the epsilon."""
+
+    def tree(self, number: int, width: int = 1) -> TreeNoise:
+        """Half the scale from the second tree on."""
+        tree = super().tree(number, width)
+        return replace(tree, scale=tree.scale / 2) if number else tree
+
+
+class BaseForgotten(SmallSeparate):
+    """Broken: what finished trees answered last is dropped, so the next one releases old events with its own noise."""
+
+    def _close(
+        self, state: SeparateState, columns: IntArray, age: int, noise: Noise
+    ) -> tuple[SeparateState, IntArray]:
+        bare = replace(state, base=0 * state.base)
+        after, noisy = super()._close(bare, columns, age, noise)
+        if age == 1:  # the first hand-over
+            noisy = noisy - rounded(after.base[columns])
+        return after, noisy
+
+
+class SharedNodes(SmallSeparate):
+    """Broken: columns that close together have one noise."""
+
+    def _close(
+        self, state: SeparateState, columns: IntArray, age: int, noise: Noise
+    ) -> tuple[SeparateState, IntArray]:
+        return super()._close(state, columns, age, OneDraw(noise, len(columns)))
+
+
+@dataclass(frozen=True, slots=True)
+class OneDraw:
+    """Draws for the first of `width` columns and gives it to all."""
+
+    noise: Noise
+    width: int
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """One value a node."""
+        return np.repeat(self.noise.laplace(scale, size // self.width), self.width)
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        """Not used by counters."""
+        raise NotImplementedError
+
+    def gaussian(self, variance: Fraction, size: int) -> IntArray:
+        """Not used by this counter."""
+        raise NotImplementedError
+
+
+def close(*columns: int) -> CloseQuery:
+    """Close these columns' updates."""
+    return CloseQuery(columns=np.array(columns, dtype=np.int64))
+
+
+ALONE = Turns(((0,),), ONE_MORE.moved, levels=(close(0),))
+
+
+def test_queries_of_other_columns_or_levels_are_other_queries() -> None:
+    """What is remembered for one must not be taken for the other."""
+    levels = [LevelsQuery(levels=np.array(each)) for each in ([1, 2], [1, 3], [1, 2])]
+    for a, b, again in ([close(0, 1), close(1, 0), close(0, 1)], levels):
+        assert len({a, b, again}) == 2
+        assert a == again != b != Query()
+
+
+def test_separate_counters_meet_their_claim_across_two_hand_overs() -> None:
+    """One column, trees of 1, 2 and 4 updates, the event in any of four."""
+    right = Enumerated(SmallSeparate(1, Fraction(1), ADD), BASE, 2)
+    assert bounds(right, ALONE, 1, 4).upper < Fraction(1, 1_000)
+    assert bounds(right, ALONE, 0, 4).lower > HALF
+
+
+@pytest.mark.parametrize("twin", [CheapNextTrees, BaseForgotten])
+def test_a_wrong_hand_over_of_separate_counters_is_caught(twin: type[SeparateCounters]) -> None:
+    assert bounds(Enumerated(twin(1, Fraction(1), ADD), BASE, 2), ALONE, 1, 4).lower > HALF
+
+
+def test_columns_that_close_apart_and_together_meet_their_claim() -> None:
+    """Two columns, any of them closing at each tick, an event that moves between them; and shared noise."""
+    moves = Turns(((0, 0),), MOVED, levels=(close(0), close(1), close(0, 1)))
+    right = Enumerated(SmallSeparate(2, Fraction(2), REPLACE), BASE, 1)
+    assert bounds(right, moves, 2, 2).upper < Fraction(1, 20)
+    assert bounds(right, moves, 1, 2).lower > HALF
+    twin = Enumerated(SharedNodes(2, Fraction(2), REPLACE), BASE, 3)
+    assert bounds(twin, moves, 2, 1).lower > HALF
 
 
 def test_the_real_sparse_vector_meets_its_claim_under_replace() -> None:

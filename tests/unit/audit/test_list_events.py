@@ -6,17 +6,17 @@ every noise up to a radius (`audit.enumeration`); one unit of epsilon is -ln(BAS
 
 import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from oracles.turns import Turns
 
 from stream_dp.audit.adversaries import worst_pair
-from stream_dp.audit.enumeration import Enumerated, Plain
+from stream_dp.audit.enumeration import Enumerated
 from stream_dp.audit.events import labels, statistics
 from stream_dp.audit.exact_delta import Bracket, delta_bracket, exact_delta, worst_ratio
 from stream_dp.audit.exact_sparse_vector import RearmedAlerts, Row
@@ -106,31 +106,13 @@ def test_a_wide_row_is_refused_where_an_event_sets_few_entries() -> None:
 # --- exact certificates --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Ticks:
-    """Update, query, update, query, ...: rows from `rows`, and once a pair from `moved`."""
-
-    rows: tuple[Plain, ...]
-    moved: tuple[tuple[Plain, Plain], ...]
-    query: bool = False
-
-    def moves(self) -> Iterator[tuple[tuple[Any, Any], "Ticks"]]:
-        """The pairs allowed next."""
-        after = replace(self, query=not self.query)
-        if self.query:
-            yield (None, None), after
-            return
-        yield from (((row, row), after) for row in self.rows)
-        yield from ((pair, replace(after, moved=())) for pair in self.moved)
-
-
-def both_ways(left: Row, right: Row, *rows: Row) -> Ticks:
+def both_ways(left: Row, right: Row, *rows: Row) -> Turns:
     """An event makes the one row the other; all other rows are `rows`."""
-    return Ticks(rows or ((0,) * len(left),), ((left, right), (right, left)))
+    return Turns(rows or ((0,) * len(left),), ((left, right), (right, left)))
 
 
 def lost(
-    mechanism: Mechanism[Any], pairs: Ticks, units: int, ticks: int, radius: int = 2
+    mechanism: Mechanism[Any], pairs: Turns, units: int, ticks: int, radius: int = 2
 ) -> Bracket:
     """The bracket of delta at a claim of `units` of epsilon."""
     return delta_bracket(Enumerated(mechanism, BASE, radius), pairs, BASE**-units, 2 * ticks)

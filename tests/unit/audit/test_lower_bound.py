@@ -15,14 +15,23 @@ import numpy as np
 import pytest
 
 from stream_dp.accounting.conversions import zcdp_epsilon
+from stream_dp.accounting.rules.convert import price
 from stream_dp.audit.adversaries import OneEventAdversary, worst_pair
 from stream_dp.audit.events import Event, Score, choose_event, epsilon_bound, statistics
-from stream_dp.audit.lower_bound import audit_mechanism
-from stream_dp.core.guarantee import ZCDP
+from stream_dp.audit.lower_bound import STATED_AT, audit_mechanism
+from stream_dp.core.guarantee import (
+    ZCDP,
+    GaussianDP,
+    Measure,
+    RenyiCurve,
+    RenyiDP,
+    TruncatedZCDP,
+)
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.row_relations import EventRows, event
+from stream_dp.core.relation import Claim
+from stream_dp.core.row_relations import EventRows, Stream, event
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
@@ -136,6 +145,15 @@ RIGHT: dict[str, ServingMechanism[Any]] = {
     "moved histogram": hss(None, REPLACE),
     "maximum": hss(MAXIMUM, ADD),
 }
+
+
+STATED_AT_A_DELTA: list[Measure] = [
+    ZCDP(2 * ONE),
+    TruncatedZCDP(2 * ONE, Fraction(9)),
+    RenyiDP(Fraction(8), 9 * ONE),
+    RenyiCurve((RenyiDP(Fraction(2), 3 * ONE), RenyiDP(Fraction(8), 9 * ONE))),
+    GaussianDP(2 * ONE),
+]
 
 
 class HalfNoise:
@@ -271,3 +289,14 @@ def test_a_gaussian_claim_is_attacked_at_the_epsilon_that_it_implies() -> None:
             float(zcdp_epsilon(ZCDP(Fraction(1, 50)), Fraction(1, 100)))
         )
         assert found.violated == (mechanism is wrong)
+
+
+@pytest.mark.parametrize("measure", STATED_AT_A_DELTA, ids=str)
+def test_every_claim_without_an_epsilon_is_attacked_at_one_delta(measure: Measure) -> None:
+    """Of a counter that is far more private than that: nothing is refuted, with probability at least 1 - 1e-6."""
+    claim = Claim(measure, Stream(event(ADD, 1)))
+    found = audit_mechanism(
+        RIGHT["counter"], seeded(), runs=100, ticks=1, failure=1e-6, claim=claim
+    )
+    assert (found.claimed, found.delta) == (price(measure, STATED_AT), STATED_AT)
+    assert not found.violated

@@ -11,6 +11,7 @@ from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import ApproxDP, Guarantee, PureDP
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.sealed import inside_of
 from stream_dp.core.serial import Codec
 from stream_dp.core.wire import wire
 from stream_dp.errors import InvalidCost, NotDerivable, RejectedMessage, UnknownFormat
@@ -27,10 +28,12 @@ def test_mechanisms_run_interleaved_and_end_one_by_one() -> None:
     for width in (1, 2):
         state, answer = over.step(state, Create(Counter(width, ONE, ADD, 9)), noise)
         assert answer is None
-    before = STATES.encode(state.live[0].state)
+    before = STATES.encode(inside_of(state.live[0].state))
     later, _ = over.step(state, Ask(1, Update(np.array([4, 5]))), noise)
-    assert STATES.encode(state.live[1].state) != STATES.encode(later.live[1].state)
-    assert STATES.encode(later.live[0].state) == before
+    assert STATES.encode(inside_of(state.live[1].state)) != STATES.encode(
+        inside_of(later.live[1].state)
+    )
+    assert STATES.encode(inside_of(later.live[0].state)) == before
     _, answer = over.step(later, Ask(1, Query()), noise)
     assert answer is not None
     assert answer.tolist() == [4, 5]
@@ -46,10 +49,10 @@ def test_mechanisms_run_interleaved_and_end_one_by_one() -> None:
 def test_a_refusal_inside_changes_nothing_outside() -> None:
     over, noise = ConcurrentComposition(), ZeroNoise()
     state, _ = over.step(over.init(), Create(Counter(2, ONE, ADD, 9)), noise)
-    before = STATES.encode(state.live[0].state)
+    before = STATES.encode(inside_of(state.live[0].state))
     with pytest.raises(RejectedMessage):
         over.step(state, Ask(0, Update(np.array([1]))), noise)
-    assert STATES.encode(state.live[0].state) == before
+    assert STATES.encode(inside_of(state.live[0].state)) == before
 
 
 @wire("stranger", 1)

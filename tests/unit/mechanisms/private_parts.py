@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from stream_dp.core.composition import Child, CompositionState
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.mechanisms.alerts import AlertsState
 from stream_dp.mechanisms.coarse_counter import CoarseState
 from stream_dp.mechanisms.count_watchers import WatchersState
@@ -20,6 +21,7 @@ from stream_dp.mechanisms.hand_over_counter import HandOverState
 from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridState
 from stream_dp.mechanisms.lattice_noise import LatticeState
+from stream_dp.mechanisms.monitor import MonitorState
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantityState
 from stream_dp.mechanisms.paper_hss import PaperHSSState
 from stream_dp.mechanisms.per_bin_hss import PerBinState
@@ -42,6 +44,7 @@ PUBLIC: dict[type, set[str]] = {
     HSSState: {"queries", "intervals", "released", "watcher"},
     HybridState: {"epoch"},
     LatticeState: {"steps"},
+    MonitorState: {"threshold", "mode", "asked"},
     NoisyQuantityState: set(),
     PaperHSSState: {"steps", "intervals", "threshold", "released", "watcher"},
     PerBinState: {"queries", "intervals", "released", "levels"},
@@ -61,7 +64,9 @@ CHANGES: tuple[Callable[[Any], Any], ...] = (
 
 def private_parts(state: Any, at: Path = ()) -> Iterator[Path]:
     """Where the private numbers and arrays of a state lie."""
-    if is_dataclass(state):
+    if type(state) is SealedState:
+        yield from private_parts(inside_of(state), at)
+    elif is_dataclass(state):
         names = {f.name for f in fields(state)}
         assert type(state) in PUBLIC, f"say which fields of {type(state).__name__} are public"
         for name in sorted(names - PUBLIC[type(state)]):
@@ -80,6 +85,8 @@ def changed(state: Any, path: Path, change: Callable[[Any], Any]) -> Any:
     """The state with one part changed; the given one stays as it is."""
     if not path:
         return change(state)
+    if type(state) is SealedState:
+        return SealedState(changed(inside_of(state), path, change))
     head, rest = path[0], path[1:]
     if isinstance(state, dict):
         return {**state, head: changed(state[head], rest, change)}

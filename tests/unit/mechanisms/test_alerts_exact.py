@@ -5,15 +5,14 @@ the mass beyond the radius lies between the two bounds (stream_dp/audit/exact_de
 ticks an event can fall behind a re-arming.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
 from oracles.naive import rearmed_alerts
+from oracles.turns import Turns
 from unit.mechanisms import broken_alerts as broken
 
 from stream_dp.audit.enumeration import Enumerated
@@ -107,24 +106,6 @@ def test_every_draw_has_its_scale_and_its_place(width: int, relation: Neighbors,
 def test_less_noise_is_caught_by_the_draws(twin: type[Alerts], relation: Neighbors) -> None:
     with pytest.raises(AssertionError):
         check_draws(twin, 5, relation, 1)
-
-
-@dataclass(frozen=True)
-class Turns:
-    """Update, query, update, query, ...: rows from `rows`, and once a pair from `moved`."""
-
-    rows: tuple[tuple[int, ...], ...]
-    moved: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-    query: bool = False
-
-    def moves(self) -> Iterator[tuple[tuple[Any, Any], "Turns"]]:
-        """The pairs allowed next."""
-        after = replace(self, query=not self.query)
-        if self.query:
-            yield (None, None), after
-            return
-        yield from (((row, row), after) for row in self.rows)
-        yield from ((pair, replace(after, moved=())) for pair in self.moved)
 
 
 ONE_KEY = Turns(((0,), (1,)), (((0,), (1,)), ((1,), (0,))))

@@ -14,18 +14,22 @@ from unit.mechanisms.private_parts import Band, check_band, private_parts, state
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.sealed import inside_of
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
+from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.testing.noise import SeededNoise
 
 TICKS, WIDTH = 12, 3
@@ -45,9 +49,13 @@ MECHANISMS: list[Any] = [
     HSS(WIDTH, ColumnsAbove(100), *SHARES, ADD, None),
     PaperHSS(WIDTH, MAXIMUM, Fraction(20), TICKS),
     PaperHSS(WIDTH, Largest(2), Fraction(20), None),
+    GaussianHSS(WIDTH, None, *SHARES[:2], ADD, TICKS, rho=HALF),
+    GaussianHSS(WIDTH, MAXIMUM, *SHARES[:2], REPLACE, None, ones=2, rho=HALF),
+    GaussianPaperHSS(WIDTH, MAXIMUM, Fraction(20), TICKS, rho=HALF),
     HandOverCounter(WIDTH, HALF, ADD),
     GaussianCounter(WIDTH, HALF, REPLACE, TICKS),
     GaussianCounter(WIDTH, HALF, ADD, None),
+    Monitor(WIDTH, HALF, ADD, (WatchTerms(20, 2), WatchTerms(9, tick=True)), value_epsilon=HALF),
     CoarseCounter(WIDTH, HALF, ADD, TICKS, 5),
     CoarseCounter(WIDTH, HALF, REPLACE, None, 4),
     PerBinHSS(WIDTH, Fraction(2), Fraction(2), ADD, TICKS),
@@ -112,7 +120,7 @@ def test_two_streams_with_the_same_answers_have_the_same_bands(quantity: Quantit
 
 def seen_in(state: Any) -> Any:
     """The counter's state inside an HSS."""
-    return state.parts.live[0].state
+    return inside_of(state.parts.live[0].state)
 
 
 PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
@@ -121,12 +129,22 @@ PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
     "epoch noise": (MECHANISMS[2], lambda state: int(state.inner.windows[0].max() > 100)),
     "alert counts": (MECHANISMS[3], lambda state: int(state.count.max())),
     "alert lift": (MECHANISMS[3], lambda state: int(state.lift[1] > 5)),
+    "noisy tick": (MECHANISMS[-5], lambda state: int(state.heard.max() > 9)),
     "pending": (MECHANISMS[4], lambda state: int(state.pending.max() > 50)),
     "pending of one": (MECHANISMS[6], lambda state: int(state.pending[2] % 2)),
     "counter in HSS": (MECHANISMS[5], lambda state: int(seen_in(state).total.sum() > 50)),
-    "lift in HSS": (MECHANISMS[7], lambda state: int(state.parts.live[state.watcher].state.lift)),
-    "count in a bin": (MECHANISMS[-2], lambda state: int(state.parts.live[0].state.count[1])),
-    "base of a bin": (MECHANISMS[-1], lambda state: int(state.parts.live[1].state.base[0] > 2)),
+    "lift in HSS": (
+        MECHANISMS[7],
+        lambda state: int(inside_of(state.parts.live[state.watcher].state).lift),
+    ),
+    "count in a bin": (
+        MECHANISMS[-2],
+        lambda state: int(inside_of(state.parts.live[0].state).count[1]),
+    ),
+    "base of a bin": (
+        MECHANISMS[-1],
+        lambda state: int(inside_of(state.parts.live[1].state).base[0] > 2),
+    ),
     "waits for a deadline": (MECHANISMS[-4], lambda state: int(state.pending.sum() > 3)),
     "looks away": (MECHANISMS[4], lambda state: 0 * int(state.pending.sum())),
 }

@@ -22,8 +22,6 @@ from stream_dp.errors import RejectedMessage
 from stream_dp.mechanisms.hand_over_counter import (
     HandOverCounter,
     HandOverState,
-    tree_and_step,
-    tree_size,
 )
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.noise_quantiles import sum_variance
@@ -31,6 +29,7 @@ from stream_dp.mechanisms.tree_shape import TreeShape
 from stream_dp.testing.noise import ZeroNoise
 
 EPSILON, ONE = Fraction(2, 3), Fraction(1)
+SCHEDULE = HandOverCounter.schedule
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 TWO = 64 + 256  # updates before the second hand-over
 BEYOND = TWO + 120
@@ -40,13 +39,13 @@ TWINS = [broken.BaseForgotten, broken.OldWindow, broken.StartsLate]
 def nodes(updates: int, epsilon: Fraction) -> Iterator[Drawn]:
     """All that is drawn, in order: each tree's nodes, which end with the tree's last update."""
     for update in range(1, updates + 1):
-        number, item = (0, 0) if update == 1 else tree_and_step(update)
+        number, item = (0, 0) if update == 1 else SCHEDULE.place(update)
         before = update - max(item, 1)
-        shape = TreeShape.best(tree_size(number))
+        shape = TreeShape.best(SCHEDULE.size(number))
         arity, height = shape.arity, shape.height
         for node in oracle.drawn_with(arity, height, max(item, 1) - 1):
             first, last = oracle.first_and_last(node, arity)
-            end = min(last, tree_size(number))
+            end = min(last, SCHEDULE.size(number))
             yield Drawn(height / epsilon, before + first, before + end)
 
 
@@ -73,19 +72,19 @@ def test_a_hand_over_that_keeps_or_forgets_noise_is_caught(twin: type[HandOverCo
 
 
 def test_places_are_the_trees_one_after_the_other() -> None:
-    found = [tree_and_step(t) for t in range(64 + 256 + 1024 + 2)]
+    found = [SCHEDULE.place(t) for t in range(64 + 256 + 1024 + 2)]
     assert found[0] == (0, 0)
     assert found[64:66] == [(0, 64), (1, 1)]
     assert found[TWO : TWO + 2] == [(1, 256), (2, 1)]
     assert found[-1] == (3, 1)
-    assert tree_and_step(2**40)[0] <= 17
+    assert SCHEDULE.place(2**40)[0] <= 17
 
 
 def test_the_last_tree_refuses_more_than_it_takes() -> None:
     counter = HandOverCounter(1, ONE, ADD)
     tree, zero = counter.tree(17), np.zeros(1, dtype=np.int64)
     full = tree.init(ZeroNoise())
-    full = replace(full, prefix=tree_size(17))
+    full = replace(full, prefix=SCHEDULE.size(17))
     with pytest.raises(RejectedMessage, match="create a new one"):
         counter.step(HandOverState(zero, 17, zero, full), Update(zero), ZeroNoise())
 

@@ -24,7 +24,9 @@ from stream_dp.core.serial import content_fields
 from stream_dp.core.wire import wire, wire_of
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
+from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hss import HSS
+from stream_dp.mechanisms.lattice_noise import LatticeNoise
 from stream_dp.mechanisms.states import STATES, UPGRADES
 from stream_dp.mechanisms.tree import TreeNoise
 
@@ -43,6 +45,10 @@ FROZEN = {
     ("hand-over-counter-state", 1): "base number total tree",
     ("gaussian-counter", 1): "gdp=False horizon neighbors ones=1 rho width",
     ("gaussian-counter-state", 1): "noise total",
+    ("gaussian-hss", 1): (
+        "counter_epsilon=0 horizon kappa=2/5 neighbors ones=1 quantity query_epsilon rho threshold_epsilon width"
+    ),
+    ("gaussian-paper-hss", 1): "beta=1/20 epsilon horizon quantity rho width",
     ("hss", 2): (
         "counter_epsilon horizon kappa=2/5 neighbors ones=1 quantity query_epsilon threshold_epsilon width"
     ),
@@ -53,6 +59,8 @@ FROZEN = {
     ("lattice-noise-state", 1): "carried noise rests steps",
     ("local-protocol", 1): "server users views",
     ("local-protocol-state", 1): "parts server",
+    ("monitor", 1): "epsilon neighbors ones=1 value_epsilon=0 watches width",
+    ("monitor-state", 1): "asked=0 count heard lift mode threshold",
     ("multi-sparse-vector", 1): "neighbors query_epsilon threshold_epsilon views width",
     ("multi-sparse-vector-state", 1): "count halted lift",
     ("neighbors", 1): "| add_remove replace replace_any_tick",
@@ -73,11 +81,12 @@ FROZEN = {
     ),
     ("per-bin-hss", 1): "counter_epsilon horizon neighbors ones=1 watch_epsilon width",
     ("per-bin-hss-state", 1): "intervals levels parts queries released",
-    ("separate-counters", 1): "epsilon neighbors ones=1 width",
+    ("separate-counters", 2): "epsilon neighbors ones=1 width",
     ("separate-counters-state", 1): "base total trees updates",
     ("sparse-vector-state", 1): "count halted lift",
     ("tree-noise", 2): "(only rested on)",
     ("tree-state", 2): "here left prefix slope windows",
+    ("watch", 1): "below=False places=1 rearm=True threshold tick=False",
 }
 RETIRED = frozenset({"hss-statistic"})
 EPSILON = Fraction(1, 5)
@@ -197,6 +206,12 @@ def test_a_mechanism_made_of_others_changes_with_them() -> None:
         "sparse-vector",
         "tree-noise",
     }
+
+
+def test_an_hss_with_a_gaussian_counter_changes_with_that_counter_and_not_with_trees() -> None:
+    for each in (GaussianHSS, GaussianPaperHSS):
+        assert ("lattice-noise", wire_of(LatticeNoise).version) in wire_of(each).all_below
+        assert "tree-noise" not in {kind for kind, _ in wire_of(each).all_below}
 
 
 def test_a_mechanism_without_a_label_is_refused() -> None:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from stream_dp.core.messages import IntArray
 from stream_dp.pipeline import feature_counts, list_columns
+from stream_dp.pipeline.conditions import Test
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder
-from stream_dp.pipeline.layout import Test
 from stream_dp.pipeline.list_columns import Listed
 from stream_dp.pipeline.record_columns import BoolArray, _Coded, _Ordered
 

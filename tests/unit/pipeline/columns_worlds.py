@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 from oracles.tick_rows import Comparison, Counted, Value, tick_rows
 
-from stream_dp.pipeline.layout import Feature, RowLayout, Slot, Test
+from stream_dp.pipeline.conditions import Test
+from stream_dp.pipeline.layout import Block, Feature, RowLayout, Slot
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.ports import Batch
@@ -108,7 +109,7 @@ FEATURES = st.lists(
 
 def laid_out(features: Sequence[Feature]) -> RowLayout:
     """The layout of these features, one after another."""
-    width, slots = 0, {}
+    width, slots = 0, dict[Feature | Block, Slot]()
     for feature in features:
         keys = ("",) if feature.by is None else (*DOMAINS[feature.by], "other")
         slots[feature] = Slot(width, keys)
@@ -148,8 +149,9 @@ def routed(layout: RowLayout, records: Sequence[dict[str, Any]], tick: int | Non
 
 def expected(layout: RowLayout, records: Sequence[dict[str, Any]], tick: int | None) -> Outcome:
     """What the oracle says; a spoilt field is refused only where the layout uses it."""
-    used = {feature.by for feature in layout.features}
-    used |= {test.field for feature in layout.features for test in feature.where}
+    features = [feature for feature, _ in layout.counted(SPEC)]
+    used = {feature.by for feature in features}
+    used |= {test.field for feature in features for test in feature.where}
     kept: list[dict[str, Any]] = []
     ticks: list[int] = []
     refused: list[tuple[int, str, str | None]] = []
@@ -176,5 +178,5 @@ def counted(layout: RowLayout) -> list[Counted]:
             slot.keys[:-1],
             tuple(Comparison(t.field, t.operator, tuple(t.values)) for t in feature.where),
         )
-        for feature, slot in layout.features.items()
+        for feature, slot in layout.counted(SPEC)
     ]

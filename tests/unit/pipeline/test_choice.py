@@ -17,14 +17,24 @@ from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.cadence import tree_choice
 from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import (
+    BINS,
+    JOINT,
+    MOST_EVENTS,
+    TREE,
     Demand,
+    better_choice,
+    bins_hss,
+    break_even,
+    form_errors,
     hss_for,
+    hss_forms,
     joint_hss,
+    least_regret,
     predicted_intervals,
 )
-from stream_dp.pipeline.predicted_errors import Profile, hss_error, tree_error, variance
 from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]
@@ -47,24 +57,84 @@ def test_auto_takes_the_smaller_typical_error_and_says_why(
     data["clock"]["horizon"] = horizon
     auto = chosen(data, "auto", expected_events=events)
     found = re.fullmatch(
-        r"method: auto, typical error \(RMSE\) for (\d+) events \((expected|taken, one a tick)\): "
-        r"tree ([0-9.]+), hss ([0-9.]+); hss is better up to about (\d+) events",
+        r"method: auto, typical error \(RMSE\) for (\d+) events \((expected|taken, one a tick); "
+        r"zipf / even: no shape is declared\): tree ([0-9. /]+), hss bin by bin ([0-9. /]+), hss joint ([0-9. /]+); "
+        r"hss is taken up to about (\d+) events",
         auto.choice.why,
     )
     assert found
     assert (found[1], found[2] == "expected") == (events or horizon, events is not None)
-    tree, hss = float(found[3]), float(found[4])
-    assert isinstance(auto.mechanism, PerBinHSS if hss < tree else Counter)
-    wanted = chosen(data, "hss" if hss < tree else "tree", expected_events=events)
-    assert auto.mechanism == wanted.mechanism
+    errors = [[float(error) for error in found[form].split(" / ")] for form in (3, 4, 5)]
+    least = [min(each) for each in zip(*errors, strict=True)]
+    kinds: tuple[type, ...] = (Counter, PerBinHSS, HSS)
+    regrets = {
+        kind: max(e / m for e, m in zip(each, least, strict=True))
+        for kind, each in zip(kinds, errors, strict=True)
+    }
+    taken = type(auto.mechanism)
+    assert regrets[taken] <= min(regrets.values()) + 0.05  # the shown errors are rounded
+    if taken is not HSS:
+        wanted = chosen(data, "tree" if taken is Counter else "hss", expected_events=events)
+        assert auto.mechanism == wanted.mechanism
+    assert (int(found[1]) < 2 * int(found[6])) == (taken is not Counter)
 
 
-def test_both_methods_are_chosen_somewhere(data: Data) -> None:
+def test_each_form_is_chosen_somewhere(data: Data) -> None:
     kinds = set()
-    for horizon, events in (("5", "1000000"), ("1000000", "1")):
+    for horizon, events in (("5", "1000000"), ("1000000", "1000"), ("1000000", "1")):
         data["clock"]["horizon"] = horizon
         kinds.add(type(chosen(data, "auto", expected_events=events).mechanism))
-    assert kinds == {Counter, PerBinHSS}
+    assert kinds == {Counter, PerBinHSS, HSS}
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"), [("even", PerBinHSS), (None, PerBinHSS), ("bursts", HSS)]
+)
+def test_a_declared_shape_decides_between_the_forms(
+    data: Data, shape: str | None, kind: type
+) -> None:
+    data["clock"]["horizon"] = "65536"
+    found = chosen(data, "auto", expected_events="4000", expected_shape=shape)
+    assert isinstance(found.mechanism, kind)
+    assert (shape or "zipf / even: no shape is declared") in found.choice.why
+    assert isinstance(chosen(data, "hss", expected_shape=shape).mechanism, PerBinHSS)
+
+
+def test_the_least_regret_is_that_of_the_worst_shape() -> None:
+    errors = {"tree": (10.0, 10.0), "bins": (9.0, 10.5), "joint": (6.0, 14.0)}
+    assert least_regret(errors) == "joint"  # 1.4, where bins have 1.5 and the tree 1.67
+    assert least_regret(errors | {"joint": (8.0, 20.0)}) == "bins"  # 1.125, 1.25 and 2
+    assert least_regret({form: found[:1] for form, found in errors.items()}) == "joint"
+    assert least_regret({"first": (1.0,), "second": (1.0,)}) == "first"
+
+
+def test_hss_is_taken_up_to_the_break_even() -> None:
+    most = break_even(DEMAND)
+    forms = (TREE, *hss_forms(DEMAND))
+    taken = [
+        least_regret(form_errors(replace(DEMAND, expected_events=events), forms)) != TREE
+        for events in (most, 2 * most)
+    ]
+    assert taken == [True, False]
+
+
+def test_a_bursty_stream_of_any_size_has_an_hss() -> None:
+    """It has few updates, however large they are; for one tick a tree has one node."""
+    bursts = replace(DEMAND, shape="bursts")
+    assert break_even(bursts) == MOST_EVENTS
+    setting = bursts.setting
+    assert (
+        "hss is taken for any number of events"
+        in better_choice(bursts, tree_choice(setting, bursts.epsilon, 1, "method: tree")).why
+    )
+    assert break_even(replace(bursts, setting=replace(setting, horizon=1))) < 1000
+
+
+def test_columns_that_events_reach_many_of_have_the_joint_form_only() -> None:
+    wide = replace(DEMAND, setting=replace(DEMAND.setting, ones=3))
+    assert hss_forms(wide) == (JOINT,)
+    assert isinstance(hss_for(wide), HSS)
+    assert hss_forms(replace(wide, setting=replace(wide.setting, ones=2))) == (BINS, JOINT)
 
 
 def test_a_method_that_is_asked_for_is_taken(data: Data) -> None:
@@ -94,7 +164,7 @@ def test_the_shares_are_exactly_what_was_asked_for(
 ) -> None:
     demand = replace(DEMAND, epsilon=epsilon, setting=Setting(width, neighbors, 1000, 0.95))
     joint = joint_hss(demand)
-    for one in (joint, hss_for(demand)):
+    for one in (joint, bins_hss(demand), hss_for(demand)):
         assert differential_privacy(one.guarantee.measure).epsilon == epsilon
     rest = joint.threshold_epsilon + joint.query_epsilon
     monotone = neighbors is Neighbors.ADD_REMOVE or width == 1
@@ -118,23 +188,6 @@ def test_predicted_intervals_by_hand() -> None:
 def test_intervals_are_at_most_one_a_tick(events: int, tick: int) -> None:
     found = predicted_intervals(hss_for(DEMAND), replace(DEMAND, expected_events=events), tick)
     assert 0 <= found <= tick + 1
-
-
-@pytest.mark.parametrize(("width", "events"), [(1, 10), (7, 1000), (105, 336_776), (5000, 10)])
-def test_a_profile_has_all_categories_and_all_events(width: int, events: int) -> None:
-    profile = Profile.of(width, events)
-    assert profile.weights.sum() == width
-    assert profile.counts @ profile.weights == pytest.approx(events)
-    assert (profile.counts[:-1] >= profile.counts[1:]).all()
-
-
-def test_typical_errors_grow_with_what_they_should() -> None:
-    one, setting = Fraction(1), DEMAND.setting
-    assert tree_error(setting, one / 2) == pytest.approx(2 * tree_error(setting, one), rel=1e-6)
-    errors = [hss_error(hss_for(DEMAND), setting, events) for events in (1, 100, 10**4, 10**6)]
-    assert errors == sorted(errors)
-    assert errors[0] < 1  # 0 is released, and nearly right
-    assert variance([(Fraction(3), 2)]) == 36
 
 
 def test_a_declared_cadence_is_a_smaller_tree_whose_band_is_for_its_deadlines(data: Data) -> None:

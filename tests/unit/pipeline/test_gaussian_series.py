@@ -1,6 +1,7 @@
 """`method: gaussian`: what it chooses and costs under each filter, and what refuses it, with everything as it was."""
 
 from fractions import Fraction
+from math import isqrt
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from unit.pipeline.live_series_worlds import World
 
 from stream_dp.accounting.amounts import budget_units, exact
 from stream_dp.accounting.conversions import zcdp_budget
-from stream_dp.accounting.gaussian_curve import gaussian_budget
+from stream_dp.accounting.gaussian_curve import gaussian_budget, gaussian_to_approx
+from stream_dp.accounting.truncated_odometer import bound_at
 from stream_dp.core.guarantee import ZCDP, ApproxDP, GaussianDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, UsageError
@@ -66,6 +68,46 @@ def test_a_gdp_filter_gets_less_noise_for_the_same_epsilon(data: Data) -> None:
     assert by_gdp.chosen[0].derivation.guarantee.finite
     errors = [one.chosen[0].choice.expected(99) for one in (by_zcdp, by_gdp)]
     assert errors[1] < errors[0]
+
+
+def test_the_plan_under_a_gdp_filter_shows_what_is_charged(data: Data) -> None:
+    """One series is what it claims, 0.95 and not 1.02 by way of zCDP; two are the root of the sum of their squares."""
+    by_gdp = MILLIONTH | {"filter": "gdp"}
+    shown = plan_json(made(data, by_gdp, "0.95"))
+    assert shown["epsilon"] == pytest.approx(0.95, abs=1e-8)
+    assert shown["derivation"]["rule"] == "concurrent composition in Gaussian DP"
+    built = made(data, by_gdp, "0.6", "0.7")
+    charged = gaussian_to_approx(GaussianDP(exact(isqrt(built.ledger.spent))), DELTA).epsilon
+    assert plan_json(built)["epsilon"] == pytest.approx(float(charged), abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "met"),
+    [
+        ({"filter": "zcdp"}, True),
+        ({"filter": "renyi", "order": "24"}, True),
+        ({"filter": "gdp"}, False),
+        ({"filter": "tight_approximate", "first_block_delta": "1e-7"}, False),
+        ({"filter": "basic", "first_block_delta": "1e-6"}, True),
+    ],
+)
+def test_the_plan_is_never_above_what_is_charged(data: Data, privacy: Data, met: bool) -> None:
+    """Two Gaussian series beside a pure one: the file's own guarantee against the odometer, which knows the charges.
+
+    A filter's own theorem may promise less than what is known of parts that are fixed beforehand: then it is below.
+    """
+    whole = {"unit": "event", "neighbors": "add_remove", "epsilon": "5", "delta": "1e-6"} | privacy
+    gaussian = {"statistic": "count", "method": "gaussian"}
+    series = [
+        gaussian | {"name": "a", "epsilon": "0.5"},
+        gaussian | {"name": "b", "epsilon": "0.4"},
+        {"name": "c", "statistic": "count", "epsilon": "0.3"},
+    ]
+    built = build(PipelineSpec.model_validate(data | {"privacy": whole, "series": series}))
+    charged = bound_at(built.ledger.filter, built.ledger.used, DELTA).epsilon
+    shown = plan_json(built)["epsilon"]
+    assert shown <= charged + Fraction(1, 10**9)
+    assert (shown == pytest.approx(float(charged), abs=1e-8)) == met
 
 
 def test_without_a_horizon_there_is_no_finite_communication_for_a_gdp_filter(data: Data) -> None:

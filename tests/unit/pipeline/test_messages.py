@@ -1,10 +1,12 @@
 """Messages end to end in memory: one answer for each id, the same bytes whatever dies, and refusals change nothing."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from unit.pipeline.live_series_worlds import HORIZON, Stopping
 from unit.pipeline.message_worlds import (
     NOW,
     SCRIPT,
@@ -18,7 +20,8 @@ from unit.pipeline.message_worlds import (
 )
 from unit.runtime.runtime_worlds import Crash, Fuse
 
-from stream_dp.errors import NotAccepted
+from stream_dp.errors import NotAccepted, UsageError
+from stream_dp.pipeline.live_series import PlannedSeries
 from stream_dp.runtime.commit import Asked, Created, Halted
 from stream_dp.runtime.engine import Engine
 
@@ -177,10 +180,28 @@ async def test_a_refusal_changes_nothing(name: str) -> None:
         await world.told(refused)
 
 
+async def test_what_cannot_be_told_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that says refused must not come with a series that was charged."""
+    world = MessageWorld(WITH_ANALYSTS)
+
+    def unknown(proposal: PlannedSeries) -> tuple[int, int]:
+        raise UsageError("epsilon: its error is not known")
+
+    async def refused(engine: Engine) -> None:
+        await prepared(engine)
+        before = await stands(world, engine)
+        monkeypatch.setattr(PlannedSeries, "predicted", unknown)
+        told = await engine.tell(text("r", "create", series=large("b")).encode(), "")
+        assert json.loads(told)["refused"]["kind"] == "usage"
+        assert await stands(world, engine) == before
+        await engine.tell(text("l", "list").encode(), "")
+        assert await stands(world, engine) == before
+
+    await world.told(refused)
+
+
 async def answered(world: MessageWorld, number: int) -> None:
     """Wait until so many answers are public."""
-    import asyncio
-
     for _ in range(200_000):
         if len(world.answers) >= number:
             return
@@ -230,3 +251,25 @@ async def test_a_batch_of_queries_shares_a_commit_with_a_seed_for_each() -> None
     await world.live()
     (commit,) = [commit for commit in world.commits() if commit.changes]
     assert len(commit.changes) == len(set(commit.seeds)) == len(commit.answers) == 3
+
+
+async def test_what_waits_for_the_rest_of_its_block_is_not_told() -> None:
+    """A block is published by tick numbers; how much of it is durable depends on how much there was to read."""
+    blocks = WITH_ANALYSTS | {"clock": WITH_ANALYSTS["clock"] | {"block": "4"}}
+    world, seen = MessageWorld(blocks), list[tuple[Any, Any]]()
+    source = Stopping(3)
+    engine = world.messaging(source)
+    run = asyncio.create_task(engine.run())
+    await world.until(3)
+    for tick in (3, 4, 6, 7):
+        source.go(tick)
+        while world.commits()[-1].ticks[-1:] != (tick,) and world.public_tick() < tick:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        asked = await engine.tell(text(f"a{tick}", "ask", series="orders").encode(), "")
+        preview = text(f"p{tick}", "preview", series=large(epsilon="1")).encode()
+        priced = json.loads(await engine.tell(preview, ""))["answer"]
+        seen.append((json.loads(asked)["answer"], priced))
+    assert seen[0] == seen[1] == seen[2] != seen[3]
+    assert [told["tick"] for told, _ in seen] == [3, 3, 3, 7]
+    source.go(HORIZON)
+    await run

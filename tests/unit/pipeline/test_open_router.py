@@ -26,7 +26,9 @@ def feature(by: str | None = None, at_least: str | None = None) -> Feature:
     )
     series = diagnose_series(data, SPEC)
     assert not isinstance(series, list)
-    return feature_of(SPEC, series)
+    found = feature_of(SPEC, series)
+    assert isinstance(found, Feature)
+    return found
 
 
 LARGE, HUGE, COUNTRY, LARGE_COUNTRY = (

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.pipeline.columns_worlds import FEATURES, HORIZON, RECORDS, SPEC, START, payload
 
+from stream_dp.pipeline.conditions import Test
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder
-from stream_dp.pipeline.layout import Feature, RowLayout, Test
+from stream_dp.pipeline.layout import Feature, RowLayout
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.router import Router, Tally
 from stream_dp.runtime.dead_letters import Span, as_spans

@@ -22,7 +22,8 @@ from unit.pipeline.columns_worlds import (
     routed,
 )
 
-from stream_dp.pipeline.layout import Feature, Test
+from stream_dp.pipeline.conditions import Test
+from stream_dp.pipeline.layout import Feature
 
 GOOD: dict[str, Any] = {
     "at": START, "kind": "a", "place": None, "tags": (), "note": None, "n": None, "m": 0, "x": None, "flag": None,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from unit.mechanisms.private_parts import check_band, states
 
+from stream_dp.core.sealed import inside_of
 from stream_dp.errors import TaintError
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
@@ -50,7 +51,7 @@ def test_a_builder_that_widens_bands_by_what_is_pending_is_caught(data: dict[str
     one = series(data, EVERY[3])
 
     def wider(tick: int, state: Any) -> int:
-        return one.band(tick, state) + int(state.parts.live[0].state.count.max())
+        return one.band(tick, state) + int(inside_of(state.parts.live[0].state).count.max())
 
     with pytest.raises((AssertionError, TaintError)):
         check(replace(one, band=wider))

@@ -8,7 +8,7 @@ import pytest
 from unit.pipeline.live_series_worlds import HORIZON, PIPELINE, Stopping, World
 
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.live_series import _canonical
+from stream_dp.pipeline.live_series import canonical_series
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import MOST, load_series
 
@@ -151,4 +151,4 @@ def test_json_from_any_client_says_what_it_says(data: dict[str, Any], text: str)
     for ascii_only in (True, False):
         asked = load_series(json.dumps(series, ensure_ascii=ascii_only).encode(), spec)
         assert asked.where[0].texts == (text,)
-        assert load_series(_canonical(asked), spec) == asked
+        assert load_series(canonical_series(asked), spec) == asked

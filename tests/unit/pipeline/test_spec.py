@@ -114,6 +114,11 @@ def _set(*path: str | int, value: Any) -> Callable[[Data], None]:
             "series.1.histogram.expected_events",
             "1",
         ),
+        (
+            _set("series", 1, "expected_shape", value="flat"),
+            "series.1.histogram.expected_shape",
+            "'even', 'zipf' or 'bursts'",
+        ),
         (_set("series", 0, "release_every", value="0"), "series.0.count.release_every", "1"),
         (_set("series", 2, "threshold", value="0"), "series.2.alerts.threshold", "greater than"),
         (_set("confidence", value="1"), "confidence", "strictly between"),

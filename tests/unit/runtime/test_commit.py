@@ -23,6 +23,8 @@ from stream_dp.runtime.commit import (
     Header,
     Release,
     SavedStates,
+    Unwatched,
+    Watched,
     decode,
     encode,
 )
@@ -42,6 +44,8 @@ FROZEN = {
         "pipeline fingerprint source partitions origin private key_id parts={} accepted='' identity=''"
     ),
     "snapshot": "states",
+    "unwatched": "number name at",
+    "watched": "number definition place at",
     "dead-letter": "[] partition reason field records ranges",
     "release": "[] sequence series tick body",
 }
@@ -49,7 +53,9 @@ HEADER = Header("p", "f", "s", (0, 1), 5, True, "k", {"a": "b"}, "", "id")
 FULL = Commit(
     3, b"before", HEADER, (Charge("c", 5, 0, "r"),), (7,), ((1, 2),), (bytes(32),),
     (Release(4, "s", 7, b"{}"),), {0: 9}, {0: 7}, {8: {0: 1}}, (DeadLetter(0, "not_json", None, 5, ((3, 6),)),),
-    1, 4, SavedStates({0: b"state"}), (Created(2, b"{}", 8, 2, "m"), Halted(1, 8), Asked(1, b"{}", 8, 1)), (2,),
+    1, 4, SavedStates({0: b"state"}),
+    (Created(2, b"{}", 8, 2, "m"), Halted(1, 8), Asked(1, b"{}", 8, 1), Watched(1, b"{}", 4, 8), Unwatched(1, "w", 8)),
+    (2,),
     {0: (7, 8)}, (Answer(1, "a", bytes(32), 9, b"{}"),), 5,
 )  # fmt: skip
 
@@ -77,6 +83,8 @@ def test_kinds_fields_and_defaults_are_frozen() -> None:
         Header,
         Release,
         SavedStates,
+        Unwatched,
+        Watched,
     )
     assert dict(map(shown, every)) == FROZEN, __doc__
 
@@ -95,6 +103,8 @@ def test_a_commit_comes_back_as_it_was_and_says_what_it_is() -> None:
         "created",
         "halted",
         "asked",
+        "watched",
+        "unwatched",
         "release",
         "dead-letter",
         "answer",
@@ -113,6 +123,8 @@ def test_the_bytes_name_no_class() -> None:
         Header,
         Release,
         SavedStates,
+        Unwatched,
+        Watched,
     )
     assert not any(struct.__name__.encode() in encode(FULL) for struct in every)
 

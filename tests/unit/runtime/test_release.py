@@ -57,6 +57,39 @@ def test_the_bytes_of_each_shape(
     assert read(body(shape, keys, answer)).shape is shape
 
 
+def counted(answer: list[int]) -> bytes:
+    mechanism: Counter = None  # type: ignore[assignment]  # a body is made without it
+    series = Series(
+        "s", mechanism, slice(0, 3), KEYS, Shape.FLAGS, lambda *_: 37, 0.95, counts_band=9
+    )
+    return series.body(GRID, 12, 4, None, np.array(answer))
+
+
+def test_counts_stand_beside_what_fired() -> None:
+    begin = '{"v":1,"sequence":12,"series":"s","tick":4,"end":"2013-01-01T15:00:00Z"'
+    end = '"band":37,"counts_band":9,"confidence":0.95}'
+    told = counted([1, 0, 1, 57, 0, -4])
+    assert told.decode() == f'{begin},"fired":["ATL","other"],"counts":{{"ATL":57,"other":0}},{end}'
+    none = counted([0, 0, 0, 0, 0, 0])
+    assert none.decode() == f'{begin},"fired":[],"counts":{{}},{end}'
+    assert (read(told).shape, read(told).counts) == (Shape.FLAGS, {"ATL": 57, "other": 0})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"fired": ["a"], "counts": {"a": 3}},
+        {"fired": ["a"], "counts_band": 3},
+        {"fired": ["a"], "counts": {"b": 3}, "counts_band": 3},
+        {"fired": ["a", "b"], "counts": {"b": 3, "a": 1}, "counts_band": 3},
+        {"value": 3, "counts": {}, "counts_band": 3},
+    ],
+)
+def test_counts_are_those_of_what_fired(wrong: dict[str, Any]) -> None:
+    with pytest.raises(FailClosed, match="is no release"):
+        read(json.dumps({**ONE, **REST, **wrong}).encode())
+
+
 def test_keys_fired_come_in_the_order_of_the_keys() -> None:
     keys = tuple(f"k{number}" for number in reversed(range(1000)))
     fired = content(Shape.FLAGS, keys, np.arange(1000) % 3)["fired"]

@@ -1,0 +1,216 @@
+"""A journal checked against the theory: its trace, played through the concurrent composition, gives the same bytes.
+
+And the trace beside its neighbours: with one event more it passes the verifier of the relation that is claimed, with
+two in two ticks it does not. Rules: nothing that a journal holds is shown, only how much was compared, which follows
+from ticks and series; errors name ticks and series. This file changes nothing.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stream_dp.app.journal_access import sealed_commits, sealed_commits_of
+from stream_dp.app.journal_trace import JournalTrace, TraceStep
+from stream_dp.app.operator_key import sealer_for
+from stream_dp.audit.relations.creation import own_or
+from stream_dp.audit.relations.one_stream import engine_relation
+from stream_dp.audit.trace import TraceCounts, TracePlayer, same_tick
+from stream_dp.audit.verifier import Verifier
+from stream_dp.core.composition import CompositionMessage
+from stream_dp.core.messages import IntArray
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.errors import FailClosed, RejectedMessage, UsageError
+from stream_dp.mechanisms.states import STATES
+from stream_dp.noise import NoiseStream
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.commit import Commit, Header
+from stream_dp.runtime.header_check import require_same
+from stream_dp.runtime.history import unsealed
+from stream_dp.runtime.keys import Sealer
+
+_SQLITE = b"SQLite format 3\0"
+_ADVICE = (
+    "The journal was altered, or written by another version of the code: run the version that wrote it, or stop using "
+    "it and report this"
+)
+
+
+@dataclass(slots=True)
+class TraceReport:
+    """What was compared, and found equal. `apart`: whether the verifier refused two events (None: too few ticks)."""
+
+    pipeline: str
+    relation: str
+    counts: TraceCounts = field(default_factory=TraceCounts)
+    ticks: int = 0
+    releases: int = 0
+    answers: int = 0
+    snapshots: int = 0
+    apart: bool | None = None
+
+    def json(self) -> dict[str, Any]:
+        """The numbers as plain values."""
+        return {
+            "pipeline": self.pipeline, "neighbors": self.relation, "ticks": self.ticks,
+            "creations": self.counts.creations, "asks": self.counts.asks, "halts": self.counts.halts,
+            "releases": self.releases, "answers": self.answers, "snapshots": self.snapshots, "equal": True,
+            "one_event_passes": self.ticks > 0, "two_events_are_refused": self.apart,
+        }  # fmt: skip
+
+
+async def check_trace(pipeline: Path | None, trace: Path, key_file: Path | None) -> TraceReport:
+    """Read the journal `trace` of `pipeline`, or that of the pipeline file `trace`, and compare; also while it runs.
+
+    Raises:
+        UsageError: no pipeline, journal or key.
+        FailClosed: the journal is damaged, or of another pipeline; or its trace is not that of the composition.
+    """
+    if pipeline is None and _is_sqlite(trace):
+        raise UsageError(
+            f"--trace: {trace.name} is a journal; name the pipeline file it belongs to as well: "
+            f"stream-dp audit PIPELINE.yaml --trace {trace.name}"
+        )
+    spec = load(trace if pipeline is None else pipeline)
+    if pipeline is not None and _is_sqlite(trace) is False:
+        raise UsageError(f"--trace: {trace.name} is no journal, which is an SQLite file")
+    sealer = sealer_for(spec, key_file)
+    blobs = sealed_commits(spec) if pipeline is None else sealed_commits_of(trace)
+    return await compared(build(spec), sealer, blobs)
+
+
+async def compared(built: Built, sealer: Sealer, blobs: AsyncIterator[bytes]) -> TraceReport:
+    """Play the trace of these sealed commits, all of a journal of `built`, and compare; errors as of `check_trace`."""
+    check: TraceCheck | None = None
+    async for commit, _ in unsealed(blobs, sealer, built.spec.name):
+        if commit.header is not None:
+            check = TraceCheck(built, commit.header, sealer.key_id)
+        if check is not None:
+            check.take(commit)
+    if check is None:
+        raise FailClosed(f"the journal of {built.spec.name} is empty: it never ran")
+    return check.report
+
+
+def _is_sqlite(path: Path) -> bool | None:
+    """Whether the file is one of SQLite; None where there is none."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
+
+
+class TraceCheck:
+    """Plays the trace of one journal, commit by commit, and compares what comes out with what it holds."""
+
+    def __init__(self, built: Built, header: Header, key_id: str) -> None:
+        config = built.run_config(0)
+        require_same(header, config.header(header.source, header.partitions, header.origin, key_id))
+        self._grid: TickGrid = config.grid(header.origin)
+        self._trace = JournalTrace(built)
+        self._player = TracePlayer(NoiseStream)
+        self._beside = Neighbourhood(built.spec.relation, self._trace)
+        self.report = TraceReport(built.spec.name, str(built.spec.relation))
+
+    def take(self, commit: Commit) -> None:
+        """Play the next commit.
+
+        Raises:
+            FailClosed: a release or a state differs from the recorded one, or nobody takes a message.
+        """
+        for step in self._trace.steps(commit):
+            self.report.counts.add(step.sent.message)
+            self._play(step)
+            self._beside.take(step)
+        self.report.ticks += len(commit.ticks)
+        self.report.apart = self._beside.apart
+        if commit.snapshot is not None:
+            self._snapshot(commit.snapshot.states, commit.sequence)
+
+    def _play(self, step: TraceStep) -> None:
+        """Send one message; compare the release that was made of its answer."""
+        try:
+            answer = self._player.play(step.sent)
+        except RejectedMessage:
+            raise self._differs(
+                step, "a mechanism refuses a message that the engine sent it"
+            ) from None
+        if step.release is None and step.asked is None:
+            return
+        if answer is None:
+            raise self._differs(step, "a question has no answer")
+        if step.asked is not None:
+            if step.asked.body(self._grid, step.live.series, answer) != step.asked.told.body:
+                raise self._differs(
+                    step, "the composition gives other bytes than the recorded answer"
+                )
+            self.report.answers += 1
+            return
+        state = self._player.state(step.live.number)
+        body = step.live.series.body(self._grid, self.report.releases + 1, step.tick, state, answer)
+        if step.release is None or body != step.release.body:
+            raise self._differs(step, "the composition gives other bytes than the recorded release")
+        self.report.releases += 1
+
+    def _snapshot(self, states: dict[int, bytes], sequence: int) -> None:
+        """Compare the states of all live mechanisms with those that were saved."""
+        found = {index: STATES.encode(self._player.state(index)) for index in self._player.live}
+        if found != states:
+            raise FailClosed(
+                f"the trace of {self.report.pipeline}: the composition is in another state than the snapshot in commit "
+                f"{sequence} of the journal. {_ADVICE}"
+            )
+        self.report.snapshots += 1
+
+    def _differs(self, step: TraceStep, what: str) -> FailClosed:
+        where = f"series {step.live.series.name}" + (
+            f", tick {step.tick}" if step.tick >= 0 else ""
+        )
+        return FailClosed(f"the trace of {self.report.pipeline}, {where}: {what}. {_ADVICE}")
+
+
+class Neighbourhood:
+    """The trace beside three others: itself, itself with one event more, and with two, in two ticks.
+
+    The event counts once for every series, in the first of its entries, at the first ticks of the trace.
+    """
+
+    def __init__(self, relation: Neighbors, trace: JournalTrace) -> None:
+        function = engine_relation(relation, own_or(trace.claims))
+        self._itself = self._one = self._two = Verifier(function)
+        self._ticks: list[int] = []
+
+    @property
+    def apart(self) -> bool | None:
+        """Whether two events were refused; None where there were not two ticks."""
+        return self._two.halted if len(self._ticks) > 1 else None
+
+    def take(self, step: TraceStep) -> None:
+        """Take the next message.
+
+        Raises:
+            FailClosed: the verifier refuses the trace itself, or a neighbour of it.
+        """
+        message = step.sent.message
+        if step.row is not None and step.tick not in self._ticks and len(self._ticks) < 2:
+            self._ticks.append(step.tick)
+        first = self._changed(step, self._ticks[:1])
+        self._itself = self._itself.verify((message, message))
+        self._one = self._one.verify((message, first))
+        if not self._two.halted:
+            self._two = self._two.verify((message, self._changed(step, self._ticks)))
+        if self._itself.halted or self._one.halted:
+            raise FailClosed(
+                f"the verifier of the claimed relation refuses the trace at series {step.live.series.name}, tick "
+                f"{step.tick}{'' if self._itself.halted else ', beside a neighbour'}; report this"
+            )
+
+    def _changed(self, step: TraceStep, ticks: list[int]) -> CompositionMessage:
+        """The message with one event more, where it brings the row of one of these ticks."""
+        if step.row is None or step.tick not in ticks:
+            return step.sent.message
+        row: IntArray = step.row[step.live.series.rows].copy()
+        row[0] += 1
+        return same_tick(step.sent.message, row)

@@ -1,0 +1,61 @@
+"""One stream for all: the relation that an engine's guarantee is claimed for, on messages to a composition.
+
+All series of an engine are sent the same ticks, so what one event changes lies in one tick for all of them, also where
+no single series sees it twice. Rules: every mechanism gets one update per tick from its creation on; a condition beside
+`Suitable`, which judges each mechanism's own pairs. This file knows no engine.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyrsistent import PVector, pvector
+
+from stream_dp.audit.relations.creation import Truth, own
+from stream_dp.audit.relations.pair_conditions import PairCondition
+from stream_dp.audit.relations.suitable import Suitable
+from stream_dp.core.composition import Ask, Create
+from stream_dp.core.messages import Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.relation import All, same
+
+
+@dataclass(frozen=True, slots=True)
+class OneStream(PairCondition):
+    """Updates differ in at most `most` ticks, the same for all mechanisms.
+
+    `next_tick[i]` is the tick of mechanism i's next update, `begun` the number of ticks that some mechanism has got.
+    """
+
+    most: int = 1
+    begun: int = 0
+    next_tick: PVector[int] = pvector()  # noqa: RUF009  an immutable value
+    differing: frozenset[int] = frozenset()
+
+    def creation(self, query: Create) -> "OneStream | None":
+        """Count its updates from the next tick on."""
+        return replace(self, next_tick=self.next_tick.append(self.begun))
+
+    def query(self, left: Ask, right: Ask) -> "OneStream | None":
+        """Count an update, and its tick where the two differ."""
+        if not isinstance(left.message, Update):
+            return self
+        if not 0 <= left.index < len(self.next_tick):
+            return None
+        tick = self.next_tick[left.index]
+        differing = self.differing
+        if not same(left.message, right.message):
+            differing |= {tick}
+        if len(differing) > self.most:
+            return None
+        heard = self.next_tick.set(left.index, tick + 1)
+        return OneStream(self.most, max(self.begun, tick + 1), heard, differing)
+
+
+def engine_relation(neighbors: Neighbors, truth: Truth = own) -> All:
+    """Streams of one event's difference, for all mechanisms at once; a replacement that may move lies in two ticks.
+
+    Who may be created is for the ledger to say: creations are equal in both streams.
+    """
+    ticks = 2 if neighbors is Neighbors.REPLACE_ANY_TICK else 1
+    parts: tuple[Any, ...] = (Suitable(truth), OneStream(ticks))
+    return All(parts)

@@ -1,0 +1,71 @@
+"""What is said to a monitor beside rows: which watches it keeps, and the queries that ask, arm and disarm one.
+
+Rules: all of it is public. A watch takes one place of the monitor's rows, or as many in a row as it has keys. This file
+knows no noise and no names.
+"""
+
+from dataclasses import dataclass
+
+from stream_dp.core.messages import Query
+from stream_dp.core.wire import wire
+from stream_dp.errors import UsageError
+
+LARGEST_THRESHOLD = 10**15
+
+
+@wire("watch", 1)
+@dataclass(frozen=True, slots=True)
+class WatchTerms:
+    """Has what counts in a place reached `threshold`? Or, `below`: does it lie under it?
+
+    What counts are the events since the watch began or last crossed, or those of one `tick`. A watch that does not
+    `rearm` ends with its first crossing. The same for each of `places` places, every one by itself.
+
+    Raises:
+        UsageError: no place, a threshold outside 1 to 10^15, or `below` without `tick`: every count begins below.
+    """
+
+    threshold: int
+    places: int = 1
+    tick: bool = False
+    below: bool = False
+    rearm: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what watches nothing."""
+        if self.places < 1:
+            raise UsageError(f"a watch takes at least one place, got {self.places}")
+        if not is_threshold(self.threshold):
+            raise UsageError("the threshold of a watch is an integer from 1 to 10^15")
+        if self.below and not self.tick:
+            raise UsageError(
+                "a count since the last crossing begins below every threshold: watch single ticks"
+            )
+
+
+def is_threshold(value: object) -> bool:
+    """Say whether a watch can be compared with it."""
+    return type(value) is int and 1 <= value <= LARGEST_THRESHOLD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdQuery(Query):
+    """Compare the armed watch in `place` with `threshold`, once and now; a crossing counts like one in a tick."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmQuery(Query):
+    """Begin `watch` in the free places from `place` on."""
+
+    place: int
+    watch: WatchTerms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisarmQuery(Query):
+    """End what runs in the `places` places from `place` on."""
+
+    place: int
+    places: int = 1

@@ -1,0 +1,132 @@
+"""Watches that are created and ended while their monitor runs: what a pipeline makes of a message about one.
+
+Rules: a watch counts from the tick behind its cut, never what was before; what it costs is paid for already, as long as
+no event counts in more watches at once than the monitor's noise is made for. What a definition means depends on it, on
+the monitor and on the watches that there are, and on nothing else. This file knows no statistic by name.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from stream_dp.core.messages import Query
+from stream_dp.errors import UsageError
+from stream_dp.mechanisms.watch_messages import ArmQuery, DisarmQuery
+from stream_dp.pipeline.conditions import tests_of
+from stream_dp.pipeline.layout import Block, Feature, part_names
+from stream_dp.pipeline.open_router import OpenRouter
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.statistics import Series as SeriesSpec
+from stream_dp.pipeline.watch_roster import WatchRoster
+from stream_dp.pipeline.yaml import load_live
+from stream_dp.runtime.registry import LiveSeries
+from stream_dp.runtime.series import Series
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWatch:
+    """A watch that would begin, or end; `series` is the monitor as it would be then.
+
+    It implements `runtime.proposals.WatchProposal`: `query` arms or disarms the `places` places from `place` on.
+    """
+
+    name: str
+    place: int
+    places: int
+    query: Query
+    series: Series
+    router: OpenRouter
+    number: int
+    block: Block | None
+    begins: bool
+
+    @property
+    def columns(self) -> slice:
+        """The columns of the tick row where its events count."""
+        first = self.series.rows.start + self.place
+        return slice(first, first + self.places)
+
+    def take(self) -> None:
+        """Count its events from now on, or no more."""
+        if self.begins and self.block is not None:
+            self.router.watch(self.block, self.columns.start, self.number)
+        elif self.block is not None:
+            self.router.unwatch(self.block)
+        else:
+            self.router.mute(self.columns, self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchPlanner:
+    """Plans the watches of the series `entry` of the pipeline, which runs as `live`."""
+
+    spec: PipelineSpec
+    router: OpenRouter
+    entry: SeriesSpec
+    live: LiveSeries
+
+    def begun(self, definition: bytes) -> PlannedWatch:
+        """Understand the definition of a watch, in YAML or JSON.
+
+        Raises:
+            UsageError: it is none for this series; every problem is named with its key.
+        """
+        roster = self._roster()
+        watch = load_live(definition, partial(self._checked, others=roster.watches))
+        block = self._block(watch)
+        ((_, feature),) = block.parts
+        names = part_names(self.spec, watch.name, feature)
+        place = roster.room(len(names))
+        after = roster.with_watch(watch, place, names)
+        query = ArmQuery(place=place, watch=watch.terms(len(names)))
+        return self._planned(watch.name, place, len(names), query, after, block, begins=True)
+
+    def ended(self, name: str) -> PlannedWatch:
+        """Understand the end of a watch.
+
+        Raises:
+            UsageError: there is none of this name.
+        """
+        roster = self._roster()
+        gone = roster.named(name)
+        query = DisarmQuery(place=gone.place, places=gone.places)
+        block = self._block(gone.watch) if gone.added else None
+        return self._planned(
+            name, gone.place, gone.places, query, roster.without(gone), block, begins=False
+        )
+
+    def _checked(self, data: Any, others: Any) -> Any | list[ErrorDetails]:
+        try:
+            return self.entry.another(data, others, self.spec.fields)
+        except ValidationError as error:
+            return error.errors(include_url=False, include_input=False)
+
+    def _block(self, watch: Any) -> Block:
+        where = tests_of(self.spec.fields, (*self.entry.where, *watch.where))
+        one = (watch.name, Feature(watch.by, where))
+        block = Block(f"{self.entry.name}/{watch.name}", (one,), 0)
+        return replace(block, places=len(part_names(self.spec, *one)))
+
+    def _planned(
+        self,
+        name: str,
+        place: int,
+        places: int,
+        query: Query,
+        roster: WatchRoster,
+        block: Block | None,
+        *,
+        begins: bool,
+    ) -> PlannedWatch:
+        series = replace(self.live.series, keys=roster.names, asking=roster)
+        return PlannedWatch(
+            name, place, places, query, series, self.router, self.live.number, block, begins
+        )
+
+    def _roster(self) -> WatchRoster:
+        if not isinstance(self.live.series.asking, WatchRoster):
+            raise UsageError("series: takes no watches; a monitor does")
+        return self.live.series.asking

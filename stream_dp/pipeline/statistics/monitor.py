@@ -1,0 +1,280 @@
+"""The statistic `monitor`: many watches in one series, each with its own filter and threshold."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import groupby
+from types import SimpleNamespace
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import InitErrorDetails
+
+from stream_dp.core.messages import IntArray
+from stream_dp.mechanisms.monitor import Monitor
+from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, WatchTerms
+from stream_dp.pipeline.choice import Choice, Setting, steady
+from stream_dp.pipeline.conditions import Where, ones_of_field, tests_of
+from stream_dp.pipeline.overlaps import Overlap, Selection, deepest
+from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, problem, refuse
+from stream_dp.pipeline.statistics.series_spec import (
+    Place,
+    SeriesPart,
+    SeriesSpec,
+    by_problems,
+    where_problems,
+    where_sketched,
+)
+from stream_dp.pipeline.watch_roster import WatchRoster
+from stream_dp.runtime.release import Shape
+
+Threshold = Annotated[int, Field(ge=1, le=LARGEST_THRESHOLD)]
+ROOM = 100  # places for watches that come by message, where the file does not say `most`
+MOST_PLACES = 10**6
+_SHOWN = 5  # names of watches in one message
+_TOLD = 100  # watches that readers are told of
+
+
+class WatchSpec(Frozen):
+    """One watch: which events count, by which field's values if any, and when it fires.
+
+    `over`: the events since it began or last fired, or those of one tick; `below` is about single ticks only.
+    """
+
+    name: Name
+    where: Where = ()
+    by: str | None = None
+    above: Threshold | None = None
+    below: Threshold | None = None
+    over: Literal["since_firing", "tick"] | None = None
+    rearm: bool = True
+
+    @model_validator(mode="after")
+    def _one_threshold(self) -> "WatchSpec":
+        if (self.above is None) == (self.below is None):
+            refuse([problem((), "needs one of above and below, and not both")])
+        if self.below is not None and self.over == "since_firing":
+            why = (
+                "every count since a firing begins below: leave it out, and it watches single ticks"
+            )
+            refuse([problem(("over",), why)])
+        return self
+
+    def terms(self, entries: int) -> WatchTerms:
+        """What the mechanism is told of it, for so many entries of the row."""
+        tick = self.below is not None or self.over == "tick"
+        threshold = self.above or self.below or 1
+        return WatchTerms(threshold, entries, tick, self.below is not None, self.rearm)
+
+    @property
+    def words(self) -> str:
+        """When it fires, in a few words."""
+        when = f"below {self.below:,}" if self.below else f"above {self.above:,}"
+        tick = " in a tick" if self.terms(1).tick else ""
+        by = "" if self.by is None else f" for each of {self.by}"
+        return f"{when}{tick}{by}" + ("" if self.rearm else ", once")
+
+
+class MonitorSeries(SeriesSpec):
+    """Which of many watches fire in a tick.
+
+    `touch` is the most watches that one event may count in at once, as many as the filters allow where it is left out;
+    `most` the room for watches. With `value`, an epsilon of its own, the count of what fires is told too.
+    """
+
+    shape: ClassVar[Shape] = Shape.FLAGS
+
+    statistic: Literal["monitor"] = "monitor"
+    watch: Annotated[tuple[WatchSpec, ...], Field(min_length=1, max_length=100_000)]
+    touch: Annotated[int, Field(ge=1, le=MOST_PLACES)] | None = None
+    most: Annotated[int, Field(ge=1, le=MOST_PLACES)] | None = None
+    value: Epsilon | None = None
+
+    @model_validator(mode="after")
+    def _names(self) -> "MonitorSeries":
+        seen: set[str] = set()
+        problems = []
+        for place, one in enumerate(self.watch):
+            if one.name in seen:
+                problems.append(
+                    problem(("watch", place, "name"), f"a watch '{one.name}' is already there")
+                )
+            seen.add(one.name)
+        refuse(problems)
+        return self
+
+    @property
+    def parts(self) -> tuple[WatchSpec, ...]:
+        """The watches."""
+        return self.watch
+
+    @property
+    def price(self) -> Fraction:
+        """Both epsilons."""
+        return self.epsilon + (self.value or 0)
+
+    @property
+    def about(self) -> str:
+        """What is released, in a few words."""
+        return f"{len(self.watch)} watch{'' if len(self.watch) == 1 else 'es'}"
+
+    @property
+    def meaning(self) -> str:
+        """What it means that a watch fires."""
+        return "its events reached its threshold, or fell short of it, {band} events"
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """When each watch fires, in words; of very many only the first."""
+        told: dict[str, int | str] = {one.name: one.words for one in self.watch[:_TOLD]}
+        more = len(self.watch) - _TOLD
+        return told | {"...": f"{more:,} more"} if more > 0 else told
+
+    def at_share(self, share: Fraction) -> "MonitorSeries":
+        """The series at a part of its price."""
+        value = None if self.value is None else self.value * share
+        return self.model_copy(update={"epsilon": self.epsilon * share, "value": value})
+
+    def places(self, entries: int) -> int:
+        """Return the room for watches."""
+        return min(entries + ROOM, max(entries, MOST_PLACES)) if self.most is None else self.most
+
+    def ones(self, fields: Mapping[str, Any]) -> int:
+        """Return the most entries of the row that one event sets."""
+        return overlap(self, self.watch, fields).number if self.touch is None else self.touch
+
+    def choose(self, setting: Setting) -> Choice:
+        """Choose one block of watches."""
+        terms = _joined(one.terms(n) for one, n in zip(self.watch, setting.parts, strict=True))
+        monitor = Monitor(
+            setting.width,
+            self.epsilon,
+            setting.neighbors,
+            terms,
+            setting.ones,
+            self.value or Fraction(0),
+        )
+        touched = f"an event counts in at most {setting.ones} of its places at once"
+        early = f"{monitor.false_alarms():.2g} fire too early in a tick without events, on average, at most"
+        return steady(monitor, f"re-armed per watch; {touched}; {early}", setting)
+
+    def counts_band(self, mechanism: Monitor, confidence: float) -> int | None:
+        """Return the half-width of the counts that `value` pays for."""
+        return None if self.value is None else mechanism.value_band(confidence)
+
+    def asking(self, keys: Sequence[str], counts_band: int | None) -> WatchRoster:
+        """Return its watches by name: each may be asked a threshold."""
+        return WatchRoster.of(keys, self.watch, counts_band)
+
+    def another(
+        self, data: Any, others: Sequence[SeriesPart], fields: Mapping[str, Any]
+    ) -> WatchSpec:
+        """Return one more watch, which no event may count in that counts in `touch` others."""
+        one = WatchSpec.model_validate(data)
+        found = [*by_problems((), one.by, fields), *where_problems((), one.where, fields)]
+        if any(other.name == one.name for other in others):
+            found.append(problem(("name",), f"a watch '{one.name}' is already there"))
+        refuse(found)
+        depth, touch = overlap(self, (*others, one), fields), self.ones(fields)
+        if depth.number > touch:
+            refuse([problem((), beyond(depth, touch))])
+        return one
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
+        """Return nothing: watches have no total."""
+
+    def said(self, meant: Any) -> dict[str, Any]:
+        """Return what the conditions of the series and of its watches mean."""
+        watches = self.model_dump(mode="json")["watch"]
+        for one, dumped in zip(self.watch, watches, strict=True):
+            dumped["where"] = [meant(condition) for condition in one.where]
+        return {**super().said(meant), "watch": watches}
+
+    @classmethod
+    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what can be read of a broken entry's conditions, and of its watches."""
+        watches = value.get("watch")
+        given = watches if isinstance(watches, list) else []
+        readable = [one for one in given if isinstance(one, Mapping)]
+        sketches = [
+            SimpleNamespace(by=_text(one.get("by")), **where_sketched(one)) for one in readable
+        ]
+        return {**super().sketched(value), "watch": sketches if len(readable) == len(given) else []}
+
+    @classmethod
+    def problems(
+        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
+    ) -> list[InitErrorDetails]:
+        """Return those of every series, those of each watch, and those of all watches together."""
+        if fields is None:
+            return []
+        found = super().problems(at, series, fields)
+        for place, one in enumerate(getattr(series, "watch", ())):
+            here = (*at, "watch", place)
+            found += [*by_problems(here, one.by, fields), *where_problems(here, one.where, fields)]
+        if found or not isinstance(series, MonitorSeries) or None in fields.values():
+            return found
+        return [*_touch_problems(at, series, fields), *_room_problems(at, series, fields)]
+
+
+def _joined(terms: Iterable[WatchTerms]) -> tuple[WatchTerms, ...]:
+    """Terms with one entry for neighbours that differ in nothing but their places: the mechanism is the same."""
+    runs = groupby(terms, key=lambda one: replace(one, places=1))
+    return tuple(replace(one, places=sum(each.places for each in run)) for one, run in runs)
+
+
+def overlap(
+    series: MonitorSeries, watches: Sequence[SeriesPart], fields: Mapping[str, Any]
+) -> Overlap:
+    """Return in how many entries one event can count at once, and the watches whose filters allow it."""
+    filters = [
+        Selection(
+            one.name,
+            ones_of_field(fields, one.by),
+            tests_of(fields, (*series.where, *one.where)),
+        )
+        for one in watches
+    ]
+    return deepest(filters, fields)
+
+
+def _touch_problems(
+    at: Place, series: MonitorSeries, fields: Mapping[str, Any]
+) -> list[InitErrorDetails]:
+    """What is wrong where one event may count in more watches than `touch`."""
+    if series.touch is None:
+        return []
+    found = overlap(series, series.watch, fields)
+    if found.number <= series.touch:
+        return []
+    why = f"is {series.touch}, but {_deep(found)}, or raise it to {found.number}"
+    return [problem((*at, "touch"), why)]
+
+
+def beyond(found: Overlap, touch: int) -> str:
+    """Why a watch does not go with those that there are, in words."""
+    return f"{_deep(found)}; the noise of this monitor is made for {touch} (touch)"
+
+
+def _deep(found: Overlap) -> str:
+    names = ", ".join(found.names[:_SHOWN]) + (", ..." if len(found.names) > _SHOWN else "")
+    return (
+        f"one event may count {found.number} times at once, in {names}: give these filters that no event passes "
+        "together"
+    )
+
+
+def _room_problems(
+    at: Place, series: MonitorSeries, fields: Mapping[str, Any]
+) -> list[InitErrorDetails]:
+    """What is wrong where the watches need more places than there are."""
+    needed = sum(1 if one.by is None else len(fields[one.by].domain) + 1 for one in series.watch)
+    room = MOST_PLACES if series.most is None else series.most
+    if needed <= room:
+        return []
+    why = f"these watches need {needed} places, one for each value of their fields, and there are {room}"
+    return [problem((*at, "watch" if series.most is None else "most"), why)]
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

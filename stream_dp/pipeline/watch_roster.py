@@ -1,0 +1,139 @@
+"""The watches of one monitor by their names: what analysts ask of them, what they are told, and which come and go.
+
+Rules: a value; another watch gives another roster. It implements `runtime.series.Asking`. A name is a watch's own, or
+for one of a field's values the watch's and the value's with a stroke between them. A place of the monitor's definition
+is never used again. What is wrong is named with its key and never with its value. This file knows no noise, filter or
+actor.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from stream_dp.core.messages import IntArray, Query
+from stream_dp.errors import UsageError
+from stream_dp.mechanisms.serving import clipped
+from stream_dp.mechanisms.watch_messages import ThresholdQuery, is_threshold
+
+_TAKEN = ("threshold", "watch")
+ENDED = "(ended)"  # what a place of the definition is called whose watch was ended by message
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A watch in the `places` places from `place` on; `added` by a message, or one of the definition."""
+
+    watch: Any
+    place: int
+    places: int
+    added: bool = False
+
+
+@dataclass(frozen=True)
+class WatchRoster:
+    """`names` has one for each place of the monitor, "" where it is free; `placed` are the watches that there are.
+
+    `counts_band` is the half-width of the counts that it tells; None where it tells none.
+    """
+
+    names: tuple[str, ...]
+    placed: tuple[Placed, ...]
+    counts_band: int | None
+
+    @classmethod
+    def of(
+        cls, names: Sequence[str], watches: Sequence[Any], counts_band: int | None
+    ) -> "WatchRoster":
+        """Return that of a definition, whose watches lie one behind the other."""
+        placed, at = list[Placed](), 0
+        for watch in watches:
+            places = 1
+            if watch.by is not None:
+                begin = f"{watch.name}/"
+                while at + places < len(names) and names[at + places].startswith(begin):
+                    places += 1
+            placed.append(Placed(watch, at, places))
+            at += places
+        return cls(tuple(names), tuple(placed), counts_band)
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        return {name: at for at, name in enumerate(self.names) if name not in ("", ENDED)}
+
+    @property
+    def watches(self) -> tuple[Any, ...]:
+        """The watches that there are."""
+        return tuple(each.watch for each in self.placed)
+
+    def query(self, parameters: Mapping[str, Any]) -> Query:
+        """Return the query that compares a watch with a threshold.
+
+        Raises:
+            UsageError: no watch of the monitor, or no threshold; every problem is named with its key.
+        """
+        wrong = [f"{key}: is missing" for key in _TAKEN if key not in parameters]
+        if others := sorted(parameters.keys() - set(_TAKEN)):
+            wrong.append(
+                f"{', '.join(others)}: not taken by a monitor; it takes watch and threshold"
+            )
+        name, threshold = parameters.get("watch"), parameters.get("threshold")
+        place = self._places.get(name) if isinstance(name, str) else None
+        if "watch" in parameters and place is None:
+            wrong.append(
+                "watch: none of this name is here; of one with a `by`, name the value too: watch/value"
+            )
+        if "threshold" in parameters and not is_threshold(threshold):
+            wrong.append("threshold: must be a whole number from 1 to 10^15")
+        if wrong or place is None:
+            raise UsageError("\n".join(sorted(wrong)))
+        return ThresholdQuery(threshold, place=place)
+
+    def content(self, parameters: Mapping[str, Any], answer: IntArray) -> Mapping[str, Any]:
+        """Return whether the watch fired at this threshold and, where the monitor tells it, its count."""
+        fired, *counts = clipped(answer).tolist()
+        told = {"count": counts[0], "counts_band": self.counts_band} if counts and fired else {}
+        asked = {"watch": parameters["watch"], "threshold": parameters["threshold"]}
+        return {**asked, "fired": bool(fired), **told}
+
+    def named(self, name: str) -> Placed:
+        """Return the watch of this name.
+
+        Raises:
+            UsageError: there is none.
+        """
+        for each in self.placed:
+            if each.watch.name == name:
+                return each
+        raise UsageError("watch: none of this name is here")
+
+    def room(self, places: int) -> int:
+        """Return the first of so many free places in a row.
+
+        Raises:
+            UsageError: there are none.
+        """
+        free = 0
+        for at, name in enumerate(self.names):
+            free = 0 if name else free + 1
+            if free == places:
+                return at - places + 1
+        raise UsageError(
+            f"watch: needs {places} free place(s) side by side, and this monitor has room for {len(self.names)} in all "
+            "(most); end one that was added, or create another monitor"
+        )
+
+    def with_watch(self, watch: Any, place: int, names: Sequence[str]) -> "WatchRoster":
+        """Return the roster with one more watch, whose entries have these names."""
+        behind = place + len(names)
+        every = (*self.names[:place], *names, *self.names[behind:])
+        placed = (*self.placed, Placed(watch, place, len(names), added=True))
+        return WatchRoster(every, placed, self.counts_band)
+
+    def without(self, gone: Placed) -> "WatchRoster":
+        """Return the roster without a watch."""
+        behind = gone.place + gone.places
+        free = ("" if gone.added else ENDED,) * gone.places
+        every = (*self.names[: gone.place], *free, *self.names[behind:])
+        placed = tuple(each for each in self.placed if each != gone)
+        return WatchRoster(every, placed, self.counts_band)

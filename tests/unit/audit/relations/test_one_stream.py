@@ -1,0 +1,77 @@
+"""One stream for all mechanisms: every small pair of runs against a count of the ticks that differ, and a twin."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_dp.audit.relations.one_stream import OneStream, engine_relation
+from stream_dp.audit.trace import pair_accepted
+from stream_dp.core.composition import Ask, Create, Halt
+from stream_dp.core.messages import Query, Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.counter import Counter
+
+ADD = Neighbors.ADD_REMOVE
+COUNTER = Counter(1, Fraction(1), ADD, 9)
+Rows = tuple[tuple[int, ...], ...]  # of each tick: one entry per mechanism
+
+
+def messages(rows: Rows, later: int | None = None) -> list[Any]:
+    """Two mechanisms from the start, a third from tick `later` on, the first halted before it."""
+    found: list[Any] = [Create(COUNTER), Create(COUNTER)]
+    for tick, row in enumerate(rows):
+        live = [0, 1] if later is None or tick < later else [1, 2]
+        if tick == later:
+            found += [Halt(0), Create(COUNTER)]
+        for index, entry in zip(live, row, strict=True):
+            found += [Ask(index, Update(np.array([entry]))), Ask(index, Query())]
+    return found
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("later", [None, 1, 2])
+def test_as_many_ticks_differ_as_are_allowed(most: int, later: int | None) -> None:
+    every = list(product(product((0, 1), repeat=2), repeat=3))
+    left = every[0]
+    for right in every:
+        differing = sum(a != b for a, b in zip(left, right, strict=True))
+        accepted = pair_accepted(OneStream(most), messages(left, later), messages(right, later))
+        assert accepted is (differing <= most)
+
+
+@pytest.mark.parametrize("relation", list(Neighbors))
+def test_both_sides_of_a_pair_are_admissible(relation: Neighbors) -> None:
+    for rows in product(product((0, 1), repeat=2), repeat=2):
+        assert pair_accepted(engine_relation(relation), messages(rows), messages(rows))
+
+
+class EachForItself(OneStream):
+    """Broken: counts the ticks that differ, mechanism by mechanism."""
+
+    __slots__ = ()
+
+    def query(self, left: Ask, right: Ask) -> "OneStream | None":
+        """Forget what the others saw."""
+        after = OneStream.query(replace(self, differing=frozenset()), left, right)
+        return (
+            None
+            if after is None
+            else EachForItself(1, after.begun, after.next_tick, after.differing)
+        )
+
+
+def test_a_twin_that_forgets_is_told_apart() -> None:
+    left: Rows = ((0, 0), (0, 0))
+    right: Rows = ((1, 0), (0, 1))
+    assert pair_accepted(EachForItself(), messages(left), messages(right))
+    assert not pair_accepted(OneStream(), messages(left), messages(right))
+
+
+def test_what_is_not_there_is_refused() -> None:
+    row = Ask(5, Update(np.array([1])))
+    assert OneStream().accept(row, row) is None
+    assert not OneStream().first_pair_consistent

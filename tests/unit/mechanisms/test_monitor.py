@@ -1,0 +1,190 @@
+"""What a monitor answers without noise, what it refuses, and what it derives."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_dp.core.messages import Message, Query, Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import BrokenCondition, RejectedMessage, UsageError
+from stream_dp.mechanisms.monitor import Monitor
+from stream_dp.mechanisms.serving import derived
+from stream_dp.mechanisms.states import STATES
+from stream_dp.mechanisms.watch_messages import ArmQuery, DisarmQuery, ThresholdQuery, WatchTerms
+from stream_dp.testing.noise import SeededNoise, ZeroNoise
+
+ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
+FIFTH, TENTH = Fraction(1, 5), Fraction(1, 10)
+LARGE, ONCE = WatchTerms(50), WatchTerms(5, 2, rearm=False)
+QUIET, BUSY = WatchTerms(3, tick=True, below=True), WatchTerms(10, tick=True)
+ALL = Monitor(7, FIFTH, ADD, (LARGE, ONCE, QUIET, BUSY), ones=3, value_epsilon=TENTH)
+PLAIN = Monitor(7, FIFTH, ADD, (LARGE, ONCE, QUIET, BUSY), ones=3)
+
+
+def row(*counts: int) -> Update:
+    """A row with zeros behind these counts."""
+    return Update(np.array([*counts, *[0] * (7 - len(counts))], dtype=np.int64))
+
+
+def said(monitor: Monitor, *messages: Message) -> list[Any]:
+    """All answers to queries, without noise."""
+    state, found = monitor.init(ZeroNoise()), []
+    for message in messages:
+        state, answer = monitor.step(state, message, ZeroNoise())
+        if answer is not None:
+            found.append(answer.tolist())
+    return found
+
+
+def test_without_noise_each_watch_fires_at_its_threshold() -> None:
+    assert said(
+        PLAIN,
+        row(49, 5, 4, 3, 9), Query(),
+        row(1, 9, 1, 2, 10), Query(),
+        row(49, 9, 9, 0, 0), Query(),
+        row(1, 0, 0, 3, 0), Query(),
+    ) == [
+        [0, 1, 0, 0, 0, 0, 0],
+        [1, 0, 1, 1, 1, 0, 0],
+        [0, 0, 0, 1, 0, 0, 0],
+        [1, 0, 0, 0, 0, 0, 0],
+    ]  # fmt: skip
+
+
+def test_what_fires_tells_its_count() -> None:
+    (answer,) = said(ALL, row(49, 5, 4, 2, 12), Query())
+    assert answer == [0, 1, 0, 1, 1, 0, 0, 0, 5, 0, 2, 12, 0, 0]
+
+
+def test_a_threshold_that_is_asked_ends_or_re_arms_its_watch() -> None:
+    assert said(
+        ALL,
+        row(20, 4), ThresholdQuery(21, place=0), ThresholdQuery(20, place=0),
+        ThresholdQuery(1, place=0), ThresholdQuery(3, place=1), Query(), row(30, 9), Query(),
+    ) == [
+        [0, 0], [1, 20], [0, 0], [1, 4],
+        [0, 0, 0, 1, 0, 0, 0] + [0] * 7, [0, 0, 0, 1, 0, 0, 0] + [0] * 7,
+    ]  # fmt: skip
+
+
+def test_what_is_asked_of_single_ticks_is_asked_of_the_last_one() -> None:
+    queries = (ThresholdQuery(4, place=3), ThresholdQuery(5, place=3), ThresholdQuery(12, place=4))
+    assert said(PLAIN, row(0, 0, 0, 4, 12), Query(), row(0, 0, 0, 99, 0), *queries)[1:] == [
+        [0],
+        [1],
+        [1],
+    ]
+
+
+def test_watches_come_and_go() -> None:
+    arm = ArmQuery(place=5, watch=WatchTerms(2, 2))
+    assert said(
+        PLAIN,
+        row(0, 0, 0, 5, 0, 9, 9), arm, Query(), row(0, 0, 0, 5, 0, 1, 2), Query(),
+        DisarmQuery(place=5), row(0, 0, 0, 5, 0, 9, 9), Query(), ArmQuery(place=5, watch=LARGE), Query(),
+    )[1:] == [
+        [0, 0, 0, 0, 0, 0, 0][:7], [0, 0, 0, 0, 0, 0, 1], [], [0, 0, 0, 0, 0, 0, 1], [],
+        [0, 0, 0, 1, 0, 0, 0],
+    ]  # fmt: skip
+
+
+REFUSED: list[tuple[Message, str]] = [
+    (ThresholdQuery(place=0), "a threshold is an integer"),
+    (ThresholdQuery(0, place=0), "a threshold is an integer"),
+    (ThresholdQuery(10**15 + 1, place=0), "a threshold is an integer"),
+    (ThresholdQuery(2.5, place=0), "a threshold is an integer"),  # type: ignore[arg-type]
+    (ThresholdQuery(True, place=0), "a threshold is an integer"),
+    (ThresholdQuery(5, place=7), "places of this monitor are 0 to 6"),
+    (ThresholdQuery(5, place=-1), "places of this monitor are 0 to 6"),
+    (ThresholdQuery(5, place=5), "this watch has ended"),
+    (ThresholdQuery(5, place=3), "has seen none yet"),
+    (ArmQuery(place=4, watch=LARGE), "a watch runs in this place"),
+    (ArmQuery(place=6, watch=ONCE), "places of this monitor are 0 to 6"),
+    (ArmQuery(place=-1, watch=ONCE), "places of this monitor are 0 to 6"),
+    (DisarmQuery(place=7), "places of this monitor are 0 to 6"),
+    (DisarmQuery(place=2, places=0), "places of this monitor are 0 to 6"),
+    (DisarmQuery(place=2, places=-4), "places of this monitor are 0 to 6"),
+]
+
+
+@pytest.mark.parametrize(("message", "why"), REFUSED)
+def test_nonsense_is_refused_and_changes_nothing(message: Message, why: str) -> None:
+    state, noise = PLAIN.init(SeededNoise(1)), SeededNoise(2)
+    state, _ = PLAIN.step(state, row(3, 3, 3, 3, 3), SeededNoise(3))
+    before = STATES.encode(state)
+    with pytest.raises(RejectedMessage, match=why):
+        PLAIN.step(state, message, noise)
+    assert STATES.encode(state) == before
+    assert not noise.calls
+
+
+@pytest.mark.parametrize("threshold", [0, -1, 10**15 + 1, True, 1.5, "5"])
+def test_a_watch_has_an_integer_to_reach(threshold: Any) -> None:
+    with pytest.raises(UsageError, match="an integer from 1 to"):
+        WatchTerms(threshold)
+
+
+def test_watches_that_watch_nothing_are_refused() -> None:
+    with pytest.raises(UsageError, match="begins below"):
+        WatchTerms(3, below=True)
+    with pytest.raises(UsageError, match="at least one place"):
+        WatchTerms(3, 0)
+    with pytest.raises(UsageError, match="need 5 places, and there are 4"):
+        Monitor(4, FIFTH, ADD, PLAIN.watches)
+
+
+@pytest.mark.parametrize(("relation", "l0"), [(ADD, 3), (REPLACE, 6)])
+def test_the_derivation_gives_the_claim(relation: Neighbors, l0: int) -> None:
+    monitor = Monitor(7, FIFTH, relation, ALL.watches, 3, TENTH)
+    found = derived(monitor, "m")
+    assert found.guarantee == monitor.guarantee
+    assert [monitor.scale, monitor.value_scale] == [l0 * 5, l0 * 10]
+    assert monitor.tick_scale == Fraction(l0 * 10, 3)
+    for part in ("constant shift", "fresh noise", "[HSV] Cor 5.5", "[HSV] Thm 4."):
+        assert part in str(found)
+    assert derived(PLAIN, "m").guarantee == PLAIN.guarantee
+
+
+@pytest.mark.parametrize("name", ["scale", "tick_scale", "value_scale"])
+def test_too_little_noise_is_not_derived(name: str) -> None:
+    twin = type("Twin", (Monitor,), {name: 2 * FIFTH})
+    with pytest.raises(BrokenCondition):
+        twin(7, FIFTH, ADD, ALL.watches, 3, TENTH).derivation()
+
+
+@pytest.mark.parametrize("asked", [0, 30])
+def test_the_band_holds_for_as_many_comparisons_as_there_were(asked: int) -> None:
+    monitor, noise = Monitor(1, Fraction(1), ADD, (WatchTerms(10**6),)), SeededNoise(1)
+    state = monitor.init(noise)
+    for _ in range(asked):
+        state, _ = monitor.step(state, ThresholdQuery(10**6, place=0), noise)
+    assert monitor.public(70, state) == 70 + asked
+    assert monitor.band(100, 0.95) == 8  # ln(101 / 0.05) = 7.6
+
+
+def test_the_chance_of_a_false_alarm_is_that_of_the_noise() -> None:
+    """P[nu >= T + tau] = a^T / (1 + a), by summing it up; and the same for a tick's discrete Laplace draw."""
+    a = np.exp(-1.0)
+    summed = sum((1 - a) * a**x * a ** (3 + x) for x in range(200))
+    since = Monitor(9, Fraction(1), ADD, (WatchTerms(3, 4), WatchTerms(3, tick=True, below=True)))
+    assert since.false_alarms() == pytest.approx(4 * summed)
+    tick = Monitor(1, Fraction(1), ADD, (WatchTerms(3, tick=True),))
+    laplace = sum((1 - a) / (1 + a) * a**x for x in range(3, 200))
+    assert tick.false_alarms() == pytest.approx(laplace)
+
+
+@pytest.mark.parametrize("share", [FIFTH, TENTH, Fraction(2)])
+def test_the_bands_of_counts_are_the_quantiles_of_their_noise(share: Fraction) -> None:
+    """P(|Z| > B) = 2 a^(B + 1) / (1 + a) for a discrete Laplace draw; a watch's own band covers a tick's count too."""
+    monitor = Monitor(9, FIFTH, REPLACE, (WatchTerms(9),), 2, share)
+
+    def beyond(scale: Fraction, band: int) -> float:
+        a = np.exp(-1 / float(scale))
+        return float(2 * a ** (band + 1) / (1 + a))
+
+    band = monitor.value_band(0.95)
+    assert beyond(monitor.value_scale, band) <= 0.05 < beyond(monitor.value_scale, band - 1)
+    assert beyond(monitor.tick_scale, band) < 0.05
+    assert beyond(monitor.tick_scale, monitor.band(1, 0.95)) < 0.05

@@ -1,0 +1,76 @@
+"""What analysts may ask of a monitor, and what they are told."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_dp.errors import UsageError
+from stream_dp.mechanisms.watch_messages import ThresholdQuery
+from stream_dp.pipeline.watch_roster import ENDED, WatchRoster
+
+WATCHES = [SimpleNamespace(name="large", by=None), SimpleNamespace(name="busy", by="destination")]
+ROSTER = WatchRoster.of(("large", "busy/ATL", "busy/other", "", ""), WATCHES, 30)
+
+
+def test_a_watch_is_asked_by_its_name() -> None:
+    asked = {"watch": "busy/ATL", "threshold": 70}
+    assert ROSTER.query(asked) == ThresholdQuery(70, place=1)
+    assert ROSTER.content(asked, np.array([0])) == {**asked, "fired": False}
+    assert ROSTER.content(asked, np.array([1])) == {**asked, "fired": True}
+
+
+def test_a_count_is_told_where_the_watch_fired_and_never_below_zero() -> None:
+    asked = {"watch": "large", "threshold": 1}
+    assert ROSTER.content(asked, np.array([0, 0])) == {**asked, "fired": False}
+    told = ROSTER.content(asked, np.array([1, -3]))
+    assert told == {**asked, "fired": True, "count": 0, "counts_band": 30}
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({}, "threshold: is missing\nwatch: is missing"),
+        ({"watch": "large"}, "threshold: is missing"),
+        ({"threshold": 5}, "watch: is missing"),
+        ({"watch": "small", "threshold": 5}, "watch: none of this name"),
+        ({"watch": "busy", "threshold": 5}, "watch: none of this name"),
+        ({"watch": "", "threshold": 5}, "watch: none of this name"),
+        ({"watch": ["large"], "threshold": 5}, "watch: none of this name"),
+        ({"watch": "large", "threshold": 0}, "threshold: must be a whole number from 1"),
+        ({"watch": "large", "threshold": "5"}, "threshold: must be a whole number from 1"),
+        ({"watch": "large", "threshold": 5.0}, "threshold: must be a whole number from 1"),
+        ({"watch": "large", "threshold": True}, "threshold: must be a whole number from 1"),
+        ({"watch": "large", "threshold": 10**16}, "threshold: must be a whole number from 1"),
+        ({"watch": "large", "threshold": 5, "keys": ["a"]}, "keys: not taken by a monitor"),
+    ],
+)
+def test_nonsense_is_named_with_its_key(asked: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        ROSTER.query(asked)
+    assert str(caught.value).startswith(why)
+    assert "small" not in str(caught.value)
+
+
+def test_watches_come_and_go() -> None:
+    """A place of the definition is not used again, one of a watch that was added is."""
+    assert [(each.place, each.places, each.added) for each in ROSTER.placed] == [
+        (0, 1, False),
+        (1, 2, False),
+    ]
+    more = SimpleNamespace(name="more", by=None)
+    assert ROSTER.room(2) == 3
+    with_more = ROSTER.with_watch(more, ROSTER.room(1), ["more"])
+    assert with_more.query({"watch": "more", "threshold": 5}) == ThresholdQuery(5, place=3)
+    assert with_more.watches == (*WATCHES, more)
+    assert with_more.without(with_more.named("more")) == ROSTER
+    without = with_more.without(with_more.named("busy"))
+    assert without.names == ("large", ENDED, ENDED, "more", "")
+    for name in ("busy/ATL", "busy", ENDED):
+        with pytest.raises(UsageError, match="watch: none of this name"):
+            without.query({"watch": name, "threshold": 5})
+    with pytest.raises(UsageError, match="watch: none of this name"):
+        without.named("busy")
+    with pytest.raises(UsageError, match=r"needs 2 free place\(s\) side by side"):
+        without.room(2)
