@@ -120,7 +120,7 @@ def _drained(worker: "subprocess.Popen[str]", log: Path) -> None:
     worker.wait()
 
 
-async def until(look: Callable[[], bool], seconds: float = 90) -> None:
+async def until(look: Callable[[], bool], seconds: float = 150) -> None:
     """Wait until it is so."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not look():

@@ -34,7 +34,7 @@ async def finished(world: FaustWorld, worker: Popen[str], found: list[bytes], pa
     """Look at what was fed and counted, and at the worker's end."""
     fed = Counter(map(number_of, found))
     if patch:
-        assert fed.total() > len(COUNTED) + len(DEAD) + PARTITIONS
+        assert max(fed[n] for n in COUNTED) > 1
         return
     assert fed.pop(None) == len(DEAD)
     assert fed == Counter([*COUNTED, *LAST])
@@ -54,12 +54,14 @@ async def finished(world: FaustWorld, worker: Popen[str], found: list[bytes], pa
 async def test_events_are_fed_once_through_a_kill(kafka: str, tmp_path: Path, patch: str) -> None:
     """Faust commits every few seconds and repeats what came after: without heads that counts twice."""
     world = await FaustWorld.made(tmp_path, kafka, patch)
-    await world.put([(n % PARTITIONS, n) for n in range(COUNT // 2)])
+    begin = 3 * COUNT // 4 if patch else 0  # a twin needs less to be found
+    middle = (begin + COUNT) // 2
+    await world.put([(n % PARTITIONS, n) for n in range(begin, middle)])
     async with source_of(world) as found:
         async with working(world, 1) as first:
-            await until(lambda: len(found) > COUNT // 4)
+            await until(lambda: len(found) > (middle - begin) // 2)
             first.kill()
-        await world.put([(n % PARTITIONS, n) for n in range(COUNT // 2, COUNT)])
+        await world.put([(n % PARTITIONS, n) for n in range(middle, COUNT)])
         await world.put([*enumerate(LAST)])  # behind all others: a partition keeps its order
         async with working(world, 2) as second:
             await until(lambda: {*LAST} <= {number_of(one) for one in found})
@@ -80,12 +82,13 @@ async def test_messages_are_answered_once_through_a_kill(kafka: str, tmp_path: P
             assert (await queries.create(series, message_id="c1")).body == created.body
             shown = await queries.list(message_id="l1")
             assert [each.name for each in shown.content.queries] == ["all", "large"]
-            assert (await queries.halt("large", message_id="h1")).content.name == "large"
-            again = await queries.halt("large", message_id="h1")
+            halted = await queries.halt("large", message_id="h1")
+            assert halted.content.name == "large"
+            assert (await queries.halt("large", message_id="h1")).body == halted.body
             with pytest.raises(UsageError, match="none of this name"):
                 await queries.ask("nothing")
             assert (await queries.preview({**series, "name": "more"})).content.fits
-            assert again.number == shown.number + 1 == created.number + 2
+            assert created.number < shown.number < halted.number
     finally:
         await queries.close()
 

@@ -1,13 +1,14 @@
 """Parts of the Faust integration without a broker: what is fed, which streams are refused, how an app ends."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import faust
 import pytest
 from mode import Service
+from unit.integrations.test_faust_release_check import body
 
 from stream_dp.errors import FailClosed, StreamDPError, UsageError
 from stream_dp.integrations.faust import EngineStopped, attach, releases
@@ -135,3 +136,18 @@ async def test_an_app_ends_with_the_cause_and_its_code(
     assert (reason.code, says in str(reason)) == (code, True)
     assert says in caplog.text
     assert "person" not in caplog.text + repr(reason) + json.dumps(str(reason))
+
+
+async def test_a_gap_in_the_releases_ends_the_app(app: faust.App, pipeline: Path) -> None:
+    """An agent alone would be started again, behind the gap."""
+
+    async def delivered() -> AsyncIterator[bytes]:
+        for sequence in (1, 1, 3):
+            yield body(sequence)
+
+    given = releases(app, pipeline)(cast("faust.Stream[bytes]", delivered()))
+    assert (await anext(given)).sequence == 1
+    with pytest.raises(FailClosed, match="missing"):
+        await anext(given)
+    assert isinstance(app.crash_reason, EngineStopped)
+    assert app.crash_reason.code == FailClosed.exit_code
