@@ -26,6 +26,7 @@ from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.errors import RejectedMessage, UsageError
+from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.noise_quantiles import laplace_quantile
 from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.sparse_vector import SOURCE
@@ -117,6 +118,7 @@ class Monitor:
         """Scale of the discrete Laplace noise on a count that is told at a crossing."""
         return self.l0 / self.value_epsilon
 
+    @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: one instance of each kind, then all places in parallel, re-armed for ever.
 

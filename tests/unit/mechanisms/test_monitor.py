@@ -148,10 +148,10 @@ def test_the_derivation_gives_the_claim(relation: Neighbors, l0: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["scale", "tick_scale", "value_scale"])
-def test_too_little_noise_is_not_derived(name: str) -> None:
-    twin = type("Twin", (Monitor,), {name: 2 * FIFTH})
+def test_too_little_noise_is_not_derived(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Monitor, name, 2 * FIFTH)
     with pytest.raises(BrokenCondition):
-        twin(7, FIFTH, ADD, ALL.watches, 3, TENTH).derivation()
+        Monitor(7, FIFTH, ADD, ALL.watches, 3, TENTH).derivation()
 
 
 @pytest.mark.parametrize("asked", [0, 30])
