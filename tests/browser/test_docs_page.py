@@ -46,7 +46,7 @@ async def test_it_can_be_read_and_nothing_leaves_the_host(
         assert "unsafe" not in answer.headers["content-security-policy"]
         part = operation("get_series", "releases")
         await page.wait_for_selector(part)
-        assert await page.locator(".opblock").count() == 12
+        assert await page.locator(".opblock").count() == 14
         await unfolded(page, part)
         assert '"sequence": 1236' in await text(page, f"{part} .highlight-code")
         assert "no such series; /api/series lists them" in await text(page, part)
