@@ -68,7 +68,7 @@ async def test_events_are_fed_once_through_a_kill(kafka: str, tmp_path: Path, pa
             await finished(world, second, found, patch)
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 async def test_messages_are_answered_once_through_a_kill(kafka: str, tmp_path: Path) -> None:
     """The second worker stands by; what was asked of the first has the same answer from it."""
     world = await FaustWorld.made(tmp_path, kafka)
@@ -76,7 +76,7 @@ async def test_messages_are_answered_once_through_a_kill(kafka: str, tmp_path: P
     series = {"name": "large", "statistic": "count", "epsilon": "0.1"}
     try:
         async with working(world, 1) as first, working(world, 2):
-            created = await queries.create(series, message_id="c1")
+            created = await queries.create(series, message_id="c1", seconds=150)
             assert (created.content.name, created.content.epsilon) == ("large", "0.1")
             first.kill()
             assert (await queries.create(series, message_id="c1")).body == created.body
