@@ -70,25 +70,32 @@ async def test_events_are_fed_once_through_a_kill(kafka: str, tmp_path: Path, pa
 
 @pytest.mark.timeout(400)
 async def test_messages_are_answered_once_through_a_kill(kafka: str, tmp_path: Path) -> None:
-    """The second worker stands by; what was asked of the first has the same answer from it."""
+    """A monitor is asked thresholds; the second worker stands by, and what the first has answered stays as it was."""
     world = await FaustWorld.made(tmp_path, kafka)
     queries = FaustQueries(KafkaSettings(kafka), world.talk.name, world.talk.token())
-    series = {"name": "large", "statistic": "count", "epsilon": "0.1"}
+    watch = {"name": "large", "where": [{"field": "size", "at_least": 5}], "above": 1000}
+    series = {"name": "m", "statistic": "monitor", "epsilon": "0.1", "watch": [watch]}
     try:
         async with working(world, 1) as first, working(world, 2):
             created = await queries.create(series, message_id="c1", seconds=150)
-            assert (created.content.name, created.content.epsilon) == ("large", "0.1")
+            assert (created.content.name, created.content.epsilon) == ("m", "0.1")
+            asked = await queries.ask("m", watch="large", threshold=70, message_id="a1")
+            assert asked.content["fired"] in (True, False)
             first.kill()
+            again = await queries.ask("m", watch="large", threshold=70, message_id="a1")
+            assert again.body == asked.body
             assert (await queries.create(series, message_id="c1")).body == created.body
-            shown = await queries.list(message_id="l1")
-            assert [each.name for each in shown.content.queries] == ["all", "large"]
-            halted = await queries.halt("large", message_id="h1")
-            assert halted.content.name == "large"
-            assert (await queries.halt("large", message_id="h1")).body == halted.body
+            lower = await queries.ask("m", watch="large", threshold=1)
+            assert lower.content["fired"] in (True, False)
+            shown = await queries.list()
+            assert [each.name for each in shown.content.queries] == ["all", "m"]
+            halted = await queries.halt("m", message_id="h1")
+            assert halted.content.name == "m"
+            assert (await queries.halt("m", message_id="h1")).body == halted.body
             with pytest.raises(UsageError, match="none of this name"):
                 await queries.ask("nothing")
             assert (await queries.preview({**series, "name": "more"})).content.fits
-            assert created.number < shown.number < halted.number
+            assert created.number < asked.number < lower.number < shown.number < halted.number
     finally:
         await queries.close()
 
