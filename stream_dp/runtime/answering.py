@@ -15,7 +15,7 @@ from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import MAIN
 from stream_dp.errors import BudgetRefused, NotAccepted, NotYours, UnknownMechanism, UsageError
 from stream_dp.runtime.admission import Admission
-from stream_dp.runtime.answer_body import RefusalKind
+from stream_dp.runtime.answer_body import RefusalKind, answer_head
 from stream_dp.runtime.commit import Answer, Created, Halted
 from stream_dp.runtime.conversation import Addressed, MessageReader, Wanted, not_accepted
 from stream_dp.runtime.cut_changes import CutChanges
@@ -148,13 +148,14 @@ class Answering:
                 return await changes.ask(self._asked(wanted, message), wanted.parameters, number)
 
     def _require_own(self, wanted: Wanted, message: Addressed, verb: str) -> str:
-        """Return whose ledger paid for a series.
+        """Return whose ledger paid for a series; of what does not run nobody's is asked.
 
         Raises:
             NotYours: another's than the sender's.
         """
-        owner = self._owner(wanted.series)
-        if not message.operator and owner != message.analyst:
+        owner, registry = self._owner(wanted.series), self._changes.admission.registry
+        runs = any(live.series.name == wanted.series for live in registry.live)
+        if runs and not message.operator and owner != message.analyst:
             raise NotYours(f"series: is of another ledger; you may {verb} what your own paid for")
         return owner
 
@@ -187,10 +188,12 @@ async def recorded(answers: Answers | None, number: int) -> bytes:
     """Return the public answer of this number.
 
     Raises:
-        NotAccepted: answers are not kept here.
+        NotAccepted: answers are not kept here, or this one no more.
     """
     if answers is not None:
         async with closing(answers.read(number - 1)) as bodies:
             async for body in bodies:
-                return body
+                if answer_head(body).number == number:
+                    return body
+                break
     raise not_accepted(RefusalKind.USED)

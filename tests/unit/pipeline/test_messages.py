@@ -108,6 +108,8 @@ REFUSED: Mapping[str, tuple[str, str]] = {
     "halting another's": ("forbidden", text("r", "halt", "bob", series="anns")),
     "halting the main ledger's": ("forbidden", text("r", "halt", "bob", series="large")),
     "halting the file's": ("unknown", text("r", "halt", series="orders")),
+    "halting what never was": ("unknown", text("r", "halt", "bob", series="nobody")),
+    "halting what has ended": ("unknown", text("r", "halt", "bob", series="gone")),
     "beyond the budget": ("budget", text("r", "create", "bob", series=large("b", "1.1"))),
     "no such statistic": ("usage", text("r", "create", series=large("b", statistic="guess"))),
     "a name that is taken": ("usage", text("r", "create", series=large("orders"))),
