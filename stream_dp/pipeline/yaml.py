@@ -320,7 +320,9 @@ def _meant(node: yaml.Node, missing: str) -> str:
 def message(error: ErrorDetails) -> str:
     """What is wrong, in the words of the house."""
     if error["type"] == "union_tag_invalid":
-        return f"'{error['ctx']['tag']}' is none of {error['ctx']['expected_tags']}"
+        # only what was written stands in quotes
+        offered = error["ctx"]["expected_tags"].replace("'", "")
+        return f"'{error['ctx']['tag']}' is none of {offered}"
     if error["type"] == "string_pattern_mismatch" and error["ctx"]["pattern"] in PATTERNS:
         return PATTERNS[error["ctx"]["pattern"]]
     message = error["msg"].removeprefix("Value error, ")

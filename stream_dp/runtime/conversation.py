@@ -44,7 +44,7 @@ WAITING_BYTES = 1_000_000
 """How large the answers of a commit get, about and at most; one that is larger has its own."""
 
 DETAILS: Mapping[RefusalKind, str] = {
-    RefusalKind.UNREADABLE: "no envelope of a message, or of another version",
+    RefusalKind.UNREADABLE: "no envelope of a message, of another version, or its id, analyst or until is malformed",
     RefusalKind.SIGNATURE: "signature: not made with the token of the analyst whom the message names",
     RefusalKind.EXPIRED: "until: must lie between the moment of the message and 24 hours later",
     RefusalKind.USED: "id: used before; its answer is on record",

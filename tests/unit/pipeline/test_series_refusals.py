@@ -70,6 +70,11 @@ def test_nor_a_tag_or_an_alias() -> None:
             '{"name":"q","epsilon":1,"statistic":"count","where":[{"field":"kind","equals":"SECRET"}]}',
             "1:79: where[0].equals: what stands there is not in the domain of the field",
         ),
+        (
+            '{"name":"q","epsilon":1,"statistic":"SEC\'RET"}',
+            "1:37: statistic: what stands there is none of count, histogram, maximum, largest, columns_above, "
+            "quantity, alerts, monitor",
+        ),
     ],
 )
 def test_a_refusal_says_where_and_what_to_do(text: str, told: str) -> None:
