@@ -97,6 +97,15 @@ def test_the_very_same_copy_is_never_accepted_again() -> None:
     assert len(conversation._used) < 200
 
 
+@pytest.mark.parametrize(("later", "kind"), [(LONGEST_MS - 1, "used"), (LONGEST_MS, "expired")])
+def test_what_is_just_forgotten_has_just_expired(later: int, kind: str) -> None:
+    """To the millisecond: no moment lies between the two at which a late copy would be accepted."""
+    conversation, said = Conversation(), message("a", NOW)
+    assert kind_of(conversation, said) == ""
+    assert kind_of(conversation, message("b", NOW + LONGEST_MS), NOW + later) == ""
+    assert kind_of(conversation, said) == kind
+
+
 def test_a_twin_that_forgets_by_its_own_clock_accepts_a_late_copy() -> None:
     class Forgetful(Conversation):
         def _forget(self, floor: int) -> None:

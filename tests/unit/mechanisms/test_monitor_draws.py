@@ -1,0 +1,93 @@
+"""Which noise a monitor draws for what: how much, at which scale, and never for anything that is decided already."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.monitor import Monitor
+from stream_dp.mechanisms.watch_messages import ArmQuery, DisarmQuery, ThresholdQuery, WatchTerms
+from stream_dp.testing.noise import ZeroNoise
+
+WATCHES = (
+    WatchTerms(50),
+    WatchTerms(5, 2, rearm=False),
+    WatchTerms(3, tick=True, below=True),
+    WatchTerms(10, tick=True),
+)
+MONITOR = Monitor(
+    7, Fraction(1, 5), Neighbors.ADD_REMOVE, WATCHES, ones=3, value_epsilon=Fraction(1, 10)
+)
+SINCE, TICK, VALUE = Fraction(15), Fraction(10), Fraction(30)  # 3 / 0.2, 3 / 0.3, 3 / 0.1
+
+
+class Noted(ZeroNoise):
+    """No noise, and a note of each draw: its law, its scale and how many."""
+
+    def __init__(self) -> None:
+        self.drawn: list[tuple[str, Fraction, int]] = []
+
+    def geometric(self, scale: Fraction, size: int) -> IntArray:
+        """Note it."""
+        self.drawn += [("geometric", scale, size)] * (size > 0)
+        return super().geometric(scale, size)
+
+    def laplace(self, scale: Fraction, size: int) -> IntArray:
+        """Note it."""
+        self.drawn += [("laplace", scale, size)] * (size > 0)
+        return super().laplace(scale, size)
+
+
+COMPARED = [("geometric", SINCE, 3), ("laplace", TICK, 2)]
+STEPS: dict[str, tuple[tuple[int, ...], Message, list[tuple[str, Fraction, int]]]] = {
+    "nothing fires": ((9, 1, 1, 5, 1), Query(), COMPARED),
+    "one re-arms, one has ended": (
+        (50, 5, 1, 5, 1),
+        Query(),
+        [*COMPARED, ("laplace", VALUE, 2), ("geometric", SINCE, 1)],
+    ),
+    "ticks fire": ((9, 1, 1, 1, 11), Query(), COMPARED),
+    "asked, and does not fire": ((9,), ThresholdQuery(10, place=0), [("geometric", SINCE, 1)]),
+    "asked, and fires": (
+        (9,),
+        ThresholdQuery(9, place=0),
+        [("geometric", SINCE, 1), ("laplace", VALUE, 1), ("geometric", SINCE, 1)],
+    ),
+    "begun": ((), ArmQuery(place=5, watch=WatchTerms(9, 2)), [("geometric", SINCE, 2)]),
+    "begun, of ticks": ((), ArmQuery(place=5, watch=WatchTerms(9, 2, tick=True)), []),
+    "ended": ((), DisarmQuery(place=0), []),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_each_message_draws_what_it_needs_at_its_own_scale(name: str) -> None:
+    counts, message, expected = STEPS[name]
+    noise = Noted()
+    state = MONITOR.init(noise)
+    assert noise.drawn == [("geometric", SINCE, 3)]
+    row = np.array([*counts, *[0] * (7 - len(counts))], dtype=np.int64)
+    state, _ = MONITOR.step(state, Update(row), noise)
+    noise.drawn.clear()
+    MONITOR.step(state, message, noise)
+    assert noise.drawn == expected
+
+
+def test_what_is_asked_of_a_tick_draws_nothing() -> None:
+    noise = Noted()
+    state, _ = MONITOR.step(MONITOR.init(noise), Query(), noise)
+    noise.drawn.clear()
+    for threshold in (1, 10):
+        state, _ = MONITOR.step(state, ThresholdQuery(threshold, place=4), noise)
+    assert noise.drawn == []
+
+
+def test_a_free_place_counts_nothing_and_a_watch_begins_from_zero() -> None:
+    noise = ZeroNoise()
+    state, _ = MONITOR.step(MONITOR.init(noise), Update(np.full(7, 4)), noise)
+    assert state.count.tolist() == [4] * 5 + [0] * 2
+    full = replace(state, count=np.full(7, 4))
+    begun, _ = MONITOR.step(full, ArmQuery(place=5, watch=WatchTerms(9, 2)), noise)
+    assert begun.count.tolist() == [4] * 5 + [0] * 2
