@@ -52,13 +52,17 @@ async def finished(world: FaustWorld, worker: Popen[str], found: list[bytes], pa
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("patch", ["", FAUST_ALONE], ids=["ours", "Faust alone"])
 async def test_events_are_fed_once_through_a_kill(kafka: str, tmp_path: Path, patch: str) -> None:
-    """Faust commits every few seconds and repeats what came after: without heads that counts twice."""
+    """Faust commits every few seconds and repeats what came after: without heads that counts twice.
+
+    The engine counts from its first tick on, so nothing is put before that.
+    """
     world = await FaustWorld.made(tmp_path, kafka, patch)
     begin = 3 * COUNT // 4 if patch else 0  # a twin needs less to be found
     middle = (begin + COUNT) // 2
-    await world.put([(n % PARTITIONS, n) for n in range(begin, middle)])
     async with source_of(world) as found:
         async with working(world, 1) as first:
+            await until(lambda: world.released() != [])
+            await world.put([(n % PARTITIONS, n) for n in range(begin, middle)])
             await until(lambda: len(found) > (middle - begin) // 2)
             first.kill()
         await world.put([(n % PARTITIONS, n) for n in range(middle, COUNT)])
