@@ -17,6 +17,8 @@ from stream_dp.testing.kafka import fresh_topic_name, kafka
 
 __all__ = ["kafka"]
 
+collect_ignore = ["faust_app.py"]  # a program, which is told what to do where it starts
+
 _HERE = Path(__file__).parent
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
