@@ -15,8 +15,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from stream_dp.adapters.sqlite_file import is_ours, transaction
 from stream_dp.adapters.threads import OneThread, sync_folder
-from stream_dp.errors import FailClosed, UnknownFormat, UsageError, WorldError
+from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.runtime.commit import Commit
 from stream_dp.runtime.ports import Positions
 
@@ -102,7 +103,7 @@ class SqliteJournal:
         self._file = self._path.stat()
         self._database = database = sqlite3.connect(self._path, isolation_level=None)
         if not _recognise(database, self._path):
-            with _transaction(database):
+            with transaction(database):
                 for statement in _SCHEMA:
                     database.execute(statement)
         if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
@@ -121,7 +122,7 @@ class SqliteJournal:
         database = self._connection()
         if not _is_still(self._path, self._file):
             raise FailClosed(f"{self._path}: the journal was moved or replaced; bring it back")
-        with _transaction(database):
+        with transaction(database):
             (last,) = database.execute("SELECT max(sequence) FROM commits").fetchone()
             if commit.sequence != (0 if last is None else last + 1):
                 raise FailClosed(f"{self._path}: not the next commit; another engine wrote to it")
@@ -162,17 +163,6 @@ def _read_only(path: Path) -> Iterator[sqlite3.Connection]:
         if not _recognise(database, path):
             raise FailClosed(f"{path}: the journal is empty")
         yield database
-
-
-@contextmanager
-def _transaction(database: sqlite3.Connection) -> Iterator[None]:
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        database.execute("COMMIT")
-    finally:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
 
 
 @contextmanager
@@ -219,16 +209,10 @@ def _is_still(path: Path, file: os.stat_result | None) -> bool:
 
 def _recognise(database: sqlite3.Connection, path: Path) -> bool:
     """True for a journal of ours, False for an empty file."""
-    (application,) = database.execute("PRAGMA application_id").fetchone()
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if (application, version, tables) == (0, 0, 0):
-        return False
-    if application != _APPLICATION:
-        raise FailClosed(f"{path}: an SQLite file of another program; name another path")
-    if version != _VERSION:
-        raise UnknownFormat(f"the journal {path}", f"tables of version {version}", str(_VERSION))
-    return True
+    return is_ours(
+        database, _APPLICATION, _VERSION, f"the journal {path}",
+        f"{path}: an SQLite file of another program; name another path",
+    )  # fmt: skip
 
 
 def _sealed(rows: sqlite3.Cursor, start: int, path: Path) -> list[bytes]:

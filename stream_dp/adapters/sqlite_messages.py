@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stream_dp.adapters.publish_once import answer_after, answers_not_yet_visible
+from stream_dp.adapters.sqlite_file import is_ours, transaction
 from stream_dp.adapters.threads import OneThread, sync_folder
-from stream_dp.errors import FailClosed, UnknownFormat, WorldError
+from stream_dp.errors import FailClosed, WorldError
 from stream_dp.runtime.commit import Answer
 from stream_dp.runtime.ports import Question
 
@@ -191,11 +192,10 @@ def _connected(path: Path) -> sqlite3.Connection:
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
-        database.execute("BEGIN IMMEDIATE")  # of two that make it, one does
-        if not _recognise(database, path):
-            for statement in _SCHEMA:
-                database.execute(statement)
-        database.execute("COMMIT")
+        with transaction(database):  # of two that make it, one does
+            if not _recognise(database, path):
+                for statement in _SCHEMA:
+                    database.execute(statement)
     except BaseException:
         database.close()
         raise
@@ -204,28 +204,17 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 def _recognise(database: sqlite3.Connection, path: Path) -> bool:
     """True for a file of ours, False for an empty one."""
-    (application,) = database.execute("PRAGMA application_id").fetchone()
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if (application, version, tables) == (0, 0, 0):
-        return False
-    if application != _APPLICATION:
-        raise FailClosed(f"{path}: an SQLite file of another program; move it away")
-    if version != _VERSION:
-        raise UnknownFormat(f"the file {path}", f"tables of version {version}", str(_VERSION))
-    return True
+    return is_ours(
+        database, _APPLICATION, _VERSION, f"the file {path}",
+        f"{path}: an SQLite file of another program; move it away",
+    )  # fmt: skip
 
 
 def _write(
     database: sqlite3.Connection, statement: str, rows: Sequence[tuple[object, ...]]
 ) -> None:
-    database.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(database):
         database.executemany(statement, rows)
-        database.execute("COMMIT")
-    finally:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
 
 
 @contextmanager
