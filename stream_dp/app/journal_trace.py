@@ -22,7 +22,7 @@ from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.runtime.admission import Admission
-from stream_dp.runtime.answer_body import AnswerCut
+from stream_dp.runtime.answer_body import AnswerCut, places_in
 from stream_dp.runtime.asked_parameters import read_parameters
 from stream_dp.runtime.commit import (
     Answer,
@@ -55,7 +55,8 @@ class AskedStep:
         """The bytes of the answer that tells this."""
         standing = AnswerCut.before(self.asked.at, grid)
         told = series.told(self.parameters, answer)
-        return body_of(self.told.number, self.told.id, self.told.do, standing, told)
+        places = places_in(self.told.body)
+        return body_of(self.told.number, self.told.id, self.told.do, standing, told, places)
 
 
 _ENOUGH = 16  # bytes of a seed tell it from all others

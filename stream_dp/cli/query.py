@@ -67,7 +67,9 @@ TokenFile = Annotated[
 Id = Annotated[
     str,
     typer.Option(
-        "--id", metavar="ID", help="The message's own name; the same one has one answer for ever."
+        "--id",
+        metavar="ID",
+        help="The message's own name: sent again with it, the same message gets the answer that it had.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The answer as one line of JSON.")]

@@ -1,8 +1,10 @@
 """Talking to an engine by Kafka: an analyst with a token, the brokers' addresses and the pipeline's name needs no more.
 
 Rules: a message is signed here and sent once; its answer is looked for in what comes into the public topic from before
-the message was sent. Whoever waits in vain has not undone anything: the message may be executed later, and its answer
-is found by its id. A refusal comes back as the error that the engine raised. The token leaves this process in no form.
+the message was sent, and is the one that names the place where the message lies: an answer to another message of the
+same id is never taken for it. Whoever waits in vain has not undone anything: the message may be executed later, and its
+answer is found by its id. A refusal comes back as the error that the engine raised. The token leaves this process in no
+form.
 """
 
 import asyncio
@@ -25,7 +27,7 @@ from stream_dp.adapters.kafka_log import reading
 from stream_dp.client.message_text import good_answer
 from stream_dp.core.envelope import write_envelope
 from stream_dp.errors import WorldError
-from stream_dp.runtime.answer_body import RefusalKind, answer_head, read_answer
+from stream_dp.runtime.answer_body import RefusalKind, places_in, read_answer
 
 SECONDS = 60.0
 _SLICE_MS = 200
@@ -95,9 +97,11 @@ class KafkaMessages:
     async def answer(self, text: str, name: str, seconds: float = SECONDS) -> bytes:
         """Send the message of this text and id, and return the exact bytes of its answer.
 
-        An id that was used before has its answer already, whatever this message says: that one is returned.
+        A message that came before, with this id and this text but for its `until`, has its answer already: that one is
+        returned.
 
         Raises:
+            NotAccepted: the id was used for another message, among others; nothing has changed.
             UsageError, BudgetRefused: what the engine says of it; nothing has changed.
             WorldError: no answer in time; the message may still be executed.
         """
@@ -107,38 +111,39 @@ class KafkaMessages:
                 sent = await self._producer.send_and_wait(self._queries, envelope, partition=0)
             body = await self._awaited(name, sent.offset, seconds)
         found = read_answer(body).refused
-        if found is not UNSET and found.kind == RefusalKind.USED:
+        if found is not UNSET and found.kind == RefusalKind.REPEATED:
             body = await self.recorded(name) or body
         return good_answer(body)
 
     async def recorded(self, name: str) -> bytes | None:
-        """The bytes of the answer to a message of this id, if there is one in the public topic."""
+        """The bytes of the newest answer to a message of this id, if there is one in the public topic."""
+        found = None
         async with reading(self._settings, self._answers) as log:
             decided, _ = await log.ends()  # an engine that was killed may have left more open
             async with aclosing(log.records(0, decided)) as groups:
                 async for group in groups:
                     for record in group:
                         if record.key == name.encode():
-                            return bytes(record.value)
-        return None
+                            found = bytes(record.value)
+        return found
 
     @property
     def _place(self) -> Any:
         return library().TopicPartition(self._answers, 0)
 
     async def _awaited(self, name: str, place: int, seconds: float) -> bytes:
-        """The answer to the message of this id, or to the record at this place."""
+        """The answer to the message of this id that lies at this place."""
         deadline = time.monotonic() + seconds
         with speaking(self._settings, f"topic {self._answers!r}"):
             while time.monotonic() < deadline:
                 fetched = await self._reader.getmany(self._place, timeout_ms=_SLICE_MS)
                 bodies = [bytes(record.value) for record in fetched.get(self._place, ())]
                 for body in bodies:
-                    if _answers(body, name, place):
+                    if place in places_in(body):
                         return body
         raise WorldError(
             f"no engine of {self._pipeline} answered within {seconds:g} s; the message may still be executed: its "
-            f"answer will be in {self._answers} under the id {name}, and asking again with this id changes nothing"
+            f"answer will be in {self._answers} under the id {name}, and the same, asked again with it, gets that one"
         )
 
     async def _there(self, topic: str) -> None:
@@ -150,11 +155,3 @@ class KafkaMessages:
                 f"topic {topic!r} does not exist at {self._settings.bootstrap}, or may not be used: the engine of "
                 f"{self._pipeline} makes it when it starts; check the name and this user's rights (ACL)"
             )
-
-
-def _answers(body: bytes, name: str, place: int) -> bool:
-    """Say whether this is the answer to the message of this id that lies at this place."""
-    head = answer_head(body)
-    if head.id is None:
-        return head.places is not UNSET and place in head.places
-    return head.id == name

@@ -6,6 +6,7 @@ handed over as its bytes in the message: what it means, and how exact its number
 The JSON Schema of docs/messages.json is made of these models.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
@@ -174,6 +175,18 @@ def read_address(text: str) -> Address:
     found = {key: _value(parts[key]) for key in Message.model_fields.keys() & parts.keys()}
     do = str(_value(parts.get("do", msgspec.Raw(b"0"))))
     return _validated(Address, {**found, "do": do if do in MESSAGES else ""})
+
+
+def content_of(text: str) -> bytes:
+    """Return what makes a message the one that it is: all of it word for word, but not until when it may arrive.
+
+    Raises:
+        UsageError: it is no JSON object.
+    """
+    parts = sorted(_parts(text).items())
+    return b"\n".join(
+        json.dumps(key).encode() + b" " + bytes(raw) for key, raw in parts if key != "until"
+    )
 
 
 def read_message(text: str) -> AnyMessage:

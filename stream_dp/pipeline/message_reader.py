@@ -17,6 +17,7 @@ from stream_dp.pipeline.analyst_messages import (
     PreviewMessage,
     UnwatchMessage,
     WatchMessage,
+    content_of,
     read_address,
     read_message,
 )
@@ -24,6 +25,7 @@ from stream_dp.runtime.answer_body import RefusalKind
 from stream_dp.runtime.conversation import Addressed, Wanted, not_accepted
 
 OPERATOR = ""
+_NOT_HERS = "analyst: the message names another than whose token was shown; name that one, or show the operator's token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class SignedMessages:
         """
         message = self._addressed(text, operator=signer == OPERATOR)
         if not message.operator and message.analyst != signer:
-            raise not_accepted(RefusalKind.SIGNATURE)
+            raise not_accepted(RefusalKind.SIGNATURE, _NOT_HERS)
         return message
 
     def wanted(self, message: Addressed) -> Wanted:
@@ -90,4 +92,7 @@ class SignedMessages:
             said = read_address(text.decode())
         except (UsageError, UnicodeDecodeError):
             raise not_accepted(RefusalKind.UNREADABLE) from None
-        return Addressed(said.id, said.analyst, operator, said.until, said.do, text)
+        return Addressed(
+            said.id, said.analyst, operator, said.until, said.do, text,
+            content=content_of(text.decode()),
+        )  # fmt: skip

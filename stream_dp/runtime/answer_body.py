@@ -31,6 +31,7 @@ class RefusalKind(StrEnum):
     SIGNATURE = "signature"
     EXPIRED = "expired"
     USED = "used"
+    REPEATED = "repeated"
     RATE = "rate"
     USAGE = "usage"
     UNKNOWN = "unknown"
@@ -60,7 +61,10 @@ class RefusedMessage(msgspec.Struct, frozen=True):
 
 
 class AnswerHead(msgspec.Struct, frozen=True, kw_only=True):
-    """What every answer begins with; `end` is when the tick ended that is the last before its cut, ISO 8601 in UTC."""
+    """What every answer begins with; `end` is when the tick ended that is the last before its cut, ISO 8601 in UTC.
+
+    `places` is where in the queue lay what it answers; it is not there where that came by another way.
+    """
 
     v: int
     number: _Number
@@ -87,7 +91,7 @@ class AnswerHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answered(AnswerHead, frozen=True, kw_only=True):
-    """A whole answer: of `answer` and `refused` exactly one is set; `id` is null where `places` are named."""
+    """A whole answer: of `answer` and `refused` exactly one is set; `id` is null where no message was accepted."""
 
     answer: Mapping[str, Any] | UnsetType = UNSET
     refused: RefusedMessage | UnsetType = UNSET
@@ -121,6 +125,12 @@ def read_answer(body: bytes, what: str = "what should be an answer") -> Answered
 def answer_head(body: bytes, what: str = "what should be an answer") -> AnswerHead:
     """Return what an answer begins with; what it says is not looked at. Errors as of `read`."""
     return _decoded(body, AnswerHead, what)
+
+
+def places_in(body: bytes) -> tuple[int, ...]:
+    """Return where in the queue lay what an answer answers; nowhere, where it came by another way. Errors as above."""
+    places = answer_head(body).places
+    return () if places is UNSET else places
 
 
 def _decoded(body: bytes, form: type[_H], what: str) -> _H:

@@ -77,9 +77,9 @@ class Answering:
                 conversation.admit(message, question.stamp)
             except NotAccepted as refusal:
                 standing = self._changes.chain.standing
-                conversation.refuse(RefusalKind(refusal.kind), question.place, standing)
+                conversation.refuse(refusal, question.place, standing)
             else:
-                await self._answered(message)
+                await self._answered(message, (question.place,))
                 accepted += 1
         if accepted or (conversation.waits and conversation.hurry()):
             await self.flush()
@@ -104,7 +104,7 @@ class Answering:
         if self._changes.pending or self._changes.chain.now.conversation.waits:
             await self._changes.flush()
 
-    async def _answered(self, message: Addressed) -> Answer:
+    async def _answered(self, message: Addressed, places: tuple[int, ...] = ()) -> Answer:
         """Execute, and let the answer wait for its commit; a series is created or halted at once."""
         conversation, chain = self._changes.chain.now.conversation, self._changes.chain
         wanted, told = Wanted(message.do), dict[str, Any]()
@@ -115,7 +115,7 @@ class Answering:
         except (UsageError, BudgetRefused) as refusal:
             refused = refusal
         series = wanted.series or str(told.get("name", ""))
-        answer = conversation.answer(message, refused or told, chain.standing, series)
+        answer = conversation.answer(message, refused or told, chain.standing, series, places)
         if conversation.full or (refused is None and wanted.do in AT_ONCE):
             await self._changes.flush()
         return answer
@@ -197,4 +197,4 @@ async def recorded(answers: Answers | None, number: int) -> bytes:
                 if answer_head(body).number == number:
                     return body
                 break
-    raise not_accepted(RefusalKind.USED)
+    raise not_accepted(RefusalKind.REPEATED)

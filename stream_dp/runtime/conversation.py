@@ -44,13 +44,22 @@ WAITING_BYTES = 1_000_000
 """How large the answers of a commit get, about and at most; one that is larger has its own."""
 
 DETAILS: Mapping[RefusalKind, str] = {
-    RefusalKind.UNREADABLE: "no envelope of a message, of another version, or its id, analyst or until is malformed",
-    RefusalKind.SIGNATURE: "signature: not made with the token of the analyst whom the message names",
-    RefusalKind.EXPIRED: "until: must lie between the moment of the message and 24 hours later",
-    RefusalKind.USED: "id: used before; its answer is on record",
+    RefusalKind.UNREADABLE: "no envelope of a message, of another version, or its id, analyst or until is malformed; "
+    "docs/messages.md shows an envelope and a message",
+    RefusalKind.SIGNATURE: "signature: made neither with the token of the analyst whom the message names nor with the "
+    "operator's; it is the HMAC-SHA256, in hex, of `stream-dp message 1`, the name of the pipeline and the exact text "
+    "of the message, a line each, under the token: the text of its file without the end of its line",
+    RefusalKind.EXPIRED: "until: lay before the moment at which the message arrived; send it again with a later one, "
+    "up to 24 hours ahead",
+    RefusalKind.USED: "id: was used for another message, whose answer it names for ever: in the topic of answers the "
+    "record with this id as its key; nothing was done, send this message with an id of its own",
+    RefusalKind.REPEATED: "id: this very message came before, and was executed; its answer is in the topic of answers, "
+    "the record with this id as its key",
     RefusalKind.RATE: "more messages of this analyst came before the next tick than may be executed; nothing was done, "
     "send it again after the tick, with the same id",
 }
+AHEAD = "until: lies more than 24 hours behind the moment at which it arrived; send it again with an earlier one"
+"""What is said of a message that would be valid for too long; it is refused as expired, too."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -68,7 +77,7 @@ class Addressed:
     """A message whose sender is known, and not yet what it wants; `operator`: she may act for every analyst.
 
     `analyst` names whose ledger pays ("": the main one), `do` what is to be done ("" where that is no known thing), and
-    `wanted` what is known of it already. The same `text` again is the same message.
+    `wanted` what is known of it already. The same `content` again is the same message; empty, it is the `text`.
     """
 
     id: str
@@ -78,11 +87,12 @@ class Addressed:
     do: str
     text: bytes
     wanted: Wanted | None = None
+    content: bytes = b""
 
     @property
     def digest(self) -> bytes:
-        """The SHA-256 of its text."""
-        return hashlib.sha256(self.text).digest()
+        """The SHA-256 of what makes it the message that it is."""
+        return hashlib.sha256(self.content or self.text).digest()
 
 
 class MessageReader(Protocol):
@@ -130,7 +140,7 @@ class Conversation:
     _taken: Counter[str] = field(default_factory=Counter)
     _waiting: list[Answer] = field(default_factory=list)
     _hasty: int = 0
-    _refused: tuple[RefusalKind, list[int]] | None = None
+    _refused: tuple[NotAccepted, list[int]] | None = None
 
     def number_of(self, message: Addressed) -> int | None:
         """Return the number of the answer to this very message, if it has one.
@@ -149,11 +159,13 @@ class Conversation:
         """Accept a message that came at `stamp` (ms since 1970): its id is used, and counts in the rate.
 
         Raises:
-            NotAccepted: expired, used, or too many; nothing has changed.
+            NotAccepted: expired, used, repeated, or too many; nothing has changed.
         """
-        if message.id in self._used:
-            raise not_accepted(RefusalKind.USED)
-        if not max(stamp, self._floor + 1) <= message.until <= stamp + LONGEST_MS:
+        if self.number_of(message) is not None:
+            raise not_accepted(RefusalKind.REPEATED)
+        if message.until > stamp + LONGEST_MS:
+            raise not_accepted(RefusalKind.EXPIRED, AHEAD)
+        if message.until < max(stamp, self._floor + 1):
             raise not_accepted(RefusalKind.EXPIRED)
         self.count(message.analyst)
         self._use(message.id, message.digest, message.until, self.next_number)
@@ -179,11 +191,15 @@ class Conversation:
         self._hasty += 1
         return self.full or self._hasty <= self.per_tick
 
-    def refuse(self, kind: RefusalKind, place: int, standing: AnswerCut) -> None:
+    def refuse(self, refusal: NotAccepted, place: int, standing: AnswerCut) -> None:
         """Refuse a record that is accepted as no message."""
-        if self._refused is None or self._refused[0] != kind or len(self._refused[1]) >= PLACES:
+        if (
+            self._refused is None
+            or str(self._refused[0]) != str(refusal)
+            or len(self._refused[1]) >= PLACES
+        ):
             self._close_refused(standing)
-            self._refused = (kind, [])
+            self._refused = (NotAccepted(refusal.kind, str(refusal)), [])  # no frames of the raiser
         self._refused[1].append(place)
 
     def answer(
@@ -192,10 +208,13 @@ class Conversation:
         told: Mapping[str, Any] | StreamDPError,
         standing: AnswerCut,
         series: str = "",
+        places: tuple[int, ...] = (),
     ) -> Answer:
-        """Write the answer to an accepted message: what is told, or the error that refuses it."""
+        """Write the answer to an accepted message: what is told, or the error that refuses it; `places` is where it lay
+        in the queue, if it came by that.
+        """
         self._close_refused(standing)
-        body = body_of(self.next_number, message.id, message.do, standing, told)
+        body = body_of(self.next_number, message.id, message.do, standing, told, places)
         answer = Answer(
             self.next_number, message.id, message.digest, message.until, body,
             message.analyst, message.do, series,
@@ -243,8 +262,7 @@ class Conversation:
     def _close_refused(self, standing: AnswerCut) -> None:
         if self._refused is None:
             return
-        (kind, places), self._refused = self._refused, None
-        refused = not_accepted(kind)
+        (refused, places), self._refused = self._refused, None
         body = body_of(self.next_number, None, "", standing, refused, tuple(places))
         self._add(Answer(self.next_number, None, b"", 0, body))
 
@@ -303,10 +321,12 @@ def refusal_of(error: StreamDPError) -> RefusedMessage:
 
 def error_of(refused: RefusedMessage) -> StreamDPError:
     """Return the error that refused a message, as far as its answer tells."""
+    if refused.kind in DETAILS:
+        return NotAccepted(refused.kind, refused.detail)
     kinds: Mapping[str, type[StreamDPError]] = {kind: of for of, kind in _KINDS.items()}
     return kinds.get(refused.kind, UsageError)(refused.detail)
 
 
-def not_accepted(kind: RefusalKind) -> NotAccepted:
+def not_accepted(kind: RefusalKind, detail: str = "") -> NotAccepted:
     """Return the error that says why something is not accepted as the message of an id."""
-    return NotAccepted(kind, DETAILS[kind])
+    return NotAccepted(kind, detail or DETAILS[kind])

@@ -18,7 +18,7 @@ from stream_dp.errors import FailClosed, RejectedMessage, Unconfirmed, UsageErro
 from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import ask, step
 from stream_dp.runtime.admission import Admission
-from stream_dp.runtime.answer_body import AnswerCut
+from stream_dp.runtime.answer_body import AnswerCut, places_in
 from stream_dp.runtime.asked_parameters import read_parameters
 from stream_dp.runtime.commit import (
     Answer,
@@ -170,7 +170,7 @@ def _ask_again(
         states[asked.number], found = ask(live.series, states[asked.number], query, noise)
         content = live.series.told(parameters, found)
         standing = AnswerCut.before(asked.at, grid)
-        body = body_of(asked.answer, told.id, told.do, standing, content)
+        body = body_of(asked.answer, told.id, told.do, standing, content, places_in(told.body))
     except (UsageError, RejectedMessage):
         body = b""
     if body != told.body:

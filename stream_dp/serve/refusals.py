@@ -37,6 +37,7 @@ _STATUS: Mapping[type[StreamDPError], int] = {
 _NOT_ACCEPTED: Mapping[str, int] = {
     RefusalKind.SIGNATURE: 403,
     RefusalKind.USED: 409,
+    RefusalKind.REPEATED: 409,
     RefusalKind.RATE: 429,
 }
 _EXPECTED = {"analyst": "must be lower-case letters, digits, dots, _ or -, at most 63 of them"}

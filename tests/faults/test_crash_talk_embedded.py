@@ -121,7 +121,7 @@ async def test_every_message_has_one_answer_over_kills_at_fixed_points(tmp_path:
     assert kinds - {"usage"} == {
         "unknown",
         "unreadable",
-        "used",
+        "repeated",
     }  # usage: asked before the first tick
 
 

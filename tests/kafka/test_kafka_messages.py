@@ -21,7 +21,7 @@ from stream_dp.adapters.kafka_topics import config
 from stream_dp.client.kafka_messages import talking
 from stream_dp.client.message_text import fresh_id, message_text
 from stream_dp.core.envelope import LARGEST_MESSAGE, write_envelope
-from stream_dp.errors import FailClosed, UnknownMechanism, UsageError, WorldError
+from stream_dp.errors import FailClosed, NotAccepted, UnknownMechanism, UsageError, WorldError
 from stream_dp.runtime.answer_body import read_answer
 from stream_dp.runtime.ports import Answers, Question, Questions
 from stream_dp.testing.message_checks import (
@@ -239,8 +239,12 @@ async def test_the_command_line_by_kafka_with_a_token_and_a_name_alone(
                 break
         assert (code, json.loads(out)["answer"]["series"]) == (0, "busy"), errors
         name = json.loads(out)["id"]
-        again = await query("ask", "all", "--id", name)
-        assert again == (0, out, "")  # its answer for ever, whatever is asked
+        again = await query("ask", "busy", "--keys", "red", "--id", name)
+        assert again == (0, out, "")  # its answer for ever, however late
+        code, told, errors = await query("ask", "all", "--id", name)
+        assert (code, told) == (2, "")  # and no answer to anything else
+        assert errors.startswith("stream-dp: id: was used for another message"), errors
+        assert "an id of its own" in errors
         code, out, errors = await query("list")
         assert "busy" in {one["name"] for one in json.loads(out)["queries"]}, errors
         code, _, errors = await query("halt", "all")
@@ -343,10 +347,22 @@ async def test_whoever_waits_in_vain_learns_it_and_a_used_id_has_its_answer(
     async with talking(settings, world.name, token) as messages:
         with pytest.raises(WorldError, match=f"no engine .* under the id {name}"):
             await messages.answer(text, name, 1.0)
+        unheard = fresh_id()
+        with pytest.raises(WorldError, match=f"under the id {unheard}"):
+            await messages.answer(message_text("list", {}, unheard, "ann"), unheard, 1.0)
         assert await messages.recorded(name) is None
         async with fed(world), running(world):
+            # the first message of this id is answered only now, and its answer is not that to another one
+            halting = message_text("halt", {"series": "all"}, unheard, "ann")
+            with pytest.raises(NotAccepted, match="id: was used for another message"):
+                await messages.answer(halting, unheard)
             later = await messages.answer(text, name)  # to the first one: this is a repetition
             assert read_answer(later).id == name
+            assert await messages.recorded(name) == later
+            other = message_text("ask", {"series": "all"}, name, "ann")
+            with pytest.raises(NotAccepted, match="id: was used for another message") as refused:
+                await messages.answer(other, name)
+            assert refused.value.kind == "used"
             assert await messages.recorded(name) == later
             assert await messages.answer(text, name) == later
             for do, said, kind in (

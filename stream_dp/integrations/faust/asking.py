@@ -1,8 +1,9 @@
 """The messages of docs/messages.md as awaitable calls, from any worker of an app, with typed answers.
 
 Rules: a message is signed here and travels by Kafka, so it is answered wherever the engine runs, also by the one that
-takes over from a worker that was killed. An id that is given again gets the answer that it had: who keeps the id
-across a crash learns what became of the message, and nothing is done twice. Messages go one after the other.
+takes over from a worker that was killed. A message that is sent again with its id gets the answer that it had: who
+keeps the id across a crash learns what became of the message, and nothing is done twice. Another message with a used id
+is refused. Messages go one after the other.
 """
 
 import asyncio
@@ -44,8 +45,9 @@ class FaustQueries:
     Every method takes `message_id`, one of one's own (default: a fresh one), and `seconds`, how long to wait at most.
 
     Raises, in every method:
+        NotAccepted: the id was used for another message, among others; nothing has changed.
         UsageError, BudgetRefused: what the engine says of the message; nothing has changed.
-        WorldError: no engine answered in time, or no brokers; asking again with the same id changes nothing.
+        WorldError: no engine answered in time, or no brokers; the same asked again with the same id is done once.
     """
 
     def __init__(self, settings: KafkaSettings, name: str, token: str, analyst: str = "") -> None:

@@ -61,6 +61,8 @@ class MessageAnswer(Answer):
     """The id of the message."""
     do: str | Absent = None
     """What was to be done."""
+    places: tuple[int, ...] | Absent = None
+    """Where in the queue the message lay, if it came by that."""
     tick: Tick | None
     """The last tick before it was done; null before the first."""
     end: Time

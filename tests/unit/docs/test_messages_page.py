@@ -1,9 +1,11 @@
 """docs/messages.md and docs/messages.json say what the code does: schema, kinds, keys, envelopes and examples."""
 
+import asyncio
 import importlib.util
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,6 +71,45 @@ def namespace() -> dict[str, Any]:
     for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         exec(compile(block, "messages.md", "exec"), found)  # noqa: S102 - our own page
     return found
+
+
+class Silent:
+    """A topic that takes everything at place 17, and one that brings these answers and then nothing."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self.answers = list(answers)
+
+    async def send_and_wait(self, topic: str, value: bytes) -> SimpleNamespace:
+        return SimpleNamespace(offset=17)
+
+    def __aiter__(self) -> "Silent":
+        return self
+
+    async def __anext__(self) -> SimpleNamespace:
+        if not self.answers:
+            await asyncio.Event().wait()
+        return SimpleNamespace(value=self.answers.pop(0))
+
+
+async def test_the_code_of_the_page_takes_no_other_answer_and_waits_no_longer_than_it_says() -> (
+    None
+):
+    page = namespace()
+    said = page["message"]("list")
+    others = [
+        json.dumps({"id": said["id"], "number": 1, "places": [5]}).encode(),
+        json.dumps({"id": said["id"], "number": 2}).encode(),
+        json.dumps({"id": None, "number": 3, "places": [16]}).encode(),
+    ]
+    mine = json.dumps({"id": None, "number": 4, "places": [16, 17]}).encode()
+    topic = Silent(*others, mine)
+    assert (await page["told"](topic, topic, "5e", "orders", said))["number"] == 4
+    topic = Silent(*others)
+    with pytest.raises(
+        TimeoutError,
+        match=r"no engine of orders answered within 0.01 s: is one.*send the same again",
+    ):
+        await page["told"](topic, topic, "5e", "orders", said, seconds=0.01)
 
 
 @pytest.mark.parametrize("do", MESSAGES)

@@ -81,7 +81,7 @@ def test_over_http_the_token_says_who_speaks() -> None:
     assert READER.said(text(analyst="ann").encode(), "ann").operator is False
     assert READER.said(text(analyst="ann").encode(), "").operator is True
     for analyst in ("bob", ""):
-        with pytest.raises(NotAccepted) as refused:
+        with pytest.raises(NotAccepted, match=r"^analyst: .* name that one, or show") as refused:
             READER.said(text(analyst=analyst).encode(), "ann")
         assert refused.value.kind == "signature"
     with pytest.raises(NotAccepted) as refused:
@@ -116,6 +116,19 @@ def test_what_there_is_not_is_said_with_its_key() -> None:
     with pytest.raises(UsageError, match=r"^do: must be one of") as refused:
         READER.wanted(message)
     assert "SECRET" not in str(refused.value)
+
+
+def test_a_message_is_the_same_with_another_until_and_with_nothing_else() -> None:
+    def content(message: str) -> bytes:
+        return READER.opened(envelope(message, "")).content
+
+    first = content(text("ask", series="m", watch="w", threshold=7))
+    later = text("ask", series="m", watch="w", threshold=7).replace("2026", "2027")
+    assert content(later) == first
+    turned = json.loads(later)
+    assert content(json.dumps(dict(reversed(turned.items())))) == first
+    for key, value in {"id": "c2", "do": "halt", "watch": "v", "threshold": 70, "more": 1}.items():
+        assert content(json.dumps({**turned, key: value})) != first, key
 
 
 def test_an_empty_signature_is_none() -> None:

@@ -50,7 +50,10 @@ async def test_every_message_is_answered_once_in_order() -> None:
     ]  # fmt: skip
     refused = [each for each in world.said() if each["id"] is None]
     kinds = {place: each["refused"]["kind"] for each in refused for place in each["places"]}
-    assert kinds == {4: "unreadable", 5: "unreadable", 7: "used"}
+    assert kinds == {4: "unreadable", 5: "unreadable", 7: "repeated"}
+    places = {each["id"]: each["places"] for each in world.said() if each["id"]}
+    assert places["first"] == [0]
+    assert places["w2"] == [6]  # each names the place of its own message
 
 
 async def crashed(world: MessageWorld, left: int) -> bool:
@@ -89,6 +92,9 @@ async def test_the_same_message_has_the_same_answer_over_http_after_a_restart() 
 
     async def tell(engine: Engine) -> None:
         assert await engine.tell(asked, "") == bodies["w1"]
+        later = asked.replace(UNTIL.encode(), b"2025-10-09T13:00:00Z")
+        assert later != asked
+        assert await engine.tell(later, "") == bodies["w1"]
         with pytest.raises(NotAccepted) as refused:
             await engine.tell(text("w1", "ask", series="watched", threshold=3).encode(), "")
         assert refused.value.kind == "used"
@@ -129,7 +135,9 @@ NOT_ACCEPTED: Mapping[str, tuple[str, bytes]] = {
     "another text": ("signature", sealed(text("r", "list")).replace(b"list", b"halt")),
     "expired": ("expired", sealed(text("r", "list", until="2025-10-09T08:00:00Z"))),
     "for the day after tomorrow": ("expired", sealed(text("r", "list", until="2025-10-11T08:00:00Z"))),
-    "used": ("used", sealed(text("before", "list"))),
+    "another's id": ("used", sealed(text("before", "ask", series="orders"))),
+    "repeated": ("repeated", sealed(text("before", "list"))),
+    "repeated later": ("repeated", sealed(text("before", "list", until="2025-10-09T13:00:00Z"))),
 }  # fmt: skip
 
 

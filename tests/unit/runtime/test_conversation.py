@@ -1,6 +1,7 @@
 """Ids, rates and numbers of answers: an id is used once for ever, and what is remembered has a bound."""
 
 import json
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -19,6 +20,7 @@ from stream_dp.runtime.answer_body import (
     RefusalKind,
     RefusedMessage,
     answer_head,
+    places_in,
     read_answer,
 )
 from stream_dp.runtime.commit import Commit
@@ -57,9 +59,32 @@ def kind_of(conversation: Conversation, said: Addressed, stamp: int = NOW) -> st
 def test_an_id_is_used_once_also_for_another_text() -> None:
     conversation = Conversation()
     assert kind_of(conversation, message("a")) == ""
-    for text in (b"{}", b"other"):
-        assert kind_of(conversation, message("a", text=text)) == "used"
+    for text, kind in ((b"{}", "repeated"), (b"other", "used")):
+        assert kind_of(conversation, message("a", text=text)) == kind
     assert kind_of(conversation, message("A")) == ""
+
+
+def test_the_same_message_is_the_one_with_the_same_content() -> None:
+    """Whatever else its text says, and also after a restart."""
+    conversation, first = Conversation(), replace(message("a", text=b"first"), content=b"what")
+    assert kind_of(conversation, first) == ""
+    again = Conversation()
+    again.replay(Commit(1, b"", answers=conversation.drain(AT)))
+    for one in (conversation, again):
+        assert one.number_of(replace(first, text=b"again", until=NOW + 2 * HOUR)) == 1
+        assert kind_of(one, replace(first, text=b"again")) == "repeated"
+        assert kind_of(one, replace(first, content=b"else")) == "used"
+
+
+def test_a_refusal_says_what_is_wrong_with_the_time_and_what_to_do() -> None:
+    conversation = Conversation()
+    for until, why in (
+        (NOW - 1, "until: lay before the moment at which the message arrived; send it again with"),
+        (NOW + LONGEST_MS + 1, "until: lies more than 24 hours behind the moment at which it"),
+    ):
+        with pytest.raises(NotAccepted, match=why) as refused:
+            conversation.admit(message("a", until), NOW)
+        assert refused.value.kind == "expired"
 
 
 @pytest.mark.parametrize(
@@ -93,11 +118,11 @@ def test_the_very_same_copy_is_never_accepted_again() -> None:
         assert kind_of(conversation, said, stamp) == ""
         sent.append(said)
         copy, late = random.choice(sent), stamp - random.choice((0, HOUR, 100 * HOUR))
-        assert kind_of(conversation, copy, late) in {"used", "expired"}
+        assert kind_of(conversation, copy, late) in {"repeated", "expired"}
     assert len(conversation._used) < 200
 
 
-@pytest.mark.parametrize(("later", "kind"), [(LONGEST_MS - 1, "used"), (LONGEST_MS, "expired")])
+@pytest.mark.parametrize(("later", "kind"), [(LONGEST_MS - 1, "repeated"), (LONGEST_MS, "expired")])
 def test_what_is_just_forgotten_has_just_expired(later: int, kind: str) -> None:
     """To the millisecond: no moment lies between the two at which a late copy would be accepted."""
     conversation, said = Conversation(), message("a", NOW)
@@ -137,7 +162,7 @@ def test_a_restart_remembers_at_least_as_much() -> None:
     assert (again.place, again.next_number) == (500, 501)
     assert conversation._used.keys() <= again._used.keys()
     for said in sent:
-        assert kind_of(again, said, stamp) in {"used", "expired"}
+        assert kind_of(again, said, stamp) in {"repeated", "expired"}
     assert again.number_of(sent[-1]) == 500
     with pytest.raises(NotAccepted):
         again.number_of(message("m499", text=b"other"))
@@ -165,9 +190,9 @@ def test_the_rate_is_of_each_analyst_and_each_tick_also_after_a_restart() -> Non
 def test_consecutive_refusals_of_one_kind_share_an_answer() -> None:
     conversation = Conversation()
     for place, kind in enumerate(["used", "used", "expired", "used"]):
-        conversation.refuse(RefusalKind(kind), place, AT)
+        conversation.refuse(not_accepted(RefusalKind(kind)), place, AT)
     assert kind_of(conversation, message("a")) == ""
-    conversation.refuse(RefusalKind.USED, 5, AT)
+    conversation.refuse(not_accepted(RefusalKind.USED), 5, AT)
     said = [json.loads(answer.body) for answer in conversation.drain(AT)]
     assert [(each["number"], each["id"], each.get("places")) for each in said] == [
         (1, None, [0, 1]), (2, None, [2]), (3, None, [3]), (4, "a", None), (5, None, [5]),
@@ -175,10 +200,32 @@ def test_consecutive_refusals_of_one_kind_share_an_answer() -> None:
     assert not conversation.waits
 
 
+def test_refusals_of_one_kind_for_two_reasons_do_not_share_an_answer() -> None:
+    conversation = Conversation()
+    for place, until in enumerate((NOW - 1, NOW - 2, NOW + 2 * LONGEST_MS)):
+        with pytest.raises(NotAccepted) as refused:
+            conversation.admit(message("a", until), NOW)
+        conversation.refuse(refused.value, place, AT)
+    found = [read_answer(answer.body) for answer in conversation.drain(AT)]
+    assert [each.places for each in found] == [(0, 1), (2,)]
+    details = [each.refused.detail for each in found if isinstance(each.refused, RefusedMessage)]
+    assert len(set(details)) == 2
+
+
+def test_an_answer_says_where_in_the_queue_its_message_lay() -> None:
+    conversation, said = Conversation(), message("a")
+    conversation.admit(said, NOW)
+    answer = conversation.answer(said, {}, AT, places=(17,))
+    assert places_in(answer.body) == (17,)
+    other = message("b")
+    conversation.admit(other, NOW)
+    assert places_in(conversation.answer(other, {}, AT).body) == ()
+
+
 def test_what_waits_has_a_bound() -> None:
     conversation = Conversation()
     for place in range(3 * PLACES):
-        conversation.refuse(RefusalKind.UNREADABLE, place, AT)
+        conversation.refuse(not_accepted(RefusalKind.UNREADABLE), place, AT)
     assert [len(read_answer(a.body).places or ()) for a in conversation.drain(AT)] == [PLACES] * 3
     hasty = Conversation(per_tick=3)
     assert [hasty.hurry() for _ in range(4)] == [True, True, True, False]
@@ -195,11 +242,11 @@ def test_the_form_of_an_answer() -> None:
         b'{"v":1,"number":1,"id":"a","do":"list","tick":4,"end":"1970-01-01T05:00:00Z","answer":{"b":1}}'
     )
     first = AnswerCut.before(0, TickGrid(0, HOUR))
-    conversation.refuse(RefusalKind.USED, 17, first)
+    conversation.refuse(NotAccepted("used", "id: why"), 17, first)
     (_, refused) = conversation.drain(first)
     assert refused.body == (
         b'{"v":1,"number":2,"id":null,"places":[17],"tick":null,"end":"1970-01-01T00:00:00Z",'
-        b'"refused":{"kind":"used","exit_code":2,"detail":"id: used before; its answer is on record"}}'
+        b'"refused":{"kind":"used","exit_code":2,"detail":"id: why"}}'
     )
     assert answer_head(refused.body).end_ms == 0
 
@@ -216,3 +263,7 @@ def test_a_refusal_tells_the_error_that_it_was(error: UsageError, kind: str, cod
     assert refused == RefusedMessage(kind, code, "x")
     assert type(error_of(refused)) is type(error)
     assert refusal_of(not_accepted(RefusalKind.RATE)).kind == "rate"
+    again = error_of(refusal_of(not_accepted(RefusalKind.USED)))
+    assert isinstance(again, NotAccepted)
+    assert (again.kind, again.exit_code) == ("used", 2)
+    assert "with an id of its own" in str(again)

@@ -20,10 +20,10 @@ async def test_the_answer_of_a_number_is_given_again(number: int) -> None:
 
 @pytest.mark.parametrize("kept", [BODIES[2:], BODIES[:1], []])
 async def test_another_one_is_not_given_in_its_place(kept: list[bytes]) -> None:
-    with pytest.raises(NotAccepted, match="used before"):
+    with pytest.raises(NotAccepted, match="id: this very message came before"):
         await recorded(MemoryAnswers(list(kept)), 2)
 
 
 async def test_where_no_answers_are_kept_it_is_on_record_only() -> None:
-    with pytest.raises(NotAccepted, match="on record"):
+    with pytest.raises(NotAccepted, match="its answer is in the topic"):
         await recorded(None, 1)

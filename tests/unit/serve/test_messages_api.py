@@ -98,7 +98,14 @@ async def test_a_refusal_on_record_has_a_status(
 
 @pytest.mark.parametrize(
     ("kind", "status"),
-    [("unreadable", 422), ("signature", 403), ("expired", 422), ("used", 409), ("rate", 429)],
+    [
+        ("unreadable", 422),
+        ("signature", 403),
+        ("expired", 422),
+        ("used", 409),
+        ("repeated", 409),
+        ("rate", 429),
+    ],
 )
 async def test_what_is_not_accepted_has_a_status(
     client: httpx.AsyncClient, live_series: FakeLiveSeries, kind: str, status: int
