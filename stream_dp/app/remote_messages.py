@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.app.query_token import token_for
-from stream_dp.app.remote_series import definition_of
+from stream_dp.app.remote_series import definition_of, watch_json
 from stream_dp.app.settings import settings_at
 from stream_dp.client.kafka_messages import talking
 from stream_dp.client.message_text import fresh_id, message_text
@@ -98,10 +98,18 @@ class RemoteMessages:
         """Return the exact public line with the answer of a series to the message `name` (default: a fresh id)."""
         return self._told("ask", {"series": series, **parameters}, name=name)
 
+    def watch(self, series: str, watch: str, name: str = "") -> dict[str, Any]:
+        """Add a watch to a monitor; `watch` is JSON or YAML, or @ and a file's name."""
+        return self._answered("watch", {"series": series}, watch_json(watch), name)
+
+    def unwatch(self, series: str, watch: str, name: str = "") -> dict[str, Any]:
+        """End the watch of this name of a monitor."""
+        return self._answered("unwatch", {"series": series, "watch": watch}, name=name)
+
     def _answered(
-        self, do: str, content: Mapping[str, Any], definition: str = ""
+        self, do: str, content: Mapping[str, Any], definition: str = "", name: str = ""
     ) -> dict[str, Any]:
-        found = read_answer(self._told(do, content, definition)).answer
+        found = read_answer(self._told(do, content, definition, name)).answer
         return {} if found is UNSET else dict(found)
 
     def _told(

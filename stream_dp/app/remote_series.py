@@ -4,6 +4,7 @@ Rules: the engine decides and charges. A series is checked against the file befo
 repeats no value, ours may.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 from stream_dp.client.live_series import LiveSeriesClient
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.yaml import load, load_series
+from stream_dp.pipeline.yaml import load, load_live, load_series
 from stream_dp.serve.live_series import LARGEST_DEFINITION
 
 
@@ -46,6 +47,12 @@ class RemoteSeries:
         Raises:
             UsageError: it is not one.
         """
+        if not pipeline.suffix and not pipeline.exists():
+            raise UsageError(
+                f"{pipeline}: there is no such file. Over HTTP the pipeline file is needed: name it here (such as "
+                f"{pipeline}.yaml, or with its folder). The name of a pipeline alone is enough by Kafka: --via kafka, "
+                "with --bootstrap and --token-file"
+            )
         return cls(load(pipeline), url.rstrip("/"), key_file, token_file, analyst)
 
     def create(self, series: str) -> dict[str, Any]:
@@ -68,17 +75,32 @@ class RemoteSeries:
 
     def ask(self, series: str, parameters: Mapping[str, Any], name: str = "") -> bytes:
         """Return the exact public line with the answer of a series to the message `name` (default: a fresh id)."""
-        from stream_dp.client.message_text import fresh_id, good_answer, message_text
+        return self._told("ask", {"series": series, **parameters}, name)
 
-        name = name or fresh_id()
-        text = message_text("ask", {"series": series, **parameters}, name, self.analyst)
-        return good_answer(self._engine().message(text))
+    def watch(self, series: str, watch: str, name: str = "") -> Mapping[str, Any]:
+        """Add a watch to a monitor; `watch` is JSON or YAML, or @ and a file's name."""
+        return self._said("watch", {"series": series}, name, watch_json(watch))
+
+    def unwatch(self, series: str, watch: str, name: str = "") -> Mapping[str, Any]:
+        """End the watch of this name of a monitor."""
+        return self._said("unwatch", {"series": series, "watch": watch}, name)
 
     def token(self) -> str:
         """The token of the analyst, or of the operator where none is named, made from the key."""
         from stream_dp.app.query_token import token_of
 
         return token_of(self.spec, self.key_file, self.analyst)
+
+    def _said(
+        self, do: str, content: Mapping[str, Any], name: str, definition: str = ""
+    ) -> Mapping[str, Any]:
+        return told_in(self._told(do, content, name, definition))[1]
+
+    def _told(self, do: str, content: Mapping[str, Any], name: str, definition: str = "") -> bytes:
+        from stream_dp.client.message_text import fresh_id, good_answer, message_text
+
+        text = message_text(do, content, name or fresh_id(), self.analyst, definition)
+        return good_answer(self._engine().message(text))
 
     def _engine(self) -> LiveSeriesClient:
         from stream_dp.app.query_token import token_for  # `queries` needs no key and no cipher
@@ -101,19 +123,41 @@ def definition_of(series: str, spec: PipelineSpec | None) -> bytes:
     Raises:
         UsageError: it is no such series.
     """
-    if series.startswith("@"):
-        try:
-            content = Path(series[1:]).read_bytes()
-        except OSError as error:
-            raise UsageError(f"--series: {series[1:]} cannot be read: {error.strerror}") from None
-    else:
-        content = series.encode()
-    if len(content) > LARGEST_DEFINITION:
-        raise UsageError(f"--series: must not be larger than {LARGEST_DEFINITION} bytes")
-    if not series.startswith(("@", "{")) and ":" not in series:
-        raise UsageError(
-            "--series: must be JSON or YAML, or @ and the name of a file that holds it"
-        )
+    content = _content("--series", series)
     if spec is not None:
         load_series(content, spec, series[1:] if series.startswith("@") else "--series")
+    return content
+
+
+def watch_json(watch: str) -> str:
+    """The JSON of a watch that is JSON or YAML, or @ and a file's name; what it means is the engine's to say.
+
+    Raises:
+        UsageError: it is no mapping.
+    """
+    content = _content("--watch", watch)
+    try:
+        if isinstance(json.loads(content), dict):
+            return content.decode()
+    except ValueError:
+        pass
+    plain: Any = load_live(content, lambda data: data, watch[1:] if watch[:1] == "@" else "--watch")
+    return json.dumps(plain)
+
+
+def _content(option: str, said: str) -> bytes:
+    """The bytes of a definition that stands in an option, or in the file that it names."""
+    if said.startswith("@"):
+        try:
+            content = Path(said[1:]).read_bytes()
+        except OSError as error:
+            raise UsageError(f"{option}: {said[1:]} cannot be read: {error.strerror}") from None
+    else:
+        content = said.encode()
+    if len(content) > LARGEST_DEFINITION:
+        raise UsageError(f"{option}: must not be larger than {LARGEST_DEFINITION} bytes")
+    if not said.startswith(("@", "{")) and ":" not in said:
+        raise UsageError(
+            f"{option}: must be JSON or YAML, or @ and the name of a file that holds it"
+        )
     return content

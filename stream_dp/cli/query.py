@@ -1,4 +1,4 @@
-"""`stream-dp query`: preview, create, halt, list and ask the mechanisms of an engine that runs.
+"""`stream-dp query`: preview, create, halt, list, ask and watch the mechanisms of an engine that runs.
 
 Rules: the engine decides and charges; these commands ask it over HTTP or by Kafka, with a token made from the
 operator's key or with an analyst's own.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 query = typer.Typer(
     cls=WholeHelpGroup,
-    help="Preview, create, halt, list and ask the series of a running engine.",
+    help="Preview, create, halt, list and ask the series of a running engine, and watch in its monitors.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -228,6 +228,63 @@ def ask(
     typer.echo(line.decode() if as_json else answer_text(series, *told_in(line)))
 
 
+_Monitor = Annotated[str, typer.Argument(metavar="SERIES", show_default=False)]
+
+
+@query.command()
+def watch(
+    pipeline: PipelineFile,
+    series: _Monitor,
+    *,
+    watch: Annotated[
+        str,
+        typer.Option(
+            metavar="JSON|@FILE",
+            help="The watch, as an entry of `watch:` of a monitor, JSON or YAML; or @ and a file with it.",
+        ),
+    ],
+    name: Id = "",
+    analyst: Analyst = "",
+    via: By = Via.HTTP,
+    url: Url = HERE,
+    bootstrap: Bootstrap = "",
+    key_file: KeyFile = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a watch to a monitor that runs, which counts whole ticks. It costs nothing more."""
+    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
+    _say(
+        engine.watch(series, watch, name),
+        as_json,
+        "{watch}: watched in {series}. Start: tick {start}, the first it sees.",
+    )
+
+
+@query.command()
+def unwatch(
+    pipeline: PipelineFile,
+    series: _Monitor,
+    watch: Annotated[str, typer.Argument(metavar="WATCH", show_default=False)],
+    *,
+    name: Id = "",
+    analyst: Analyst = "",
+    via: By = Via.HTTP,
+    url: Url = HERE,
+    bootstrap: Bootstrap = "",
+    key_file: KeyFile = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a watch of a monitor; what it released stays."""
+    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
+    _say(
+        engine.unwatch(series, watch, name),
+        as_json,
+        "{watch}: watched in {series} no more. End: tick {end}, the first it does not see.",
+    )
+
+
 @query.command()
 def token(pipeline: PipelineFile, *, analyst: Analyst = "", key_file: KeyFile = None) -> None:
     """Print the operator's token, or that of an analyst. Whoever has it can spend the budget: keep it like the key."""
@@ -238,6 +295,7 @@ _START = "Start: tick {start}, the first it sees. "
 _ERROR = "Expected error: ± {error} at tick {error_tick} with {confidence} confidence."
 _AMOUNTS = (
     "name", "epsilon", "start", "end", "asked", "spent", "left", "largest", "error", "error_tick", "confidence",
+    "series", "watch",
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJs
 from pydantic_core import ErrorDetails
 
 from stream_dp.errors import UsageError
+from stream_dp.pipeline.known_keys import known_keys, with_known_keys
 from stream_dp.pipeline.scalars import Frozen, Moment, Name
 from stream_dp.pipeline.yaml import message as in_words
 
@@ -217,7 +218,10 @@ def read_ask(series: str, parameters: bytes) -> AskMessage:
         raise UsageError("a message must be a JSON object") from None
     others = sorted(parts.keys() & _ENVELOPED)
     if others:
-        raise UsageError(f"{', '.join(others)}: not known here, where parameters are asked alone")
+        known = ", ".join(key for key in known_keys(AskMessage, ("",)) if key not in _ENVELOPED)
+        raise UsageError(
+            f"{', '.join(others)}: not known here, where parameters are asked alone; known are {known}"
+        )
     found = {key: _value(raw) for key, raw in parts.items()}
     return _validated(
         AskMessage, {**found, "id": "-", "until": _EPOCH, "do": "ask", "series": series}
@@ -229,7 +233,8 @@ def _validated(kind: type[_M], found: Mapping[str, Any]) -> _M:
         return kind.model_validate(found)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False, include_context=True)
-        raise UsageError("\n".join(dict.fromkeys(map(_told, problems)))) from None
+        told = dict.fromkeys(map(_told, with_known_keys(problems, kind)))
+        raise UsageError("\n".join(told)) from None
 
 
 def _parts(text: str) -> dict[str, msgspec.Raw]:
@@ -258,7 +263,8 @@ def _told(error: ErrorDetails) -> str:
     """One problem, with its key. A key that is none of ours is repeated only if it looks like one."""
     place = [str(part) for part in error["loc"]]
     if error["type"] == "extra_forbidden" and _KEY.fullmatch(place[-1]) is None:
-        return "a key is not known, nor anything that could be one"
+        known = ", ".join(error["ctx"]["known"])
+        return f"a key is not known, nor anything that could be one; known are {known}"
     said = _WORDS.get((place[0], error["type"])) or _WORDS.get(("", error["type"]))
     return f"{place[0]}: {said or in_words(error)}"
 

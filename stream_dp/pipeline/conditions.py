@@ -98,8 +98,10 @@ def typed(field: Any, operator: str, text: str) -> str | int | float | bool:
     Raises:
         ValueError: this field cannot be compared like this, or not with this text.
     """
-    if operator not in _ALLOWED.get(field.type, ()):
-        raise ValueError(f"a {field.type} field cannot be compared with {operator}")
+    allowed = _ALLOWED.get(field.type, ())
+    if operator not in allowed:
+        takes = f"; it takes {', '.join(allowed)}" if allowed else ""
+        raise ValueError(f"a {field.type} field cannot be compared with {operator}{takes}")
     match field:
         case IntegerField():
             if _INTEGER.fullmatch(text) is None or not -_INT64 <= int(text) < _INT64:

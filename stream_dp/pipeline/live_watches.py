@@ -16,6 +16,7 @@ from stream_dp.core.messages import Query
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.watch_messages import ArmQuery, DisarmQuery
 from stream_dp.pipeline.conditions import tests_of
+from stream_dp.pipeline.known_keys import with_known_keys
 from stream_dp.pipeline.layout import Block, Feature, part_names
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
@@ -75,7 +76,7 @@ class WatchPlanner:
             UsageError: it is none for this series; every problem is named with its key.
         """
         roster = self._roster()
-        watch = load_live(definition, partial(self._checked, others=roster.watches))
+        watch = load_live(definition, partial(self._checked, others=roster.watches), "watch")
         block = self._block(watch)
         ((_, feature),) = block.parts
         names = part_names(self.spec, watch.name, feature)
@@ -102,7 +103,8 @@ class WatchPlanner:
         try:
             return self.entry.another(data, others, self.spec.fields)
         except ValidationError as error:
-            return error.errors(include_url=False, include_input=False)
+            told = error.errors(include_url=False, include_input=False)
+            return with_known_keys(told, type(self.entry), ("watch", 0))
 
     def _block(self, watch: Any) -> Block:
         where = tests_of(self.spec.fields, (*self.entry.where, *watch.where))

@@ -36,6 +36,7 @@ from stream_dp.pipeline.endpoints import (
     WallClock,
     source_named,
 )
+from stream_dp.pipeline.known_keys import with_known_keys
 from stream_dp.pipeline.scalars import (
     Confidence,
     Delta,
@@ -290,7 +291,8 @@ def diagnose(data: Any, context: Any = None) -> PipelineSpec | list[ErrorDetails
     try:
         return PipelineSpec.model_validate(data, context=context)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
+        told = error.errors(include_url=False, include_input=False)
+        found = with_known_keys(told, PipelineSpec)
     if isinstance(data, Mapping):
         try:
             refuse(cross_problems(Parts.salvage(with_defaults(data))))
@@ -307,7 +309,7 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
             [*series_problems((), series, spec.fields), *_delta_problems((), series, spec.privacy)]
         )
     except ValidationError as error:
-        return error.errors(include_url=False, include_input=False)
+        return with_known_keys(error.errors(include_url=False, include_input=False), Series)
     return series
 
 

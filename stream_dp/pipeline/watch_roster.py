@@ -6,9 +6,11 @@ is never used again. What is wrong is named with its key and never with its valu
 actor.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from stream_dp.core.messages import IntArray, Query
@@ -17,6 +19,8 @@ from stream_dp.mechanisms.serving import clipped
 from stream_dp.mechanisms.watch_messages import ThresholdQuery, is_threshold
 
 _TAKEN = ("threshold", "watch")
+SHOWN, COMPARED, LONGEST = 5, 100, 100
+"""How many names a refusal shows, how many it compares with what was asked, and how much of that."""
 ENDED = "(ended)"  # what a place of the definition is called whose watch was ended by message
 
 
@@ -81,7 +85,7 @@ class WatchRoster:
         place = self._places.get(name) if isinstance(name, str) else None
         if "watch" in parameters and place is None:
             wrong.append(
-                "watch: none of this name is here; of one with a `by`, name the value too: watch/value"
+                _not_here(name, self._places, "; of one with a `by` the value too: watch/value")
             )
         if "threshold" in parameters and not is_threshold(threshold):
             wrong.append("threshold: must be a whole number from 1 to 10^15")
@@ -105,7 +109,7 @@ class WatchRoster:
         for each in self.placed:
             if each.watch.name == name:
                 return each
-        raise UsageError("watch: none of this name is here")
+        raise UsageError(_not_here(name, [each.watch.name for each in self.placed]))
 
     def room(self, places: int) -> int:
         """Return the first of so many free places in a row.
@@ -137,3 +141,20 @@ class WatchRoster:
         every = (*self.names[: gone.place], *free, *self.names[behind:])
         placed = tuple(each for each in self.placed if each != gone)
         return WatchRoster(every, placed, self.counts_band)
+
+
+def _not_here(name: object, names: Collection[str], more: str = "") -> str:
+    """What is said of a name that is none of these: some of those that are, the nearest first.
+
+    Only the first hundred are compared letter by letter, for anybody may ask often.
+    """
+    wanted = str(name)[:LONGEST]
+    inside = list(
+        islice((each for each in names if wanted and each.startswith(f"{wanted}/")), SHOWN)
+    )
+    some = list(islice(names, COMPARED))
+    near = inside + get_close_matches(wanted, some, SHOWN) if isinstance(name, str) else []
+    shown = list(dict.fromkeys(near + some))[:SHOWN]
+    rest = len(names) - len(shown)
+    there = ", ".join(shown) + (f" and {rest:,} more" if rest else "")
+    return f"watch: none of this name is here; there are {there or 'none'}{more}"

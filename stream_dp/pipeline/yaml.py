@@ -29,7 +29,11 @@ _QUOTED = re.compile(r"'.*'", re.DOTALL)  # of one problem: a value may hold quo
 
 _HALF = "holds half of a pair of escapes, such as \\ud83d without \\ude00; write both halves, or the character itself"
 _CONTROL = 'not valid YAML: holds a control character; write it in double quotes as an escape such as "\\u0007"'
-_LIVE = "live series"  # the name of a text that did not come from a file: nothing of it is repeated
+_LIVE = "series"
+_BY_MESSAGE = (
+    _LIVE,
+    "watch",
+)  # names of texts that did not come from a file: nothing of them is repeated
 _STANDARD = "tag:yaml.org,2002:"
 _DISCRIMINATORS = ("kind", "type", "statistic")
 _MESSAGES = {
@@ -53,8 +57,11 @@ class _Problem:
     path: str
     message: str
 
-    def __str__(self) -> str:
-        where = f"{self.line}:{self.column}: "
+    def told(self, name: str) -> str:
+        """The problem, in the text of this name; of a file with the place as editors take it."""
+        where = f"{name}:{self.line}:{self.column}: "
+        if name in _BY_MESSAGE:
+            where = f"{name}, line {self.line}, column {self.column}: "
         return where + (f"{self.path}: " if self.path else "") + self.message
 
 
@@ -87,6 +94,8 @@ def load_live(
     definition: bytes, check: Callable[[Any], _T | list[ErrorDetails]], name: str = _LIVE
 ) -> _T:
     """Read a definition (YAML or JSON, no aliases) that came while the engine runs: what `check` makes of it.
+
+    `name` is the message's key that holds it, or where else it stands; of what came by message nothing is repeated.
 
     Raises:
         UsageError: all problems, as those of `load_series`.
@@ -147,7 +156,9 @@ def _compose(text: str, name: str) -> yaml.Node:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         here = "not valid JSON or YAML here; look for a comma, a quote or a bracket that is missing"
-        message = here if name == _LIVE else f"not valid YAML: {error.problem or error.context}"
+        message = (
+            here if name in _BY_MESSAGE else f"not valid YAML: {error.problem or error.context}"
+        )
         _refuse(name, [_at(mark, "", message)])
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
@@ -166,12 +177,12 @@ def _compose(text: str, name: str) -> yaml.Node:
 
 
 def _refuse(name: str, problems: Sequence[_Problem]) -> NoReturn:
-    if name == _LIVE:
+    if name in _BY_MESSAGE:
         problems = [
             replace(each, message=_QUOTED.sub("what stands there", each.message))
             for each in problems
         ]
-    told = [f"{name}:{problem}" for problem in sorted(problems)[:MOST]]
+    told = [each.told(name) for each in sorted(problems)[:MOST]]
     more = [f"{name}: at least {MOST} problems; the rest is not listed"] * (len(problems) >= MOST)
     raise UsageError("\n".join([*told, *more]))
 
@@ -323,6 +334,8 @@ def message(error: ErrorDetails) -> str:
         # only what was written stands in quotes
         offered = error["ctx"]["expected_tags"].replace("'", "")
         return f"'{error['ctx']['tag']}' is none of {offered}"
+    if error["type"] == "extra_forbidden" and (known := error.get("ctx", {}).get("known")):
+        return f"is not a known key; known are {', '.join(known)}"
     if error["type"] == "string_pattern_mismatch" and error["ctx"]["pattern"] in PATTERNS:
         return PATTERNS[error["ctx"]["pattern"]]
     message = error["msg"].removeprefix("Value error, ")

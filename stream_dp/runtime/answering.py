@@ -182,7 +182,7 @@ class Answering:
                 return live
         if any(ended.name == wanted.series for ended in admission.ended):
             raise UnknownMechanism("series: was halted; it answers no more")
-        raise UnknownMechanism("series: none of this name runs")
+        raise UnknownMechanism("series: none of this name runs; `list` names those that do")
 
 
 async def recorded(answers: Answers | None, number: int) -> bytes:

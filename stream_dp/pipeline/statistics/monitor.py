@@ -253,7 +253,10 @@ def _touch_problems(
 
 def beyond(found: Overlap, touch: int) -> str:
     """Why a watch does not go with those that there are, in words."""
-    return f"{_deep(found)}; the noise of this monitor is made for {touch} (touch)"
+    return (
+        f"{_deep(found)}; the noise of this monitor is made for {touch} (touch): for more create another, with a "
+        "larger touch"
+    )
 
 
 def _deep(found: Overlap) -> str:

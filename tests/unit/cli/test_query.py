@@ -367,7 +367,7 @@ def test_proxies_of_the_environment_are_not_asked(
     assert ask("list").code == 0
 
 
-@pytest.mark.parametrize("name", ["create", "preview", "halt", "list", "token"])
+@pytest.mark.parametrize("name", ["create", "preview", "halt", "list", "token", "watch", "unwatch"])
 def test_help(say: Callable[..., Any], name: str) -> None:
     said = say("query", name, "--help")
     assert (said.code, said.err) == (0, "")
@@ -385,6 +385,67 @@ def test_ask_is_a_message_and_its_answer_is_the_line_on_record(
     heard = json.loads(text)
     assert (heard["id"], heard["do"], heard["series"]) == ("q-1", "ask", "total")
     assert "watch" not in heard
+
+
+WATCH = '{"name": "fr", "above": 4}'
+
+
+def answering(engine: FakeLiveSeries, **said: Any) -> None:
+    """Let the engine answer this."""
+    engine.answer = engine.answer.replace(b'"answer":{}', f'"answer":{json.dumps(said)}'.encode())
+
+
+def test_watches_come_and_go_by_message(ask: Ask, engine: FakeLiveSeries, tmp_path: Path) -> None:
+    answering(engine, series="m", watch="fr", start=17)
+    said = ask("watch", "m", "--watch", WATCH, "--analyst", "ann", "--id", "w-1")
+    assert (said.code, said.err) == (0, "")
+    assert said.out == "fr: watched in m. Start: tick 17, the first it sees.\n"
+    (tmp_path / "fr.yaml").write_text("name: fr\nabove: 4\nrearm: false\n")
+    said = ask("watch", "m", "--watch", f"@{tmp_path / 'fr.yaml'}", "--json")
+    assert json.loads(said.out) == {"series": "m", "watch": "fr", "start": 17}
+    answering(engine, series="m", watch="fr", end=19)
+    engine.answer = engine.answer.replace(b'"start": 17', b'"end": 19')
+    said = ask("unwatch", "m", "fr")
+    assert said.out == "fr: watched in m no more. End: tick 19, the first it does not see.\n"
+    texts = [text for _, text, _ in engine.asked]
+    assert WATCH.encode() in texts[0]  # word for word
+    first, second, third = map(json.loads, texts)
+    assert (first["id"], first["analyst"], first["do"], first["series"]) == (
+        "w-1",
+        "ann",
+        "watch",
+        "m",
+    )
+    assert second["watch"] == {"name": "fr", "above": "4", "rearm": "false"}
+    assert (third["do"], third["series"], third["watch"]) == ("unwatch", "m", "fr")
+
+
+@pytest.mark.parametrize(
+    ("watch", "named"),
+    [
+        ("@none.json", "--watch: none.json cannot be read: No such file"),
+        ("fr", "--watch: must be JSON or YAML, or @ and the name of a file"),
+        ("name: [", "--watch:1:8: not valid YAML"),
+        ("x" * 65_537, "--watch: must not be larger than 65536 bytes"),
+    ],
+)
+def test_a_bad_watch_is_2_before_anything_is_sent(
+    ask: Ask, engine: FakeLiveSeries, watch: str, named: str
+) -> None:
+    said = ask("watch", "m", "--watch", watch)
+    assert (said.code, engine.asked) == (2, [])
+    assert named in said.err
+
+
+@pytest.mark.parametrize("command", ["ask", "halt", "unwatch"])
+def test_over_http_a_name_alone_is_told_what_is_missing(live_series: Any, command: str) -> None:
+    said = live_series.say("query", command, "clicks", "m", *(["w"] * (command == "unwatch")))
+    assert said.code == 2
+    assert (
+        "clicks: there is no such file. Over HTTP the pipeline file is needed: name it here"
+        in said.err
+    )
+    assert "--via kafka" in said.err
 
 
 def test_a_refusal_on_record_is_the_engines_error(ask: Ask, engine: FakeLiveSeries) -> None:

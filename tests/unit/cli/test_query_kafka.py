@@ -18,6 +18,8 @@ from stream_dp.pipeline.analyst_messages import (
     AskMessage,
     CreateMessage,
     HaltMessage,
+    UnwatchMessage,
+    WatchMessage,
     read_message,
 )
 from stream_dp.runtime.keys import Sealer
@@ -220,6 +222,23 @@ def test_what_is_asked(
     (heard,) = engine.heard
     assert isinstance(heard, AskMessage)
     assert (heard.id, heard.series, heard.parameters) == ("q-1", "by_page", parameters)
+
+
+def test_watches_come_and_go_by_message(ask: Ask_, engine: Engine) -> None:
+    engine.answers = line(answer={"series": "m", "watch": "fr", "start": 17})
+    watch = '{"name": "fr", "above": 4}'
+    said = ask("watch", "m", "--watch", watch, "--id", "w-1", "--analyst", "ann")
+    assert (said.code, said.err) == (0, "")
+    assert said.out == "fr: watched in m. Start: tick 17, the first it sees.\n"
+    engine.answers = line(answer={"series": "m", "watch": "fr", "end": 19})
+    said = ask("unwatch", "m", "fr", "--id", "w-2")
+    assert said.out == "fr: watched in m no more. End: tick 19, the first it does not see.\n"
+    begun, ended = engine.heard
+    assert isinstance(begun, WatchMessage)
+    assert (begun.id, begun.analyst, begun.series) == ("w-1", "ann", "m")
+    assert begun.watch == watch.encode()
+    assert isinstance(ended, UnwatchMessage)
+    assert (ended.id, ended.series, ended.watch) == ("w-2", "m", "fr")
 
 
 def test_an_answer_for_people_and_one_for_programs(ask: Ask_, engine: Engine) -> None:

@@ -72,14 +72,16 @@ def test_every_message_has_an_id_and_an_end(do: str, key: str) -> None:
 
 @pytest.mark.parametrize("do", MESSAGES)
 def test_a_key_that_is_not_known_is_named(do: str) -> None:
-    assert problems(message(do, bogus="SECRET")) == ["bogus: is not a known key"]
-    assert problems(message(do, from_="SECRET")) == ["from_: is not a known key"]
+    keys = [field.alias or name for name, field in MESSAGES[do].model_fields.items()]
+    known = f"is not a known key; known are {', '.join(keys)}"
+    assert problems(message(do, bogus="SECRET")) == [f"bogus: {known}"]
+    assert problems(message(do, from_="SECRET")) == [f"from_: {known}"]
 
 
 def test_a_key_that_could_be_none_is_not_repeated() -> None:
     for key in ("\x1b[31m", "x" * 65, "", "a b"):
         assert problems(message("list", **{key: 1})) == [
-            "a key is not known, nor anything that could be one"
+            "a key is not known, nor anything that could be one; known are id, analyst, until, do"
         ]
 
 

@@ -119,12 +119,34 @@ REFUSED: list[tuple[dict[str, Any], str | None]] = [
     ({"do": "watch", "series": "m", "watch": {**FR, "above": 2.5}}, "above: must be a whole number"),
     ({"do": "watch", "series": "m", "watch": {"name": "fr"}}, "needs one of above and below"),
     ({"do": "watch", "series": "m", "watch": {**FR, "by": "amount"}}, "by: "),
-    ({"do": "watch", "series": "m", "watch": {**FR, "again": 1}}, "again: is not a known key"),
+    ({"do": "watch", "series": "m", "watch": {**FR, "again": 1}}, "watch, line 1, column "),
+    (
+        {"do": "watch", "series": "m", "watch": {**FR, "again": 1}},
+        "again: is not a known key; known are name, where, by, above, below, over, rearm",
+    ),
+    (
+        {"do": "watch", "series": "m", "watch": {**FR, "where": [{"field": "amount", "above": 5}]}},
+        "where[0].above: is not a known key; known are field, at_least, at_most, equals, one_of, contains",
+    ),
+    (
+        {"do": "watch", "series": "m", "watch": {**FR, "where": [{"field": "country", "at_least": "FR"}]}},
+        "a category field cannot be compared with at_least; it takes equals, one_of",
+    ),
     ({"do": "watch", "series": "m", "watch": {"name": "two", "by": "country", "above": 5}}, None),
-    ({"do": "watch", "series": "m", "watch": {"name": "three", "above": 5}}, "the noise of this monitor is made for 4"),
+    (
+        {"do": "watch", "series": "m", "watch": {"name": "three", "above": 5}},
+        "watch, line 1, column 1: one event may count 5 times",
+    ),
     ({"do": "watch", "series": "m", "watch": {**FR, "name": "four", "by": "country"}}, "free place(s) side by side"),
-    ({"do": "unwatch", "series": "m", "watch": "fr"}, "watch: none of this name is here"),
-    ({"do": "ask", "series": "m", "watch": "fr", "threshold": 5}, "watch: none of this name is here"),
+    ({"do": "unwatch", "series": "m", "watch": "fr"}, "watch: none of this name is here; there are "),
+    (
+        {"do": "ask", "series": "m", "watch": "fr", "threshold": 5},
+        "watch: none of this name is here; there are ",
+    ),
+    (
+        {"do": "ask", "series": "m", "watch": "by", "threshold": 5},
+        "there are by/",
+    ),
     ({"do": "ask", "series": "m", "watch": "large"}, "threshold: "),
     ({"do": "ask", "series": "m", "watch": "large", "threshold": "five"}, "threshold: "),
 ]  # fmt: skip

@@ -181,7 +181,8 @@ NONSENSE: list[tuple[str, str, str]] = [
      "19:26: series[0].watch[2].by: 'delay' is a integer, not a category or a list"),
     ("by: destination", "by: gate", "19:26: series[0].watch[2].by: 'gate' is not in the schema"),
     ("rearm: false", "rearm: no way", "19:58: series[0].watch[2].rearm: must be true or false"),
-    ("rearm: false", "again: false", "19:51: series[0].watch[2].again: is not a known key"),
+    ("rearm: false", "again: false", "19:51: series[0].watch[2].again: is not a known key; known are name, where, by, "
+     "above, below, over, rearm"),
 ]  # fmt: skip
 
 

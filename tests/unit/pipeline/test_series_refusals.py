@@ -30,7 +30,7 @@ def test_no_value_is_repeated(change: dict[str, object]) -> None:
     with pytest.raises(UsageError) as caught:
         load_series(json.dumps(GOOD | change).encode(), spec)
     assert "SECRET" not in str(caught.value)
-    assert str(caught.value).startswith("live series:1:")
+    assert str(caught.value).startswith("series, line 1, column ")
 
 
 def test_nor_a_tag_or_an_alias() -> None:
@@ -71,6 +71,14 @@ def test_nor_a_tag_or_an_alias() -> None:
             "1:79: where[0].equals: what stands there is not in the domain of the field",
         ),
         (
+            '{"name":"q","epsilon":1,"statistic":"count","where":[{"field":"kind","above":"SECRET"}]}',
+            "1:70: where[0].above: is not a known key; known are field, at_least, at_most, equals, one_of, contains",
+        ),
+        (
+            '{"name":"q","epsilon":1,"statistic":"count","bogus":"SECRET"}',
+            "1:45: bogus: is not a known key; known are statistic, name, epsilon, where, method, release_every",
+        ),
+        (
             '{"name":"q","epsilon":1,"statistic":"SEC\'RET"}',
             "1:37: statistic: what stands there is none of count, histogram, maximum, largest, columns_above, "
             "quantity, alerts, monitor",
@@ -82,7 +90,9 @@ def test_a_refusal_says_where_and_what_to_do(text: str, told: str) -> None:
     spec = World(pipeline=PIPELINE | {"schema": schema}).built.spec
     with pytest.raises(UsageError) as caught:
         load_series(text.encode(), spec)
-    assert f"live series:{told}" in str(caught.value).splitlines()
+    line, column, what = told.split(":", 2)
+    where = f"series, line {line}, column {column}:"
+    assert f"{where}{what}" in str(caught.value).splitlines()
     assert "SECRET" not in str(caught.value)
 
 
@@ -113,7 +123,7 @@ async def test_what_the_parsers_choke_on_is_refused_and_the_engine_goes_on(
     for asking in (engine.create, engine.preview):
         with pytest.raises(UsageError) as caught:
             await asking(text)
-        assert str(caught.value) == f"live series: {told}"
+        assert str(caught.value) == f"series: {told}"
     source.go(HORIZON)
     await run
     assert len(world.releases("orders")) == HORIZON
@@ -126,7 +136,7 @@ def test_a_live_series_has_no_aliases() -> None:
     with pytest.raises(UsageError) as caught:
         load_series(text.encode(), World().built.spec)
     assert str(caught.value) == (
-        "live series:1:73: where[1].equals: an alias is not allowed in a live series; write it out"
+        "series, line 1, column 73: where[1].equals: an alias is not allowed in a live series; write it out"
     )
     written = text.replace("&a ", "").replace("*a", "5")
     assert load_series(written.encode(), World().built.spec).where[1].texts == ("5",)
@@ -139,7 +149,7 @@ def test_a_refusal_lists_no_more_than_a_hundred_problems() -> None:
         with pytest.raises(UsageError) as caught:
             load_series(json.dumps(GOOD | unknown).encode(), World().built.spec)
         lines = str(caught.value).splitlines()
-        last = f"live series: at least {MOST} problems; the rest is not listed"
+        last = f"series: at least {MOST} problems; the rest is not listed"
         assert (lines[-1] == last) == more
         assert len(lines) == (MOST + 1 if more else number)
 

@@ -53,6 +53,36 @@ def test_nonsense_is_named_with_its_key(asked: dict[str, Any], why: str) -> None
     assert "small" not in str(caught.value)
 
 
+NAMES = ("large", "larger", "quiet", *(f"busy/{n}" for n in range(200)), "")
+MANY = WatchRoster.of(
+    NAMES, [SimpleNamespace(name=name, by=None) for name in ("large", "larger", "quiet")], None
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "there"),
+    [
+        ("lagre", "large, larger, quiet, busy/0, busy/1 and 198 more"),
+        ("quite", "quiet, large, larger, busy/0, busy/1 and 198 more"),
+        ("busy", "busy/0, busy/1, busy/2, busy/3, busy/4 and 198 more"),
+        (["large"], "large, larger, quiet, busy/0, busy/1 and 198 more"),
+    ],
+)
+def test_a_name_that_is_none_is_told_those_that_are_the_nearest_first(
+    asked: Any, there: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        MANY.query({"watch": asked, "threshold": 5})
+    said = f"watch: none of this name is here; there are {there}; of one with a `by` the value too: watch/value"
+    assert str(caught.value) == said
+    with pytest.raises(
+        UsageError, match=r"none of this name is here; there are quiet, large, larger$"
+    ):
+        MANY.named("quit")
+    with pytest.raises(UsageError, match=r"there are none$"):
+        WatchRoster.of((), [], None).named("large")
+
+
 def test_watches_come_and_go() -> None:
     """A place of the definition is not used again, one of a watch that was added is."""
     assert [(each.place, each.places, each.added) for each in ROSTER.placed] == [

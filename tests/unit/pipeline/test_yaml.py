@@ -75,7 +75,7 @@ def test_every_error_at_once(tmp_path: Path) -> None:
     )
     assert errors(tmp_path, text) == [
         "1:1: name: is missing",
-        "2:1: nmae: is not a known key",
+        f"2:1: nmae: is not a known key; known are {TOP_KEYS}",
         "6:65: schema.airline.domain[5]: 'NO' is listed twice",
         "7:36: schema.delay.nullable: must be true or false",
         "8:53: privacy.epsilon: must be greater than 0",
@@ -127,10 +127,14 @@ def test_a_key_that_looks_like_the_missing_one_is_named(tmp_path: Path) -> None:
     ]
 
 
+TOP_KEYS = "version, name, public_data, source, schema, privacy, clock, journal, releases, series, confidence, queries"
+
+
 def test_a_key_that_is_named_like_its_union(tmp_path: Path) -> None:
     text = GOOD.replace("kind: replay\n", "kind: replay\n  replay: {step: 1}\n").replace("1h", "1")
     found = errors(tmp_path, text)
-    assert found[0] == "11:3: clock.replay: is not a known key"
+    known = "kind, field, start, step, horizon, block"
+    assert found[0] == f"11:3: clock.replay: is not a known key; known are {known}"
     assert found[1].startswith("14:9: clock.step: must be a whole number with a unit")
 
 
@@ -182,7 +186,7 @@ def test_aliases_cannot_blow_up(tmp_path: Path) -> None:
     bomb = "x0: &x0 [a, a]\n" + "".join(
         f"x{i}: &x{i} [*x{i - 1}, *x{i - 1}]\n" for i in range(1, 60)
     )
-    assert errors(tmp_path, bomb + GOOD)[0] == "1:1: x0: is not a known key"
+    assert errors(tmp_path, bomb + GOOD)[0] == f"1:1: x0: is not a known key; known are {TOP_KEYS}"
 
 
 @pytest.mark.parametrize(
@@ -267,7 +271,8 @@ def test_what_is_wrong_with_a_login_names_its_key_and_repeats_no_secret(tmp_path
     with pytest.raises(UsageError) as caught:
         load(file)
     assert str(caught.value).splitlines() == [
-        f"{file}:11:5: source.security.password: is not a known key",
+        f"{file}:11:5: source.security.password: is not a known key; known are protocol, mechanism, username, "
+        "password_file, token_file, token, ca_file, certificate_file, key_file, key_password_file",
         f"{file}:12:12: source.security.token: must be package.module:function, the name of a function and never the "
         "secret itself",
     ]
