@@ -8,20 +8,19 @@ repeats no value of the message. This file knows no actor, journal, topic or pag
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from stream_dp.core.moments import parse_moment
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.errors import FailClosed, UnknownFormat
+from stream_dp.runtime.public_body import PublicBody, decoded_body
 
 VERSION = 1
 """The form that is written, and the only one that is read."""
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-_H = TypeVar("_H", bound="AnswerHead")
 
 
 class RefusalKind(StrEnum):
@@ -60,13 +59,12 @@ class RefusedMessage(msgspec.Struct, frozen=True):
     detail: str
 
 
-class AnswerHead(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerHead(PublicBody, frozen=True, kw_only=True):
     """What every answer begins with; `end` is when the tick ended that is the last before its cut, ISO 8601 in UTC.
 
     `places` is where in the queue lay what it answers; it is not there where that came by another way.
     """
 
-    v: int
     number: _Number
     id: str | None
     do: str | UnsetType = UNSET
@@ -77,12 +75,6 @@ class AnswerHead(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if parse_moment(self.end) is None:
             raise ValueError("the end of an answer's tick is no time with its offset")
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
 
     @property
     def end_ms(self) -> int:
@@ -102,12 +94,6 @@ class Answered(AnswerHead, frozen=True, kw_only=True):
             raise ValueError("an answer has one of answer and refused")
 
 
-class _Form(msgspec.Struct):
-    """What any form says of itself."""
-
-    v: int
-
-
 def write_answer(answered: Answered) -> bytes:
     """Return the exact public bytes of an answer."""
     return msgspec.json.encode(answered)
@@ -119,35 +105,15 @@ def read_answer(body: bytes, what: str = "what should be an answer") -> Answered
     Raises:
         FailClosed: no answer.  UnknownFormat: one of another form than this version reads.
     """
-    return _decoded(body, Answered, what)
+    return decoded_body(body, Answered, VERSION, "answer", what)
 
 
 def answer_head(body: bytes, what: str = "what should be an answer") -> AnswerHead:
-    """Return what an answer begins with; what it says is not looked at. Errors as of `read`."""
-    return _decoded(body, AnswerHead, what)
+    """Return what an answer begins with; what it says is not looked at. Errors as of `read_answer`."""
+    return decoded_body(body, AnswerHead, VERSION, "answer", what)
 
 
 def places_in(body: bytes) -> tuple[int, ...]:
     """Return where in the queue lay what an answer answers; nowhere, where it came by another way. Errors as above."""
     places = answer_head(body).places
     return () if places is UNSET else places
-
-
-def _decoded(body: bytes, form: type[_H], what: str) -> _H:
-    try:
-        found = msgspec.json.decode(body, type=form)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        _refuse_other_forms(body, what)
-        raise FailClosed(f"{what} is no answer; bring it back as it was") from None
-    if found.v != VERSION:
-        _refuse_other_forms(body, what)
-    return found
-
-
-def _refuse_other_forms(body: bytes, what: str) -> None:
-    try:
-        form = msgspec.json.decode(body, type=_Form).v
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return
-    if form != VERSION:
-        raise UnknownFormat(what, f"form {form} of answers", f"form {VERSION}")

@@ -8,7 +8,7 @@ file knows no actor, journal, topic or page.
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -16,14 +16,14 @@ from msgspec import UNSET, UnsetType
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.moments import parse_moment
-from stream_dp.errors import FailClosed, UnknownFormat
+from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Release
+from stream_dp.runtime.public_body import PublicBody, decoded_body
 
 VERSION = 1
 """The form that is written, and the only one that is read."""
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-_H = TypeVar("_H", bound="Head")
 
 
 class Shape(StrEnum):
@@ -34,13 +34,9 @@ class Shape(StrEnum):
     FLAGS = "flags"
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """What every release begins with; `end` is the end of its tick, ISO 8601 in UTC.
+class Head(PublicBody, frozen=True, kw_only=True):
+    """What every release begins with; `end` is the end of its tick, ISO 8601 in UTC."""
 
-    A release may be private until it is durable, so nothing of it shows in a repr.
-    """
-
-    v: int
     sequence: _Number
     series: str
     tick: _Number
@@ -49,12 +45,6 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if parse_moment(self.end) is None:
             raise ValueError("the end of a release's tick is no time with its offset")
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
 
     @property
     def end_ms(self) -> int:
@@ -97,12 +87,6 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
         return Shape.FLAGS if self.values is UNSET else Shape.HISTOGRAM
 
 
-class _Form(msgspec.Struct):
-    """What any form says of itself."""
-
-    v: int
-
-
 def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, Any]:
     """Return the fields that hold an answer of shape (len(keys),), in the order of the keys.
 
@@ -143,12 +127,12 @@ def read(body: bytes, what: str = "what should be a release") -> Released:
     Raises:
         FailClosed: no release.  UnknownFormat: one of another form than this version reads.
     """
-    return _decoded(body, Released, what)
+    return decoded_body(body, Released, VERSION, "release", what)
 
 
 def read_head(body: bytes, what: str = "what should be a release") -> Head:
     """Return what a release begins with; its values are not looked at. Errors as of `read`."""
-    return _decoded(body, Head, what)
+    return decoded_body(body, Head, VERSION, "release", what)
 
 
 def release_of(body: bytes) -> Release:
@@ -163,23 +147,3 @@ def release_of(body: bytes) -> Release:
         )
     head = read_head(body, "a published release")
     return Release(head.sequence, head.series, head.tick, body)
-
-
-def _decoded(body: bytes, form: type[_H], what: str) -> _H:
-    try:
-        found = msgspec.json.decode(body, type=form)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        _refuse_other_forms(body, what)
-        raise FailClosed(f"{what} is no release; bring it back as it was") from None
-    if found.v != VERSION:
-        _refuse_other_forms(body, what)
-    return found
-
-
-def _refuse_other_forms(body: bytes, what: str) -> None:
-    try:
-        form = msgspec.json.decode(body, type=_Form).v
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return
-    if form != VERSION:
-        raise UnknownFormat(what, f"form {form} of releases", f"form {VERSION}")

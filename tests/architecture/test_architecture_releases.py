@@ -21,6 +21,7 @@ OTHER_JSON = {
     "broker/identity.py": "its own file: who started the broker",
     "runtime/asked_parameters.py": "what is asked of a series",
     "runtime/answer_body.py": "answers to messages, in their own form",
+    "runtime/public_body.py": "the version of a body; who reads more by it is a reader, and found as one",
     "client/live_series.py": "answers of the HTTP API about live series; none holds a release",
     "core/envelope.py": "envelopes of messages, as anyone may send them",
     "pipeline/analyst_messages.py": "the text of messages",
@@ -30,6 +31,7 @@ OTHER_JSON = {
 DECODERS = {
     "json.load", "json.loads", "json.JSONDecoder", "orjson.loads",
     "msgspec.json.decode", "msgspec.json.Decoder",
+    "stream_dp.runtime.public_body.decoded_body",
 }  # fmt: skip
 METHODS = {"model_validate_json", "validate_json", "parse_raw"}
 
@@ -81,6 +83,8 @@ def test_releases_have_one_reader(syntax: Syntax) -> None:
         "import msgspec.json as fast\nfast.Decoder(Head)",
         "from pydantic import TypeAdapter\nTypeAdapter(dict).validate_json(body)",
         "Answer.model_validate_json(body)",
+        "from stream_dp.runtime.public_body import decoded_body\ndecoded_body(body, Mine, 1, 'release', '')",
+        "from stream_dp.runtime import public_body\npublic_body.decoded_body(body, Mine, 1, 'release', '')",
     ],
 )
 def test_a_second_reader_is_found(syntax: Syntax, twin: str) -> None:

@@ -1,0 +1,52 @@
+"""What the bodies of releases and of answers have in common: one line of JSON that says the version of its form.
+
+Rules: a form that is not known is refused as such, whatever else the body holds; what no form explains is damage. The
+bytes are public once they are durable and may be private until then, so nothing of a body shows in a repr. This file
+knows no field but the version; `release.py` and `answer_body.py` read through it, and nothing else does.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from stream_dp.errors import FailClosed, UnknownFormat
+
+
+class PublicBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What every body begins with, in every form."""
+
+    v: int
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+_B = TypeVar("_B", bound=PublicBody)
+
+
+def decoded_body(body: bytes, form: type[_B], version: int, kind: str, what: str) -> _B:
+    """Return a body of this `form`, the `version` of bodies of this `kind`; `what` names it in errors.
+
+    Raises:
+        FailClosed: it is none.  UnknownFormat: one of another form than this version reads.
+    """
+    try:
+        found = msgspec.json.decode(body, type=form)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        _refuse_other_forms(body, version, kind, what)
+        raise FailClosed(f"{what} is no {kind}; bring it back as it was") from None
+    if found.v != version:
+        _refuse_other_forms(body, version, kind, what)
+    return found
+
+
+def _refuse_other_forms(body: bytes, version: int, kind: str, what: str) -> None:
+    try:
+        found = msgspec.json.decode(body, type=PublicBody).v
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return
+    if found != version:
+        raise UnknownFormat(what, f"form {found} of {kind}s", f"form {version}")
