@@ -16,7 +16,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from stream_dp.adapters.publish_once import after, not_yet_visible
 from stream_dp.adapters.records import Fields, Record, load_records, ticked
 from stream_dp.adapters.threads import OneThread, sync_folder
 from stream_dp.core.moments import ISO, TimeForm
@@ -24,6 +23,7 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.runtime.commit import Release
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Positions
+from stream_dp.runtime.public_sequence import RELEASES
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -150,14 +150,14 @@ class FileSink:
             lines = await self._run(self._lines, position, stop)
             position += sum(len(line) + 1 for line in lines)
             for line in lines:
-                if after(line, beyond, str(self._path)):
+                if RELEASES.after(line, beyond, str(self._path)):
                     yield line
 
     async def publish(self, releases: Sequence[Release]) -> None:
         """Append what is not in the file yet; durable on return.
 
         Raises:
-            FailClosed: see `not_yet_visible`.
+            FailClosed: see `PublicSequence.not_yet_visible`.
             WorldError: the file could not be written; the same releases may be published again.
         """
         await self._run(self._publish, tuple(releases))
@@ -188,7 +188,7 @@ class FileSink:
         os.fsync(self._descriptor)
 
     def _publish(self, releases: Sequence[Release]) -> None:
-        fresh = not_yet_visible(releases, self._last, str(self._path))
+        fresh = RELEASES.not_yet_visible(releases, self._last, str(self._path))
         if not fresh or self._descriptor is None:
             return
         data = b"".join(release.body + b"\n" for release in fresh)

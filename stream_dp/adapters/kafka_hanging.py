@@ -10,21 +10,18 @@ same bytes are published again. An acknowledged commit without either is lost wi
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from stream_dp.adapters.kafka_lease import KafkaLease
 from stream_dp.adapters.kafka_log import reading
-from stream_dp.runtime.answer_body import answer_head
-from stream_dp.runtime.release import read_head
+from stream_dp.runtime.public_sequence import ANSWERS, RELEASES, PublicSequence
 
 FIRST_RELEASE, FIRST_ANSWER = "first-release", "first-answer"
 """The headers of a journal's record that tell the numbers of its commit's first release and answer, public as they are.
 """
-_NUMBERS: Mapping[str, tuple[str, Callable[[bytes, str], int]]] = {
-    FIRST_RELEASE: ("releases", lambda body, what: read_head(body, what).sequence),
-    FIRST_ANSWER: ("answers", lambda body, what: answer_head(body, what).number),
-}
-"""For each header the public topic that it is about, and where a record there says its number."""
+_ABOUT: Mapping[str, PublicSequence[Any]] = {FIRST_RELEASE: RELEASES, FIRST_ANSWER: ANSWERS}
+"""For each header the public sequence that it is about."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +70,7 @@ async def _firsts(lease: KafkaLease, topic: str, begin: int, end: int) -> dict[s
         async for records in log.records(begin, end):
             for record in records:
                 for name, value in record.headers:
-                    if name in _NUMBERS:
+                    if name in _ABOUT:
                         found.setdefault(name, int(value))
     return found
 
@@ -88,11 +85,11 @@ async def _was_shown(lease: KafkaLease, firsts: Mapping[str, int]) -> bool:
 
 async def _last_written(lease: KafkaLease, header: str) -> int:
     """The last number that was ever written to the public topic of this header, -1 where none was."""
-    suffix, number = _NUMBERS[header]
-    public = f"{lease.pipeline}.{suffix}"
+    sequence = _ABOUT[header]
+    public = f"{lease.pipeline}.{sequence.name}"
     async with reading(lease.settings, public, "read_uncommitted") as log:
         last = await log.last()
-    return -1 if last is None else number(last.value, f"topic {public!r}")
+    return -1 if last is None else sequence.number_of(last.value, f"topic {public!r}")
 
 
 async def _end(lease: KafkaLease, topic: str, what: str, *, commit: bool) -> None:

@@ -7,13 +7,14 @@ The lease is the journal's.
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 from stream_dp.adapters.kafka_client import KEPT, RECORD_BYTES, KafkaSettings
 from stream_dp.adapters.kafka_hanging import settle_public
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
 from stream_dp.adapters.kafka_log import reading
 from stream_dp.adapters.kafka_topics import ensure, warnings
+from stream_dp.runtime.public_sequence import P, PublicSequence
 
 _RULES = {**KEPT, "message.timestamp.type": "CreateTime"}
 _HINTS = {"max.message.bytes": str(RECORD_BYTES)}
@@ -24,38 +25,19 @@ async def ensure_public(settings: KafkaSettings, topic: str) -> str:
     return await ensure(settings, topic, _RULES, _HINTS)
 
 
-class Durable(Protocol):
-    """What is durable in the journal: its exact public bytes."""
+class PublicTopic(ABC, Generic[P]):
+    """The topic of a public sequence, `PIPELINE.` and its name; the subclass says what its records are."""
 
-    @property
-    def body(self) -> bytes:
-        """The bytes."""
-        ...
-
-
-D = TypeVar("D", bound=Durable)
-
-
-class PublicTopic(ABC, Generic[D]):
-    """The topic `PIPELINE.suffix`; the subclass says what its records are, and in which order they come."""
-
-    def __init__(self, lease: KafkaLease, suffix: str) -> None:
+    def __init__(self, lease: KafkaLease, sequence: PublicSequence[P]) -> None:
         self._lease = lease
-        self._topic = f"{lease.pipeline}.{suffix}"
+        self._sequence = sequence
+        self._topic = f"{lease.pipeline}.{sequence.name}"
         self._last: bytes | None = None
         self._known = False
         self.warnings: tuple[str, ...] = ()
 
     @abstractmethod
-    def _after(self, body: bytes, beyond: int) -> bool:
-        """Say whether a visible body comes after this number."""
-
-    @abstractmethod
-    def _fresh(self, durable: Sequence[D], last: bytes | None) -> list[D]:
-        """What of `durable` comes after the body `last`; refuses another version of what is visible."""
-
-    @abstractmethod
-    def _record(self, one: D) -> Outgoing:
+    def _record(self, one: P) -> Outgoing:
         """The record that publishes it."""
 
     async def open(self) -> None:
@@ -89,7 +71,7 @@ class PublicTopic(ABC, Generic[D]):
                     if self._after(record.value, beyond):
                         yield record.value
 
-    async def publish(self, durable: Sequence[D]) -> None:
+    async def publish(self, durable: Sequence[P]) -> None:
         """Make visible, all at once, what is not visible yet.
 
         Raises:
@@ -97,10 +79,13 @@ class PublicTopic(ABC, Generic[D]):
             WorldError: no answer; the next start publishes what is missing.
         """
         last = self._last if self._known else await self.last()
-        fresh = self._fresh(durable, last)
+        fresh = self._sequence.not_yet_visible(durable, last, f"topic {self._topic!r}")
         if fresh:
             await self._lease.transact([self._record(one) for one in fresh])
             self._last = fresh[-1].body
+
+    def _after(self, body: bytes, beyond: int) -> bool:
+        return self._sequence.after(body, beyond, f"topic {self._topic!r}")
 
     async def close(self) -> None:
         """Give the lease back; the journal's is the same one."""

@@ -4,12 +4,10 @@ Rules: those of every public topic (kafka_public.py). Key = series, value = body
 body names it.
 """
 
-from collections.abc import Sequence
-
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
 from stream_dp.adapters.kafka_public import PublicTopic
-from stream_dp.adapters.publish_once import after, not_yet_visible
 from stream_dp.runtime.commit import Release
+from stream_dp.runtime.public_sequence import RELEASES
 from stream_dp.runtime.release import read_head
 
 
@@ -17,13 +15,7 @@ class KafkaSink(PublicTopic[Release]):
     """The `Sink` port over one topic."""
 
     def __init__(self, lease: KafkaLease) -> None:
-        super().__init__(lease, "releases")
-
-    def _after(self, body: bytes, beyond: int) -> bool:
-        return after(body, beyond, f"topic {self._topic!r}")
-
-    def _fresh(self, durable: Sequence[Release], last: bytes | None) -> list[Release]:
-        return not_yet_visible(durable, last, f"topic {self._topic!r}")
+        super().__init__(lease, RELEASES)
 
     def _record(self, one: Release) -> Outgoing:
         end = read_head(one.body, f"topic {self._topic!r}: what is to be published").end_ms

@@ -7,16 +7,12 @@ Rules: what outlives an engine is a value that the caller keeps and hands to the
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Generic
 
-from stream_dp.adapters.publish_once import (
-    after,
-    answer_after,
-    answers_not_yet_visible,
-    not_yet_visible,
-)
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Answer, Commit, Release
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Positions, Question
+from stream_dp.runtime.public_sequence import ANSWERS, RELEASES, P, PublicSequence
 
 _POLL_S = 0.001
 
@@ -131,11 +127,13 @@ class MemoryJournal:
             raise FailClosed("memory journal: another engine is running on it, or it is not open")
 
 
-class MemorySink:
-    """The bodies of all releases, in `bodies`."""
+class _MemorySequence(Generic[P]):
+    """The bodies of all that was published of a public sequence, in `bodies`."""
 
-    def __init__(self, bodies: list[bytes] | None = None) -> None:
+    def __init__(self, sequence: PublicSequence[P], place: str, bodies: list[bytes] | None) -> None:
         self.bodies: list[bytes] = [] if bodies is None else bodies
+        self._sequence = sequence
+        self._place = place
 
     async def open(self) -> None:
         """Nothing to connect to."""
@@ -147,16 +145,30 @@ class MemorySink:
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
         """Return all bodies after `beyond`."""
         for body in tuple(self.bodies):
-            if after(body, beyond, "memory sink"):
+            if self._sequence.after(body, beyond, self._place):
                 yield body
 
-    async def publish(self, releases: Sequence[Release]) -> None:
+    async def publish(self, durable: Sequence[P]) -> None:
         """Append what is not visible yet."""
-        fresh = not_yet_visible(releases, await self.last(), "memory sink")
-        self.bodies.extend(release.body for release in fresh)
+        fresh = self._sequence.not_yet_visible(durable, await self.last(), self._place)
+        self.bodies.extend(one.body for one in fresh)
 
     async def close(self) -> None:
         """Nothing to give back."""
+
+
+class MemorySink(_MemorySequence[Release]):
+    """The bodies of all releases, in `bodies`."""
+
+    def __init__(self, bodies: list[bytes] | None = None) -> None:
+        super().__init__(RELEASES, "memory sink", bodies)
+
+
+class MemoryAnswers(_MemorySequence[Answer]):
+    """The bodies of all answers, in `bodies`."""
+
+    def __init__(self, bodies: list[bytes] | None = None) -> None:
+        super().__init__(ANSWERS, "memory answers", bodies)
 
 
 class MemoryQuestions:
@@ -184,34 +196,6 @@ class MemoryQuestions:
             await asyncio.sleep(_POLL_S)
         self._place = found[-1].place + 1
         return found
-
-    async def close(self) -> None:
-        """Nothing to give back."""
-
-
-class MemoryAnswers:
-    """The bodies of all answers, in `bodies`."""
-
-    def __init__(self, bodies: list[bytes] | None = None) -> None:
-        self.bodies: list[bytes] = [] if bodies is None else bodies
-
-    async def open(self) -> None:
-        """Nothing to connect to."""
-
-    async def last(self) -> bytes | None:
-        """Return the last body; None where there is none."""
-        return self.bodies[-1] if self.bodies else None
-
-    async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        """Return all bodies after `beyond`."""
-        for body in tuple(self.bodies):
-            if answer_after(body, beyond, "memory answers"):
-                yield body
-
-    async def publish(self, answers: Sequence[Answer]) -> None:
-        """Append what is not visible yet."""
-        fresh = answers_not_yet_visible(answers, await self.last(), "memory answers")
-        self.bodies.extend(answer.body for answer in fresh)
 
     async def close(self) -> None:
         """Nothing to give back."""

@@ -14,12 +14,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stream_dp.adapters.publish_once import answer_after, answers_not_yet_visible
 from stream_dp.adapters.sqlite_file import is_ours, transaction
 from stream_dp.adapters.threads import OneThread, sync_folder
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.runtime.commit import Answer
 from stream_dp.runtime.ports import Question
+from stream_dp.runtime.public_sequence import ANSWERS
 
 _T = TypeVar("_T")
 _APPLICATION = 0x7364_706D  # "sdpm"
@@ -100,7 +100,7 @@ class SqliteAnswers:
         while rows := await self._chunk(statement, after):
             for number, body in rows:
                 after = number
-                if answer_after(body, beyond, self._place):
+                if ANSWERS.after(body, beyond, self._place):
                     yield body
 
     async def publish(self, answers: Sequence[Answer]) -> None:
@@ -110,7 +110,7 @@ class SqliteAnswers:
             FailClosed: an answer is there with other bytes; or the file is damaged or not ours.
             WorldError: the disk failed; the same answers may be published again.
         """
-        fresh = answers_not_yet_visible(answers, await self.last(), self._place)
+        fresh = ANSWERS.not_yet_visible(answers, await self.last(), self._place)
         if fresh:
             rows = [(answer.number, answer.body) for answer in fresh]
             await self._file.run(

@@ -4,12 +4,11 @@ Rules: the journal must be whole, of this pipeline and key, and not behind what 
 replayed while it is read, for ids are remembered longer than states. This file knows no mechanism and no state.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple
 
 from stream_dp.errors import FailClosed
-from stream_dp.runtime.answer_body import answer_head
 from stream_dp.runtime.commit import (
     Answer,
     Asked,
@@ -27,10 +26,9 @@ from stream_dp.runtime.commit import (
 from stream_dp.runtime.conversation import Conversation
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Journal, closing
-from stream_dp.runtime.release import read_head
+from stream_dp.runtime.public_sequence import ANSWERS, RELEASES, P, PublicSequence
 
 GENESIS = b""
-_P = TypeVar("_P", Release, Answer)
 
 
 @dataclass(slots=True, repr=False)
@@ -105,8 +103,8 @@ async def read_history(
             history = History(commit, [commit], commit, link, [])
         _extend(history, commit, link)
         conversation.replay(commit)
-        history.after_head += heads.releases.beyond(commit.releases, lambda each: each.sequence)
-        history.unanswered += heads.answers.beyond(commit.answers, lambda each: each.number)
+        history.after_head += heads.releases.beyond(commit.releases)
+        history.unanswered += heads.answers.beyond(commit.answers)
     for head in (heads.releases, heads.answers):
         if not head.met:
             raise FailClosed(
@@ -116,47 +114,45 @@ async def read_history(
     return history
 
 
-class PublicHead:
-    """What is public last at a `place`, met in the journal or not yet; `number` is 0 where nothing is."""
+class PublicHead(Generic[P]):
+    """The `body` that is public last of a sequence (None: nothing is), met in the journal or not yet.
 
-    def __init__(self, place: str, body: bytes | None, number: Callable[[bytes], int]) -> None:
+    Raises where it is made:
+        FailClosed: the body is none of the sequence.
+    """
+
+    def __init__(self, sequence: PublicSequence[P], place: str, body: bytes | None) -> None:
         self.place = place
+        self._number_of = sequence.number
         self._body = body
-        self._number = 0 if body is None else number(body)
+        self._number = (
+            0 if body is None else sequence.number_of(body, f"what comes last in the {place}")
+        )
         self.met = body is None
 
-    def beyond(self, those: Sequence[_P], number: Callable[[_P], int]) -> list[_P]:
+    def beyond(self, those: Sequence[P]) -> list[P]:
         """Return what of a commit comes after it, and note whether it is among them itself."""
+        fresh: list[P] = []
         for each in those:
-            self.met = self.met or (number(each) == self._number and each.body == self._body)
-        return [each for each in those if number(each) > self._number]
+            number = self._number_of(each)
+            self.met = self.met or (number == self._number and each.body == self._body)
+            if number > self._number:
+                fresh.append(each)
+        return fresh
 
 
 class Heads(NamedTuple):
-    """What is public last: a release and an answer.
+    """What is public last: a release and an answer."""
 
-    Raises where they are made:
-        FailClosed: one of them is none.
-    """
-
-    releases: PublicHead
-    answers: PublicHead
+    releases: PublicHead[Release]
+    answers: PublicHead[Answer]
 
     @classmethod
     def of(cls, release: bytes | None, answer: bytes | None) -> "Heads":
-        """Return the heads with these bodies; None where nothing is public."""
-        released, answered = "release topic or file", "answer topic or file"
+        """Return the heads with these bodies, None where nothing is public; errors as of `PublicHead`."""
         return cls(
-            PublicHead(
-                released,
-                release,
-                lambda b: read_head(b, f"what comes last in the {released}").sequence,
-            ),
-            PublicHead(
-                answered,
-                answer,
-                lambda b: answer_head(b, f"what comes last in the {answered}").number,
-            ),
+            PublicHead(RELEASES, "release topic or file", release),
+            PublicHead(ANSWERS, "answer topic or file", answer),
         )
 
 
