@@ -23,6 +23,7 @@ from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.answer_body import AnswerCut, places_in
+from stream_dp.runtime.answer_words import body_of
 from stream_dp.runtime.asked_parameters import read_parameters
 from stream_dp.runtime.commit import (
     Answer,
@@ -34,7 +35,6 @@ from stream_dp.runtime.commit import (
     Unwatched,
     Watched,
 )
-from stream_dp.runtime.conversation import body_of
 from stream_dp.runtime.registry import LiveSeries, Registry
 from stream_dp.runtime.series import Series
 

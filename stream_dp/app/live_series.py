@@ -20,8 +20,10 @@ from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.report import series_json
+from stream_dp.runtime.addressed import Addressed, Wanted
 from stream_dp.runtime.answer_body import RefusedMessage, read_answer
-from stream_dp.runtime.conversation import LONGEST_MS, Addressed, Wanted, error_of
+from stream_dp.runtime.answer_words import error_of
+from stream_dp.runtime.conversation import LONGEST_MS
 from stream_dp.runtime.engine import Engine
 from stream_dp.serve.live_series import BY_OPERATOR, Sender
 

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from stream_dp.noise import fresh_seed
 from stream_dp.runtime.answer_body import read_answer
-from stream_dp.runtime.conversation import error_of
+from stream_dp.runtime.answer_words import error_of
 
 LASTS = timedelta(hours=1)
 """How long after it was made a message may arrive, unless it says something else."""

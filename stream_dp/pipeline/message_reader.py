@@ -1,11 +1,11 @@
 """Messages as the engine takes them: opened, their signature checked, and what they want understood.
 
-Rules: it implements `runtime.conversation.MessageReader`. A message is its sender's if it is signed with the token of
+Rules: it implements `runtime.addressed.MessageReader`. A message is its sender's if it is signed with the token of
 the analyst whom it names, or with the operator's, which may act for everyone. What is refused here is repeated nowhere.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stream_dp.core.envelope import is_signed, read_envelope
 from stream_dp.errors import UsageError
@@ -21,8 +21,9 @@ from stream_dp.pipeline.analyst_messages import (
     read_address,
     read_message,
 )
+from stream_dp.runtime.addressed import Addressed, Wanted
 from stream_dp.runtime.answer_body import RefusalKind
-from stream_dp.runtime.conversation import Addressed, Wanted, not_accepted
+from stream_dp.runtime.answer_words import not_accepted
 
 OPERATOR = ""
 _NOT_HERS = "analyst: the message names another than whose token was shown; name that one, or show the operator's token"
@@ -53,7 +54,7 @@ class SignedMessages:
         ]
         if not signers:
             raise not_accepted(RefusalKind.SIGNATURE)
-        return self._addressed(message.text, operator=OPERATOR in signers)
+        return replace(message, operator=OPERATOR in signers)
 
     def said(self, text: bytes, signer: str) -> Addressed:
         """Return the message of somebody whose token has been checked.

@@ -14,10 +14,11 @@ from typing import Any, Protocol
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import MAIN
 from stream_dp.errors import BudgetRefused, NotAccepted, NotYours, UnknownMechanism, UsageError
+from stream_dp.runtime.addressed import Addressed, MessageReader, Wanted
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.answer_body import RefusalKind, answer_head
+from stream_dp.runtime.answer_words import not_accepted
 from stream_dp.runtime.commit import Answer, Created, Halted
-from stream_dp.runtime.conversation import Addressed, MessageReader, Wanted, not_accepted
 from stream_dp.runtime.cut_changes import CutChanges
 from stream_dp.runtime.ports import Answers, Question, closing
 from stream_dp.runtime.proposals import Proposal

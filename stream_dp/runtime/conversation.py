@@ -6,32 +6,16 @@ consecutive refusals of one kind share an answer. No clock and no port: what a j
 file knows no topic, actor or form of a message.
 """
 
-import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from msgspec import UNSET
-
-from stream_dp.errors import (
-    BudgetRefused,
-    NotAccepted,
-    NotDerivable,
-    NotYours,
-    StreamDPError,
-    UnknownMechanism,
-    UsageError,
-)
-from stream_dp.runtime.answer_body import (
-    VERSION,
-    AnswerCut,
-    Answered,
-    RefusalKind,
-    RefusedMessage,
-    write_answer,
-)
+from stream_dp.errors import NotAccepted, StreamDPError
+from stream_dp.runtime.addressed import Addressed
+from stream_dp.runtime.answer_body import AnswerCut, RefusalKind
+from stream_dp.runtime.answer_words import AHEAD, body_of, not_accepted
 from stream_dp.runtime.commit import Answer, Commit
 
 PER_TICK = 100
@@ -42,85 +26,6 @@ PLACES = 1000
 """How many refused records share an answer at most."""
 WAITING_BYTES = 1_000_000
 """How large the answers of a commit get, about and at most; one that is larger has its own."""
-
-DETAILS: Mapping[RefusalKind, str] = {
-    RefusalKind.UNREADABLE: "no envelope of a message, of another version, or its id, analyst or until is malformed; "
-    "docs/messages.md shows an envelope and a message",
-    RefusalKind.SIGNATURE: "signature: made neither with the token of the analyst whom the message names nor with the "
-    "operator's; it is the HMAC-SHA256, in hex, of `stream-dp message 1`, the name of the pipeline and the exact text "
-    "of the message, a line each, under the token: the text of its file without the end of its line",
-    RefusalKind.EXPIRED: "until: lay before the moment at which the message arrived; send it again with a later one, "
-    "up to 24 hours ahead",
-    RefusalKind.USED: "id: was used for another message, whose answer it names for ever: in the topic of answers the "
-    "record with this id as its key; nothing was done, send this message with an id of its own",
-    RefusalKind.REPEATED: "id: this very message came before, and was executed; its answer is in the topic of answers, "
-    "the record with this id as its key",
-    RefusalKind.RATE: "more messages of this analyst came before the next tick than may be executed; nothing was done, "
-    "send it again after the tick, with the same id",
-}
-AHEAD = "until: lies more than 24 hours behind the moment at which it arrived; send it again with an earlier one"
-"""What is said of a message that would be valid for too long; it is refused as expired, too."""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Wanted:
-    """What a message wants: of a `series`, by `parameters`; or the series of a `definition`."""
-
-    do: str
-    series: str = ""
-    definition: bytes = b""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Addressed:
-    """A message whose sender is known, and not yet what it wants; `operator`: she may act for every analyst.
-
-    `analyst` names whose ledger pays ("": the main one), `do` what is to be done ("" where that is no known thing), and
-    `wanted` what is known of it already. The same `content` again is the same message; empty, it is the `text`.
-    """
-
-    id: str
-    analyst: str
-    operator: bool
-    until: int
-    do: str
-    text: bytes
-    wanted: Wanted | None = None
-    content: bytes = b""
-
-    @property
-    def digest(self) -> bytes:
-        """The SHA-256 of what makes it the message that it is."""
-        return hashlib.sha256(self.content or self.text).digest()
-
-
-class MessageReader(Protocol):
-    """What turns records and texts into messages; implemented by the pipeline."""
-
-    def opened(self, value: bytes) -> Addressed:
-        """Return the message in the envelope of a record.
-
-        Raises:
-            NotAccepted: it cannot be read, or is not signed by whom it names.
-        """
-        ...
-
-    def said(self, text: bytes, signer: str) -> Addressed:
-        """Return the message of somebody whose token has been checked.
-
-        Raises:
-            NotAccepted: it cannot be read, or names another analyst.
-        """
-        ...
-
-    def wanted(self, message: Addressed) -> Wanted:
-        """Return what a message wants.
-
-        Raises:
-            UsageError: nothing that there is; every problem is named with its key, never with a value.
-        """
-        ...
 
 
 @dataclass(slots=True, repr=False)
@@ -255,9 +160,8 @@ class Conversation:
             if answer.id is not None:
                 self._taken[answer.analyst] += 1
                 self._use(answer.id, answer.digest, answer.until, answer.number)
-                self._forget(
-                    answer.until - 2 * LONGEST_MS
-                )  # its stamp was that much earlier at most
+                earliest = answer.until - LONGEST_MS  # that its stamp can have been
+                self._forget(earliest - LONGEST_MS)
 
     def _close_refused(self, standing: AnswerCut) -> None:
         if self._refused is None:
@@ -279,54 +183,3 @@ class Conversation:
         self._floor = max(self._floor, floor)
         while self._ends and self._ends[0][0] <= self._floor:
             self._used.pop(heapq.heappop(self._ends)[1], None)
-
-
-def body_of(
-    number: int,
-    id_: str | None,
-    do: str,
-    standing: AnswerCut,
-    told: Mapping[str, Any] | StreamDPError,
-    places: tuple[int, ...] = (),
-) -> bytes:
-    """Return the bytes of an answer."""
-    return write_answer(
-        Answered(
-            v=VERSION, number=number, id=id_, do=do or UNSET, places=places or UNSET,
-            tick=standing.tick, end=standing.end,
-            answer=UNSET if isinstance(told, StreamDPError) else told,
-            refused=refusal_of(told) if isinstance(told, StreamDPError) else UNSET,
-        )
-    )  # fmt: skip
-
-
-_KINDS: Mapping[type[StreamDPError], RefusalKind] = {
-    BudgetRefused: RefusalKind.BUDGET,
-    UnknownMechanism: RefusalKind.UNKNOWN,
-    NotYours: RefusalKind.FORBIDDEN,
-    NotDerivable: RefusalKind.DERIVATION,
-}
-
-
-def refusal_of(error: StreamDPError) -> RefusedMessage:
-    """Return what an answer says of an error that refuses a message."""
-    if isinstance(error, NotAccepted):
-        kind = error.kind
-    else:
-        found = (kind for of, kind in _KINDS.items() if isinstance(error, of))
-        kind = next(found, RefusalKind.USAGE)
-    code = error.exit_code if isinstance(error, BudgetRefused) else UsageError.exit_code
-    return RefusedMessage(kind, code, str(error))
-
-
-def error_of(refused: RefusedMessage) -> StreamDPError:
-    """Return the error that refused a message, as far as its answer tells."""
-    if refused.kind in DETAILS:
-        return NotAccepted(refused.kind, refused.detail)
-    kinds: Mapping[str, type[StreamDPError]] = {kind: of for of, kind in _KINDS.items()}
-    return kinds.get(refused.kind, UsageError)(refused.detail)
-
-
-def not_accepted(kind: RefusalKind, detail: str = "") -> NotAccepted:
-    """Return the error that says why something is not accepted as the message of an id."""
-    return NotAccepted(kind, detail or DETAILS[kind])

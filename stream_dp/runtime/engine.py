@@ -18,12 +18,13 @@ from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
+from stream_dp.runtime.addressed import Addressed
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.answering import Answering, Understanding, recorded
 from stream_dp.runtime.commands import Command, Inbox
 from stream_dp.runtime.commit import Commit, Created, Halted, Header, Release, SavedStates
 from stream_dp.runtime.commit_chain import CommitChain
-from stream_dp.runtime.conversation import PER_TICK, Addressed, Conversation
+from stream_dp.runtime.conversation import PER_TICK, Conversation
 from stream_dp.runtime.cut_changes import CutChanges
 from stream_dp.runtime.dead_letters import DeadLetters
 from stream_dp.runtime.ensemble import Ensemble

@@ -19,6 +19,7 @@ from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import ask, step
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.answer_body import AnswerCut, places_in
+from stream_dp.runtime.answer_words import body_of
 from stream_dp.runtime.asked_parameters import read_parameters
 from stream_dp.runtime.commit import (
     Answer,
@@ -30,7 +31,7 @@ from stream_dp.runtime.commit import (
     Unwatched,
     Watched,
 )
-from stream_dp.runtime.conversation import Conversation, body_of
+from stream_dp.runtime.conversation import Conversation
 from stream_dp.runtime.history import Heads, History, header_in, last_of, read_history
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Answers, Journal, Sink

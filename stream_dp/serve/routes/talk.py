@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from stream_dp.errors import StreamDPError
 from stream_dp.runtime.answer_body import RefusedMessage, read_answer
-from stream_dp.runtime.conversation import error_of
+from stream_dp.runtime.answer_words import error_of
 from stream_dp.serve.bodies import json_body, request_key
 from stream_dp.serve.live_series import LiveSeriesService, Sender
 from stream_dp.serve.models.answer import Refusal

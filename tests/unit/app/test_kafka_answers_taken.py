@@ -12,7 +12,7 @@ from stream_dp.client.message_text import fresh_id, message_text
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import NotAccepted, StreamDPError, WorldError
 from stream_dp.runtime.answer_body import AnswerCut, RefusalKind, answer_head
-from stream_dp.runtime.conversation import body_of, not_accepted
+from stream_dp.runtime.answer_words import body_of, not_accepted
 
 HERE = 17  # where the message comes to lie
 AT = AnswerCut.before(3, TickGrid(0, 1000))

@@ -8,7 +8,7 @@ import pytest
 from stream_dp.core.envelope import Envelope, read_envelope, write_envelope
 from stream_dp.errors import NotAccepted, UsageError
 from stream_dp.pipeline.message_reader import SignedMessages
-from stream_dp.runtime.conversation import Wanted
+from stream_dp.runtime.addressed import Wanted
 from stream_dp.runtime.keys import Sealer
 
 SEALER = Sealer(bytes(range(32)), "orders")

@@ -15,6 +15,7 @@ from stream_dp.errors import (
     UnknownMechanism,
     UsageError,
 )
+from stream_dp.runtime.addressed import Addressed
 from stream_dp.runtime.answer_body import (
     AnswerCut,
     RefusalKind,
@@ -23,16 +24,9 @@ from stream_dp.runtime.answer_body import (
     places_in,
     read_answer,
 )
+from stream_dp.runtime.answer_words import error_of, not_accepted, refusal_of
 from stream_dp.runtime.commit import Commit
-from stream_dp.runtime.conversation import (
-    LONGEST_MS,
-    PLACES,
-    Addressed,
-    Conversation,
-    error_of,
-    not_accepted,
-    refusal_of,
-)
+from stream_dp.runtime.conversation import LONGEST_MS, PLACES, Conversation
 
 HOUR = 3_600_000
 NOW = 1_000 * HOUR

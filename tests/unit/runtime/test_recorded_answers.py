@@ -6,8 +6,8 @@ from stream_dp.adapters.memory import MemoryAnswers
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import NotAccepted
 from stream_dp.runtime.answer_body import AnswerCut
+from stream_dp.runtime.answer_words import body_of
 from stream_dp.runtime.answering import recorded
-from stream_dp.runtime.conversation import body_of
 
 AT = AnswerCut.before(0, TickGrid(0, 1000))
 BODIES = [body_of(number, f"m{number}", "list", AT, {"queries": []}) for number in (1, 2, 3, 4)]

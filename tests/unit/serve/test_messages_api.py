@@ -10,7 +10,7 @@ from unit.serve.fake_live_series import FakeLiveSeries
 
 from stream_dp.errors import NotAccepted, NotYours, UnknownMechanism
 from stream_dp.runtime.answer_body import RefusalKind
-from stream_dp.runtime.conversation import not_accepted
+from stream_dp.runtime.answer_words import not_accepted
 from stream_dp.serve.api import create_app
 from stream_dp.serve.live_series import Sender
 from stream_dp.serve.view import PublicView
