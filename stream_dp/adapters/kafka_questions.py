@@ -2,9 +2,9 @@
 
 Rules: the brokers stamp what arrives: a sender's own time counts for nothing. Whole record batches are read, committed
 ones only, and no record stops the reader: what cannot be read is an empty message at its place, and so is a tombstone,
-and what is too large to be one; of what was fetched one batch is unpacked at a time. Who
-may write here may open a transaction if its brokers allow that, and then messages wait for its end. The topic forgets;
-what is gone before it was read is not answered. Places are offsets. Nothing here looks into a message.
+and what is too large to be one; of what was fetched one batch is unpacked at a time. Who may write here may open a
+transaction if its brokers allow that, and then messages wait for its end. The topic forgets; what is gone before it was
+read is not answered. Places are offsets. Nothing here looks into a message.
 """
 
 import heapq

@@ -38,6 +38,8 @@ from stream_dp.runtime.commit import (
 from stream_dp.runtime.registry import LiveSeries, Registry
 from stream_dp.runtime.series import Series
 
+_ENOUGH = 16  # bytes of a seed tell it from all others
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AskedStep:
@@ -57,9 +59,6 @@ class AskedStep:
         told = series.told(self.parameters, answer)
         places = places_in(self.told.body)
         return body_of(self.told.number, self.told.id, self.told.do, standing, told, places)
-
-
-_ENOUGH = 16  # bytes of a seed tell it from all others
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -110,9 +109,8 @@ class JournalTrace:
                 yield self._create(live, commit.seeds[0], series_claim(chosen))
         if commit.changes:
             yield from self._changes(commit)
-        if not len(commit.ticks) == len(commit.rows) or (
-            commit.ticks and len(commit.seeds) != len(commit.ticks)
-        ):
+        ticks = len(commit.ticks)
+        if len(commit.rows) != ticks or (ticks and len(commit.seeds) != ticks):
             raise FailClosed(
                 f"commit {commit.sequence} of the journal does not hold one row and one seed for each of its ticks"
             )

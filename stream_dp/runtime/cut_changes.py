@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray
+from stream_dp.core.messages import IntArray, Query
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.asked_parameters import read_parameters, write_parameters
@@ -33,7 +33,6 @@ from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.recovery import NoiseMaker, initial_states
 from stream_dp.runtime.registry import LiveSeries
 from stream_dp.runtime.release_asks import selected
-from stream_dp.runtime.series import Asking
 from stream_dp.runtime.tick_assembler import Router
 
 
@@ -120,13 +119,8 @@ class CutChanges:
         """
         proposal = await asyncio.to_thread(self.admission.watched, live, watch)
         at = self.chain.next_tick
-        noise = FreshNoise(self._seeds, lambda seed: self._make_noise(seed, live.number))
-        try:
-            await self._ensemble.ask(live.number, proposal.query, noise)
-        except RejectedMessage as refusal:
-            raise UsageError(str(refusal)) from None
+        await self._answered(live, proposal.query)
         self._ensemble.change(self.admission.take(live.number, proposal))
-        self._pending.seeds.append(noise.seed)
         await self._reader.end()
         cut = self.chain.now.cut = self.chain.cut.opened(self._router.width, proposal.columns)
         change: Change = (
@@ -148,26 +142,16 @@ class CutChanges:
         """
         series = live.series
         if series.asking is not None:
-            return await self._asked(live, series.asking, write_parameters(parameters), answer)
+            form = write_parameters(parameters)
+            read = read_parameters(form)
+            found = await self._answered(live, series.asking.query(read))
+            self._pending.changes.append(Asked(live.number, form, self.chain.next_tick, answer))
+            return series.told(read, found)
         if series.name not in self.chain.now.latest:
             raise UsageError(
                 "series: has not released anything yet; ask again after its first tick"
             )
         return selected(series, self.chain.now.latest[series.name], parameters)
-
-    async def _asked(
-        self, live: LiveSeries, asking: Asking, parameters: bytes, answer: int
-    ) -> Mapping[str, Any]:
-        read = read_parameters(parameters)
-        noise = FreshNoise(self._seeds, lambda seed: self._make_noise(seed, live.number))
-        try:
-            found = await self._ensemble.ask(live.number, asking.query(read), noise)
-        except RejectedMessage as refusal:
-            raise UsageError(str(refusal)) from None
-        asked = Asked(live.number, parameters, self.chain.next_tick, answer)
-        self._pending.changes.append(asked)
-        self._pending.seeds.append(noise.seed)
-        return live.series.told(read, found)
 
     @property
     def pending(self) -> bool:
@@ -186,6 +170,20 @@ class CutChanges:
         )  # fmt: skip
         if done.then is not None:
             await done.then()
+
+    async def _answered(self, live: LiveSeries, query: Query) -> IntArray:
+        """What a mechanism answers, now, with noise of its own; the seed of that waits for the commit.
+
+        Raises:
+            UsageError: it takes no such query; nothing has changed.
+        """
+        noise = FreshNoise(self._seeds, lambda seed: self._make_noise(seed, live.number))
+        try:
+            found = await self._ensemble.ask(live.number, query, noise)
+        except RejectedMessage as refusal:
+            raise UsageError(str(refusal)) from None
+        self._pending.seeds.append(noise.seed)
+        return found
 
     def _change(self, change: Change, then: Callable[[], Awaitable[None]]) -> None:
         self._pending.changes.append(change)

@@ -8,7 +8,7 @@ is refused. Messages go one after the other.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -63,35 +63,32 @@ class FaustQueries:
     ) -> Reply[Mapping[str, Any]]:
         """Ask a series: `keys`, or `from_` and `to`, of a released one; `watch` and `threshold` of a monitor."""
         said = {key.removesuffix("_"): value for key, value in parameters.items()}
-        return _of(await self._told("ask", {"series": series, **said}, message_id, seconds))
+        return await self._told("ask", {"series": series, **said}, message_id, seconds)
 
     async def create(
         self, series: Mapping[str, Any], *, message_id: str = "", seconds: float = SECONDS
     ) -> Reply[Created]:
         """Charge and start a series, an entry of `series:`, at the next cut between two ticks."""
-        return _of(
-            await self._told("create", {"series": series}, message_id, seconds), Created.documented
-        )
+        content = {"series": series}
+        return await self._told("create", content, message_id, seconds, Created.documented)
 
     async def preview(
         self, series: Mapping[str, Any], *, message_id: str = "", seconds: float = SECONDS
     ) -> Reply[Preview]:
         """Return what creating the series would cost; changes nothing."""
-        return _of(
-            await self._told("preview", {"series": series}, message_id, seconds), Preview.documented
-        )
+        content = {"series": series}
+        return await self._told("preview", content, message_id, seconds, Preview.documented)
 
     async def halt(
         self, series: str, *, message_id: str = "", seconds: float = SECONDS
     ) -> Reply[Halted]:
         """End a series that was created."""
-        return _of(
-            await self._told("halt", {"series": series}, message_id, seconds), Halted.documented
-        )
+        content = {"series": series}
+        return await self._told("halt", content, message_id, seconds, Halted.documented)
 
     async def list(self, *, message_id: str = "", seconds: float = SECONDS) -> Reply[QueryList]:
         """Return every series, halted ones too."""
-        return _of(await self._told("list", {}, message_id, seconds), _listed)
+        return await self._told("list", {}, message_id, seconds, _listed)
 
     async def watch(
         self,
@@ -102,17 +99,13 @@ class FaustQueries:
         seconds: float = SECONDS,
     ) -> Reply[Mapping[str, Any]]:
         """Add a watch, an entry of `watch:`, to a monitor."""
-        return _of(
-            await self._told("watch", {"series": series, "watch": watch}, message_id, seconds)
-        )
+        return await self._told("watch", {"series": series, "watch": watch}, message_id, seconds)
 
     async def unwatch(
         self, series: str, watch: str, *, message_id: str = "", seconds: float = SECONDS
     ) -> Reply[Mapping[str, Any]]:
         """End a watch of a monitor."""
-        return _of(
-            await self._told("unwatch", {"series": series, "watch": watch}, message_id, seconds)
-        )
+        return await self._told("unwatch", {"series": series, "watch": watch}, message_id, seconds)
 
     async def close(self) -> None:
         """Give the connections back; the next message opens them again."""
@@ -120,16 +113,30 @@ class FaustQueries:
         if messages is not None:
             await messages.close()
 
-    async def _told(self, do: str, content: Mapping[str, Any], name: str, seconds: float) -> bytes:
+    async def _told(
+        self,
+        do: str,
+        content: Mapping[str, Any],
+        name: str,
+        seconds: float,
+        form: Callable[[Mapping[str, Any]], Any] = dict,
+    ) -> Reply[Any]:
+        """The typed answer to a message; `form` makes what was answered of its keys."""
         name = name or fresh_id()
         deadline = time.monotonic() + seconds
         messages = await self._opened(deadline)
         text = message_text(do, content, name, self._analyst)
         try:
-            return await messages.answer(text, name, max(0.0, deadline - time.monotonic()))
+            body = await messages.answer(text, name, max(0.0, deadline - time.monotonic()))
         except WorldError:
             await self.close()
             raise
+        found = read_answer(body)
+        if found.answer is UNSET or found.id is None:
+            raise FailClosed(
+                "an answer without a content; bring the topic of answers back as it was"
+            )
+        return Reply(found.number, found.id, found.tick, found.end, form(found.answer), body)
 
     async def _opened(self, deadline: float) -> KafkaMessages:
         """The connections; the engine makes its topics when it starts, which is waited for."""
@@ -148,14 +155,6 @@ class FaustQueries:
                 else:
                     self._messages = messages
             return self._messages
-
-
-def _of(body: bytes, content: Any = dict) -> Reply[Any]:
-    """The typed answer; `content` makes what was answered of its keys."""
-    found = read_answer(body)
-    if found.answer is UNSET or found.id is None:
-        raise FailClosed("an answer without a content; bring the topic of answers back as it was")
-    return Reply(found.number, found.id, found.tick, found.end, content(found.answer), body)
 
 
 def _listed(said: Mapping[str, Any]) -> QueryList:

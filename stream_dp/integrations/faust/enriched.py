@@ -23,6 +23,7 @@ from stream_dp.integrations.faust.stopping import stop_app
 
 Content: TypeAlias = Mapping[str, Any] | bytes | None
 Enrich: TypeAlias = Callable[[Any], Content | Awaitable[Content]]
+_Waiting: TypeAlias = tuple[EventT[Any], bytes | None]
 
 _MOST = 2000
 _GATHER_S = 0.1  # what comes meanwhile shares a transaction, which costs more than a record
@@ -72,7 +73,7 @@ class AgentSource:
         self._enrich = enrich
         self._writers: dict[TP, OriginWriter] = {}
         self._closing: asyncio.Task[None] | None = None
-        self._waiting: asyncio.Queue[tuple[EventT[Any], bytes | None]] = asyncio.Queue(_MOST)
+        self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(_MOST)
 
     async def feed(self, stream: Stream[Any]) -> None:
         """Feed what is made of the stream's records, until the agent is stopped."""
@@ -109,11 +110,9 @@ class AgentSource:
             error = found
         await stop_app(self._app, error)
 
-    async def _fed(
-        self, stream: Stream[Any], waiting: list[tuple[EventT[Any], bytes | None]]
-    ) -> None:
+    async def _fed(self, stream: Stream[Any], waiting: list[_Waiting]) -> None:
         """Feed these, the partitions beside each other, then acknowledge what is durable."""
-        parts = defaultdict[TP, list[tuple[EventT[Any], bytes | None]]](list)
+        parts = defaultdict[TP, list[_Waiting]](list)
         for event, payload in waiting:
             parts[event.message.tp].append((event, payload))
         await self._open_all({tp.topic for tp in parts})
