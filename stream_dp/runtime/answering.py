@@ -61,12 +61,12 @@ class Understanding:
 
 
 class Answering:
-    """Executes messages through `changes`; `reader` understands them and `wording` words what is answered."""
+    """Executes messages through `changes`; `messages` says what they mean and what is answered."""
 
-    def __init__(self, changes: CutChanges, reader: MessageReader, wording: Wording) -> None:
+    def __init__(self, changes: CutChanges, messages: Understanding) -> None:
         self._changes = changes
-        self._reader = reader
-        self._wording = wording
+        self._reader = messages.reader
+        self._wording = messages.wording
 
     async def hear(self, questions: Sequence[Question]) -> None:
         """Execute what came by the queue: on record on return. What is no message is refused, before the next tick."""
@@ -172,18 +172,15 @@ class Answering:
         Raises:
             UnknownMechanism: there is none.  NotYours: another analyst's.
         """
-        admission = self._changes.admission
-        for live in admission.registry.live:
-            if live.series.name == wanted.series:
-                if not message.operator and self._owner(wanted.series) not in (
-                    MAIN,
-                    message.analyst,
-                ):
-                    raise NotYours("series: is another analyst's")
-                return live
-        if any(ended.name == wanted.series for ended in admission.ended):
-            raise UnknownMechanism("series: was halted; it answers no more")
-        raise UnknownMechanism("series: none of this name runs; `list` names those that do")
+        admission, name = self._changes.admission, wanted.series
+        live = next((one for one in admission.registry.live if one.series.name == name), None)
+        if live is None:
+            if any(ended.name == name for ended in admission.ended):
+                raise UnknownMechanism("series: was halted; it answers no more")
+            raise UnknownMechanism("series: none of this name runs; `list` names those that do")
+        if not message.operator and self._owner(name) not in (MAIN, message.analyst):
+            raise NotYours("series: is another analyst's")
+        return live
 
 
 async def recorded(answers: Answers | None, number: int) -> bytes:

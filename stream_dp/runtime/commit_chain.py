@@ -44,8 +44,22 @@ class CommitChain:
         """The cut, as answers name it."""
         return AnswerCut.before(self.next_tick, self._grid)
 
-    def placed(self, commit: Commit) -> Commit:
-        """Return the commit as the next one of the chain, at the cut."""
+    def opened(self, width: int, fresh: slice) -> Cut:
+        """Stand at the cut with rows of `width` entries, of which `fresh` begin to count; return the cut."""
+        self.now.cut = self.now.cut.opened(width, fresh)
+        return self.now.cut
+
+    async def add(self, commit: Commit) -> None:
+        """Make the next commit, at the cut, durable, and its releases and answers visible."""
+        commit = self._placed(commit)
+        sealed, self.now.previous = self._gate.seal(commit)
+        self.now.next_commit += 1
+        await uncancelled(self._gate.commit(commit, sealed))
+        if commit.ticks:
+            self.settled = commit.ticks[-1] + 1
+
+    def _placed(self, commit: Commit) -> Commit:
+        """The commit as the next one of the chain, at the cut."""
         now, cut = self.now, self.now.cut
         admitted = tuple(sorted(cut.marks.keys() - set(now.partitions)))
         now.partitions += admitted
@@ -60,27 +74,6 @@ class CommitChain:
             behind={partition: tuple(one) for partition, one in cut.behind.items()},
             asked=now.conversation.recorded,
         )
-
-    def sealed(self, commit: Commit) -> bytes:
-        """Seal the next commit of the chain."""
-        sealed, self.now.previous = self._gate.seal(commit)
-        self.now.next_commit += 1
-        return sealed
-
-    async def change(self, commit: Commit) -> None:
-        """Make a change between two ticks durable, and its answers visible."""
-        commit = self.placed(commit)
-        await uncancelled(self._gate.commit(commit, self.sealed(commit)))
-
-    async def settle(self, commit: Commit, sealed: bytes) -> None:
-        """Make ticks durable, and their releases visible."""
-        await uncancelled(self._gate.commit(commit, sealed))
-        self.settled = commit.ticks[-1] + 1
-
-    @property
-    def cut(self) -> Cut:
-        """The cut where it stands."""
-        return self.now.cut
 
 
 async def uncancelled(commit: Coroutine[Any, Any, None]) -> None:

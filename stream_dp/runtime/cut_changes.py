@@ -82,8 +82,7 @@ class CutChanges:
         proposal = await asyncio.to_thread(self.admission.propose, definition, start)
         created, charge, live = self.admission.create(proposal, analyst, start)
         await self._reader.end()
-        cut = self.chain.cut.opened(self._router.width, self.admission.fresh_columns(live))
-        self.chain.now.cut = cut
+        cut = self.chain.opened(self._router.width, self.admission.fresh_columns(live))
         seed = self._seeds()
 
         async def begin() -> None:
@@ -122,7 +121,7 @@ class CutChanges:
         await self._answered(live, proposal.query)
         self._ensemble.change(self.admission.take(live.number, proposal))
         await self._reader.end()
-        cut = self.chain.now.cut = self.chain.cut.opened(self._router.width, proposal.columns)
+        cut = self.chain.opened(self._router.width, proposal.columns)
         change: Change = (
             Unwatched(live.number, watch, at)
             if isinstance(watch, str)
@@ -162,7 +161,7 @@ class CutChanges:
         """Make what was changed durable with the answers that wait, and let it take effect."""
         done, self._pending = self._pending, Pending()
         chain = self.chain
-        await chain.change(
+        await chain.add(
             Commit(
                 0, b"", charges=tuple(done.charges), seeds=tuple(done.seeds),
                 changes=tuple(done.changes), answers=chain.now.conversation.drain(chain.standing),

@@ -265,8 +265,8 @@ class Engine:
                 self.admission, self._chain, self._ensemble, self._reader, self._router,
                 lambda: self._ports.seeds(), self._make_noise, tasks, lambda: self._group,
             )  # fmt: skip
-            recovered.cut = recovered.cut.opened(self._router.width, NONE)
-            self._reader.begin(tasks, recovered.cut, self._group)
+            cut = self._chain.opened(self._router.width, NONE)
+            self._reader.begin(tasks, cut, self._group)
             async with self._listening(tasks):
                 await self._commit_all()
                 await self._flush_refusals()
@@ -286,7 +286,7 @@ class Engine:
         if self._messages is None:
             yield
             return
-        self._answering = Answering(self._changes, self._messages.reader, self._messages.wording)
+        self._answering = Answering(self._changes, self._messages)
         listening = tasks.create_task(self._listen(self._answering, self._ports.questions))
         try:
             yield
@@ -316,7 +316,7 @@ class Engine:
                     return
                 case ticks:
                     await self._flush_refusals()
-                    await self._chain.settle(*await self._step(ticks))
+                    await self._chain.add(await self._step(ticks))
 
     async def _next(self) -> Command | list[ClosedTick]:
         """A command, or what has closed since the last commit, `group` ticks or so; none at the end or on `stop`."""
@@ -348,14 +348,15 @@ class Engine:
         await self._changes.flush()
         return halted
 
-    async def _step(self, ticks: Sequence[ClosedTick]) -> tuple[Commit, bytes]:
-        """Step all actors over these ticks and seal the commit that records them."""
+    async def _step(self, ticks: Sequence[ClosedTick]) -> Commit:
+        """Step all actors over these ticks, and return the commit that records them."""
         now = self._chain.now
         seeds = [self._ports.seeds() for _ in ticks]
         releases = await self._ensemble.releases(ticks, seeds, now.next_release)
         now.cut = ticks[-1].cut
         now.conversation.ticked()
-        commit = Commit(
+        now.next_release += len(releases)
+        return Commit(
             0,
             b"",
             ticks=tuple(t.tick for t in ticks),
@@ -367,9 +368,6 @@ class Engine:
             records=sum(t.records for t in ticks),
             snapshot=await self._snapshot(len(ticks)),
         )
-        commit = self._chain.placed(commit)
-        now.next_release += len(releases)
-        return commit, self._chain.sealed(commit)
 
     async def _snapshot(self, ticks: int) -> SavedStates | None:
         """All states at the cut, every `SNAPSHOT_TICKS` ticks."""

@@ -65,7 +65,7 @@ class CreatedWithTheFirstSeed(Engine):
 class OneSeedForAGroup(Engine):
     """All ticks of a commit draw the same noise."""
 
-    async def _step(self, ticks: Sequence[ClosedTick]) -> tuple[Commit, bytes]:
+    async def _step(self, ticks: Sequence[ClosedTick]) -> Commit:
         seed = self._ports.seeds()
         with seeds_of(self, lambda: seed):
             return await super()._step(ticks)
@@ -77,7 +77,7 @@ class SeedsOfTheLostAttempt(Engine):
     left: ClassVar[list[bytes]] = []
     stepped = False
 
-    async def _step(self, ticks: Sequence[ClosedTick]) -> tuple[Commit, bytes]:
+    async def _step(self, ticks: Sequence[ClosedTick]) -> Commit:
         if self.stepped:
             self.left.clear()  # the last commit became durable
         self.stepped = True
