@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from stream_dp.noise import fresh_seed
 from stream_dp.runtime.commit import Answer, Commit, Release
@@ -17,6 +17,7 @@ from stream_dp.runtime.dead_letters import Span
 from stream_dp.runtime.keys import Sealer
 
 Positions: TypeAlias = Mapping[int, int]
+_D = TypeVar("_D", bound=Release | Answer, contravariant=True)
 
 
 class Behind(NamedTuple):
@@ -134,28 +135,32 @@ class Journal(Protocol):
         ...
 
 
-class Sink(Protocol):
-    """The public, ordered sequence of releases."""
+class PublicPort(Protocol[_D]):
+    """A public, ordered sequence of what is durable; `runtime.public_sequence` says which number a body has."""
 
     async def open(self) -> None:
-        """Connect; creates an empty sink where none is."""
+        """Connect; creates an empty sequence where none is."""
         ...
 
     async def last(self) -> bytes | None:
-        """The body of the last visible release, or None."""
+        """The body that is visible last, or None."""
         ...
 
     def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        """The bodies of all visible releases whose sequence is larger than `beyond`, oldest first."""
+        """The bodies of all that is visible whose number is larger than `beyond`, oldest first."""
         ...
 
-    async def publish(self, releases: Sequence[Release]) -> None:
-        """Make these durable releases visible, in order and all at once; they follow `last`."""
+    async def publish(self, durable: Sequence[_D], /) -> None:
+        """Make this visible, in order and all at once; it follows `last`."""
         ...
 
     async def close(self) -> None:
         """Give connections and files back."""
         ...
+
+
+class Sink(PublicPort[Release], Protocol):
+    """The public, ordered sequence of releases."""
 
 
 class Question(NamedTuple):
@@ -193,28 +198,8 @@ class Questions(Protocol):
         ...
 
 
-class Answers(Protocol):
-    """The public, ordered sequence of answers; a body's number is what `runtime.answer_body.answer_head` says."""
-
-    async def open(self) -> None:
-        """Connect; creates an empty sequence where none is."""
-        ...
-
-    async def last(self) -> bytes | None:
-        """The body of the last visible answer, or None."""
-        ...
-
-    def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
-        """The bodies of all visible answers whose number is larger than `beyond`, oldest first."""
-        ...
-
-    async def publish(self, answers: Sequence[Answer]) -> None:
-        """Make these durable answers visible, in order and all at once; they follow `last`."""
-        ...
-
-    async def close(self) -> None:
-        """Give connections and files back."""
-        ...
+class Answers(PublicPort[Answer], Protocol):
+    """The public, ordered sequence of answers."""
 
 
 class Clock(Protocol):
