@@ -118,7 +118,7 @@ class CutChanges:
         """
         proposal = await asyncio.to_thread(self.admission.watched, live, watch)
         at = self.chain.next_tick
-        await self._answered(live, proposal.query)
+        await self._asked(live, proposal.query)
         self._ensemble.change(self.admission.take(live.number, proposal))
         await self._reader.end()
         cut = self.chain.opened(self._router.width, proposal.columns)
@@ -143,7 +143,7 @@ class CutChanges:
         if series.asking is not None:
             form = write_parameters(parameters)
             read = read_parameters(form)
-            found = await self._answered(live, series.asking.query(read))
+            found = await self._asked(live, series.asking.query(read))
             self._pending.changes.append(Asked(live.number, form, self.chain.next_tick, answer))
             return series.told(read, found)
         if series.name not in self.chain.now.latest:
@@ -170,7 +170,7 @@ class CutChanges:
         if done.then is not None:
             await done.then()
 
-    async def _answered(self, live: LiveSeries, query: Query) -> IntArray:
+    async def _asked(self, live: LiveSeries, query: Query) -> IntArray:
         """What a mechanism answers, now, with noise of its own; the seed of that waits for the commit.
 
         Raises:
