@@ -16,6 +16,7 @@ OTHER_JSON = {
     "adapters/highwater.py": "its own mark: how far a journal has been",
     "adapters/records.py": "the records of a data file, for their own time",
     "app/remote_messages.py": "definitions of series, where they are JSON",
+    "app/remote_series.py": "definitions of watches, where they are JSON",
     "app/sample_check/hints.py": "payloads of events in a sample, for what is wrong with them",
     "broker/free_ports.py": "its own list of ports that are taken",
     "broker/identity.py": "its own file: who started the broker",
