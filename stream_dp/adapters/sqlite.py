@@ -11,11 +11,11 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from stream_dp.adapters.sqlite_file import is_ours, transaction
+from stream_dp.adapters.sqlite_file import failures, is_ours, transaction
 from stream_dp.adapters.threads import OneThread, sync_folder
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.runtime.commit import Commit
@@ -32,7 +32,6 @@ _SCHEMA = (
     f"PRAGMA user_version = {_VERSION}",
 )
 _COMMITS = "SELECT sequence, sealed FROM commits WHERE sequence >= ? ORDER BY sequence LIMIT ?"
-_OF_THE_WORLD = ("PERM", "BUSY", "LOCKED", "NOMEM", "READONLY", "IOERR", "FULL", "CANTOPEN")
 
 
 class SqliteJournal:
@@ -165,19 +164,8 @@ def _read_only(path: Path) -> Iterator[sqlite3.Connection]:
         yield database
 
 
-@contextmanager
-def _failures(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        name = getattr(error, "sqlite_errorname", "SQLITE_ERROR")
-        if name.split("_")[1] not in _OF_THE_WORLD:
-            raise _damaged(path) from None
-        raise WorldError(f"{path}: the journal's disk or folder failed ({name})") from None
-    except OSError as error:
-        raise WorldError(
-            f"{path}: {error.strerror}; check the folder and its permissions"
-        ) from None
+def _failures(path: Path) -> AbstractContextManager[None]:
+    return failures(path, "journal", _damaged(path))
 
 
 def _damaged(path: Path) -> FailClosed:

@@ -1,4 +1,4 @@
-"""What the SQLite files of a pipeline have in common: whose a file is, and one change at a time.
+"""What the SQLite files of a pipeline have in common: whose a file is, one change at a time, and how they fail.
 
 This file knows no table.
 """
@@ -6,8 +6,11 @@ This file knows no table.
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from stream_dp.errors import FailClosed, UnknownFormat
+from stream_dp.errors import FailClosed, UnknownFormat, WorldError
+
+_OF_THE_WORLD = ("PERM", "BUSY", "LOCKED", "NOMEM", "READONLY", "IOERR", "FULL", "CANTOPEN")
 
 
 def is_ours(
@@ -41,3 +44,23 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
     finally:
         if database.in_transaction:
             database.execute("ROLLBACK")
+
+
+@contextmanager
+def failures(path: Path, what: str, damaged: FailClosed) -> Iterator[None]:
+    """Say what a failure of SQLite means: the disk of `what` failed, or the file is damaged.
+
+    Raises:
+        WorldError: the disk or the folder failed.  FailClosed: `damaged`, for anything else.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "SQLITE_ERROR")
+        if name.split("_")[1] not in _OF_THE_WORLD:
+            raise damaged from None
+        raise WorldError(f"{path}: the disk or folder of the {what} failed ({name})") from None
+    except OSError as error:
+        raise WorldError(
+            f"{path}: {error.strerror}; check the folder and its permissions"
+        ) from None

@@ -9,14 +9,14 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stream_dp.adapters.sqlite_file import is_ours, transaction
+from stream_dp.adapters.sqlite_file import failures, is_ours, transaction
 from stream_dp.adapters.threads import OneThread, sync_folder
-from stream_dp.errors import FailClosed, WorldError
+from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Answer
 from stream_dp.runtime.ports import Question
 from stream_dp.runtime.public_sequence import ANSWERS
@@ -69,10 +69,7 @@ class SqliteQuestions:
             "SELECT place, value, stamp FROM questions WHERE place >= ? ORDER BY place LIMIT ?"
         )
         rows = self._file.rows(statement, (self._place, _PER_READ))
-        return [
-            Question(place, value if isinstance(value, bytes) else b"", int(stamp))
-            for place, value, stamp in rows
-        ]
+        return [Question(place, *_sound(value, stamp)) for place, value, stamp in rows]
 
 
 class SqliteAnswers:
@@ -210,6 +207,13 @@ def _recognise(database: sqlite3.Connection, path: Path) -> bool:
     )  # fmt: skip
 
 
+def _sound(value: object, stamp: object) -> tuple[bytes, int]:
+    """A row's value and stamp; what is none of ours is an empty message of 1970."""
+    if isinstance(value, bytes) and isinstance(stamp, int):
+        return value, stamp
+    return b"", 0
+
+
 def _write(
     database: sqlite3.Connection, statement: str, rows: Sequence[tuple[object, ...]]
 ) -> None:
@@ -217,15 +221,6 @@ def _write(
         database.executemany(statement, rows)
 
 
-@contextmanager
-def _failures(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        if type(error) is sqlite3.DatabaseError:
-            raise FailClosed(f"{path}: the file of messages is damaged; bring it back") from None
-        raise WorldError(f"{path}: the disk or folder of the messages failed") from None
-    except OSError as error:
-        raise WorldError(
-            f"{path}: {error.strerror}; check the folder and its permissions"
-        ) from None
+def _failures(path: Path) -> AbstractContextManager[None]:
+    damaged = FailClosed(f"{path}: the file of messages is damaged; bring it back")
+    return failures(path, "messages", damaged)

@@ -41,7 +41,7 @@ DETAILS: Mapping[RefusalKind, str] = {
     RefusalKind.RATE: "more messages of this analyst came before the next tick than may be executed; nothing was done, "
     "send it again after the tick, with the same id",
 }
-AHEAD = "until: lies more than 24 hours behind the moment at which it arrived; send it again with an earlier one"
+AHEAD = "until: lies more than 24 hours after the moment at which it arrived; send it again with an earlier one"
 """What is said of a message that would be valid for too long; it is refused as expired, too."""
 
 

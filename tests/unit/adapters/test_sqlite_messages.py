@@ -70,3 +70,31 @@ async def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert before
     with pytest.raises(WorldError, match="check the folder"):
         put_question(tmp_path / "none" / "file", b"x")
+
+
+async def test_a_row_that_others_wrote_badly_is_an_empty_message(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    put_question(path, b"first")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("INSERT INTO questions (value, stamp) VALUES (?, ?)", (b"x", "noon"))
+        database.execute("INSERT INTO questions (value, stamp) VALUES (?, ?)", ("text", 7))
+        database.commit()
+    questions = SqliteQuestions(path)
+    await questions.open()
+    await questions.seek(0)
+    found = await questions.read()
+    assert [(each.value, each.stamp) for each in found[1:]] == [(b"", 0), (b"", 0)]
+    assert found[0].value == b"first"
+    await questions.close()
+
+
+async def test_a_table_that_is_gone_is_damage_and_no_failed_disk(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    put_question(path, b"first")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DROP TABLE answers")
+    answers = SqliteAnswers(path)
+    await answers.open()
+    with pytest.raises(FailClosed, match="damaged"):
+        await answers.last()
+    await answers.close()
