@@ -74,7 +74,7 @@ def test_a_refusal_says_what_is_wrong_with_the_time_and_what_to_do() -> None:
     conversation = Conversation()
     for until, why in (
         (NOW - 1, "until: lay before the moment at which the message arrived; send it again with"),
-        (NOW + LONGEST_MS + 1, "until: lies more than 24 hours behind the moment at which it"),
+        (NOW + LONGEST_MS + 1, "until: lies more than 24 hours after the moment at which it"),
     ):
         with pytest.raises(NotAccepted, match=why) as refused:
             conversation.admit(message("a", until), NOW)
