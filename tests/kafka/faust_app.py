@@ -23,10 +23,11 @@ app = faust.App(
     topic_replication_factor=1,
     broker_session_timeout=6.0,
     broker_heartbeat_interval=1.0,
+    broker_commit_interval=told["commit_s"],
     web_enabled=False,
 )
 engine = attach(app, told["file"], setup=Setup(lambda *_: ZeroNoise(), private=False))
-releases = engine.releases()
+releases = engine.releases(seen=app.Table("seen", partitions=1) if told["table"] else None)
 seen = Path(told["seen"]).open("a")  # noqa: SIM115 - until the worker ends
 raw = app.topic(told["raw"], value_type=bytes, value_serializer="raw", key_serializer="raw")
 

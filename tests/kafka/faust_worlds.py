@@ -23,11 +23,16 @@ PARTITIONS = 4
 
 @dataclass(frozen=True)
 class FaustWorld:
-    """A talking world, whose source is fed by an app from the topic `raw`."""
+    """A talking world, whose source is fed by an app from the topic `raw`.
+
+    `table`: what the releases' agent has seen lies in a Faust table; `commit_s`: how often Faust commits what it read.
+    """
 
     talk: TalkingWorld
     raw: str
     patch: str = ""
+    table: bool = False
+    commit_s: float = 2.8
 
     @classmethod
     async def made(cls, folder: Path, kafka: str, patch: str = "") -> "FaustWorld":
@@ -46,6 +51,7 @@ class FaustWorld:
             "id": f"app-{self.talk.name}", "kafka": self.talk.kafka, "file": str(self.talk.file),
             "raw": self.raw, "seen": str(self.seen), "patch": self.patch,
             "datadir": str(folder / f"worker-{number}"),
+            "table": self.table, "commit_s": self.commit_s,
         }  # fmt: skip
         environment = {**self.talk.environment, "FAUST_WORLD": json.dumps(told)}
         path = os.pathsep.join([str(APP.parents[2]), os.environ.get("PYTHONPATH", "")])
