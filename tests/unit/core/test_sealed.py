@@ -1,6 +1,7 @@
 """A seal is passed on and never read; no error text holds the value."""
 
 import copy
+import operator
 import pickle
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -30,6 +31,9 @@ USES: list[Callable[[Any], Any]] = [
     np.asarray, lambda x: np.sum(x), copy.copy, copy.deepcopy, pickle.dumps, vars,
     lambda x: x.__dict__, lambda x: x._SealedState__value, lambda x: getattr(x, "value", 0),
     lambda x: setattr(x, "value", 1), lambda x: asdict(Child(COUNTER, x)), lambda x: range(x),
+    "{:>9}".format, round, abs, complex, bytes, hex, reversed, lambda x: -x, lambda x: x - 1, lambda x: 1 - x,
+    lambda x: 2 * x, lambda x: x <= 1, lambda x: x > 1, lambda x: x >= 1, lambda x: [*x], lambda x: np.multiply(2, x),
+    np.mean, lambda x: delattr(x, "value"), lambda x: operator.setitem(x, 0, 1), lambda x: operator.delitem(x, 0),
 ]  # fmt: skip
 
 

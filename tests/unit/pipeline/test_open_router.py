@@ -93,6 +93,21 @@ def test_a_closed_feature_counts_nothing_until_its_columns_are_used_again() -> N
     assert router.width == 2
 
 
+def test_muted_columns_count_nothing_until_their_series_is_closed() -> None:
+    """Several of one series are muted one after the other, and another series that has them next counts there."""
+    router = OpenRouter(SPEC, START)
+    place = router.open(COUNTRY, router.place(COUNTRY), 0)
+    batch = Batch(0, [record(1, country, 9) for country in ("DE", "FR", "PL")], range(3), 3)
+    assert router.route(batch).rows[1][place].tolist() == [1, 1, 1]
+    router.mute(slice(place.start, place.start + 1), 0)
+    assert router.route(batch).rows[1][place].tolist() == [0, 1, 1]
+    router.mute(slice(place.start + 1, place.stop), 0)
+    assert router.route(batch).rows[1].tolist() == [3, 0, 0, 0]
+    router.close(0)
+    assert router.open(COUNTRY, router.place(COUNTRY), 1) == place
+    assert router.route(batch).rows[1][place].tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize("added", [[], [LARGE, HUGE]])
 def test_what_the_source_could_not_read_is_handed_on_once(added: list[Feature]) -> None:
     router = OpenRouter(SPEC, START)
