@@ -8,6 +8,7 @@ Ctrl-C (or SIGTERM) stops cleanly and exits 0, a second one kills and exits 130.
 import asyncio
 import signal
 import sys
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,7 @@ from stream_dp.errors import UsageError
 
 _INTERRUPTED = 130
 _DEFAULT_FOLDERS = {1: "broker", 3: "broker-3"}
+_QUIET_S, _EVERY_S = 2.0, 5.0
 
 
 def broker(
@@ -66,7 +68,7 @@ async def _serve(kafka: LocalKafka) -> bool:
 
 
 async def _run(kafka: LocalKafka) -> None:
-    await kafka.start()
+    await _told(kafka.start(), "Starting Kafka")
     typer.echo(kafka.bootstrap)
     typer.echo("Kafka is ready; Ctrl-C stops it", err=True)
     try:
@@ -74,6 +76,20 @@ async def _run(kafka: LocalKafka) -> None:
     except Exception:
         await kafka.stop()
         raise
+
+
+async def _told(work: Coroutine[None, None, None], what: str) -> None:
+    """Do the work; where it takes long, say now and then for how many seconds it has gone on."""
+    began, quiet = time.monotonic(), _QUIET_S
+    task = asyncio.create_task(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=quiet))[0]:
+            typer.echo(f"{what}: {time.monotonic() - began:.0f} s", err=True)
+            quiet = _EVERY_S
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})  # it leaves nothing behind
 
 
 async def _unless(event: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
