@@ -112,14 +112,16 @@ class CutChanges:
         self._change(halted, end)
         return halted
 
-    async def watch(self, live: LiveSeries, watch: bytes | str) -> Mapping[str, Any]:
-        """Begin a watch of this definition at this cut, or end the one of this name; it is durable after `flush`.
+    async def watch(self, live: LiveSeries, watch: bytes | str, analyst: str) -> Mapping[str, Any]:
+        """Begin an analyst's watch of this definition at this cut, or end the one of this name.
+
+        It is durable after `flush`.
 
         Raises:
             UsageError: it is none for this series; nothing has changed.
         """
-        proposal = await asyncio.to_thread(self.admission.watched, live, watch)
         at = self.chain.next_tick
+        proposal = await asyncio.to_thread(self.admission.watched, live, watch, at, analyst)
         noise = FreshNoise(self._seeds, lambda seed: self._make_noise(seed, live.number))
         try:
             await self._ensemble.ask(live.number, proposal.query, noise)
@@ -132,7 +134,7 @@ class CutChanges:
         change: Change = (
             Unwatched(live.number, watch, at)
             if isinstance(watch, str)
-            else Watched(live.number, watch, proposal.place, at)
+            else Watched(live.number, watch, proposal.place, at, analyst)
         )
         self._change(change, lambda: self._reader.again(self._tasks, cut, self._group()))
         moment = "end" if isinstance(watch, str) else "start"
