@@ -4,7 +4,7 @@ Rules: every value is public: names, ticks, times, amounts, derivations. It is w
 records the answer. A series sees the ticks from `start` on, up to and not including `end`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,13 @@ from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.report import derivation_json
 from stream_dp.pipeline.statistics import Series as SeriesSpec
+from stream_dp.pipeline.watch_roster import Placed, WatchRoster
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.commit import Created, Halted
 from stream_dp.runtime.proposals import Proposal
+
+LISTED = 100
+"""How many of a monitor's watches are listed; the oldest of more are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +73,44 @@ class SeriesWords:
             "derivation": derivation_json(proposal.derivation),
         }
 
-    def listed(self, admission: Admission) -> Sequence[Mapping[str, Any]]:
-        """Say every series, those of the file first, the halted ones last; `end` is None while it lives."""
+    def listed(
+        self, admission: Admission, payers: Collection[str] | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Say every series, those of the file first, the halted ones last; `end` is None while it lives.
+
+        Of a monitor its watches, too: of those that `payers` (None: everybody) paid for also where they count.
+        """
         specs = {c.spec.name: c.spec for c in self.built.chosen}
         rows = []
         for live in admission.registry.live:
             planned = self.planner.running.get(live.number)
             series = specs[live.series.name] if planned is None else planned.series
             analyst, _ = admission.subledgers.running.get(series.name, (MAIN, None))
-            rows.append({**self._row(series, analyst, live.start, None), "created": live.created})
+            row = {**self._row(series, analyst, live.start, None), "created": live.created}
+            if isinstance(live.series.asking, WatchRoster):
+                filters = payers is None or analyst in payers
+                row |= self._watches(live.series.asking, live.start, filters)
+            rows.append(row)
         halted = self.planner.halted
         rows += [
             {**self._row(halted[e.name], e.analyst, e.start, e.end), "created": True}
             for e in admission.ended
         ]
         return rows
+
+    def _watches(self, roster: WatchRoster, start: int, filters: bool) -> dict[str, Any]:
+        """The watches of a monitor: the newest that there are, then those that were ended."""
+        more, there = len(roster.placed) - LISTED, roster.placed[-LISTED:]
+        told = [self._watch(one, start, filters) for one in (*there, *roster.gone)]
+        return {"watches": told, **({"more_watches": more} if more > 0 else {})}
+
+    def _watch(self, one: Placed, begun: int, filters: bool) -> dict[str, Any]:
+        where = {"where": one.watch.filter} if filters else {}
+        start = begun if one.start is None else one.start
+        return {
+            "name": one.watch.name, **where, **one.watch.when, "analyst": one.analyst,
+            **self._start(start), **self._end(one.end), "created": one.added,
+        }  # fmt: skip
 
     def _row(self, series: SeriesSpec, analyst: str, start: int, end: int | None) -> dict[str, Any]:
         return {

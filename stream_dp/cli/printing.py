@@ -89,6 +89,28 @@ def answer_text(series: str, end: str, said: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_plain, value))
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_plain(one)}" for key, one in value.items())
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def watch_text(watch: Mapping[str, Any]) -> str:
+    """When a watch of a monitor fires and where it counts, in a few words.
+
+    >>> watch_text({"below": 3, "over": "tick", "rearm": True, "where": [{"field": "origin", "equals": "JFK"}]})
+    'watch: below 3 in a tick, where origin equals JFK'
+    """
+    limit = next(
+        f"{key} {watch[key]:,}" for key in ("above", "below") if watch.get(key) is not None
+    )
+    tick = " in a tick" if watch["over"] == "tick" else ""
+    by = f" for each of {watch['by']}" if watch.get("by") else ""
+    once = "" if watch["rearm"] else ", once"
+    tests = [
+        " ".join([test["field"], *(f"{key} {_plain(test[key])}" for key in test if key != "field")])
+        for test in watch.get("where") or ()
+    ]
+    where = f", where {' and '.join(tests)}" if tests else ""
+    return f"watch: {limit}{tick}{by}{once}{where}"

@@ -18,7 +18,7 @@ from rich.table import Table
 from stream_dp.app.remote_series import RemoteSeries, told_in
 from stream_dp.cli.lazy import WholeHelpGroup
 from stream_dp.cli.options import KeyFile, PipelineFile
-from stream_dp.cli.printing import answer_text, derivation_tree, tick_text, wide_console
+from stream_dp.cli.printing import answer_text, derivation_tree, tick_text, watch_text, wide_console
 from stream_dp.errors import BudgetRefused
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def list_(
 ) -> None:
     """Show every series: those of the file, those created since, those halted. Over HTTP this needs no key.
 
-    A series sees the ticks from `start` on, up to and not including `end`.
+    A series, or a watch of a monitor, sees the ticks from `start` on, up to and not including `end`.
     """
     found = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst).queries()
     if as_json:
@@ -193,6 +193,12 @@ def list_(
         cells = [str(each.get(key) or "") for key in ("name", "statistic", "analyst", "epsilon")]
         start, end = tick_text(each, "start"), tick_text(each, "end")
         table.add_row(*map(escape, [*cells, start, end]))
+        for watch in each.get("watches") or ():
+            start, end = tick_text(watch, "start"), tick_text(watch, "end")
+            cells = [f"  {watch['name']}", watch_text(watch), watch["analyst"], "", start, end]
+            table.add_row(*map(escape, cells))
+        if each.get("more_watches"):
+            table.add_row(f"  and {each['more_watches']:,} older watches")
     wide_console().print(table)
 
 

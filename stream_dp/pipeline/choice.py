@@ -4,7 +4,7 @@ Rules: a choice depends on the specification alone, before any data is touched. 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -54,6 +54,10 @@ class Choice:
     mechanism: ServingMechanism[Any]
     why: str
     expected: Callable[[int], int]
+
+    def saying(self, more: str) -> "Choice":
+        """Return the same, with more to say of it."""
+        return replace(self, why=f"{self.why}; {more}")
 
 
 def steady(mechanism: ServingMechanism[Any], why: str, setting: Setting) -> Choice:

@@ -89,7 +89,11 @@ def hss_choice(demand: Demand, why: str) -> Choice:
     hss = hss_for(demand)
     if isinstance(hss, GaussianHSS):
         why = f"{why}, counter: gaussian"
-    return _choice(hss, demand, why)
+    choice = _choice(hss, demand, why)
+    guessed = demand.expected_events is not None or demand.shape is not None
+    if demand.quantity is None and guessed:
+        return choice.saying(f"error predicted for {demand.words}")
+    return choice
 
 
 def better_choice(demand: Demand, tree: Choice) -> Choice:

@@ -47,21 +47,21 @@ class LiveSeriesPlanner:
         rows = slice(0, RowLayout.alone(self.spec, feature).width)
         return PlannedSeries(self, spec, start, feature, chosen_for(spec, series, rows))
 
-    def watch(self, live: LiveSeries, definition: bytes) -> PlannedWatch:
-        """Understand a watch, in YAML or JSON, that would begin in a monitor that runs.
+    def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> PlannedWatch:
+        """Understand a watch, in YAML or JSON, that an analyst would begin in a monitor that runs.
 
         Raises:
             UsageError: it is none for this series; every problem is named with its key.
         """
-        return self._watches(live).begun(definition)
+        return self._watches(live).begun(definition, start, analyst)
 
-    def unwatch(self, live: LiveSeries, name: str) -> PlannedWatch:
-        """Understand the end of a monitor's watch.
+    def unwatch(self, live: LiveSeries, name: str, end: int) -> PlannedWatch:
+        """Understand the end of a monitor's watch before tick `end`.
 
         Raises:
             UsageError: there is none of this name.
         """
-        return self._watches(live).ended(name)
+        return self._watches(live).ended(name, end)
 
     def _watches(self, live: LiveSeries) -> WatchPlanner:
         entries = [planned.series for planned in self.running.values()]

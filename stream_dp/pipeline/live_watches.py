@@ -69,8 +69,8 @@ class WatchPlanner:
     entry: SeriesSpec
     live: LiveSeries
 
-    def begun(self, definition: bytes) -> PlannedWatch:
-        """Understand the definition of a watch, in YAML or JSON.
+    def begun(self, definition: bytes, start: int, analyst: str) -> PlannedWatch:
+        """Understand the definition of a watch that an analyst adds, in YAML or JSON.
 
         Raises:
             UsageError: it is none for this series; every problem is named with its key.
@@ -81,11 +81,11 @@ class WatchPlanner:
         ((_, feature),) = block.parts
         names = part_names(self.spec, watch.name, feature)
         place = roster.room(len(names))
-        after = roster.with_watch(watch, place, names)
+        after = roster.with_watch(watch, place, names, start, analyst)
         query = ArmQuery(place=place, watch=watch.terms(len(names)))
         return self._planned(watch.name, place, len(names), query, after, block, begins=True)
 
-    def ended(self, name: str) -> PlannedWatch:
+    def ended(self, name: str, end: int) -> PlannedWatch:
         """Understand the end of a watch.
 
         Raises:
@@ -96,7 +96,7 @@ class WatchPlanner:
         query = DisarmQuery(place=gone.place, places=gone.places)
         block = self._block(gone.watch) if gone.added else None
         return self._planned(
-            name, gone.place, gone.places, query, roster.without(gone), block, begins=False
+            name, gone.place, gone.places, query, roster.without(gone, end), block, begins=False
         )
 
     def _checked(self, data: Any, others: Any) -> Any | list[ErrorDetails]:

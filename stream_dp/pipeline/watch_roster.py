@@ -7,7 +7,7 @@ actor.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
@@ -21,29 +21,40 @@ from stream_dp.mechanisms.watch_messages import ThresholdQuery, is_threshold
 _TAKEN = ("threshold", "watch")
 SHOWN, COMPARED, LONGEST = 5, 100, 100
 """How many names a refusal shows, how many it compares with what was asked, and how much of that."""
+REMEMBERED = 20
+"""How many watches are remembered that were ended by message."""
 ENDED = "(ended)"  # what a place of the definition is called whose watch was ended by message
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A watch in the `places` places from `place` on; `added` by a message, or one of the definition."""
+    """A watch in the `places` places from `place` on; `added` by a message, or one of the definition.
+
+    It sees the ticks from `start` on (None: all of its series), and none from `end` on (None: it is there); `analyst`
+    names who added it ("": the operator).
+    """
 
     watch: Any
     place: int
     places: int
     added: bool = False
+    start: int | None = None
+    analyst: str = ""
+    end: int | None = None
 
 
 @dataclass(frozen=True)
 class WatchRoster:
     """`names` has one for each place of the monitor, "" where it is free; `placed` are the watches that there are.
 
-    `counts_band` is the half-width of the counts that it tells; None where it tells none.
+    `counts_band` is the half-width of the counts that it tells; None where it tells none. `gone` are the last ones that
+    were ended by message, the first of them first.
     """
 
     names: tuple[str, ...]
     placed: tuple[Placed, ...]
     counts_band: int | None
+    gone: tuple[Placed, ...] = ()
 
     @classmethod
     def of(
@@ -127,20 +138,23 @@ class WatchRoster:
             "(most); end one that was added, or create another monitor"
         )
 
-    def with_watch(self, watch: Any, place: int, names: Sequence[str]) -> "WatchRoster":
-        """Return the roster with one more watch, whose entries have these names."""
+    def with_watch(
+        self, watch: Any, place: int, names: Sequence[str], start: int = 0, analyst: str = ""
+    ) -> "WatchRoster":
+        """Return the roster with one more watch of an analyst's, whose entries have these names."""
         behind = place + len(names)
         every = (*self.names[:place], *names, *self.names[behind:])
-        placed = (*self.placed, Placed(watch, place, len(names), added=True))
-        return WatchRoster(every, placed, self.counts_band)
+        one = Placed(watch, place, len(names), added=True, start=start, analyst=analyst)
+        return replace(self, names=every, placed=(*self.placed, one))
 
-    def without(self, gone: Placed) -> "WatchRoster":
-        """Return the roster without a watch."""
+    def without(self, gone: Placed, end: int = 0) -> "WatchRoster":
+        """Return the roster without a watch, which sees no tick from `end` on."""
         behind = gone.place + gone.places
         free = ("" if gone.added else ENDED,) * gone.places
         every = (*self.names[: gone.place], *free, *self.names[behind:])
         placed = tuple(each for each in self.placed if each != gone)
-        return WatchRoster(every, placed, self.counts_band)
+        ended = (*self.gone, replace(gone, end=end))[-REMEMBERED:]
+        return replace(self, names=every, placed=placed, gone=ended)
 
 
 def _not_here(name: object, names: Collection[str], more: str = "") -> str:

@@ -94,8 +94,12 @@ class Admission:
         number = self._number(name)
         return self._end(number, name, end)
 
-    def watched(self, live: LiveSeries, watch: bytes | str) -> WatchProposal:
-        """Understand a watch of a series that runs: its definition, or the name of one that is to end; changes nothing.
+    def watched(
+        self, live: LiveSeries, watch: bytes | str, at: int, analyst: str = ""
+    ) -> WatchProposal:
+        """Understand a watch of a series that runs, from tick `at` on; changes nothing.
+
+        It is the definition of an analyst's, or the name of one that is to end.
 
         Raises:
             UsageError: it is none for this series; every problem is named with its key.
@@ -103,8 +107,8 @@ class Admission:
         if self.planner is None:
             raise UsageError("this engine takes no watches")
         if isinstance(watch, str):
-            return self.planner.unwatch(live, watch)
-        return self.planner.watch(live, watch)
+            return self.planner.unwatch(live, watch, at)
+        return self.planner.watch(live, watch, at, analyst)
 
     def take(self, number: int, proposal: WatchProposal) -> LiveSeries:
         """Let a watch begin or end, and return its series as it is from this cut on."""
@@ -121,8 +125,10 @@ class Admission:
         if change.number not in running:
             raise UsageError(f"series number {change.number} has a watch, and does not run")
         if isinstance(change, Unwatched):
-            return self.watched(running[change.number], change.name)
-        proposal = self.watched(running[change.number], change.definition)
+            return self.watched(running[change.number], change.name, change.at)
+        proposal = self.watched(
+            running[change.number], change.definition, change.at, change.analyst
+        )
         if proposal.place != change.place:
             raise UsageError("a watch would have another place than the journal says")
         return proposal

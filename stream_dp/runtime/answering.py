@@ -7,7 +7,7 @@ create and halt by her own ledger only.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -47,8 +47,10 @@ class Wording(Protocol):
         """Say what creating a series would do."""
         ...
 
-    def listed(self, admission: Admission) -> Sequence[Mapping[str, Any]]:
-        """Say every series, halted ones too."""
+    def listed(
+        self, admission: Admission, payers: Collection[str] | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Say every series, halted ones too; in detail what those count that `payers` paid for (None: anybody)."""
         ...
 
 
@@ -132,7 +134,7 @@ class Answering:
                 self._require_own(wanted, message, "change")
                 begin = wanted.do == "watch"
                 watch = wanted.definition if begin else str(wanted.parameters["watch"])
-                return await changes.watch(live, watch)
+                return await changes.watch(live, watch, message.analyst)
             case "halt":
                 if not message.operator:
                     self._asked(wanted, message)
@@ -145,7 +147,8 @@ class Answering:
                 found = admission.preview(proposal, message.analyst)
                 return self._wording.previewed(admission, proposal, found, message.analyst)
             case "list":
-                return {"queries": self._wording.listed(admission)}
+                readers = None if message.operator else (MAIN, message.analyst)
+                return {"queries": self._wording.listed(admission, readers)}
             case _:
                 number = changes.chain.now.conversation.next_answer
                 return await changes.ask(self._asked(wanted, message), wanted.parameters, number)

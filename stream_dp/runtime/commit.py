@@ -120,12 +120,16 @@ class Asked(_Part, frozen=True, tag="asked"):
 
 
 class Watched(_Part, frozen=True, tag="watched"):
-    """A watch that mechanism `number` keeps from tick `at` on, in its places from `place` on, as `definition` says."""
+    """A watch that mechanism `number` keeps from tick `at` on, in its places from `place` on, as `definition` says.
+
+    `analyst` names who added it ("": the operator).
+    """
 
     number: int
     definition: bytes
     place: int
     at: int
+    analyst: str = ""
 
 
 class Unwatched(_Part, frozen=True, tag="unwatched"):

@@ -110,14 +110,16 @@ class CutChanges:
         self._change(halted, end)
         return halted
 
-    async def watch(self, live: LiveSeries, watch: bytes | str) -> Mapping[str, Any]:
-        """Begin a watch of this definition at this cut, or end the one of this name; it is durable after `flush`.
+    async def watch(self, live: LiveSeries, watch: bytes | str, analyst: str) -> Mapping[str, Any]:
+        """Begin an analyst's watch of this definition at this cut, or end the one of this name.
+
+        It is durable after `flush`.
 
         Raises:
             UsageError: it is none for this series; nothing has changed.
         """
-        proposal = await asyncio.to_thread(self.admission.watched, live, watch)
         at = self.chain.next_tick
+        proposal = await asyncio.to_thread(self.admission.watched, live, watch, at, analyst)
         await self._asked(live, proposal.query)
         self._ensemble.change(self.admission.take(live.number, proposal))
         await self._reader.end()
@@ -125,7 +127,7 @@ class CutChanges:
         change: Change = (
             Unwatched(live.number, watch, at)
             if isinstance(watch, str)
-            else Watched(live.number, watch, proposal.place, at)
+            else Watched(live.number, watch, proposal.place, at, analyst)
         )
         self._change(change, lambda: self._reader.again(self._tasks, cut, self._group()))
         moment = "end" if isinstance(watch, str) else "start"

@@ -99,16 +99,16 @@ class SeriesPlanner(Protocol):
         """
         ...
 
-    def watch(self, live: LiveSeries, definition: bytes) -> WatchProposal:
-        """Understand the definition of a watch of a series that runs.
+    def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> WatchProposal:
+        """Understand the definition of a watch of a series that runs, which this analyst adds from tick `start` on.
 
         Raises:
             UsageError: it is none for this series; every problem is named with its key.
         """
         ...
 
-    def unwatch(self, live: LiveSeries, name: str) -> WatchProposal:
-        """Understand the end of a watch.
+    def unwatch(self, live: LiveSeries, name: str, end: int) -> WatchProposal:
+        """Understand the end of a watch, which sees no tick from `end` on.
 
         Raises:
             UsageError: there is none of this name.

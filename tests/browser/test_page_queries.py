@@ -213,6 +213,48 @@ async def test_a_new_series_is_announced_before_its_first_release(
         assert await received(page, "late_by_airline") > 0
 
 
+WATCHED = described("monitor", "watched", watch=[{"name": "large", "above": 50}])
+
+
+def watch(name: str, **more: Any) -> dict[str, Any]:
+    """A watch as the list tells it."""
+    times = {"start": 0, "start_time": begins(0), "end": None, "end_time": None}
+    rest = {"over": "since_firing", "rearm": True, "analyst": "", "created": False}
+    return {"name": name, **rest, **times, **more}
+
+
+async def test_the_card_of_a_monitor_shows_its_watches_before_they_fire_and_the_counts_at_firings(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    changing.add(WATCHED, HISTORY)
+    changing.listed[-1]["watches"] = [
+        watch("large", above=50),
+        watch("each", above=9, by="airline"),
+        watch("gone", above=9, end=3),
+        watch("quiet", below=3, over="tick", rearm=False, analyst="ann", created=True),
+    ]
+    async with serving(engine.log, **changing.view()) as server:
+        page = await opened(browser, server.url)
+        told = {"band": 84, "counts_band": 90}
+        engine.publish(
+            "watched",
+            {"fired": ["large", "each/AA"], "counts": {"large": 1053, "each/AA": 12}, **told},
+        )
+        engine.step()
+        assert await received(page, "watched") == 1
+        rows = page.locator("[data-series=watched] tbody tr")
+        assert await rows.locator("th").all_inner_texts() == ["large", "quiet", "each/AA"]
+        assert await rows.locator(".number").first.inner_text() == "1"
+        last = await rows.locator(".when").all_inner_texts()
+        assert last[0].endswith(" · 1,053 ± 90")
+        assert last[1] == "–"
+        titles = [await rows.nth(at).get_attribute("title") for at in range(2)]
+        assert titles == [
+            "large fires at 50 events",
+            "quiet fires below 3 events in a tick, once · analyst ann",
+        ]
+
+
 async def test_a_halted_series_is_marked_and_has_no_card_after_a_reload(
     browser: Browser, engine: Engine, changing: ChangingEngine
 ) -> None:

@@ -54,10 +54,10 @@ class HistogramSeries(GroupedSeries):
     def choose(self, setting: Setting) -> Choice:
         """Choose what `method` names; `auto` takes the smaller typical error over the horizon."""
         if self.method == "gaussian":
-            return by_gaussian(setting, self.epsilon)
+            return self._unguessed(by_gaussian(setting, self.epsilon))
         tree = tree_choice(setting, self.epsilon, self.release_every, "method: tree")
         if self.method == "tree":
-            return tree
+            return self._unguessed(tree)
         demand = Demand(
             setting,
             None,
@@ -69,6 +69,13 @@ class HistogramSeries(GroupedSeries):
         if self.method == "hss":
             return hss_choice(demand, "method: hss")
         return better_choice(demand, tree)
+
+    def _unguessed(self, choice: Choice) -> Choice:
+        """The choice, which says of guesses that were declared that nothing of it depends on them."""
+        said = [
+            key for key in ("expected_events", "expected_shape") if getattr(self, key) is not None
+        ]
+        return choice.saying(f"{' and '.join(said)} not used") if said else choice
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> dict[str, int]:
         """Return the count of each key."""

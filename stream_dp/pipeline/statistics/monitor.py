@@ -67,6 +67,19 @@ class WatchSpec(Frozen):
         return WatchTerms(threshold, entries, tick, self.below is not None, self.rearm)
 
     @property
+    def when(self) -> dict[str, Any]:
+        """When it fires, by the keys of its definition; what is left out there is told too."""
+        by = {} if self.by is None else {"by": self.by}
+        limit = {"above": self.above} if self.below is None else {"below": self.below}
+        over = "tick" if self.terms(1).tick else "since_firing"
+        return {**by, **limit, "over": over, "rearm": self.rearm}
+
+    @property
+    def filter(self) -> list[dict[str, Any]]:
+        """Where it counts, as it was written."""
+        return [each.model_dump(mode="json", exclude_none=True) for each in self.where]
+
+    @property
     def words(self) -> str:
         """When it fires, in a few words."""
         when = f"below {self.below:,}" if self.below else f"above {self.above:,}"

@@ -5,11 +5,12 @@ body means. In answers `start` is the first tick that a series sees and `end` th
 times are null where they are not known yet.
 """
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
 from stream_dp.serve.models.answer import (
+    Absent,
     Answer,
     Confidence,
     Decimal,
@@ -96,6 +97,33 @@ class Preview(Answer):
     """Why it costs that."""
 
 
+class Watch(Answer):
+    """A watch of a monitor: one that is there, or one of the last that were ended by message."""
+
+    name: str
+    where: tuple[dict[str, Any], ...] | Absent = None
+    """Its events, as in the pipeline file; told of what the main ledger pays for, and to who paid."""
+    by: str | Absent = None
+    """The field whose values each have their own count; not there where there is one count."""
+    above: int | Absent = None
+    """It fires when its count reaches this; or `below`."""
+    below: int | Absent = None
+    """It fires when its count stays under this."""
+    over: Literal["since_firing", "tick"]
+    """What counts: the events since it began or last fired, or those of one tick."""
+    rearm: bool
+    """Whether it begins again when it has fired; else it ends with that, which is told where it is asked."""
+    analyst: str
+    """Who added it; empty: the operator, or the file."""
+    start: Tick
+    start_time: Time | None
+    end: Tick | None
+    """Null unless it was ended by message."""
+    end_time: Time | None
+    created: bool
+    """Whether it was added by message."""
+
+
 class Query(Answer):
     """A series of the file, or one that was created, halted ones too."""
 
@@ -111,6 +139,10 @@ class Query(Answer):
     end_time: Time | None
     created: bool
     """Whether it was created while the engine ran; the file's own cannot be halted."""
+    watches: tuple[Watch, ...] | Absent = None
+    """Of a monitor: the newest hundred watches that there are, then the last twenty that were ended."""
+    more_watches: int | Absent = None
+    """How many more there are, where that is not all."""
 
 
 class QueryList(Answer):

@@ -3,6 +3,7 @@
 // cost one drawing. A value within its band is called noise. The foot of every card says the same of every series,
 // of the file or a live one: mechanism, price, expected error, start, end, analyst. Cards know no network.
 
+import { isHalted } from "./budget.js";
 import { BandChart, drawStrip, thin } from "./charts.js";
 import { amount, band, count, el, errorText, percent, seconds, setText, shortTime, tickText, words } from "./format.js";
 
@@ -222,11 +223,22 @@ class FlagsCard extends Card {
     for (const key of Array.isArray(series.domain) ? series.domain.slice(0, MOST_ROWS) : []) this.#key(String(key));
   }
 
+  /** The watches of a monitor stand there before they fire; one for each value of a field does when the first does. */
+  tell(planned, query) {
+    super.tell(planned, query);
+    for (const watch of (query.watches ?? []).slice(-MOST_ROWS)) {
+      if (watch.by || (isHalted(watch.end) && !this.keys.has(watch.name))) continue;
+      this.#key(watch.name).row.title = watchText(watch);
+    }
+  }
+
   take(release) {
     for (const key of release.fired) {
       const state = this.#key(key);
       state.ticks.push(release.tick);
       state.last = seconds(release.end);
+      const counted = release.counts?.[key];
+      state.counted = counted === undefined ? "" : ` · ${count(counted)} ${band(release.counts_band)}`;
     }
   }
 
@@ -237,7 +249,7 @@ class FlagsCard extends Card {
     for (const state of this.keys.values()) {
       total += state.ticks.length;
       setText(state.number, count(state.ticks.length));
-      setText(state.time, state.last === null ? "–" : shortTime(state.last));
+      setText(state.time, state.last === null ? "–" : shortTime(state.last) + state.counted);
       state.row.classList.toggle("fresh", state.ticks.length > 0 && now - state.ticks.at(-1) <= 2);
       if (state.canvas !== null) this.#strip(state, first, now);
     }
@@ -264,6 +276,14 @@ class FlagsCard extends Card {
     }
     return this.keys.get(key);
   }
+}
+
+function watchText({ name, above, below, over, rearm, analyst, end }) {
+  const limit = below === undefined ? `at ${count(above)} events` : `below ${count(below)} events`;
+  const parts = [`${name} fires ${limit}${over === "tick" ? " in a tick" : ""}${rearm ? "" : ", once"}`];
+  if (analyst) parts.push(`analyst ${words(analyst)}`);
+  if (isHalted(end)) parts.push(`ended at tick ${count(end)}`);
+  return parts.join(" · ");
 }
 
 /** The first index whose entry is at least `wanted`. */

@@ -55,6 +55,7 @@ def add_queries(app: FastAPI, view: PublicView) -> None:
         summary="Every series, of the file and created, halted ones too",
         operation_id="list_queries",
         response_description="The file's first, the halted ones last.",
+        response_model_exclude_unset=True,
     )
     async def all_queries() -> asked.QueryList:
         found = [] if view.live_series is None else view.live_series.queries()

@@ -105,6 +105,42 @@ def test_create_list_halt(ask: Ask, engine: FakeLiveSeries) -> None:
     assert "runs" in next(line for line in said.out.splitlines() if "total" in line)
 
 
+def test_the_list_shows_the_watches_of_a_monitor(ask: Ask, engine: FakeLiveSeries) -> None:
+    times = {"start": 3, "start_time": None, "end": None, "end_time": None}
+    fr = {
+        "name": "fr", "where": [{"field": "country", "equals": "FR"}, {"field": "size", "one_of": ["1", "2"]}],
+        "above": 1000, "over": "since_firing", "rearm": False, "analyst": "ann", "created": True, **times,
+    }  # fmt: skip
+    quiet = {
+        "name": "quiet", "by": "country", "below": 3, "over": "tick", "rearm": True, "analyst": "", "created": False,
+        **times, "end": 9,
+    }  # fmt: skip
+    engine.series[0] |= {"watches": [fr, quiet], "more_watches": 1200}
+    said = ask("list")
+    rows = [
+        [cell.strip() for cell in line.strip("│").split("│")]
+        for line in said.out.splitlines()
+        if line.startswith("│")
+    ]
+    assert rows[1:] == [
+        [
+            "fr",
+            "watch: above 1,000, once, where country equals FR and size one_of 1, 2",
+            "ann",
+            "",
+            "3",
+            "runs",
+        ],
+        ["quiet", "watch: below 3 in a tick for each of country", "", "", "3", "9"],
+        ["and 1,200 older watches", "", "", "", "", ""],
+    ]
+    (found,) = json.loads(ask("list", "--json").out)["queries"]
+    assert (found["watches"], found["more_watches"]) == ([fr, quiet], 1200)
+    del engine.series[0]["watches"], engine.series[0]["more_watches"]
+    (found,) = json.loads(ask("list", "--json").out)["queries"]
+    assert "watches" not in found
+
+
 def test_preview_shows_the_price_and_the_reasons(ask: Ask, engine: FakeLiveSeries) -> None:
     said = ask("preview", "--series", LATE)
     assert (said.code, said.err) == (0, "")

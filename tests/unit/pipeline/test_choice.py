@@ -141,7 +141,34 @@ def test_a_method_that_is_asked_for_is_taken(data: Data) -> None:
     tree, hss = chosen(data, "tree"), chosen(data, "hss")
     assert isinstance(tree.mechanism, Counter)
     assert isinstance(hss.mechanism, PerBinHSS)
-    assert (tree.choice.why, hss.choice.why) == ("method: tree", "method: hss")
+    assert tree.choice.why == "method: tree; expected_events not used"
+    guess = "error predicted for 2000 events (expected; zipf / even: no shape is declared)"
+    assert hss.choice.why == f"method: hss; {guess}"
+    plain = [chosen(data, method, expected_events=None).choice.why for method in ("tree", "hss")]
+    assert plain == ["method: tree", "method: hss"]
+
+
+@pytest.mark.parametrize("counter", ["tree", "gaussian"])
+def test_a_declared_shape_moves_the_prediction_of_an_hss_and_is_named(
+    data: Data, counter: str
+) -> None:
+    """Also where no form is chosen by it; of a method that takes no guesses it is said that they are not used."""
+    data["privacy"] |= {"filter": "zcdp", "delta": "1e-6", "epsilon": "3"}
+    data["clock"]["horizon"] = "65536"
+    more = {"counter": counter, "expected_events": "400000", "epsilon": "0.1"}
+    flat, steep = (
+        chosen(data, "hss", expected_shape=shape, **more).choice for shape in ("even", "zipf")
+    )
+    assert flat.expected(65535) != steep.expected(65535)
+    assert flat.why.endswith("; error predicted for 400000 events (expected; even)")
+    guessed: Data = {"expected_shape": "even", "expected_events": None, "epsilon": "0.1"}
+    for method in ("tree", "gaussian"):
+        choice = chosen(data, method, **guessed).choice
+        assert choice.why == f"method: {method}; expected_shape not used"
+        other = guessed | {"expected_shape": "bursts"}
+        assert choice.expected(65535) == chosen(data, method, **other).choice.expected(65535)
+    both = chosen(data, "tree", **guessed | {"expected_events": "9"}).choice.why
+    assert both == "method: tree; expected_events and expected_shape not used"
 
 
 def test_a_quantity_of_all_columns_is_watched_jointly() -> None:

@@ -7,12 +7,23 @@ from typing import Any
 import pytest
 from unit.pipeline.live_series_worlds import HORIZON, Stopping
 from unit.pipeline.message_worlds import text
-from unit.pipeline.monitor_worlds import FR, MonitorWorld, expected, message, no_noise, wait
+from unit.pipeline.monitor_worlds import (
+    FR,
+    MONITOR,
+    PIPELINE_M,
+    MonitorWorld,
+    expected,
+    message,
+    no_noise,
+    wait,
+)
 from unit.runtime.runtime_worlds import Crash, Fuse
 
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.watch_roster import ENDED
 from stream_dp.runtime.commit import Asked, Unwatched, Watched
+from stream_dp.runtime.engine import Engine
+from stream_dp.serve.models.asked import Query
 
 IS_FR = {"equals": "FR"}
 
@@ -194,6 +205,79 @@ async def test_an_analyst_changes_no_series_that_another_paid_for() -> None:
     start = said["w1"]["answer"]["start"]
     live = {t: names for t, names in world.releases("mine").items() if "fr" in names}
     assert list(live) == expected(start, HORIZON, IS_FR, 4)
+
+
+async def test_the_list_shows_the_watches_of_a_monitor_and_to_others_not_where_they_count() -> None:
+    mine = {"name": "mine", "statistic": "monitor", "epsilon": 1, "touch": 2, "watch": [FR]}
+    small = {"name": "small", "above": 3, "over": "tick"}
+    world = await run(
+        [
+            message(1, "w1", "watch", series="m", watch=FR),
+            message(1, "c1", "create", "ann", series=mine),
+            message(2, "w2", "watch", "ann", series="mine", watch=small),
+            message(3, "u1", "unwatch", series="m", watch="fr"),
+            message(3, "u2", "unwatch", series="m", watch="quiet"),
+            message(4, "l1", "list"),
+            message(4, "l2", "list", "ann"),
+            message(4, "l3", "list", "bob"),
+        ]
+    )
+    said = world.replies()
+    start, end = said["w1"]["answer"]["start"], said["u1"]["answer"]["end"]
+    listed = {
+        name: {each["name"]: each for each in said[name]["answer"]["queries"]}
+        for name in ("l1", "l2", "l3")
+    }
+    assert "watches" not in listed["l1"]["orders"]
+    where = [{"field": "country", "equals": "FR"}]
+    shown = listed["l3"]["m"]["watches"]
+    assert [one["name"] for one in shown] == ["large", "by", "fr", "quiet"]
+    large, by, fr, quiet = shown
+    assert large == {
+        "name": "large", "where": [{"field": "amount", "at_least": "5"}], "above": 30, "over": "since_firing",
+        "rearm": True, "analyst": "", "start": 0, "start_time": None, "end": None, "end_time": None, "created": False,
+    }  # fmt: skip
+    assert (by["by"], by["above"], by["rearm"], by["where"]) == ("country", 60, False, [])
+    assert (fr["where"], fr["start"], fr["end"], fr["created"]) == (where, start, end, True)
+    assert (quiet["below"], quiet["over"], quiet["end"]) == (6, "tick", said["u2"]["answer"]["end"])
+    for name, whole in (("l1", True), ("l2", True), ("l3", False)):
+        watches = listed[name]["mine"]["watches"]
+        assert [(one["name"], one["analyst"], one["created"]) for one in watches] == [
+            ("fr", "", False), ("small", "ann", True),
+        ]  # fmt: skip
+        assert watches[1]["start"] == said["w2"]["answer"]["start"]
+        assert [one.get("where") for one in watches] == ([where, []] if whole else [None, None])
+        Query.documented(listed[name]["mine"])
+        Query.documented(listed[name]["m"])
+    again = MonitorWorld(
+        store=world.store, answers=world.answers, bodies=world.bodies, noise=no_noise
+    )
+    again.store.commits = world.store.commits[:-1]  # there is a tick left to run
+    del again.bodies[-3:]
+    found = list[Any]()
+
+    async def look(engine: Engine) -> None:
+        body = await engine.tell(text("l4", "list").encode(), "")
+        found.extend(json.loads(body)["answer"]["queries"])
+
+    await again.told(look, tick=10)
+    assert found == said["l1"]["answer"]["queries"]  # a restart remembers who, when, and what ended
+
+
+async def test_of_very_many_watches_the_newest_are_listed() -> None:
+    """The answer has a bound."""
+    many = [
+        {"name": f"n{n}", "where": [{"field": "amount", "equals": f"{n}"}], "above": 9}
+        for n in range(150)
+    ]
+    series = [PIPELINE_M["series"][0], {**MONITOR, "most": "200", "watch": many}]
+    world = await run(
+        [message(1, "w1", "watch", series="m", watch=FR), message(2, "l1", "list")],
+        pipeline=PIPELINE_M | {"series": series},
+    )
+    (row,) = [each for each in world.replies()["l1"]["answer"]["queries"] if each["name"] == "m"]
+    assert [one["name"] for one in row["watches"]] == [f"n{n}" for n in range(51, 150)] + ["fr"]
+    assert row["more_watches"] == 51
 
 
 SCRIPT = [

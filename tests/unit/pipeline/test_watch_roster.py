@@ -1,5 +1,6 @@
 """What analysts may ask of a monitor, and what they are told."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.watch_messages import ThresholdQuery
-from stream_dp.pipeline.watch_roster import ENDED, WatchRoster
+from stream_dp.pipeline.watch_roster import ENDED, REMEMBERED, WatchRoster
 
 WATCHES = [SimpleNamespace(name="large", by=None), SimpleNamespace(name="busy", by="destination")]
 ROSTER = WatchRoster.of(("large", "busy/ATL", "busy/other", "", ""), WATCHES, 30)
@@ -83,6 +84,18 @@ def test_a_name_that_is_none_is_told_those_that_are_the_nearest_first(
         WatchRoster.of((), [], None).named("large")
 
 
+def test_only_the_last_that_ended_are_remembered() -> None:
+    roster = ROSTER
+    for number in range(REMEMBERED + 5):
+        one = SimpleNamespace(name=f"w{number}", by=None)
+        roster = roster.with_watch(one, 3, [one.name], number, "ann")
+        roster = roster.without(roster.named(one.name), number + 1)
+    names = [one.watch.name for one in roster.gone]
+    assert names == [f"w{number}" for number in range(5, REMEMBERED + 5)]
+    assert {one.analyst for one in roster.gone} == {"ann"}
+    assert roster.names == ROSTER.names
+
+
 def test_watches_come_and_go() -> None:
     """A place of the definition is not used again, one of a watch that was added is."""
     assert [(each.place, each.places, each.added) for each in ROSTER.placed] == [
@@ -94,7 +107,9 @@ def test_watches_come_and_go() -> None:
     with_more = ROSTER.with_watch(more, ROSTER.room(1), ["more"])
     assert with_more.query({"watch": "more", "threshold": 5}) == ThresholdQuery(5, place=3)
     assert with_more.watches == (*WATCHES, more)
-    assert with_more.without(with_more.named("more")) == ROSTER
+    ended = with_more.without(with_more.named("more"), 7)
+    assert replace(ended, gone=()) == ROSTER
+    assert [(one.watch.name, one.start, one.end) for one in ended.gone] == [("more", 0, 7)]
     without = with_more.without(with_more.named("busy"))
     assert without.names == ("large", ENDED, ENDED, "more", "")
     for name in ("busy/ATL", "busy", ENDED):

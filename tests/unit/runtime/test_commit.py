@@ -45,7 +45,7 @@ FROZEN = {
     ),
     "snapshot": "states",
     "unwatched": "number name at",
-    "watched": "number definition place at",
+    "watched": "number definition place at analyst=''",
     "dead-letter": "[] partition reason field records ranges",
     "release": "[] sequence series tick body",
 }
