@@ -160,8 +160,11 @@ def build(spec: PipelineSpec) -> Built:
     Raises:
         BudgetRefused: the series and the analysts' ledgers need more than the budget.
         NotDerivable: no rule covers them.
-        UsageError: a series asks for a mechanism that is not made for these rows and neighbours.
+        UsageError: a series asks for a mechanism that is not made for these rows and neighbours; or users are to be
+            protected, for whom there is no guard yet.
     """
+    if spec.privacy.unit == "user":
+        raise UsageError("privacy.unit: 'user' is not available yet: nothing enforces its cap")
     layout = RowLayout.of(spec)
     chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.series)
     parts, granted = tuple(c.derivation for c in chosen), spec.privacy.first_block_delta
