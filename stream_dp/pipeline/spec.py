@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails
 
 from stream_dp.core.moments import TimeForm
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.users import Users
 from stream_dp.pipeline.checks import Parts, cross_problems, series_problems
 from stream_dp.pipeline.conditions import Condition, typed
 from stream_dp.pipeline.endpoints import (
@@ -34,6 +35,7 @@ from stream_dp.pipeline.endpoints import (
 )
 from stream_dp.pipeline.known_keys import with_known_keys
 from stream_dp.pipeline.privacy import WITH_OWN_DELTA, FilterName, Privacy
+from stream_dp.pipeline.protection import Protection
 from stream_dp.pipeline.scalars import Confidence, FieldName, Frozen, Name, problem, refuse
 from stream_dp.pipeline.schema import FieldSpec, TimeField
 from stream_dp.pipeline.security import Security
@@ -136,6 +138,14 @@ class PipelineSpec(Frozen):
         if own and privacy.neighbors is Neighbors.REPLACE:
             return Neighbors.REPLACE_ANY_TICK
         return privacy.neighbors
+
+    @property
+    def protection(self) -> Protection:
+        """Who is protected, by relation and unit: what every mechanism's guarantee is derived for."""
+        privacy = self.privacy
+        if privacy.unit == "event":
+            return Protection(self.relation)
+        return Protection(self.relation, Users(privacy.cap, privacy.window_ticks(self.clock)))
 
     @property
     def condition(self) -> str | None:
