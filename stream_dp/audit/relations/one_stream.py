@@ -28,10 +28,10 @@ class OneStream(PairCondition):
     """
 
     most: int = 1
-    window: int | None = None
     begun: int = 0
     next_tick: PVector[int] = pvector()  # noqa: RUF009  an immutable value
     differing: frozenset[int] = frozenset()
+    window: int | None = None
 
     def creation(self, query: Create) -> "OneStream | None":
         """Count its updates from the next tick on."""
@@ -50,7 +50,7 @@ class OneStream(PairCondition):
         if len(differing) > self.most or not self._together(differing):
             return None
         heard = self.next_tick.set(left.index, tick + 1)
-        return OneStream(self.most, self.window, max(self.begun, tick + 1), heard, differing)
+        return OneStream(self.most, max(self.begun, tick + 1), heard, differing, self.window)
 
     def _together(self, ticks: frozenset[int]) -> bool:
         return self.window is None or len({tick // self.window for tick in ticks}) <= 1
@@ -63,6 +63,6 @@ def engine_relation(neighbors: Neighbors, truth: Truth = own, users: Users | Non
     say: creations are equal in both streams.
     """
     ticks = 2 if neighbors is Neighbors.REPLACE_ANY_TICK else 1
-    one = OneStream(ticks) if users is None else OneStream(users.cap, users.window)
+    one = OneStream(ticks) if users is None else OneStream(users.cap, window=users.window)
     parts: tuple[Any, ...] = (Suitable(truth), one)
     return All(parts)

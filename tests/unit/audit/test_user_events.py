@@ -12,14 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_dp.app.series_claim import series_claim
+from stream_dp.audit.adversaries import OneEventAdversary, events_of
 from stream_dp.audit.enumeration import Enumerated, Plain
 from stream_dp.audit.exact_delta import Bracket, delta_bracket, worst_ratio
 from stream_dp.audit.finite import DifferAtMost
+from stream_dp.audit.lower_bound import Finding, audit_mechanism
 from stream_dp.audit.small_hss import SmallHSS
 from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.relation import Relation
-from stream_dp.core.row_relations import user
+from stream_dp.core.relation import Claim, Relation
+from stream_dp.core.row_relations import Stream, user
 from stream_dp.core.users import Users
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.counter import Counter
@@ -27,6 +30,7 @@ from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.serving import ServingMechanism
 from stream_dp.pipeline.builder import Chosen, build
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.testing.noise import SeededNoise
 
 ADD = Neighbors.ADD_REMOVE
 HALF, ONE = Fraction(1, 2), Fraction(1)
@@ -183,3 +187,39 @@ def test_every_statistic_is_charged(series: dict[str, str], k: int) -> None:
     assert one.mechanism.guarantee == Guarantee(PureDP(ONE), ADD)
     users = Users(2, WINDOW) if k == 2 else Users(3)
     assert one.derivation.guarantee == Guarantee(PureDP(Fraction(k)), ADD, users=users)
+
+
+# --- the audit plays them ------------------------------------------------------------------------
+
+
+def played(mechanism: ServingMechanism[Any], claim: Claim, failure: float, runs: int) -> Finding:
+    """Games of two ticks on seeded noise, the same every time."""
+    seeds = iter(range(1, 1_000_000))
+    return audit_mechanism(
+        mechanism,
+        lambda: SeededNoise(next(seeds)),
+        runs=runs,
+        ticks=2,
+        failure=failure,
+        claim=claim,
+    )
+
+
+def test_the_audit_refutes_a_count_that_forgets_the_group_rule() -> None:
+    """Three events of epsilon 1 each are lost where 1 is claimed; what is made for them is not refuted."""
+    claim = Claim(PureDP(ONE), Stream(user(ADD, 3, 2, width=1)))
+    found = played(Counter(1, ONE, ADD, 2), claim, 0.01, 1200)
+    assert found.violated
+    right = played(Counter(1, ONE / 3, ADD, 2), claim, 1e-6, 1200)
+    assert not right.violated
+
+
+def test_the_audit_puts_all_events_of_a_user_into_one_tick() -> None:
+    one = chosen(COUNT, 3)
+    claim = series_claim(one)
+    assert events_of(claim) == 3
+    assert events_of(None) == 1
+    adversary = OneEventAdversary.against((one.mechanism,), 2, [claim])
+    (first,), (second,) = adversary.pairs
+    assert [row.tolist() for row in first] == [[0], [3]]
+    assert [row.tolist() for row in second] == [[0], [0]]
