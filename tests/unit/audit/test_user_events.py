@@ -40,12 +40,15 @@ WINDOW = 2
 COUNT = {"name": "all", "statistic": "count"}
 KINDS = {"by": "kind", "expected_events": "9"}
 ALERTS = {"name": "busy", "statistic": "alerts", "by": "kind", "threshold": "1"}
-EVERY = [
+EVERY: list[dict[str, Any]] = [
     COUNT,
     {"name": "kinds", "statistic": "histogram", "method": "tree", **KINDS},
     {"name": "hss", "statistic": "histogram", "method": "hss", **KINDS},
     {"name": "most", "statistic": "maximum", **KINDS},
     ALERTS,
+    {"name": "large", "statistic": "largest", "rank": "1", **KINDS},
+    {"name": "above", "statistic": "columns_above", "level": "3", **KINDS},
+    {"name": "told", "statistic": "monitor", "watch": [{"name": "many", "above": "9"}]},
 ]
 CAPS = {
     2: {"unit": "user", "user": "who", "max_events": "2", "per": "2h"},
@@ -53,7 +56,7 @@ CAPS = {
 }
 
 
-def chosen(series: dict[str, str], k: int, *, users: bool = True, **privacy: str) -> Chosen:
+def chosen(series: dict[str, Any], k: int, *, users: bool = True, **privacy: str) -> Chosen:
     """What a file for users of k events runs; the series asks for k units, so that each event has one."""
     data: dict[str, Any] = {
         "version": "1",
@@ -181,7 +184,7 @@ def test_whoever_is_there_in_every_window_loses_as_much_in_each() -> None:
 
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("series", EVERY, ids=[str(each["name"]) for each in EVERY])
-def test_every_statistic_is_charged(series: dict[str, str], k: int) -> None:
+def test_every_statistic_is_charged(series: dict[str, Any], k: int) -> None:
     """Whatever the statistic: a k-th of the epsilon for one event, and k times that is claimed for a user."""
     one = chosen(series, k)
     assert one.mechanism.guarantee == Guarantee(PureDP(ONE), ADD)
