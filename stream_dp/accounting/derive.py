@@ -21,6 +21,7 @@ from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair
 from stream_dp.accounting.rules.group import group
 from stream_dp.accounting.rules.local import local
 from stream_dp.accounting.rules.moved import moved
+from stream_dp.accounting.rules.of_users import of_users
 from stream_dp.accounting.rules.renyi import renyi, truncated, zcdp
 from stream_dp.accounting.rules.rule import Premises, Rule
 from stream_dp.accounting.rules.sparse_delta import sparse_delta
@@ -33,6 +34,7 @@ from stream_dp.accounting.situations import (
     Group,
     Local,
     Moved,
+    OfUsers,
     Parallel,
     Situation,
     Ticks,
@@ -50,6 +52,7 @@ RULES: dict[type[Any], tuple[Rule[Any], ...]] = {
     Filtered: (filtered,),
     Group: (group,),
     Moved: (moved,),
+    OfUsers: (of_users,),
     Ticks: (ticks,),
 }  # fmt: skip
 

@@ -153,6 +153,8 @@ class Ledger:
                 "one event at one tick, for a halt frees ticks ([HSV] Cor 5.5). Use another filter, which frees none"
             )
         rule, like = f"{derivation.rule} ({derivation.source})", derivation.guarantee
+        if like.users is not None:
+            rule = f"{rule}, for {like.users}"
         return self.ask(derivation.subject, like.measure, rule, finite=like.finite)
 
     def ask(self, name: str, measure: Measure, rule: str, *, finite: bool = False) -> Entry:

@@ -11,6 +11,7 @@ from stream_dp.accounting.filters.filter import Filter
 from stream_dp.core.closed import takes_no_subclass
 from stream_dp.core.guarantee import Measure
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.users import Users
 
 ZERO = Fraction(0)
 
@@ -154,6 +155,15 @@ class Moved:
 
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
+class OfUsers:
+    """All events of one user are there or not: a guard in front of every part admits no more of them than this."""
+
+    subject: str
+    users: Users
+
+
+@takes_no_subclass
+@dataclass(frozen=True, slots=True)
 class Alive:
     """A part sees the ticks from `first` to `last`, both included; None: for ever. A query of the past starts there."""
 
@@ -170,4 +180,4 @@ class Ticks:
     alive: tuple[Alive, ...]
 
 
-Situation = Fixed | Parallel | Composite | Local | Filtered | Group | Moved | Ticks
+Situation = Fixed | Parallel | Composite | Local | Filtered | Group | Moved | OfUsers | Ticks

@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stream_dp.accounting.entry import Entry
+from stream_dp.accounting.filters.basic import by_ticks
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.ledger import Ledger, Preview
+from stream_dp.accounting.rules.of_users import divided
 from stream_dp.core.derivation import Derivation
+from stream_dp.core.users import Users
 from stream_dp.errors import BudgetRefused, UnknownMechanism, UsageError
 
 MAIN = ""
@@ -27,8 +30,13 @@ class Subledgers:
     running: dict[str, tuple[str, Entry]] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, main: Filter, analysts: Mapping[str, Filter] | None = None) -> "Subledgers":
-        """Return empty ledgers; every analyst's filter is charged to the main ledger in full.
+    def open(
+        cls,
+        main: Filter,
+        analysts: Mapping[str, Filter] | None = None,
+        users: Users | None = None,
+    ) -> "Subledgers":
+        """Return empty ledgers; every analyst's filter is charged to the main ledger in full, and says for which users.
 
         Raises:
             BudgetRefused: together they do not fit.
@@ -38,7 +46,8 @@ class Subledgers:
         ledgers = {}
         for name, filter_ in (analysts or {}).items():
             ledgers[name] = Ledger.under(filter_)
-            ledger = ledger.charge(ledger.ask(analyst_entry(name), filter_.promise, NESTED))
+            rule = NESTED if users is None else f"{NESTED}, for {users}"
+            ledger = ledger.charge(ledger.ask(analyst_entry(name), filter_.promise, rule))
         return cls({MAIN: ledger, **ledgers})
 
     @property
@@ -51,9 +60,17 @@ class Subledgers:
 
         Raises:
             UsageError: no such analyst.
-            BudgetRefused: the filter has no theorem for the measure.
+            BudgetRefused: the filter has no theorem for the measure; or a halt would free ticks, while one event of a
+                user may cost all of it, so that another tick's events cost it again.
         """
-        return self._of(analyst).price(derivation)
+        ledger, users = self._of(analyst), derivation.guarantee.users
+        if users is not None and by_ticks(ledger.filter) and not divided(derivation):
+            raise BudgetRefused(
+                f"{derivation.subject} may lose all that it claims to one event of a user, and a halt would free it at "
+                "ticks where that user has others: name another filter, which frees none, or put it into the pipeline "
+                "file, whose series are never halted"
+            )
+        return ledger.price(derivation)
 
     def preview(self, entry: Entry, analyst: str = MAIN) -> Preview:
         """Return what charging the entry would do; changes nothing.

@@ -24,6 +24,7 @@ from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.budget import opened
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.derivations import dp_at
+from stream_dp.pipeline.protected_words import unit_words
 from stream_dp.pipeline.yaml import load
 
 TOGETHER = "all series together"
@@ -40,9 +41,13 @@ class Attacked:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What the games against a pipeline show; `filter` is the one that all series go through together."""
+    """What the games against a pipeline show; `filter` is the one that all series go through together.
+
+    `unit` is in which the two streams differ, of `relation`.
+    """
 
     pipeline: str
+    unit: str
     relation: str
     filter: str
     series: tuple[Attacked, ...]
@@ -120,7 +125,9 @@ def attack(pipeline: Path, *, runs: int, ticks: int, confidence: float) -> Attac
         claims=claims,
     )
     spec = built.spec
-    return Attack(spec.name, str(spec.relation), built.ledger.filter.name, series, together)
+    return Attack(
+        spec.name, unit_words(spec), str(spec.relation), built.ledger.filter.name, series, together
+    )
 
 
 def game_verifier(built: Built, claims: Sequence[Claim | None]) -> Relation:

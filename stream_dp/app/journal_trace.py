@@ -145,7 +145,9 @@ class JournalTrace:
             match change:
                 case Created(number=number):
                     chosen = self._planner.running[number].chosen
-                    yield self._create(running[number], next(seeds), series_claim(chosen))
+                    yield self._create(
+                        running[number], next(seeds), series_claim(chosen, change.start)
+                    )
                 case Asked(number=number):
                     yield self._ask(running[number], change, next(seeds), commit)
                 case Watched(number=number) | Unwatched(number=number):

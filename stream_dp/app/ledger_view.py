@@ -17,9 +17,9 @@ from stream_dp.app.operator_key import sealer_for
 from stream_dp.audit.odometers.concurrent_loss import FAILS, loss_bound
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import differential_privacy
-from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.protected_words import unit_words
 from stream_dp.pipeline.report import condition_json, derivation_json
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.journal_summary import JournalSummary, read_summary
@@ -50,6 +50,7 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         "pipeline": built.spec.name,
         "private": header.private,
         "accepted": header.accepted,
+        "protects": unit_words(built.spec),
         "neighbors": str(built.spec.relation),
         **condition_json(built.spec),
         **budget_json(built.spec, admission.subledgers),
@@ -66,13 +67,14 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
 def _loss(built: Built, parts: Sequence[tuple[Derivation, Alive]]) -> dict[str, Any]:
     """The odometer of [WRRW] for what runs at once, under `loss`, where all parts are pure; else nothing.
 
-    A replacement that may move to another tick is in two, so that what is alive at either counts.
+    A replacement that may move to another tick is in two, so that what is alive at either counts; and a user's events
+    are in many.
     """
     if built.ledger.filter.name != PURE:
         return {}
     each = [(p, alive) for part, alive in parts for p in _single(built, part)]
     epsilons = [differential_privacy(part.guarantee.measure).epsilon for part, _ in each]
-    one_tick = built.spec.relation is not Neighbors.REPLACE_ANY_TICK
+    one_tick = built.spec.protection.steps == 1
     bound = loss_bound(epsilons, [alive for _, alive in each] if one_tick else None)
     claim = "the privacy loss of everything that was released exceeds this, at any time, with probability delta at most"
     return {"loss": {"bound": text(bound), "delta": text(FAILS), "claim": claim}}

@@ -10,6 +10,7 @@ from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.caveats import caveats
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.list_words import lists_words
+from stream_dp.pipeline.protected_words import unit_words
 from stream_dp.pipeline.report import derivation_json, plan_json, predicted_errors
 from stream_dp.pipeline.svg import draw
 from stream_dp.pipeline.yaml import load
@@ -32,13 +33,12 @@ class PlanView:
     def shown(self) -> dict[str, Any]:
         """The plan for people: amounts as exact decimals, the budget, the tree, errors by tick, notes."""
         built = self._built
-        privacy = built.spec.privacy
-        measure = dp_at(built.derivation, privacy.delta)
+        measure = dp_at(built.derivation, built.spec.privacy.delta)
         return {
             "name": built.spec.name,
             "epsilon": text(measure.epsilon),
             "delta": text(measure.delta),
-            "unit": privacy.unit,
+            "unit": unit_words(built.spec),
             "neighbors": str(built.spec.relation),
             "condition": built.spec.condition,
             "lists": lists_words(built.spec),

@@ -14,6 +14,7 @@ from stream_dp.core.moments import moment_text
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.layout import keys_of, ones_of_rows
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
+from stream_dp.pipeline.protected_words import unit_json
 from stream_dp.pipeline.report import condition_json, plan_json, promise_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import Series
@@ -69,7 +70,7 @@ def pipeline_json(built: Built, planner: LiveSeriesPlanner) -> dict[str, Any]:
     return {
         "name": spec.name,
         "public_data": spec.public_data,
-        "unit": spec.privacy.unit,
+        **unit_json(spec),
         "neighbors": str(spec.relation),
         **condition_json(spec),
         "fingerprint": built.fingerprint,

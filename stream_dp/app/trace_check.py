@@ -1,8 +1,9 @@
 """A journal checked against the theory: its trace, played through the concurrent composition, gives the same bytes.
 
 And the trace beside its neighbours: with one event more it passes the verifier of the relation that is claimed, with
-two in two ticks it does not. Rules: nothing that a journal holds is shown, only how much was compared, which follows
-from ticks and series; errors name ticks and series. This file changes nothing.
+two in two ticks it does not; where users are protected, with as many as count of one, and one more. Rules: nothing that
+a journal holds is shown, only how much was compared, which follows from ticks and series; errors name ticks and series.
+This file changes nothing.
 """
 
 from collections.abc import AsyncIterator
@@ -19,12 +20,13 @@ from stream_dp.audit.trace import TraceCounts, TracePlayer, same_tick
 from stream_dp.audit.verifier import Verifier
 from stream_dp.core.composition import CompositionMessage
 from stream_dp.core.messages import IntArray
-from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.tick_grid import TickGrid
+from stream_dp.core.users import Users
 from stream_dp.errors import FailClosed, RejectedMessage, UsageError
 from stream_dp.mechanisms.states import STATES
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.protection import Protection
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.commit import Commit, Header
 from stream_dp.runtime.header_check import require_same
@@ -40,10 +42,14 @@ _ADVICE = (
 
 @dataclass(slots=True)
 class TraceReport:
-    """What was compared, and found equal. `apart`: whether the verifier refused two events (None: too few ticks)."""
+    """What was compared, and found equal. `apart`: whether the verifier refused two events (None: too few ticks).
+
+    With `users`: one more than count of one user, in place of two.
+    """
 
     pipeline: str
     relation: str
+    users: Users | None = None
     counts: TraceCounts = field(default_factory=TraceCounts)
     ticks: int = 0
     releases: int = 0
@@ -57,8 +63,18 @@ class TraceReport:
             "pipeline": self.pipeline, "neighbors": self.relation, "ticks": self.ticks,
             "creations": self.counts.creations, "asks": self.counts.asks, "halts": self.counts.halts,
             "releases": self.releases, "answers": self.answers, "snapshots": self.snapshots, "equal": True,
-            "one_event_passes": self.ticks > 0, "two_events_are_refused": self.apart,
+            **self._neighbours(),
         }  # fmt: skip
+
+    def _neighbours(self) -> dict[str, Any]:
+        """What the verifier said of the trace beside its neighbours."""
+        if self.users is None:
+            return {"one_event_passes": self.ticks > 0, "two_events_are_refused": self.apart}
+        return {
+            "users": str(self.users),
+            "events_of_one_user_pass": self.ticks > 0,
+            "one_more_is_refused": self.apart,
+        }
 
 
 async def check_trace(pipeline: Path | None, trace: Path, key_file: Path | None) -> TraceReport:
@@ -111,8 +127,9 @@ class TraceCheck:
         self._grid: TickGrid = config.grid(header.origin)
         self._trace = JournalTrace(built)
         self._player = TracePlayer(NoiseStream)
-        self._beside = Neighbourhood(built.spec.relation, self._trace)
-        self.report = TraceReport(built.spec.name, str(built.spec.relation))
+        protection = built.spec.protection
+        self._beside = Neighbourhood(protection, self._trace)
+        self.report = TraceReport(built.spec.name, str(protection.relation), protection.users)
 
     def take(self, commit: Commit) -> None:
         """Play the next commit.
@@ -174,11 +191,14 @@ class TraceCheck:
 class Neighbourhood:
     """The trace beside three others: itself, itself with one event more, and with two, in two ticks.
 
-    The event counts once for every series, in the first of its entries, at the first ticks of the trace.
+    The event counts once for every series, in the first of its entries, at the first ticks of the trace. Where users
+    are protected, all of one user's events that count are in the first tick, and one more is in the second.
     """
 
-    def __init__(self, relation: Neighbors, trace: JournalTrace) -> None:
-        function = engine_relation(relation, own_or(trace.claims))
+    def __init__(self, protection: Protection, trace: JournalTrace) -> None:
+        users = protection.users
+        function = engine_relation(protection.relation, own_or(trace.claims), users)
+        self._events = 1 if users is None else users.cap
         self._itself = self._one = self._two = Verifier(function)
         self._ticks: list[int] = []
 
@@ -212,5 +232,5 @@ class Neighbourhood:
         if step.row is None or step.tick not in ticks:
             return step.sent.message
         row: IntArray = step.row[step.live.series.rows].copy()
-        row[0] += 1
+        row[0] += self._events if step.tick == self._ticks[0] else 1
         return same_tick(step.sent.message, row)

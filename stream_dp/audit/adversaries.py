@@ -1,5 +1,7 @@
 """The adversary of `stream-dp audit`: equal rows but for one event per mechanism, placed where it shows most.
 
+Where a claim is for users, it is all events of one user that count, in one tick.
+
 Where that is follows from public structure and is said by each mechanism (`opening`): noise protects a decision least
 where it is nearly taken, so what is decided by counts is filled up to its threshold first. Rules: deterministic;
 whether its pairs are neighbours is for the verifier to say. This file knows no statistics and no data.
@@ -15,8 +17,8 @@ from stream_dp.audit.transcript import HALT, View
 from stream_dp.core.composition import Ask, Create
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
-from stream_dp.core.relation import Claim
-from stream_dp.core.row_relations import MovedRows, Stream
+from stream_dp.core.relation import Claim, Relation
+from stream_dp.core.row_relations import EventRows, MovedRows, Stream
 from stream_dp.mechanisms.serving import ServingMechanism, ones_of
 
 RowPair: TypeAlias = tuple[IntArray, IntArray]
@@ -48,9 +50,10 @@ class OneEventAdversary:
         of their answers, where the same change on both would cancel too.
         """
         said = tuple(claims or [None] * len(mechanisms))
-        begun = _turned([worst_pair(mechanism) for mechanism in mechanisms])
+        each = list(zip(mechanisms, said, strict=True))
+        begun = _turned([worst_pair(mechanism, events_of(claim)) for mechanism, claim in each])
         quiet = tuple((np.zeros_like(left),) * 2 for left, _ in begun)
-        moved = _turned([_second_pair(m, c) for m, c in zip(mechanisms, said, strict=True)])
+        moved = _turned([_second_pair(mechanism, claim) for mechanism, claim in each])
         later = (moved, *[quiet] * (ticks - 2)) if ticks > 1 else ()
         return cls(tuple(mechanisms), (begun, *later), said)
 
@@ -89,8 +92,17 @@ def mechanism_l0(mechanism: ServingMechanism[Any]) -> int:
 
 def moves(claim: Claim | None) -> bool:
     """Whether the claim is for replacements that may lie in another tick."""
-    rows = claim.relation.rows if claim and isinstance(claim.relation, Stream) else None
-    return isinstance(rows, MovedRows)
+    return isinstance(_rows(claim), MovedRows)
+
+
+def events_of(claim: Claim | None) -> int:
+    """How many events of one user the claim is for: 1 where it is for events."""
+    rows = _rows(claim)
+    return rows.most if isinstance(rows, EventRows) else 1
+
+
+def _rows(claim: Claim | None) -> Relation | None:
+    return claim.relation.rows if claim and isinstance(claim.relation, Stream) else None
 
 
 def _turned(pairs: Sequence[RowPair]) -> tuple[RowPair, ...]:
@@ -105,11 +117,11 @@ def _second_pair(mechanism: ServingMechanism[Any], claim: Claim | None) -> RowPa
     return left, right
 
 
-def worst_pair(mechanism: ServingMechanism[Any]) -> RowPair:
+def worst_pair(mechanism: ServingMechanism[Any], events: int = 1) -> RowPair:
     """The rows of the tick with the event, each of shape (width,).
 
     The right one has the event in the first columns, as many as one event may set; the left one has it in the next
-    ones where the relation allows, else not at all.
+    ones where the relation allows, else not at all. Of a user with several `events` all are the same.
     """
     left = np.zeros(mechanism.width, dtype=np.int64)
     set_, touched = min(ones_of(mechanism), mechanism.width), mechanism_l0(mechanism)
@@ -117,6 +129,6 @@ def worst_pair(mechanism: ServingMechanism[Any]) -> RowPair:
     left[:set_] = here
     left[set_ : max(touched, set_ + 1)] = beside
     right = left.copy()
-    right[:set_] += 1
-    left[set_:touched] += 1
+    right[:set_] += events
+    left[set_:touched] += events
     return left, right

@@ -105,7 +105,7 @@ def _print(attacked: Attack, runs: int, confidence: float) -> None:
     table.add_row(TOGETHER, f"{attacked.filter} filter", *_cells(attacked.together))
     console.print(table)
     typer.echo(
-        f"Each game: two streams that differ in one event ({attacked.relation}), told apart by the releases; "
+        f"Each game: two streams that differ in {attacked.unit} ({attacked.relation}), told apart by the releases; "
         "together, one such pair for each series, the worst for it. All "
         f"lower bounds hold together with confidence {confidence:g}. A bound below the claim proves nothing: "
         "the derivation (stream-dp plan) does. One above it refutes the claim.\n"

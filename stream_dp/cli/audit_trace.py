@@ -35,14 +35,20 @@ def _print(found: TraceReport) -> None:
         f"  {found.snapshots:,} snapshots compared: equal"
     )
     if found.ticks:
-        two = (
-            "it refuses it with two, in two ticks"
+        users = found.users
+        unit, one, two = (
+            ("one event", "one event more", "two")
+            if users is None
+            else (f"{users}", "all events of one user more", "one beyond that")
+        )
+        apart = (
+            f"it refuses it with {two}, in two ticks"
             if found.apart
-            else "one tick is too few to show that it refuses two"
+            else f"one tick is too few to show that it refuses {two}"
         )
         typer.echo(
-            f"The verifier of the claimed relation ({found.relation}, one event, all series at once) accepts the trace "
-            f"beside itself with one event more; {two}."
+            f"The verifier of the claimed relation ({found.relation}, {unit}, all series at once) accepts the trace "
+            f"beside itself with {one}; {apart}."
         )
     typer.echo(
         "Rows and seeds are NOT PRIVATE and were read with the operator's key; nothing of them is shown here, and the "

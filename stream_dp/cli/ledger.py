@@ -74,6 +74,7 @@ def _print(shown: dict[str, Any]) -> None:
             f"This journal began as new guarantee {shown['accepted']!r}; an older one on the same source adds to it.",
             markup=False,
         )
+    console.print(f"Unit {shown['protects']}; neighbours {shown['neighbors']}.", markup=False)
     if "condition" in shown:
         console.print(f"All of it on the condition that {shown['condition']}.", markup=False)
     if not shown["private"]:

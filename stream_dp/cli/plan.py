@@ -43,7 +43,7 @@ def _guarantee(shown: dict[str, Any]) -> str:
     condition = "" if shown["condition"] is None else f", if {shown['condition']}"
     lists = f", {shown['lists']}" if shown["lists"] else ""
     return (
-        f"[bold]{shown['name']}[/bold] is ({shown['epsilon']}, {shown['delta']})-differentially private: unit one "
+        f"[bold]{shown['name']}[/bold] is ({shown['epsilon']}, {shown['delta']})-differentially private: unit "
         f"{shown['unit']}, neighbours {shown['neighbors']}{lists}{condition}, over all releases for ever.\n"
         f"With all that is asked while it runs: ({budget['budget']}, {budget['delta']}), by the "
         f"{budget['filter']} filter.\nBudget {budget['budget']}: {budget_text(budget)}.\n"

@@ -40,13 +40,15 @@ def derivation_tree(node: Mapping[str, Any], parent: Tree | None = None) -> Tree
 
 
 def _amounts(node: Mapping[str, Any]) -> str:
-    """`eps 1, delta 0`; other measures than DP name themselves."""
+    """`eps 1, delta 0`; other measures than DP name themselves, and whom else than one event they protect."""
     guarantee = node.get("guarantee", {})
     amounts = ", ".join(
         f"{'eps' if key == 'epsilon' else key} {text(Fraction(str(amount)))}"
         for key, amount in guarantee.items()
-        if key not in ("measure", "neighbors", "group")
+        if key not in ("measure", "neighbors", "group", "users")
     )
+    if "users" in guarantee:
+        amounts = f"{amounts}, {guarantee['users']}"
     return f"{guarantee['measure']} {amounts}" if "measure" in guarantee else amounts
 
 

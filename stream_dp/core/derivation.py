@@ -105,8 +105,8 @@ def _said(guarantee: Guarantee) -> str:
     amounts = ", ".join(
         f"{name} {_up(amount)}" for name, amount in parameters(guarantee.measure).items()
     )
-    group = "" if guarantee.group == 1 else f", groups of {guarantee.group}"
-    return f"{NAMES[type(guarantee.measure)]} {amounts}, {guarantee.neighbors}{group}"
+    unit = f", {guarantee.unit}" if guarantee.unit else ""
+    return f"{NAMES[type(guarantee.measure)]} {amounts}, {guarantee.neighbors}{unit}"
 
 
 def _up(amount: Fraction) -> str:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from stream_dp.core.closed import takes_no_subclass
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.users import Users
 from stream_dp.errors import InvalidCost, NotDerivable
 
 
@@ -207,12 +208,16 @@ class Guarantee:
     With `group` > 1: for every pair that a chain of at most so many such steps connects (a user with that many
     events, all of them together). `finite`: communication is finite ([HSV] Def 14.4), that is, a horizon, and messages
     and answers from finite sets, as of clamped noise. Gaussian DP composes concurrently for such mechanisms only.
+
+    `users`: where not None, it holds for every pair that differs in all events of one user, `neighbors` saying how one
+    event differs; `group` then counts users.
     """
 
     measure: Measure
     neighbors: Neighbors
     group: int = 1
     finite: bool = False
+    users: Users | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no measure or relation of ours (NotDerivable), and a group of less than one (InvalidCost)."""
@@ -223,3 +228,11 @@ class Guarantee:
             )
         if self.group < 1:
             raise InvalidCost(f"a group must have at least one member, got {self.group}")
+        if self.users is not None and type(self.users) is not Users:
+            raise NotDerivable(f"users are `Users`, not a {type(self.users).__name__}")
+
+    @property
+    def unit(self) -> str:
+        """Who is protected, where it is not one event: users, or groups; empty for one event."""
+        many = "" if self.group == 1 else f"groups of {self.group}"
+        return ", ".join(filter(None, (str(self.users or ""), many)))

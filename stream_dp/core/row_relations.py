@@ -163,8 +163,12 @@ def user(
     *,
     windows: int | None = 1,
     width: int | None = None,
+    ones: int = 1,
+    first: int = 0,
 ) -> EventRows | MovedRows:
     """At most k events of one user differ, overall or within one public window of `window` ticks; see `EventRows`.
+
+    An event sets at most `ones` entries of its row. The first row is that of tick `first`: windows count from tick 0.
 
     Raises:
         UsageError: k, `window` or `windows` is not a positive integer; or a window is given for replacements that may
@@ -175,10 +179,10 @@ def user(
             raise UsageError(
                 "a replacement that may move to any tick may leave its window: give a cap of at least 1 and no window"
             )
-        return MovedRows(k, RowSpace(width))
+        return MovedRows(k, RowSpace(width), ones)
     if k < 1 or (window is not None and window < 1) or (windows is not None and windows < 1):
         raise UsageError("a user's cap, its window and the number of windows must be at least 1")
-    return EventRows(neighbors, k, window, windows, RowSpace(width))
+    return EventRows(neighbors, k, window, windows, RowSpace(width), ones, first)
 
 
 @dataclass(frozen=True, slots=True)

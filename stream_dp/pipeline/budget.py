@@ -21,6 +21,7 @@ from stream_dp.accounting.rules.convert import DELTALESS
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP
+from stream_dp.core.users import Users
 from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.spec import Privacy
 
@@ -52,14 +53,14 @@ def target(privacy: Privacy) -> ApproxDP:
     return ApproxDP(privacy.epsilon, privacy.delta)
 
 
-def opened(privacy: Privacy) -> Subledgers:
-    """Return the ledgers before the first series: those of the analysts are paid for.
+def opened(privacy: Privacy, users: Users | None = None) -> Subledgers:
+    """Return the ledgers before the first series: those of the analysts are paid for. `users`: who is protected.
 
     Raises:
         BudgetRefused: they alone need more than the budget.
     """
     analysts = {each.name: PureFilter.of(each.epsilon) for each in privacy.analysts}
-    return Subledgers.open(filter_of(privacy), analysts)
+    return Subledgers.open(filter_of(privacy), analysts, users)
 
 
 def charged_parts(

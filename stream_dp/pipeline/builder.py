@@ -20,7 +20,7 @@ from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
 from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived, ones_of
 from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.choice import Choice, Setting
-from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, share, steps, under, whole
+from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, whole
 from stream_dp.pipeline.layout import SCALAR, entries_of_parts
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
@@ -91,9 +91,9 @@ class Built:
     @property
     def frozen(self) -> tuple[tuple[Derivation, Alive], ...]:
         """What the main ledger is charged with at the first start, for ever: the analysts' ledgers and the series."""
-        relation, ever = self.spec.relation, Alive(0, None)
+        protection, ever = self.spec.protection, Alive(0, None)
         paid = [
-            analyst_ledger(name, PureDP(exact(ledger.epsilon)), relation)
+            analyst_ledger(name, PureDP(exact(ledger.epsilon)), protection)
             for name, ledger in self.ledgers.items()
             if name != MAIN
         ]
@@ -165,7 +165,7 @@ def build(spec: PipelineSpec) -> Built:
     layout = RowLayout.of(spec)
     chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.series)
     parts, granted = tuple(c.derivation for c in chosen), spec.privacy.first_block_delta
-    ledgers = dict(opened(spec.privacy).ledgers)
+    ledgers = dict(opened(spec.privacy, spec.protection.users).ledgers)
     order = spec.privacy.order if spec.privacy.filter == "renyi" else None
     blocks = fixed_blocks(spec.name, parts, granted, spec.privacy.delta, order)
     derivation, charged = charged_parts(ledgers[MAIN], parts, blocks)
@@ -177,21 +177,22 @@ def build(spec: PipelineSpec) -> Built:
 def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     """The mechanism of a series on these rows, why this one, and what it guarantees.
 
-    Where a replacement may move to another tick, the mechanism is one for `add_remove` at half the series' epsilon.
+    Where a replacement may move to another tick, the mechanism is one for `add_remove` at half the series' epsilon;
+    where users are protected of whom k events count, at a k-th of it.
 
     Raises:
         NotDerivable: no rule covers it, or one event may set more entries of its rows than it is made for.
     """
-    width, confidence, relation = rows.stop - rows.start, float(spec.confidence), spec.relation
-    part, ones = series.at_share(share(relation)), series.ones(spec.fields)
+    width, confidence, protection = rows.stop - rows.start, float(spec.confidence), spec.protection
+    part, ones = series.at_share(protection.share), series.ones(spec.fields)
     setting = Setting(
         width,
-        relation.step,
+        protection.relation.step,
         spec.clock.horizon,
         confidence,
         spec.privacy.stated_delta,
         spec.privacy.filter == "gdp",
-        steps(relation),
+        protection.steps,
         ones,
         entries_of_parts(spec, series),
     )
@@ -203,7 +204,7 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         raise UsageError(f"series {series.name}: {refused}") from None
     _require_ones(series, choice.mechanism, ones)
     step = derived(choice.mechanism, series.name)
-    return Chosen(series, choice, under(relation, series.name, step))
+    return Chosen(series, choice, protection.of(series.name, step))
 
 
 def _require_ones(series: SeriesSpec, mechanism: ServingMechanism[Any], ones: int) -> None:

@@ -3,8 +3,10 @@
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.endpoints import KafkaSourceSpec
+from stream_dp.pipeline.people import looks_like_people
+from stream_dp.pipeline.protected_words import duration_text
+from stream_dp.pipeline.spec import PipelineSpec
 
-_PEOPLE = ("user", "person", "customer", "patient", "member", "email", "account", "client")
 _TRANSACTIONS = {
     "late": "records of a transaction count in their ticks if it is committed before these settle (wall clock: half of "
     "`delay` after their end; replay: before their marks), else they are late; an open one holds nothing up",
@@ -27,10 +29,24 @@ def caveats(built: Built) -> list[str]:
     source = built.spec.source
     if isinstance(source, KafkaSourceSpec):
         notes.append(_TRANSACTIONS[source.open_transactions])
-    people = [f for f in built.spec.fields if any(p in f.lower() for p in _PEOPLE)]
-    if people:
-        notes.append(
+    return [*notes, *_of_people(built.spec)]
+
+
+def _of_people(spec: PipelineSpec) -> list[str]:
+    """Whom the unit does not protect, or not all at once."""
+    privacy, people = spec.privacy, looks_like_people(spec.fields)
+    if privacy.unit == "event":
+        found = (
             f"the unit is one event, but the schema has {', '.join(people)}: a person with many events is "
-            "protected for each of them, not for all together"
+            "protected for each of them, not for all together; privacy.unit: user protects all of them (docs/people.md)"
         )
-    return notes
+        return [found] if people else []
+    who = f"a user is whoever has the same {privacy.user}, to the letter; a record without one is a dead letter"
+    if privacy.per is None:
+        return [who]
+    length = duration_text(privacy.per)
+    return [
+        who,
+        f"windows of {length} count from the first tick on. A user who is there in several of them loses as much in "
+        "each: what is protected is a user's part in one window, not that they were ever there (overall does that)",
+    ]

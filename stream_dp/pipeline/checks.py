@@ -13,13 +13,16 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails
 
 from stream_dp.pipeline.endpoints import Clock, Journal, Source, source_named
+from stream_dp.pipeline.privacy import Privacy
 from stream_dp.pipeline.scalars import problem
 from stream_dp.pipeline.schema import FieldSpec
 from stream_dp.pipeline.statistics import Series, statistic_named
 
+IDENTIFYING = ("text", "integer", "category")  # the types of a field that can say whose a record is
 _FIELD: TypeAdapter[Any] = TypeAdapter(FieldSpec)
 _SERIES: TypeAdapter[Any] = TypeAdapter(Series)
 _SOURCE: TypeAdapter[Any] = TypeAdapter(Source)
+_PRIVACY: TypeAdapter[Any] = TypeAdapter(Privacy)
 _CLOCK: TypeAdapter[Any] = TypeAdapter(Clock)
 _JOURNAL: TypeAdapter[Any] = TypeAdapter(Journal)
 
@@ -30,6 +33,7 @@ class Parts:
 
     fields: Mapping[str, Any] | None
     source: Any
+    privacy: Any
     clock: Any
     journal: Any
     releases: Any
@@ -46,6 +50,7 @@ class Parts:
         return cls(
             fields,
             _part(_SOURCE, data.get("source")),
+            _part(_PRIVACY, data.get("privacy")),
             _part(_CLOCK, data.get("clock")),
             _part(_JOURNAL, data.get("journal")),
             data.get("releases"),
@@ -79,7 +84,7 @@ def _series(value: Mapping[str, Any]) -> Any:
 
 def cross_problems(parts: Parts) -> list[InitErrorDetails]:
     """Everything that two parts say together and must not."""
-    problems = [*_world_problems(parts), *_clock_problems(parts)]
+    problems = [*_world_problems(parts), *_clock_problems(parts), *_user_problems(parts)]
     seen: set[str] = set()
     for index, series in parts.series:
         at, name = ("series", index), getattr(series, "name", None)
@@ -118,6 +123,39 @@ def _clock_problems(parts: Parts) -> list[InitErrorDetails]:
     if field is not None and field.type != "time":
         return [problem(("clock", "field"), f"'{name}' is a {field.type}, not a time")]
     return []
+
+
+def _user_problems(parts: Parts) -> list[InitErrorDetails]:
+    """What `privacy: {unit: user}` says of a field or of the clock and must not."""
+    privacy = parts.privacy
+    if getattr(privacy, "unit", None) != "user":
+        return []
+    found, name = [], getattr(privacy, "user", None)
+    if name is not None and parts.fields is not None:
+        field = parts.fields.get(name)
+        if name not in parts.fields:
+            found.append(problem(("privacy", "user"), f"'{name}' is not in the schema"))
+        elif field is not None and field.type not in IDENTIFYING:
+            wrong = f"'{name}' is a {field.type}, which names nobody: a {' or '.join(IDENTIFYING)}"
+            found.append(problem(("privacy", "user"), wrong))
+    return found + _per_problems(privacy, parts.clock)
+
+
+def _per_problems(privacy: Any, clock: Any) -> list[InitErrorDetails]:
+    """A public window is a whole number of ticks, and no longer than all of them."""
+    per, step, horizon = (
+        getattr(part, key, None)
+        for part, key in ((privacy, "per"), (clock, "step"), (clock, "horizon"))
+    )
+    if not isinstance(per, int) or not isinstance(step, int):
+        return []
+    if per % step:
+        wrong = "must be a whole number of ticks: a multiple of clock.step"
+    elif isinstance(horizon, int) and per > step * horizon:
+        wrong = "is longer than all ticks together: shorten it, or write overall in place of max_events and per"
+    else:
+        return []
+    return [problem(("privacy", "per"), wrong)]
 
 
 def series_problems(

@@ -13,13 +13,11 @@ from stream_dp.accounting.filters.basic import by_ticks
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.accounting.rules.convert import GAUSSIAN, RENYI, at_delta, price
-from stream_dp.accounting.rules.moved import STEPS
 from stream_dp.accounting.rules.rule import pure_measures
 from stream_dp.accounting.situations import (
     Alive,
     Filtered,
     Fixed,
-    Moved,
     Ticks,
 )
 from stream_dp.accounting.subledgers import analyst_entry
@@ -33,7 +31,7 @@ from stream_dp.core.guarantee import (
     RenyiDP,
     differential_privacy,
 )
-from stream_dp.core.neighbors import Neighbors
+from stream_dp.pipeline.protection import Protection
 
 TIME = "at each tick its own filter covers what is alive then (docs/time.md)"
 STATED = "budget at a delta"
@@ -117,36 +115,17 @@ def _as_stated(premise: Derivation, target: ApproxDP) -> Derivation:
     largest = Condition("budget", implied, "it is the largest that implies this, rounded down")
     source = GAUSSIAN if isinstance(like.measure, GaussianDP) else RENYI
     require(premise.subject, STATED, source, (largest,))
-    guarantee = Guarantee(target, like.neighbors, like.group)
+    guarantee = Guarantee(target, like.neighbors, like.group, users=like.users)
     return Derivation(premise.subject, guarantee, STATED, source, (largest,), (premise,))
 
 
-def under(relation: Neighbors, subject: str, step: Derivation) -> Derivation:
-    """What holds under the pipeline's `relation`, by what holds under the one that mechanisms are made for.
-
-    Raises:
-        NotDerivable: the step's measure has no group rule.
-    """
-    return step if step.guarantee.neighbors is relation else tightest((step,), Moved(subject))
-
-
-def steps(relation: Neighbors) -> int:
-    """How many steps of the relation that mechanisms are made for make one of the pipeline's."""
-    return 1 if relation.step is relation else STEPS
-
-
-def share(relation: Neighbors) -> Fraction:
-    """What of a series' epsilon its mechanism may spend under `relation.step`."""
-    return Fraction(1, steps(relation))
-
-
-def analyst_ledger(name: str, promise: PureDP, neighbors: Neighbors) -> Derivation:
+def analyst_ledger(name: str, promise: PureDP, protection: Protection) -> Derivation:
     """An analyst's ledger, paid for in full: whatever its own filter admits is within the promise."""
-    subject, part = analyst_entry(name), PureDP(promise.epsilon * share(neighbors))
+    subject, part = analyst_entry(name), PureDP(promise.epsilon * protection.share)
     paid = Condition(
         "paid in full", True, f"charged to the main ledger before its first series; {TIME}"
     )
     ledger = Derivation(
-        subject, Guarantee(part, neighbors.step), "filter inside a filter", "[HSV] Thm 12.4", (paid,)
+        subject, Guarantee(part, protection.relation.step), "filter inside a filter", "[HSV] Thm 12.4", (paid,)
     )  # fmt: skip
-    return under(neighbors, subject, ledger)
+    return protection.of(subject, ledger)

@@ -10,6 +10,7 @@ from stream_dp.pipeline.builder import Built, Chosen
 from stream_dp.pipeline.choice import ENDLESS
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.list_words import lists_json
+from stream_dp.pipeline.protected_words import unit_json
 from stream_dp.pipeline.spec import PipelineSpec
 
 POINTS = 12
@@ -24,7 +25,7 @@ def plan_json(built: Built) -> dict[str, Any]:
     return {
         "epsilon": number(measure.epsilon),
         "delta": number(measure.delta),
-        "unit": spec.privacy.unit,
+        **unit_json(spec),
         "neighbors": str(spec.relation),
         **condition_json(spec),
         **lists_json(spec),
@@ -103,12 +104,13 @@ def derivation_json(derivation: Derivation) -> dict[str, Any]:
 
 
 def guarantee_json(guarantee: Guarantee) -> dict[str, Any]:
-    """Return a guarantee's parameters by name; measures other than DP, and groups, say so."""
+    """Return a guarantee's parameters by name; measures other than DP, and groups or users, say so."""
     name = NAMES[type(guarantee.measure)]
     amounts = {key: number(amount) for key, amount in parameters(guarantee.measure).items()}
     kind = {} if name == "DP" else {"measure": name}
     group = {} if guarantee.group == 1 else {"group": guarantee.group}
-    return {**kind, **amounts, "neighbors": str(guarantee.neighbors), **group}
+    users = {} if guarantee.users is None else {"users": str(guarantee.users)}
+    return {**kind, **amounts, "neighbors": str(guarantee.neighbors), **group, **users}
 
 
 def _alternative_json(other: Alternative) -> dict[str, Any]:

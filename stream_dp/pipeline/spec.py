@@ -7,20 +7,17 @@ the series fit the budget is the ledger's business. This file opens no file.
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails
 
-from stream_dp.accounting.conversions import renyi_budget
-from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.moments import TimeForm
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.errors import InvalidCost
+from stream_dp.core.users import Users
 from stream_dp.pipeline.checks import Parts, cross_problems, series_problems
 from stream_dp.pipeline.conditions import Condition, typed
 from stream_dp.pipeline.endpoints import (
@@ -37,17 +34,9 @@ from stream_dp.pipeline.endpoints import (
     source_named,
 )
 from stream_dp.pipeline.known_keys import with_known_keys
-from stream_dp.pipeline.scalars import (
-    Confidence,
-    Delta,
-    Epsilon,
-    FieldName,
-    Frozen,
-    Name,
-    Order,
-    problem,
-    refuse,
-)
+from stream_dp.pipeline.privacy import WITH_OWN_DELTA, FilterName, Privacy
+from stream_dp.pipeline.protection import Protection
+from stream_dp.pipeline.scalars import Confidence, FieldName, Frozen, Name, problem, refuse
 from stream_dp.pipeline.schema import FieldSpec, TimeField
 from stream_dp.pipeline.security import Security
 from stream_dp.pipeline.statistics import Series
@@ -56,6 +45,7 @@ from stream_dp.runtime.conversation import PER_TICK
 
 __all__ = [
     "FileSourceSpec",
+    "FilterName",
     "KafkaJournalSpec",
     "KafkaSourceSpec",
     "PipelineSpec",
@@ -71,125 +61,17 @@ __all__ = [
 ]
 
 
-FilterName: TypeAlias = Literal[
-    "pure", "basic", "approximate", "tight_approximate", "zcdp", "renyi", "gdp"
-]
-WITH_OWN_DELTA = ("basic", "approximate", "tight_approximate")
 _SERIES: TypeAdapter[Series] = TypeAdapter(Series)
-# of `privacy`, later than the first journals: at their defaults they mean what was always meant
-_WRITTEN = (
-    Neighbors.ADD_REMOVE,
-    Neighbors.REPLACE,
-)  # the clock says whether a replacement may move
 KEEPS_ITS_TICK = "a replacement keeps its tick (moves: within_tick)"
-_LATER = ("delta", "first_block_delta", "own_delta", "filter", "order", "analysts")
+# of `privacy`, later than the first journals: at their defaults they mean what was always meant
+_LATER = (
+    *("delta", "first_block_delta", "own_delta", "filter", "order", "analysts"),
+    *("user", "max_events", "per", "overall"),
+)
 
 
 def _version(value: object) -> object:
     return 1 if value == "1" else value
-
-
-def _event_only(value: object) -> object:
-    if value == "user":
-        raise ValueError("'user' is not available yet; this version protects single events: event")
-    return value
-
-
-def _written(value: object) -> object:
-    if value not in _WRITTEN:
-        raise ValueError(f"must be {' or '.join(_WRITTEN)}")
-    return value
-
-
-class Analyst(Frozen):
-    """One who may create live series, from a ledger that is paid for in full at the start."""
-
-    name: Name
-    epsilon: Epsilon
-
-
-class Privacy(Frozen):
-    """Who is protected, and how much may be spent on all series together, those asked later included.
-
-    `filter` admits every charge; `order` is that of a renyi filter. `moves`: on a replay clock an event's own time is
-    part of its content, so a replacement may move to another tick, unless the file vouches that none does.
-
-    Of `delta`, `own_delta` is what the series' own deltas may come to: all of it under the basic filter; under an
-    approximate one the rest is the theorem's. Of that, `first_block_delta` is granted to the series of the file
-    together, for the optimal composition of them and for those that are not pure.
-    """
-
-    unit: Annotated[Literal["event"], BeforeValidator(_event_only)] = "event"
-    neighbors: Annotated[Neighbors, BeforeValidator(_written)] = Neighbors.ADD_REMOVE
-    moves: Literal["any_tick", "within_tick"] = "any_tick"
-    epsilon: Epsilon
-    delta: Delta = Fraction(0)
-    first_block_delta: Delta = Fraction(0)
-    own_delta: Delta | None = None
-    filter: FilterName = "pure"
-    order: Order = Fraction(8)
-    analysts: Annotated[tuple[Analyst, ...], Field(max_length=1000)] = ()
-
-    @model_validator(mode="after")
-    def _one_filter(self) -> "Privacy":
-        problems = []
-        if (self.filter == "pure") != (self.delta == 0):
-            wrong = (
-                "a pure filter has no delta: name another filter, or leave delta out"
-                if self.delta
-                else f"filter {self.filter} needs a delta greater than 0, such as 1e-9"
-            )
-            problems.append(problem(("delta",), wrong))
-        elif self.filter == "renyi":
-            problems += self._order_problems()
-        problems += self._own_delta_problems()
-        if self.filter != "renyi" and self.order != Privacy.model_fields["order"].default:
-            problems.append(problem(("order",), f"filter {self.filter} has no order: leave it out"))
-        seen: set[str] = set()
-        for place, analyst in enumerate(self.analysts):
-            if analyst.name in seen:
-                message = f"an analyst '{analyst.name}' is already there"
-                problems.append(problem(("analysts", place, "name"), message))
-            seen.add(analyst.name)
-        refuse(problems)
-        return self
-
-    @property
-    def stated_delta(self) -> Fraction:
-        """The delta at which a series that is not pure has its epsilon; 0 where the filter admits none."""
-        return self.first_block_delta if self.filter in WITH_OWN_DELTA else self.delta
-
-    @property
-    def admitted_delta(self) -> Fraction:
-        """What the deltas of everything admitted may come to; the rest of `delta` is the filter's own theorem's."""
-        if self.filter == "basic":
-            return self.delta
-        return self.first_block_delta if self.own_delta is None else self.own_delta
-
-    def _own_delta_problems(self) -> list[InitErrorDetails]:
-        """What `first_block_delta` and `own_delta` must not be."""
-        given = [n for n in ("first_block_delta", "own_delta") if getattr(self, n)]
-        if self.filter not in WITH_OWN_DELTA:
-            why = f"filter {self.filter} admits no series with a delta: leave it out, or name filter basic"
-            return [problem((name,), why) for name in given]
-        if self.filter == "basic" and self.own_delta is not None:
-            return [problem(("own_delta",), "is all of delta under filter basic: leave it out")]
-        if self.first_block_delta > self.admitted_delta:
-            whose = "delta" if self.filter == "basic" else "own_delta"
-            return [problem(("first_block_delta",), f"must not be greater than {whose}")]
-        if self.filter != "basic" and self.admitted_delta >= self.delta > 0:
-            wrong = f"must be less than delta: the rest pays for filter {self.filter}"
-            return [problem((given[-1],), wrong)]
-        return []
-
-    def _order_problems(self) -> list[InitErrorDetails]:
-        try:
-            renyi_budget(ApproxDP(self.epsilon, self.delta), self.order)
-        except InvalidCost:
-            enough = 2 + math.ceil(math.log(1 / self.delta) / self.epsilon)
-            wrong = f"is too small for this epsilon and delta: {enough} is enough"
-            return [problem(("order",), wrong)]
-        return []
 
 
 class Queries(Frozen):
@@ -224,6 +106,7 @@ class PipelineSpec(Frozen):
         parts = Parts(
             self.fields,
             self.source,
+            self.privacy,
             self.clock,
             self.journal,
             self.releases,
@@ -255,6 +138,14 @@ class PipelineSpec(Frozen):
         if own and privacy.neighbors is Neighbors.REPLACE:
             return Neighbors.REPLACE_ANY_TICK
         return privacy.neighbors
+
+    @property
+    def protection(self) -> Protection:
+        """Who is protected, by relation and unit: what every mechanism's guarantee is derived for."""
+        privacy = self.privacy
+        if privacy.unit == "event":
+            return Protection(self.relation)
+        return Protection(self.relation, Users(privacy.cap, privacy.window_ticks(self.clock)))
 
     @property
     def condition(self) -> str | None:

@@ -129,7 +129,8 @@ def _result(guarantee: Any) -> str:
         return str(guarantee or "")
     letters = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "alpha": "α", "mu": "μ"}
     numbers = (f"{letters[key]} = {guarantee[key]}" for key in letters if key in guarantee)
-    return ", ".join([*numbers, *map(str, filter(None, [guarantee.get("neighbors")]))])
+    whom = (guarantee.get("neighbors"), guarantee.get("users"))
+    return ", ".join([*numbers, *map(str, filter(None, whom))])
 
 
 def _place(box: _Box, x: int, y: int) -> None:

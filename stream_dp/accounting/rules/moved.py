@@ -27,10 +27,10 @@ def halved(derivation: Derivation) -> bool:
 
 
 def _conditions(premises: Premises, situation: Moved) -> tuple[Condition, ...]:
-    protected = {(p.guarantee.neighbors, p.guarantee.group) for p in premises}
+    protected = {(p.guarantee.neighbors, p.guarantee.unit) for p in premises}
     steps = Condition(
         "one removed, one added",
-        protected == {(Neighbors.ADD_REMOVE, 1)},
+        protected == {(Neighbors.ADD_REMOVE, "")},
         "each is a step under add_remove, in a tick of its own",
     )
     _, *others = group.conditions(premises, Group(situation.subject, STEPS))

@@ -22,6 +22,7 @@ from stream_dp.core.guarantee import (
     differential_privacy,
 )
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.users import Users
 from stream_dp.errors import NotDerivable
 
 Premises: TypeAlias = tuple[Derivation, ...]
@@ -32,9 +33,9 @@ S = TypeVar("S", bound=Situation)
 class Rule(Generic[S]):
     """A theorem: `conditions` on premises and situation, and the `measure` it gives where they hold.
 
-    `members`: how many steps of the premises' neighbours it covers. `relation`: the neighbours it gives, where these
-    are not the premises'. `finite`: whether what is derived has finite communication, of which each rule keeps what
-    its theorem does; by default nothing, as of parts that are created without bound.
+    `members`: how many steps of the premises' neighbours it covers. `relation` and `users`: the neighbours it gives,
+    where these are not the premises'. `finite`: whether what is derived has finite communication, of which each rule
+    keeps what its theorem does; by default nothing, as of parts that are created without bound.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Rule(Generic[S]):
     members: Callable[[S], int] = lambda _: 1
     relation: Neighbors | None = None
     finite: Callable[[Premises, S], bool] = lambda *_: False
+    users: Callable[[S], Users | None] = lambda _: None
 
     def __call__(self, premises: Premises, situation: S) -> Derivation:
         """Derive the measure of the premises in this situation by this theorem.
@@ -64,6 +66,7 @@ class Rule(Generic[S]):
             self.relation or like.neighbors,
             like.group * members,
             self.finite(premises, situation),
+            self.users(situation) or like.users,
         )
         return Derivation(
             situation.subject, guarantee, self.name, self.source, conditions, premises
@@ -103,12 +106,10 @@ def stated(found: tuple[Measure, ...]) -> Condition:
 
 
 def same_neighbors(premises: Premises) -> Condition:
-    """Check that all parts protect against the same relation, and groups of the same size."""
-    relations = {(p.guarantee.neighbors, p.guarantee.group) for p in premises}
-    names = sorted(
-        str(relation) if group == 1 else f"{relation}, groups of {group}"
-        for relation, group in relations
-    )
+    """Check that all parts protect against the same relation: the same users, and groups of the same size."""
+    found = [p.guarantee for p in premises]
+    relations = {(g.neighbors, g.group, g.users) for g in found}
+    names = sorted({", ".join(filter(None, (str(g.neighbors), g.unit))) for g in found})
     return Condition(
         "same neighbours", len(relations) == 1, f"all parts protect under {' and under '.join(names)}"
     )  # fmt: skip

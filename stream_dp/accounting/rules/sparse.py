@@ -30,8 +30,10 @@ def sparse(premises: Premises, situation: Parallel) -> Condition:
         return Condition(
             name, False, f"counted for {touched.neighbors}, but the parts protect under {found}"
         )
-    if any(p.guarantee.group > 1 for p in premises):
-        return Condition(name, False, "counted for one event, but the parts protect groups")
+    if any(p.guarantee.unit for p in premises):
+        return Condition(
+            name, False, "counted for one event, but the parts protect groups or users"
+        )
     return Condition(name, True, touched.why)
 
 

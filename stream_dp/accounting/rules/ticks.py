@@ -5,6 +5,11 @@ messages. A replacement that may move to another tick is one event removed and o
 mechanisms alive at its own tick half of their epsilons, so both together again no more than the largest load, whichever
 mechanisms came or went between the two.
 
+A user's k events lie in many ticks. Where each of them costs every part at most a k-th (`of_users`), a part that m of
+them meet costs m/k of its epsilon, so all k together cost no more than the mean of k loads, and so no more than the
+largest, whichever mechanisms came or went between them. A part that may cost all of its epsilon for one of them counts
+at every tick of the public windows that it is alive in; for ever, where the cap is one for ever.
+
 Given one transcript, the odds of the two runs are a product over the mechanisms created: a factor of at most
 e^(epsilon_j) for those alive at the tick, exactly 1 for all others, however many and however adaptively they were
 created ([HSV] Cor 5.5; by Cor 5.7 a pure mechanism with equal pairs needs no randomized response). A delta would
@@ -15,6 +20,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from stream_dp.accounting.rules.moved import halved
+from stream_dp.accounting.rules.of_users import divided
 from stream_dp.accounting.rules.rule import (
     Premises,
     Rule,
@@ -25,7 +31,7 @@ from stream_dp.accounting.rules.rule import (
     same_neighbors,
 )
 from stream_dp.accounting.situations import Alive, Ticks
-from stream_dp.core.derivation import Condition
+from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Measure, PureDP
 from stream_dp.core.neighbors import Neighbors
 
@@ -63,10 +69,12 @@ def _conditions(premises: Premises, situation: Ticks) -> tuple[Condition, ...]:
 
 
 def _event_level(premises: Premises) -> Condition:
-    """Check that an event is in one tick; or in two, each of which costs half."""
+    """Check that an event is in one tick; or in two, each of which costs half; or is one of a user's."""
     name = "event level"
     if any(p.guarantee.group != 1 for p in premises):
-        return Condition(name, False, "a user has many ticks")
+        return Condition(name, False, "a user has many ticks; give their cap (situation OfUsers)")
+    if any(p.guarantee.users for p in premises):
+        return Condition(name, True, _of_users(premises))
     if all(p.guarantee.neighbors is not Neighbors.REPLACE_ANY_TICK for p in premises):
         return Condition(name, True, "an event is in one tick")
     halves = all(map(halved, premises))
@@ -78,9 +86,24 @@ def _event_level(premises: Premises) -> Condition:
     return Condition(name, halves, why)
 
 
+def _of_users(premises: Premises) -> str:
+    if all(map(divided, premises)):
+        return "each of a user's events is in one tick, and costs its part of every epsilon"
+    return (
+        "a part that one of a user's events may cost in full counts in whole windows, or for ever"
+    )
+
+
+def _counted(part: Derivation, time: Alive) -> Alive:
+    """The ticks at which a part counts: those it is alive in; whole windows, where one event of a user may cost it."""
+    users = part.guarantee.users
+    return time if users is None or divided(part) else Alive(*users.rounded(time.first, time.last))
+
+
 def _measure(premises: Premises, situation: Ticks) -> Measure:
     epsilons = [epsilon_of(m) for m in measures(premises)]
-    return PureDP(max(load for _, load in loads(situation.alive, epsilons)))
+    alive = [_counted(part, time) for part, time in zip(premises, situation.alive, strict=True)]
+    return PureDP(max(load for _, load in loads(alive, epsilons)))
 
 
 ticks = Rule(

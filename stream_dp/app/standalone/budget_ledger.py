@@ -47,6 +47,11 @@ class BudgetLedger(Single):
         unit: Literal["event"] = "event",
     ) -> None:
         super().__init__()
+        if unit != "event":
+            raise UsageError(
+                "budget: unit: 'user' is for pipeline files, where a guard enforces a cap of events for each user; "
+                "here it is one event"
+            )
         given: dict[str, Any] = {"filter": filter, "neighbors": neighbors, "unit": unit}
         for name, amount in (("epsilon", epsilon), ("delta", delta), ("order", order)):
             if amount is not None:

@@ -6,7 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 from stream_dp.accounting.rules.moved import moved
-from stream_dp.accounting.situations import Alive, Moved, Ticks
+from stream_dp.accounting.rules.of_users import of_users
+from stream_dp.accounting.situations import Alive, Moved, OfUsers, Ticks
 from stream_dp.audit.exact_checks.instance import (
     Instance,
     OneBitDiffers,
@@ -17,6 +18,7 @@ from stream_dp.audit.exact_checks.instance import (
 from stream_dp.audit.randomized_response import NoisyBits
 from stream_dp.audit.time_rule import OneTick, TickComposition
 from stream_dp.core.composition import Ask, Create, Halt
+from stream_dp.core.users import Users
 
 TWO, THREE = Fraction(2), Fraction(3)
 ODDS = (THREE, TWO, Fraction(5, 2))
@@ -110,6 +112,22 @@ def moving() -> Instance:
     )
 
 
+def used() -> Instance:
+    """Begun and ended at any time, also between the ticks of one user's two events."""
+    kinds, users = (bits(THREE), bits(TWO)), Users(2)
+    pairs = OneTick(
+        (THREE**2, TWO**2), Fraction(36), (0,), ((0, 1), (1, 0)), ticks=2, creations=3, times=2
+    )
+    return Instance(
+        f"begun and ended at will, at most ln 9 and ln 4 alive at a tick; {users}",
+        tuple(of_users((part.leaf,), OfUsers("user", users)) for part in kinds),
+        Ticks("time", (Alive(0, None), Alive(0, None))),
+        TickComposition(tuple(part.machine for part in kinds)),
+        pairs,
+        2 * pairs.creations + pairs.ticks,
+    )
+
+
 def ticks() -> tuple[Instance, ...]:
     """Return the instances of the time rule."""
-    return lives(), coming_and_going(), moving()
+    return lives(), coming_and_going(), moving(), used()

@@ -1,10 +1,11 @@
-"""Group privacy: streams that differ in up to k events (Dwork, Roth 2014, Thm 2.2)."""
+"""Group privacy: streams that differ in up to k events (Dwork, Roth 2014, Thm 2.2), which may be those of one user."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 from stream_dp.accounting.conversions import pure_to_zcdp
 from stream_dp.accounting.rules.leaf import leaf
-from stream_dp.accounting.situations import Group
+from stream_dp.accounting.situations import Group, OfUsers
 from stream_dp.audit.exact_checks.alive import bits
 from stream_dp.audit.exact_checks.fixed_parts import gaussian_claim
 from stream_dp.audit.exact_checks.instance import ADD, Instance, logarithm, private
@@ -12,6 +13,7 @@ from stream_dp.audit.exact_sparse_vector import AboveThreshold
 from stream_dp.audit.finite import BIT_PAIRS, DifferAtMost, FirstPair
 from stream_dp.audit.randomized_response import Ladder
 from stream_dp.core.guarantee import Guarantee, Measure, PureDP
+from stream_dp.core.users import Users
 
 TWO, THREE = Fraction(2), Fraction(3)
 LOW = 6  # a threshold that the events of one group cross
@@ -47,6 +49,23 @@ def two_bits(measure: Measure, words: str) -> Instance:
     part = bits(THREE).claiming(measure)
     pairs = DifferAtMost((), BIT_PAIRS[1:3], times=2)
     return Instance(words, (part.leaf,), Group("user", 2), part.machine, pairs, 2)
+
+
+def of_a_user(instance: Instance, users: Users) -> Instance:
+    """The same events, all of one user."""
+    words = f"{instance.words}; {users}"
+    return replace(instance, words=words, situation=OfUsers("user", users))
+
+
+def users() -> tuple[Instance, ...]:
+    """Return the instances of the rule for users."""
+    rho = pure_to_zcdp(PureDP(logarithm(THREE)))
+    return (
+        of_a_user(ladder(2), Users(2)),
+        of_a_user(one_interval(20), Users(20, 1)),
+        of_a_user(two_bits(private(THREE), "RR(ln 3) of each bit"), Users(2, 2)),
+        of_a_user(two_bits(rho, "RR(ln 3) of each bit as zCDP"), Users(2, 2)),
+    )
 
 
 def events() -> tuple[Instance, ...]:

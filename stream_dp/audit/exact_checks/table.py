@@ -17,6 +17,7 @@ from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair
 from stream_dp.accounting.rules.group import group
 from stream_dp.accounting.rules.local import local
 from stream_dp.accounting.rules.moved import moved
+from stream_dp.accounting.rules.of_users import of_users
 from stream_dp.accounting.rules.renyi import renyi, truncated, zcdp
 from stream_dp.accounting.rules.sparse_delta import sparse_delta
 from stream_dp.accounting.rules.sparse_pure import sparse_pure
@@ -55,6 +56,7 @@ INSTANCES: Mapping[str, Instances] = {
     filtered.name: filters.admitted,
     group.name: grouped.events,
     moved.name: replaced.moved_events,
+    of_users.name: grouped.users,
     ticks.name: alive.ticks,
 }
 

@@ -17,11 +17,12 @@ from stream_dp.core.composition import Ask, Create
 from stream_dp.core.messages import Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import All, same
+from stream_dp.core.users import Users
 
 
 @dataclass(frozen=True, slots=True)
 class OneStream(PairCondition):
-    """Updates differ in at most `most` ticks, the same for all mechanisms.
+    """Updates differ in at most `most` ticks, the same for all mechanisms, and of one public window of `window` ticks.
 
     `next_tick[i]` is the tick of mechanism i's next update, `begun` the number of ticks that some mechanism has got.
     """
@@ -30,6 +31,7 @@ class OneStream(PairCondition):
     begun: int = 0
     next_tick: PVector[int] = pvector()  # noqa: RUF009  an immutable value
     differing: frozenset[int] = frozenset()
+    window: int | None = None
 
     def creation(self, query: Create) -> "OneStream | None":
         """Count its updates from the next tick on."""
@@ -45,17 +47,22 @@ class OneStream(PairCondition):
         differing = self.differing
         if not same(left.message, right.message):
             differing |= {tick}
-        if len(differing) > self.most:
+        if len(differing) > self.most or not self._together(differing):
             return None
         heard = self.next_tick.set(left.index, tick + 1)
-        return OneStream(self.most, max(self.begun, tick + 1), heard, differing)
+        return OneStream(self.most, max(self.begun, tick + 1), heard, differing, self.window)
+
+    def _together(self, ticks: frozenset[int]) -> bool:
+        return self.window is None or len({tick // self.window for tick in ticks}) <= 1
 
 
-def engine_relation(neighbors: Neighbors, truth: Truth = own) -> All:
+def engine_relation(neighbors: Neighbors, truth: Truth = own, users: Users | None = None) -> All:
     """Streams of one event's difference, for all mechanisms at once; a replacement that may move lies in two ticks.
 
-    Who may be created is for the ledger to say: creations are equal in both streams.
+    With `users`: of all events of one user, in as many ticks of one window. Who may be created is for the ledger to
+    say: creations are equal in both streams.
     """
     ticks = 2 if neighbors is Neighbors.REPLACE_ANY_TICK else 1
-    parts: tuple[Any, ...] = (Suitable(truth), OneStream(ticks))
+    one = OneStream(ticks) if users is None else OneStream(users.cap, window=users.window)
+    parts: tuple[Any, ...] = (Suitable(truth), one)
     return All(parts)

@@ -16,7 +16,7 @@ from stream_dp.serve.models.answer import (
     Time,
 )
 
-_Unit = Annotated[str, Field(examples=["event"])]
+_Unit = Annotated[str, Field(examples=["event", "user"])]
 _Neighbors = Annotated[str, Field(examples=["add_remove", "replace", "replace_any_tick"])]
 _Condition = Annotated[
     str | Absent,
@@ -25,6 +25,19 @@ _Condition = Annotated[
         examples=["a replacement keeps its tick (moves: within_tick)"],
     ),
 ]
+
+
+class UsersEntry(Answer):
+    """Who is protected where the unit is a user: all of their events together, of which no more than so many count."""
+
+    name: Annotated[str, Field(examples=["(user, day)", "user, for ever"])]
+    """The unit in short."""
+    field: Annotated[str, Field(examples=["customer"])]
+    """The field that says whose a record is."""
+    max_events: Annotated[int, Field(ge=1)]
+    """How many events of one user count, in each public window."""
+    per: Annotated[str, Field(examples=["1d"])] | None
+    """The length of a public window, counted from tick 0; null: for ever."""
 
 
 class ClockEntry(Answer):
@@ -70,6 +83,8 @@ class Pipeline(Answer):
     """Whether the source is declared public: only then are exact figures shown anywhere."""
     unit: _Unit
     """What is protected: one of these."""
+    users: UsersEntry | Absent = None
+    """What a user is; missing where the unit is one event."""
     neighbors: _Neighbors
     """Which streams are neighbours: those that differ by one unit added or removed, or replaced."""
     condition: _Condition = None
@@ -103,6 +118,8 @@ class GuaranteeEntry(Answer):
     neighbors: _Neighbors
     group: Annotated[int, Field(ge=2)] | Absent = None
     """It holds for so many units together; missing for one."""
+    users: Annotated[str, Field(examples=["users of at most 20 events for ever"])] | Absent = None
+    """It holds for all events of one user that count together; missing for one event."""
 
 
 class AlternativeEntry(Answer):
@@ -176,6 +193,8 @@ class Plan(Answer):
     epsilon: Amount
     delta: Amount
     unit: _Unit
+    users: UsersEntry | Absent = None
+    """What a user is; missing where the unit is one event."""
     neighbors: _Neighbors
     condition: _Condition = None
     lists: tuple[ListEntry, ...] | Absent = None

@@ -8,12 +8,15 @@ let drawings = 0;
 
 export function showPromise(holder, pipeline, plan) {
   const unit = words(plan.unit ?? pipeline.unit ?? "event");
+  const users = plan.users ?? pipeline.users;
+  const whose = users?.per ? `${unit} with all their events of one window of ${users.per}` : users ? `${unit} with all their events` : unit;
   const relation = plan.neighbors ?? pipeline.neighbors;
   const [change, changing] = NEIGHBOURS[relation] ?? [words(relation), `A change (${words(relation)}) of one`];
   const whole = plan.promise ?? plan; // with all that is asked while it runs
   const factor = Math.exp(toNumber(whole.epsilon));
   const slack = toNumber(whole.delta) === 0 ? "" : `, apart from a probability of ${amount(whole.delta)}`;
-  const facts = [["Unit", `one ${unit}`], ["Neighbours", `${change} ${unit}`]];
+  const facts = [["Unit", users ? users.name : `one ${unit}`], ["Neighbours", `${change} ${unit}`]];
+  if (users) facts.push(["Events of one", `all together, at most ${count(users.max_events)} count ${users.per ? `in each window of ${users.per}` : "for ever"}`]);
   if (plan.condition) facts.push(["Condition", plan.condition]);
   if (plan.horizon) facts.push(["Horizon", `${count(plan.horizon)} ticks`]);
   holder.replaceChildren(
@@ -21,7 +24,7 @@ export function showPromise(holder, pipeline, plan) {
       el("p", { class: "eyebrow" }, "Guarantee of this page"),
       el("p", { class: "dp" }, `(ε = ${amount(whole.epsilon)}, δ = ${amount(whole.delta)})`, el("span", {}, "-DP")),
       el("dl", { class: "facts" }, ...facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)))),
-      el("p", { class: "plain" }, `${changing} ${unit} changes the probability of anything shown here, now or later, ` +
+      el("p", { class: "plain" }, `${changing} ${whose} changes the probability of anything shown here, now or later, ` +
         `by a factor of at most ${factor < 1000 ? factor.toFixed(2) : factor.toExponential(1)}${slack}.`),
       pipeline.public_data ? el("p", { class: "badge" }, "This source is declared public data (a demonstration).") : null,
       el("p", {}, el("a", { href: "#proof" }, "How is this private?"))),
@@ -68,7 +71,8 @@ function condition({ name, holds, why }) {
 function guaranteeText(guarantee) {
   if (guarantee === null || guarantee === undefined) return "";
   if (typeof guarantee !== "object") return String(guarantee);
-  const relation = guarantee.neighbors ? `, ${words(guarantee.neighbors?.kind ?? guarantee.neighbors)}` : "";
+  const whom = guarantee.users ? `, ${guarantee.users}` : "";
+  const relation = (guarantee.neighbors ? `, ${words(guarantee.neighbors?.kind ?? guarantee.neighbors)}` : "") + whom;
   if (guarantee.epsilon === undefined) return Object.entries(guarantee).map(([name, value]) => `${words(name)} ${value}`).join(", ");
   return `ε = ${amount(guarantee.epsilon)}, δ = ${amount(guarantee.delta ?? "0")}${relation}`;
 }

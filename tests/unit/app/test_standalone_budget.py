@@ -172,7 +172,7 @@ def test_arguments_of_one_statistic_are_checked_before_the_charge(
         ({"epsilon": 1, "filter": "zcdp"}, "delta: filter zcdp needs a delta"),
         ({"epsilon": 1, "filter": "best"}, "filter: must be 'pure', 'basic', 'approximate'"),
         ({"epsilon": 1, "order": 3}, "order: filter pure has no order"),
-        ({"epsilon": 1, "unit": "user"}, "unit: 'user' is not available yet"),
+        ({"epsilon": 1, "unit": "user"}, "unit: 'user' is for pipeline files"),
         ({"epsilon": 1, "neighbors": "friends"}, "neighbors: must be"),
     ],
 )

@@ -149,6 +149,24 @@ def test_the_claim_holds_exactly_on_small_instances(order: int) -> None:
     assert 1 < found <= math.exp(order * (order - 1)) * (1 + 1e-9)
 
 
+def of_a_user(*events: int) -> tuple[list[IntArray], list[IntArray]]:
+    """Two streams: the left one has so many events of one user at each step."""
+    empty = [np.zeros(1, dtype=np.int64) for _ in events]
+    return [np.array([count], dtype=np.int64) for count in events], empty
+
+
+def test_all_events_of_a_user_cost_the_square_of_their_number() -> None:
+    """Twice as many events, four times rho; a counter at half of it, or at all, is more than a user may lose."""
+    order, claim = 4, Fraction(1)
+    allowed = math.exp(order * (order - 1) * claim)
+    for rows in (of_a_user(2), of_a_user(1, 1)):
+        counter = Coarse(1, claim / 4, ADD, len(rows[0]))
+        assert 1 < moment(counter, rows, order) <= allowed * (1 + 1e-9)
+    assert moment(Coarse(1, claim / 9, ADD, 1), of_a_user(3), order) <= allowed * (1 + 1e-9)
+    for forgotten in (claim, claim / 2):
+        assert moment(Coarse(1, forgotten, ADD, 1), of_a_user(2), order) > allowed
+
+
 def test_one_step_meets_its_claim() -> None:
     """Half steps and their slack of one square root of nothing: what is left unused is rounding up the variance."""
     counter = Coarse(1, Fraction(1, 4), ADD, 1)

@@ -85,7 +85,7 @@ def _set(*path: str | int, value: Any) -> Callable[[Data], None]:
     [
         (_set("version", value="2"), "version", "1"),
         (_set("nmae", value="x"), "nmae", "Extra"),
-        (_set("privacy", "unit", value="user"), "privacy.unit", "not available yet"),
+        (_set("privacy", "unit", value="person"), "privacy.unit", "'event' or 'user'"),
         (_set("privacy", "epsilon", value="0"), "privacy.epsilon", "greater than 0"),
         (_set("privacy", "epsilon", value="101"), "privacy.epsilon", "no privacy"),
         (_set("privacy", "neighbors", value="all"), "privacy.neighbors", "add_remove"),

@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_dp.audit.relations.creation import own_or
 from stream_dp.audit.relations.one_stream import OneStream, engine_relation
 from stream_dp.audit.trace import pair_accepted
 from stream_dp.core.composition import Ask, Create, Halt
+from stream_dp.core.guarantee import PureDP
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.relation import Claim
+from stream_dp.core.row_relations import Stream, user
+from stream_dp.core.users import Users
 from stream_dp.mechanisms.counter import Counter
 
 ADD = Neighbors.ADD_REMOVE
@@ -41,6 +46,37 @@ def test_as_many_ticks_differ_as_are_allowed(most: int, later: int | None) -> No
         differing = sum(a != b for a, b in zip(left, right, strict=True))
         accepted = pair_accepted(OneStream(most), messages(left, later), messages(right, later))
         assert accepted is (differing <= most)
+
+
+def test_the_ticks_of_a_user_lie_in_one_window() -> None:
+    """Two ticks a window, and two that may differ: those of one window, whichever mechanism sees them first."""
+    rows = list(product(product((0, 1), repeat=2), repeat=4))
+    left = rows[0]
+    for right in rows:
+        differing = [tick for tick in range(4) if right[tick] != left[tick]]
+        one_window = len(differing) <= 2 and len({tick // 2 for tick in differing}) <= 1
+        relation = OneStream(2, window=2)
+        assert pair_accepted(relation, messages(left, 1), messages(right, 1)) is one_window
+
+
+@pytest.mark.parametrize("users", [Users(2, 2), Users(2)])
+def test_all_events_of_a_user_that_count(users: Users) -> None:
+    """In one tick, or in two of one window; one more is refused, and so is one of another window."""
+    claim = Claim(PureDP(Fraction(2)), Stream(user(ADD, users.cap, users.window, width=1)))
+
+    def accepted(*events: int) -> bool:
+        relation = engine_relation(ADD, own_or([claim]), users)
+        create = [Create(COUNTER, claim)]
+        sent = [
+            create + [Ask(0, Update(np.array([n]))) for n in side] for side in (events, (0,) * 4)
+        ]
+        return pair_accepted(relation, *sent)
+
+    assert accepted(0, 2, 0, 0)
+    assert accepted(1, 1, 0, 0)
+    assert not accepted(0, 3, 0, 0)
+    assert not accepted(1, 2, 0, 0)
+    assert accepted(0, 1, 1, 0) is (users.window is None)
 
 
 @pytest.mark.parametrize("relation", list(Neighbors))

@@ -1,0 +1,57 @@
+"""Who is protected, in words: what `plan` says first, and API, page, `ledger` and `audit` with it.
+
+Rules: everything here is declared. A promise never names a person where it is for an event, or for a person's window.
+"""
+
+from typing import Any
+
+from stream_dp.pipeline.spec import PipelineSpec
+
+_WINDOWS = {60_000: "minute", 3_600_000: "hour", 86_400_000: "day", 604_800_000: "week"}
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+
+
+def duration_text(milliseconds: int) -> str:
+    """Return a duration as a pipeline file writes it.
+
+    >>> duration_text(86_400_000), duration_text(90_000)
+    ('1d', '90s')
+    """
+    unit, size = next(one for one in _UNITS if milliseconds % one[1] == 0)
+    return f"{milliseconds // size}{unit}"
+
+
+def unit_name(spec: PipelineSpec) -> str:
+    """Return the unit in short: `one event`, `(user, day)`, or `user, for ever`."""
+    privacy = spec.privacy
+    if privacy.unit == "event":
+        return "one event"
+    if privacy.per is None:
+        return "user, for ever"
+    return f"(user, {_window(privacy.per)})"
+
+
+def unit_words(spec: PipelineSpec) -> str:
+    """Return the unit with what it means: whose events together, and how many of them count."""
+    privacy, name = spec.privacy, unit_name(spec)
+    if privacy.unit == "event":
+        return name
+    where = "for ever" if privacy.per is None else f"within one {_window(privacy.per)}"
+    many = f"{privacy.cap} {'counts' if privacy.cap == 1 else 'count'}"
+    return f"{name}: all events of one {privacy.user} {where} together, of which at most {many}"
+
+
+def unit_json(spec: PipelineSpec) -> dict[str, Any]:
+    """Return the unit for API and `--json`: `unit`, and where it is a user under `users` who, how many and where."""
+    privacy = spec.privacy
+    if privacy.unit == "event":
+        return {"unit": privacy.unit}
+    per = None if privacy.per is None else duration_text(privacy.per)
+    users = {
+        "name": unit_name(spec), "field": privacy.user, "max_events": privacy.cap, "per": per,
+    }  # fmt: skip
+    return {"unit": privacy.unit, "users": users}
+
+
+def _window(milliseconds: int) -> str:
+    return _WINDOWS.get(milliseconds, duration_text(milliseconds))

@@ -1,0 +1,47 @@
+"""From what mechanisms are made for to what a pipeline promises: one event under `add_remove`, and steps of it.
+
+Rules: no mechanism knows a user, or an event that moves. It is made for one step at its part of a series' epsilon, and
+the accounting derives the rest. This file knows no series.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from stream_dp.accounting.derive import derive as tightest
+from stream_dp.accounting.rules.moved import STEPS
+from stream_dp.accounting.situations import Moved, OfUsers
+from stream_dp.core.derivation import Derivation
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.users import Users
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """Which streams are neighbours: those that differ in one event, or in all of a user's that count."""
+
+    relation: Neighbors
+    users: Users | None = None
+
+    @property
+    def steps(self) -> int:
+        """How many steps of the relation that mechanisms are made for make one of the pipeline's."""
+        if self.users is not None:
+            return self.users.cap
+        return 1 if self.relation.step is self.relation else STEPS
+
+    @property
+    def share(self) -> Fraction:
+        """What of a series' epsilon its mechanism may spend under `relation.step`."""
+        return Fraction(1, self.steps)
+
+    def of(self, subject: str, step: Derivation) -> Derivation:
+        """Derive what holds here from what holds for one step.
+
+        Raises:
+            NotDerivable: the step's measure has no group rule.
+        """
+        if self.users is not None:
+            return tightest((step,), OfUsers(subject, self.users))
+        if step.guarantee.neighbors is self.relation:
+            return step
+        return tightest((step,), Moved(subject))

@@ -1,0 +1,191 @@
+"""Who is protected, wherever it is said: the plan's first line, its tree, API, charges, live series, the audit."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_dp.app.public_view import pipeline_json
+from stream_dp.app.series_claim import series_claim
+from stream_dp.app.wiring import open_ports
+from stream_dp.cli.main import code_of
+from stream_dp.core.row_relations import EventRows, Stream
+from stream_dp.core.users import Users
+from stream_dp.errors import UsageError
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.caveats import caveats
+from stream_dp.pipeline.live_series import LiveSeriesPlanner
+from stream_dp.pipeline.open_router import OpenRouter
+from stream_dp.pipeline.people import looks_like_people
+from stream_dp.pipeline.protected_words import unit_json, unit_name, unit_words
+from stream_dp.pipeline.report import guarantee_json, plan_json
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.keys import Sealer
+
+Data = dict[str, Any]
+EVERY_DAY = "users of at most 20 events in a window of 24 ticks"
+
+
+def built(data: Data, **privacy: Any) -> Built:
+    """The pipeline for these users, by default of 20 events a day."""
+    per_day = {"max_events": "20", "per": "1d"} if "overall" not in privacy else {}
+    users = {"unit": "user", "user": "note", "epsilon": "2", **per_day}
+    return build(PipelineSpec.model_validate(data | {"privacy": users | privacy}))
+
+
+@pytest.mark.parametrize(
+    ("privacy", "name"),
+    [
+        ({"per": "1h"}, "(user, hour)"),
+        ({"per": "24h"}, "(user, day)"),
+        ({"per": "12h"}, "(user, 12h)"),
+        ({"per": "36h"}, "(user, 36h)"),
+        ({"overall": "200"}, "user, for ever"),
+    ],
+)
+def test_the_unit_in_short(data: Data, privacy: Data, name: str) -> None:
+    assert unit_name(built(data, **privacy).spec) == name
+
+
+def test_the_unit_in_words(data: Data) -> None:
+    event = build(PipelineSpec.model_validate(data)).spec
+    assert unit_words(event) == "one event"
+    assert unit_json(event) == {"unit": "event"}
+    day = built(data).spec
+    assert (
+        unit_words(day)
+        == "(user, day): all events of one note within one day together, of which at most 20 count"
+    )
+    ever = built(data, overall="1").spec
+    assert (
+        unit_words(ever)
+        == "user, for ever: all events of one note for ever together, of which at most 1 counts"
+    )
+
+
+def test_the_plan_and_the_api_say_it(data: Data) -> None:
+    for_day = built(data)
+    users = {"name": "(user, day)", "field": "note", "max_events": 20, "per": "1d"}
+    found = plan_json(for_day)
+    assert (found["unit"], found["users"]) == ("user", users)
+    planner = LiveSeriesPlanner(for_day.spec, OpenRouter(for_day.spec, 0))
+    assert pipeline_json(for_day, planner)["users"] == users
+    assert plan_json(built(data, overall="3"))["users"]["per"] is None
+    assert "users" not in plan_json(build(PipelineSpec.model_validate(data)))
+
+
+def test_every_node_above_the_mechanisms_says_it(data: Data) -> None:
+    for_day = built(data, analysts=[{"name": "ann", "epsilon": "0.25"}])
+    promise = for_day.promise
+    assert guarantee_json(promise.guarantee)["users"] == EVERY_DAY
+    (alive,) = promise.premises
+    analyst, block = alive.premises
+    for node in (alive, analyst, block, *block.premises):
+        assert node.guarantee.users == Users(20, 24)
+    for series in (analyst, *block.premises):
+        (one_event,) = series.premises
+        assert one_event.guarantee.users is None
+        assert series.guarantee.measure.epsilon == 20 * one_event.guarantee.measure.epsilon  # type: ignore[union-attr]
+    entries = for_day.ledger.entries
+    assert all(entry.rule.endswith(f", for {EVERY_DAY}") for entry in entries)
+    assert [entry.epsilon for entry in entries] == [25 * 10**10, 15 * 10**11]
+    alone = build(PipelineSpec.model_validate(data)).ledger.entries
+    assert [entry.rule for entry in alone] == ["concurrent composition ([HSV] Thm 4.10)"]
+
+
+def test_a_live_series_is_for_users_too(data: Data) -> None:
+    """Its windows count from the pipeline's first tick, not from its own."""
+    for_day = built(data)
+    planner = LiveSeriesPlanner(for_day.spec, OpenRouter(for_day.spec, 0))
+    asked = planner.propose(b"{name: more, statistic: count, epsilon: 0.1}", 23)
+    assert asked.derivation.guarantee.users == Users(20, 24)
+    claim = series_claim(asked.chosen, asked.start)
+    assert claim is not None
+    assert isinstance(claim.relation, Stream)
+    rows: Any = claim.relation.rows
+    assert isinstance(rows, EventRows)
+    one, none = np.array([1]), np.array([0])
+    for tick, accepted in ((23, True), (24, False)):
+        rows = rows.accept(one, none)
+        assert (rows is not None) is accepted, tick
+    begun_with_it: Any = series_claim(asked.chosen)
+    rows = begun_with_it.relation.rows
+    assert rows.accept(one, none).accept(one, none) is not None  # the twin that forgets its start
+
+
+def test_notes_say_what_is_not_protected(data: Data) -> None:
+    assert "same note, to the letter" in caveats(built(data))[-2]
+    assert "not that they were ever there" in caveats(built(data))[-1]
+    assert "same note, to the letter" in caveats(built(data, overall="3"))[-1]
+    named = data | {"schema": data["schema"] | {"customer": {"type": "text"}}}
+    (hint,) = [n for n in caveats(build(PipelineSpec.model_validate(named))) if "customer" in n]
+    assert "docs/people.md" in hint
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "customer",
+        "Customer_ID",
+        "userName",
+        "email",
+        "client_ip",
+        "ip",
+        "IP",
+        "deviceId",
+        "patient",
+    ],
+)
+def test_names_that_look_like_a_person(name: str) -> None:
+    assert looks_like_people([name]) == [name]
+
+
+@pytest.mark.parametrize("name", ["zip", "trip", "ship", "amount", "airline", "tip", "machine"])
+def test_names_that_do_not(name: str) -> None:
+    assert looks_like_people([name]) == []
+
+
+PIPELINE = """\
+version: 1
+name: people
+source: {kind: file, path: none.csv}
+schema: {time: {type: time}, customer: {type: text}}
+privacy: {unit: user, user: customer, max_events: 3, per: 2h, epsilon: 3}
+clock: {kind: replay, field: time, start: 2024-05-01T00:00:00Z, step: 1h, horizon: 6}
+series: [{name: clicks, statistic: count, epsilon: 0.3}]
+"""
+
+
+def test_the_first_line_of_the_plan(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "people.yaml"
+    path.write_text(PIPELINE)
+    assert code_of(["plan", str(path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.startswith(
+        "people is (0.3, 0)-differentially private: unit (user, 2h): all events of one customer within one 2h "
+        "together, of which at most 3 count, neighbours add_remove, over all releases for ever."
+    )
+    assert "clicks eps 0.3, delta 0, users of at most 3 events in a window of 2 ticks by all" in out
+    assert "clicks eps 0.1, delta 0 by sparse parallel composition" in out
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "place"),
+    [
+        ("user: customer", "user: who", "5:29"),
+        ("per: 2h", "per: 90m", "5:59"),
+        ("max_events: 3, per: 2h", "max_events: 3", "5:1"),
+    ],
+)
+def test_problems_have_a_line_and_a_column(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str], was: str, now: str, place: str
+) -> None:
+    path = tmp_path / "people.yaml"
+    path.write_text(PIPELINE.replace(was, now))
+    assert code_of(["plan", str(path)]) == 2
+    assert f"people.yaml:{place}" in capsys.readouterr().err
+
+
+def test_it_does_not_run_without_a_guard(data: Data) -> None:
+    with pytest.raises(UsageError, match="not available yet"):
+        open_ports(built(data).spec, Sealer(bytes(range(32)), "people"))
