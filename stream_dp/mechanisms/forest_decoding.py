@@ -3,9 +3,9 @@
 A node's total is estimated from its own noisy count and its nodes' estimates (its surplus over them, times a gain). A
 window is covered from its end by complete nodes as large as they are; where its first tick lies inside one, the end of
 that node is what lies behind on each level, corrected by the surplus of each node above. Surpluses of different nodes
-are uncorrelated, so each correction has a gain of its own; with exact gains nothing better is linear (test_forest_exact
-has the dense least squares). A surplus is one that no count moves, so any gain keeps the estimate unbiased. Rules: a
-gain is an integer over 2^GAIN_BITS, made of fractions, a function of places alone. This file knows no noise and no state.
+are uncorrelated, so each correction has a gain of its own; with exact gains no linear estimate is better (dense ones
+are in test_forest_exact). No count moves a surplus, so any gain keeps the estimate unbiased. Rules: a gain is an
+integer over 2^GAIN_BITS, made of fractions, a function of places alone. This file knows no noise and no state.
 """
 
 import math
@@ -108,7 +108,7 @@ class ForestDecoding:
         return tuple(found)
 
     def weights(self, updates: int, window: int) -> list[tuple[int, int, float]]:
-        """(number, level, weight) of the independent node noises in the window's estimate, with the gains as they are."""
+        """(number, level, weight) of the node noises in the window's estimate, with the gains as they are."""
         whole, edge = self.cover(updates, window)
         found = [part for each in whole for part in self._below(each.level, each.past - each.first)]
         if edge is not None:

@@ -2,9 +2,9 @@
 
 A node (level l, index i) covers the ticks i K_l .. (i + 1) K_l - 1, K_l the product of the first l arities; there is
 nothing above the highest level, so a forest goes on for ever. `best_forest` chooses for the windows that are asked, by
-the closed form of `forest_decoding` on some phases, with exact gains: the least geometric mean of the errors, so that no
-window pays more, in proportion, than the others gain. Rules: public numbers only; none is added to a count. This file
-draws nothing.
+the closed form of `forest_decoding` on some phases, with exact gains: the least geometric mean of the errors, so that
+no window pays more, in proportion, than the others gain. Rules: public numbers only; none is added to a count. This
+file draws nothing.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """The last rows of a sequence, in blocks: what a state keeps of a window without being copied whole at each step.
 
-Rules: values; a new row makes a new ring, which shares all blocks but the last with the one before. Blocks are arrays of
-shape (rows, width), full but for the last. This file knows no noise and no ticks.
+Rules: values; a new row makes a new ring, which shares all blocks but the last with the one before. Blocks are arrays
+of shape (rows, width), full but for the last. This file knows no noise and no ticks.
 """
 
 from typing import TypeAlias

@@ -2,8 +2,8 @@
 
 A node of the forest covers some ticks; when its last one has come its exact counts are given noise, once, and
 forgotten. Answers are made of these noisy counts and of nothing else, so they cost nothing: a window is the sum of its
-noisy ticks, corrected by what the higher nodes know (`forest_decoding`). In fixed point: the correction is a function of
-surpluses, a node's noisy count less that of its ticks, which no count moves; it may be rounded. An event lies in one
+noisy ticks, corrected by what the higher nodes know (`forest_decoding`). In fixed point: the correction is a function
+of surpluses, a node's noisy count less that of its ticks, which no count moves; it may be rounded. An event lies in one
 node of a level, so the shares of the levels add up. The forest goes on for ever; its state holds the longest window.
 This file knows no ticks' times and no names.
 """
@@ -90,8 +90,8 @@ class WindowForest(ColumnShares):
             raise NotDerivable("the nodes of a forest are no longer than its longest window")
         if (held := max(self.windows) * self.width) > MOST_HELD:
             raise NotDerivable(
-                f"a window of {max(self.windows):,} ticks of {self.width:,} counts would hold {held:,} numbers, more than "
-                f"{MOST_HELD:,}: ask a shorter window, fewer keys, or a longer step of the clock"
+                f"a window of {max(self.windows):,} ticks of {self.width:,} counts would hold {held:,} numbers, more "
+                f"than {MOST_HELD:,}: ask a shorter window, fewer keys, or a longer step of the clock"
             )
         nodes = (4 * max(self.windows) // span + 4 for span in self.shape.spans)
         widest = sum(float(s) * number for s, number in zip(self.scales, nodes, strict=True))

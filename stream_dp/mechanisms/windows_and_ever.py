@@ -1,7 +1,7 @@
 """Sliding windows with the count so far beside them: a forest and a counter on the same rows, each at its share.
 
-With n windows (the single tick is one) the counter has 1 / (n + 1) of the budget: the share at which no view gains more,
-in proportion, than all others lose. This file knows no noise and no ticks.
+With n windows (the single tick is one) the counter has 1 / (n + 1) of the budget: there the geometric mean of all
+errors is least. This file knows no noise and no ticks.
 """
 
 from collections.abc import Hashable

@@ -4,8 +4,6 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
-import numpy as np
-
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.mechanisms.window_forest import WindowForest, WindowForestState

@@ -52,7 +52,7 @@ def nodes(shape: ForestShape, updates: int, each: Fraction) -> Iterator[Drawn]:
 def check(
     forest: type[WindowForest], shape: ForestShape, windows: tuple[int, ...], updates: int
 ) -> Shifted:
-    """Column i has one event less than column 0, at tick i, and 1 more in the noises that hold it: no answer differs."""
+    """Column i has one event less than column 0, at tick i, and 1 more in the noises that hold it: answers agree."""
     events = np.arange(1, updates + 1)
     noise = Shifted(nodes(shape, updates, EPSILON), events)
     made = forest(1 + updates, EPSILON, ADD, windows, shape)
