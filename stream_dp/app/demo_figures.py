@@ -67,9 +67,13 @@ async def figures_of(done: DemoRun, *, compare_exact: bool) -> DemoFigures:
 
 
 def _final(last: Released) -> dict[str, Any]:
-    """Return of a series' last release: value, values or fired, with band and tick."""
+    """Return of a series' last release: value, values or fired with its band, or windows, and the tick."""
     whole = msgspec.to_builtins(last)
-    return {key: whole[key] for key in ("value", "values", "fired", "band", "tick") if key in whole}
+    return {
+        key: whole[key]
+        for key in ("value", "values", "fired", "windows", "band", "tick")
+        if key in whole
+    }
 
 
 def _exact(built: Built, summary: JournalSummary) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.journal_access import require_own
 from stream_dp.app.operator_key import sealer_for
@@ -25,7 +27,30 @@ from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.commit import Release
 from stream_dp.runtime.ports import Ports, Sink, closing
-from stream_dp.runtime.release import Shape, read
+from stream_dp.runtime.release import Part, Released, Shape, read
+
+
+@dataclass(frozen=True, slots=True)
+class PublicWindow:
+    """What a release says of one window.
+
+    Parameters
+    ----------
+    value : int or Counts
+        One value, or one for each key.
+    band : int
+        The half-width that holds with the release's `confidence` for one value.
+    """
+
+    value: int | Counts
+    band: int
+
+    @classmethod
+    def of(cls, part: Part) -> "PublicWindow":
+        """Return what a part of a release says."""
+        if part.values is UNSET:
+            return cls(part.value or 0, part.band)
+        return cls(_counts(part.values), part.band)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +68,7 @@ class PublicRelease:
     end : str
         The end of that tick, ISO 8601 in UTC.
     value : int, Counts or tuple of str
-        One value, one for each key, or the keys that fired.
+        One value, one for each key, or the keys that fired; of a series with windows that of the single tick.
     band : int
         The half-width that holds with `confidence` for one value.
     confidence : float
@@ -52,6 +77,8 @@ class PublicRelease:
         The exact bytes that were published: one JSON object.
     counts : Counts, optional
         The noisy count of each key that fired, where the series tells it.
+    windows : mapping of str to PublicWindow
+        Each window by its name, the single tick (`tick`) first; empty where the series has none.
     """
 
     sequence: int
@@ -63,6 +90,7 @@ class PublicRelease:
     confidence: float
     body: bytes = field(repr=False)
     counts: Counts | None = None
+    windows: Mapping[str, PublicWindow] = field(default_factory=dict)
 
     @classmethod
     def of(cls, body: bytes) -> "PublicRelease":
@@ -79,26 +107,34 @@ class PublicRelease:
             It is no release of a form that this version reads.
         """
         said = read(body)
-        match said.shape:
-            case Shape.HISTOGRAM:
-                found: dict[str, int] = said.values or {}
-                value: int | Counts | tuple[str, ...] = Counts(tuple(found), tuple(found.values()))
-            case Shape.FLAGS:
-                value = said.fired or ()
-            case Shape.SCALAR:
-                value = said.value or 0
-        counts = Counts(tuple(said.counts), tuple(said.counts.values())) if said.counts else None
+        windows = {name: PublicWindow.of(part) for name, part in (said.windows or {}).items()}
+        band, value = said.band or 0, _value(said)
+        if windows:
+            first = next(iter(windows.values()))
+            band, value = first.band, first.value
         return cls(
             said.sequence,
             said.series,
             said.tick,
             said.end,
             value,
-            said.band,
+            band,
             said.confidence,
             body,
-            counts,
+            _counts(said.counts) if said.counts else None,
+            windows,
         )
+
+
+def _value(said: Released) -> int | Counts | tuple[str, ...]:
+    """What a release without windows shows."""
+    if said.shape is Shape.HISTOGRAM:
+        return _counts(said.values or {})
+    return said.fired or () if said.shape is Shape.FLAGS else said.value or 0
+
+
+def _counts(found: Mapping[str, int]) -> Counts:
+    return Counts(tuple(found), tuple(found.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +159,19 @@ class Plan:
         """Return the promise as a tree, then each series with its price and the error at its last tick."""
         prices = [
             f"{series['name']}: {series['mechanism']}, epsilon {series['epsilon']}, error "
-            f"{series['predicted_error'][-1]['error']} at tick {series['predicted_error'][-1]['tick']} with confidence "
+            f"{_errors(series)} at tick {series['predicted_error'][-1]['tick']} with confidence "
             f"{series['predicted_error'][-1]['confidence']} ({series['why']})"
             for series in self.values["series"]
         ]
         return "\n".join([str(self.promise), *prices])
+
+
+def _errors(series: Mapping[str, Any]) -> str:
+    """The error at the last tick, or that of each window."""
+    if "windows" not in series:
+        return str(series["predicted_error"][-1]["error"])
+    found = [(each["window"], each["predicted_error"][-1]["error"]) for each in series["windows"]]
+    return ", ".join(f"{error} ({window})" for window, error in found)
 
 
 class Pipeline:

@@ -127,7 +127,7 @@ class EngineLiveSeries:
     def planned(self) -> list[dict[str, Any]]:
         """Return for each live series that runs what `plan_json` says of one of the file, with one predicted error."""
         return [
-            series_json(planned.chosen, [planned.predicted()], self._confidence)
+            series_json(planned.chosen, [planned.predicted()], self._confidence, planned.start)
             for planned in self._planner.running.values()
         ]
 

@@ -68,4 +68,8 @@ def _series(built: Built, chosen: Chosen) -> dict[str, Any]:
         "epsilon": text(chosen.spec.price),
         "why": chosen.choice.why,
         "errors": dict(predicted_errors(built.spec, chosen)),
+        "windows": {
+            name: {tick: expected(tick) for tick, _ in predicted_errors(built.spec, chosen)}
+            for name, expected in chosen.choice.windows.items()
+        },
     }

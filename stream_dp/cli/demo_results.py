@@ -33,11 +33,13 @@ def _table(found: DemoFigures) -> Table:
         table.add_column("exact (public data)", justify="right")
     for name, release in found.final.items():
         halted = "" if release["tick"] == tick else f" (until tick {release['tick']})"
-        for key, value in _shown(release):
-            known = None if exact is None else exact.get(name)
-            beside = known.get(key) if isinstance(known, dict) else known
-            row = [name + halted, key, _number(value), f"± {release['band']:,}"]
-            table.add_row(*row, *([] if exact is None else [_number(beside)]))
+        known = None if exact is None else exact.get(name)
+        for window, part in (release.get("windows") or {"": release}).items():
+            for key, value in _shown(part):
+                beside = known.get(key) if isinstance(known, dict) else known
+                shown = f"{name} {window}".strip() + halted
+                row = [shown, key, _number(value), f"± {part['band']:,}"]
+                table.add_row(*row, *([] if exact is None else [_number(beside)]))
     return table
 
 

@@ -51,13 +51,17 @@ def _guarantee(shown: dict[str, Any]) -> str:
 
 
 def _errors(shown: dict[str, Any]) -> Table:
-    """The predicted half-widths, a row for each tick and a column for each series."""
+    """The predicted half-widths, a row for each tick and a column for each series, or each of its windows."""
     table = Table(title=f"Predicted error: half-width at confidence {shown['confidence']:g}")
     table.add_column("tick", justify="right")
-    every = shown["series"]
-    for series in every:
-        heading = f"{series['name']}\n{series['mechanism']}, eps {series['epsilon']}"
-        table.add_column(heading, justify="right")
-    for tick in every[0]["errors"]:
-        table.add_row(str(tick), *(f"{series['errors'][tick]:,}" for series in every))
+    every: list[dict[int, int]] = []
+    for series in shown["series"]:
+        about = f"\n{series['mechanism']}, eps {series['epsilon']}"
+        for window, errors in (series["windows"] or {"": series["errors"]}).items():
+            heading = f"{series['name']} {window}".strip()
+            table.add_column(heading + about, justify="right")
+            every.append(errors)
+            about = ""
+    for tick in every[0]:
+        table.add_row(str(tick), *(f"{errors[tick]:,}" for errors in every))
     return table

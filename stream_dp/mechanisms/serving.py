@@ -65,6 +65,37 @@ def ones_of(mechanism: object) -> int:
     return ones
 
 
+class Viewed(ServingMechanism[S], Protocol[S]):
+    """A mechanism whose answers hold several views of the rows, one after the other, each with a band of its own."""
+
+    def view_public(self, place: int, updates: int, state: S) -> Hashable:
+        """Return the public values that the band of the view at `place` depends on."""
+        ...
+
+    def view_band(self, place: int, public: Any, confidence: float) -> int:
+        """Return the half-width for one value of that view, at what `view_public` returned."""
+        ...
+
+
+class ViewBands:
+    """The bands of one view of a mechanism, as `Bands` remembers them."""
+
+    def __init__(self, mechanism: Viewed[Any], place: int, confidence: float) -> None:
+        self._mechanism = mechanism
+        self._place = place
+        self._confidence = confidence
+        self._known: dict[Hashable, int] = {}
+
+    def __call__(self, tick: int, state: Any) -> int:
+        """Return the half-width; ticks count from 0, the mechanism's first update."""
+        key = self._mechanism.view_public(self._place, tick + 1, state)
+        if key not in self._known:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known[key] = self._mechanism.view_band(self._place, key, self._confidence)
+        return self._known[key]
+
+
 class Bands:
     """The bands of one mechanism, remembered: `bands(tick, state)` is that of the release of its tick `tick`."""
 

@@ -30,6 +30,8 @@ from stream_dp.mechanisms.separate_counters import SeparateCounters, SeparateSta
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
 from stream_dp.mechanisms.watch_messages import WatchTerms
+from stream_dp.mechanisms.window_forest import WindowForestState
+from stream_dp.mechanisms.windows_and_ever import WindowsAndEverState
 
 UPGRADES: Upgrades = {}
 
@@ -71,6 +73,8 @@ STATES = Codec(
         TreeState,
         WatchTerms,
         WatchersState,
+        WindowForestState,
+        WindowsAndEverState,
     ],
     UPGRADES,
 )

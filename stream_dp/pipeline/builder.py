@@ -5,9 +5,9 @@ the ledger, before anything runs. This file opens nothing.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from stream_dp.accounting.amounts import exact
 from stream_dp.accounting.ledger import Ledger
@@ -17,7 +17,14 @@ from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import PureDP
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
-from stream_dp.mechanisms.serving import Bands, ServingMechanism, derived, ones_of
+from stream_dp.mechanisms.serving import (
+    Bands,
+    ServingMechanism,
+    ViewBands,
+    Viewed,
+    derived,
+    ones_of,
+)
 from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, whole
@@ -28,7 +35,7 @@ from stream_dp.pipeline.statistics import Series as SeriesSpec
 from stream_dp.runtime.admission import charge_of
 from stream_dp.runtime.release import Shape
 from stream_dp.runtime.run_config import RunConfig
-from stream_dp.runtime.series import Series
+from stream_dp.runtime.series import Series, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +63,32 @@ class Chosen:
         confidence = float(spec.confidence)
         bands = Bands(self.mechanism, confidence)
         counts = self.spec.counts_band(self.mechanism, confidence)
+        named = SCALAR if self.spec.shape is Shape.SCALAR else keys
         return Series(
             self.spec.name,
             self.mechanism,
             rows,
-            SCALAR if self.spec.shape is Shape.SCALAR else keys,
-            self.spec.shape,
-            lambda tick, state: bands(tick - start, state),
+            named,
+            self.spec.form,
+            _from(start, bands),
             confidence,
             asking=self.spec.asking(keys, counts),
             counts_band=counts,
+            views=tuple(
+                View(name, named, _from(start, ViewBands(self._viewed, place, confidence)))
+                for place, name in enumerate(self.spec.views)
+            ),
         )
+
+    @property
+    def _viewed(self) -> Viewed[Any]:
+        """The mechanism of a series with views."""
+        return cast("Viewed[Any]", self.mechanism)
+
+
+def _from(start: int, band: Callable[[int, Any], int]) -> Callable[[int, Any], int]:
+    """The bands of a mechanism whose first tick is `start`."""
+    return lambda tick, state: band(tick - start, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +217,7 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         protection.steps,
         ones,
         entries_of_parts(spec, series),
+        spec.clock.step,
     )
     try:
         choice = part.choose(setting)

@@ -92,7 +92,7 @@ def cross_problems(parts: Parts) -> list[InitErrorDetails]:
             problems.append(problem((*at, "name"), f"a series '{name}' is already there"))
         if name is not None:
             seen.add(name)
-        problems += series_problems(at, series, parts.fields)
+        problems += series_problems(at, series, parts.fields, parts.clock)
     return problems
 
 
@@ -159,8 +159,11 @@ def _per_problems(privacy: Any, clock: Any) -> list[InitErrorDetails]:
 
 
 def series_problems(
-    at: tuple[str | int, ...], series: Any, fields: Mapping[str, Any] | None
+    at: tuple[str | int, ...], series: Any, fields: Mapping[str, Any] | None, clock: Any
 ) -> list[InitErrorDetails]:
-    """What a series, or a sketch of it, and the schema say together and must not; `at` is the series' place."""
+    """What a series, or a sketch of it, says beside schema and clock and must not; `at` is the series' place."""
     statistic = statistic_named(getattr(series, "statistic", None))
-    return statistic.problems(at, series, fields)
+    return [
+        *statistic.problems(at, series, fields),
+        *statistic.clock_problems(at, series, clock),
+    ]

@@ -3,8 +3,8 @@
 Rules: a choice depends on the specification alone, before any data is touched. This file knows no statistic.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -28,7 +28,8 @@ class Setting:
 
     `delta` is what a series that is not pure is stated at, 0 where the filter grants none; `gdp`: its filter adds up
     Gaussian DP. `steps`: how many steps of `neighbors` make one of the pipeline's relation. One event sets at most
-    `ones` entries of a row. `parts`: how many entries each part has of a series that counts several things.
+    `ones` entries of a row. `parts`: how many entries each part has of a series that counts several things. `step`: the
+    length of a tick, in ms.
     """
 
     width: int
@@ -40,6 +41,7 @@ class Setting:
     steps: int = 1
     ones: int = 1
     parts: tuple[int, ...] = ()
+    step: int = 1
 
     @property
     def last(self) -> int:
@@ -49,11 +51,15 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A mechanism, why this one, and the half-width to expect at a tick."""
+    """A mechanism, why this one, and the half-width to expect at a tick; of `windows` each has its own, by name.
+
+    Where there are windows, `expected` is that of the first one, the single tick.
+    """
 
     mechanism: ServingMechanism[Any]
     why: str
     expected: Callable[[int], int]
+    windows: Mapping[str, Callable[[int], int]] = field(default_factory=dict)
 
     def saying(self, more: str) -> "Choice":
         """Return the same, with more to say of it."""

@@ -1,6 +1,6 @@
 """What `plan` shows: the derivation tree, the price of each part, the error to expect. Touches no data."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from stream_dp.accounting.amounts import number
@@ -56,9 +56,9 @@ def promise_json(built: Built, promise: Derivation) -> dict[str, Any]:
 
 
 def series_json(
-    chosen: Chosen, errors: Iterable[tuple[int, int]], confidence: float
+    chosen: Chosen, errors: Sequence[tuple[int, int]], confidence: float, start: int = 0
 ) -> dict[str, Any]:
-    """A series with its price and the predicted `errors`, (tick, half-width) each; of the file, or a live one."""
+    """A series, of the file or from `start` on, with its price and predicted `errors`, (tick, half-width) each."""
     measure = chosen.derivation.guarantee.measure
     return {
         "name": chosen.spec.name,
@@ -68,7 +68,27 @@ def series_json(
         "predicted_error": [
             {"tick": tick, "error": error, "confidence": confidence} for tick, error in errors
         ],
+        **_windows_json(chosen, [tick for tick, _ in errors], confidence, start),
     }
+
+
+def _windows_json(
+    chosen: Chosen, ticks: Sequence[int], confidence: float, start: int
+) -> dict[str, Any]:
+    """The errors of each window at the same ticks; nothing where there are no windows."""
+    if not chosen.choice.windows:
+        return {}
+    found = [
+        {
+            "window": name,
+            "predicted_error": [
+                {"tick": tick, "error": expected(tick - start), "confidence": confidence}
+                for tick in ticks
+            ],
+        }
+        for name, expected in chosen.choice.windows.items()
+    ]
+    return {"windows": found}
 
 
 def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, int]]:

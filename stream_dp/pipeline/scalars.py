@@ -87,6 +87,16 @@ def milliseconds(value: object) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
+def duration_text(length: int) -> str:
+    """Write a duration in ms in the largest unit that it is a whole number of.
+
+    >>> duration_text(5_400_000), duration_text(86_400_000)
+    ('90m', '1d')
+    """
+    unit = max((u for u in _UNITS if length % _UNITS[u] == 0), key=lambda u: _UNITS[u])
+    return f"{length // _UNITS[unit]}{unit}"
+
+
 def size(value: object) -> int:
     """Read a number of bytes such as "64KiB" or "16MiB"; an `int` is already that.
 

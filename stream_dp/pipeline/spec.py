@@ -197,7 +197,10 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
     try:
         series = _SERIES.validate_python(data)
         refuse(
-            [*series_problems((), series, spec.fields), *_delta_problems((), series, spec.privacy)]
+            [
+                *series_problems((), series, spec.fields, spec.clock),
+                *_delta_problems((), series, spec.privacy),
+            ]
         )
     except ValidationError as error:
         return with_known_keys(error.errors(include_url=False, include_input=False), Series)

@@ -27,11 +27,12 @@ _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Shape(StrEnum):
-    """How a series' releases look: one `value`, `values` by key, or the keys that `fired`."""
+    """How a series' releases look: one `value`, `values` by key, the keys that `fired`, or one of these a window."""
 
     SCALAR = "scalar"
     HISTOGRAM = "histogram"
     FLAGS = "flags"
+    WINDOWS = "windows"
 
 
 class Head(PublicBody, frozen=True, kw_only=True):
@@ -52,26 +53,48 @@ class Head(PublicBody, frozen=True, kw_only=True):
         return parse_moment(self.end) or 0
 
 
-class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
-    """A whole release; of `value`, `values` and `fired` exactly one is set.
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a release says of one window: one `value`, or `values` by key, and the half-width `band` of each."""
 
-    `counts` may stand beside `fired`: the noisy count of each key that did, `counts_band` their half-width. `band` is
-    the half-width that holds with `confidence`; `not_private` marks noise of the test kit, which protects nobody.
+    value: int | UnsetType = UNSET
+    values: dict[str, int] | UnsetType = UNSET
+    band: int
+
+    def __post_init__(self) -> None:
+        if [self.value, self.values].count(UNSET) != 1:
+            raise ValueError("a window has one of value and values")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
+    """A whole release; of `value`, `values`, `fired` and `windows` exactly one is set.
+
+    `counts` may stand beside `fired`: the noisy count of each key that did, `counts_band` their half-width. `windows`
+    are in the order in which they are shown, the single tick first. `band` is the half-width that holds with
+    `confidence`; windows have one each, and no other. `not_private` marks noise of the test kit, which protects nobody.
     """
 
     value: int | UnsetType = UNSET
     values: dict[str, int] | UnsetType = UNSET
     fired: tuple[str, ...] | UnsetType = UNSET
     counts: dict[str, int] | UnsetType = UNSET
-    band: int
+    windows: dict[str, Part] | UnsetType = UNSET
+    band: int | UnsetType = UNSET
     counts_band: int | UnsetType = UNSET
     confidence: float
     not_private: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if [self.value, self.values, self.fired].count(UNSET) != 2:
-            raise ValueError("a release has one of value, values and fired")
+        if [self.value, self.values, self.fired, self.windows].count(UNSET) != 3:
+            raise ValueError("a release has one of value, values, fired and windows")
+        if (self.band is UNSET) != bool(self.windows):
+            raise ValueError("a release has a band, or windows that have one each")
         told = {} if self.counts is UNSET else self.counts
         if UNSET in (self.counts, self.counts_band):
             if self.counts is not self.counts_band:
@@ -81,9 +104,11 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def shape(self) -> Shape:
-        """The shape of the release: which of `value`, `values` and `fired` it has."""
+        """The shape of the release: which of `value`, `values`, `fired` and `windows` it has."""
         if self.value is not UNSET:
             return Shape.SCALAR
+        if self.windows is not UNSET:
+            return Shape.WINDOWS
         return Shape.FLAGS if self.values is UNSET else Shape.HISTOGRAM
 
 
@@ -102,6 +127,8 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
     if len(answer) != len(keys) and not counted:
         raise ValueError("an answer has one entry for each key")
     match shape:
+        case Shape.WINDOWS:
+            raise ValueError("each window has an answer of its own")
         case Shape.SCALAR:
             (value,) = answer.tolist()
             return {"value": value}
@@ -114,6 +141,20 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
                 return {"fired": fired}
             told = answer[len(keys) :][places].tolist()
             return {"fired": fired, "counts": dict(zip(fired, told, strict=True))}
+
+
+def part(keys: Sequence[str], answer: IntArray, band: int) -> Part:
+    """Return what a release says of a window, from its answer of shape (len(keys),).
+
+    >>> write_part = msgspec.json.encode
+    >>> write_part(part(("",), np.array([7]), 2)), write_part(part(("AA",), np.array([7]), 2))
+    (b'{"value":7,"band":2}', b'{"values":{"AA":7},"band":2}')
+
+    Raises:
+        ValueError: the answer has another number of entries.
+    """
+    shape = Shape.HISTOGRAM if any(keys) else Shape.SCALAR
+    return Part(**content(shape, keys, answer), band=band)
 
 
 def write(released: Released) -> bytes:

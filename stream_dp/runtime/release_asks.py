@@ -7,8 +7,10 @@ never with its value. This file knows no mechanism, actor or journal.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import UNSET
+
 from stream_dp.errors import UsageError
-from stream_dp.runtime.release import Released, Shape, read
+from stream_dp.runtime.release import Part, Released, Shape, read
 from stream_dp.runtime.series import Series
 
 _TAKEN = ("keys", "from", "to")
@@ -29,7 +31,7 @@ def selected(series: Series, body: bytes, parameters: Mapping[str, Any]) -> Mapp
         "tick": released.tick,
         "end": released.end,
         **_shown(released, wanted),
-        "band": released.band,
+        **({} if released.band is UNSET else {"band": released.band}),
         "confidence": released.confidence,
         **({"not_private": True} if released.not_private else {}),
     }
@@ -45,6 +47,16 @@ def _shown(released: Released, wanted: Sequence[str]) -> dict[str, Any]:
         case Shape.FLAGS:
             fired = set(released.fired or ())
             return {"fired": [key for key in wanted if key in fired]}
+        case Shape.WINDOWS:
+            windows = released.windows or {}
+            return {"windows": {name: _part(each, wanted) for name, each in windows.items()}}
+
+
+def _part(part: Part, wanted: Sequence[str]) -> dict[str, Any]:
+    if part.values is UNSET:
+        return {"value": part.value, "band": part.band}
+    values = part.values
+    return {"values": {key: values[key] for key in wanted}, "band": part.band}
 
 
 def _chosen(series: Series, parameters: Mapping[str, Any]) -> Sequence[str]:
@@ -61,7 +73,7 @@ def _chosen(series: Series, parameters: Mapping[str, Any]) -> Sequence[str]:
         )
     if not parameters:
         return series.keys
-    if series.shape is Shape.SCALAR:
+    if not any(series.keys):
         raise UsageError(f"{', '.join(sorted(parameters))}: this series has one value and no keys")
     if "keys" in parameters:
         if len(parameters) > 1:

@@ -5,18 +5,21 @@ Rules: the form of a release is that of `release`. This file knows no actor, jou
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Protocol
 
+import numpy as np
 from msgspec import UNSET
 
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.mechanisms.serving import clipped
-from stream_dp.runtime.release import VERSION, Released, Shape, content, write
+from stream_dp.runtime.release import VERSION, Released, Shape, content, part, write
 
 _HEAD_BYTES = 250
 _ENTRY_BYTES = 24
+_VIEW_BYTES = 80
 
 
 class Asking(Protocol):
@@ -36,13 +39,23 @@ class Asking(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """A window of a series: its name in releases, the keys of its entries ("" a scalar's), its `band(tick, state)`."""
+
+    name: str
+    keys: tuple[str, ...]
+    band: Callable[[int, Any], int]
+
+
+@dataclass(frozen=True, slots=True)
 class Series:
     """`rows` is the slice of the tick row that the mechanism sees; `keys` names its answer's entries ("" a scalar's).
 
     `shape` says how its releases look. `band(tick, state)` is the half-width that holds with `confidence`; it may
     look at the public part of the state only. Where `private` is False (the noise of the test kit), every body says so.
     Without `asking` whoever asks is answered from the last release. `counts_band` is the half-width of the counts that
-    stand beside flags; None where there are none.
+    stand beside flags; None where there are none. Where there are `views`, the answer holds their entries one view
+    after the other, and each has its own band; `keys` are then those of a view.
     """
 
     name: str
@@ -55,10 +68,13 @@ class Series:
     private: bool = True
     asking: Asking | None = None
     counts_band: int | None = None
+    views: tuple[View, ...] = ()
 
     @property
     def most_bytes(self) -> int:
         """How many bytes a release has, about and at most; public."""
+        if self.views:
+            return _HEAD_BYTES + sum(map(_view_bytes, self.views))
         entries = sum(map(len, self.keys)) + _ENTRY_BYTES * len(self.keys)
         return _HEAD_BYTES + entries * (1 if self.counts_band is None else 2)
 
@@ -81,10 +97,28 @@ class Series:
             series=self.name,
             tick=tick,
             end=grid.end_text(tick),
-            **content(self.shape, self.keys, clipped(answer)),
-            band=self.band(tick, state),
+            **self._content(tick, state, clipped(answer)),
             counts_band=UNSET if self.counts_band is None else self.counts_band,
             confidence=self.confidence,
             not_private=not self.private,
         )
         return write(released)
+
+    def _content(self, tick: int, state: Any, answer: IntArray) -> dict[str, Any]:
+        """The answer with its band, or those of the views."""
+        if not self.views:
+            shown = content(self.shape, self.keys, answer)
+            return {**shown, "band": self.band(tick, state)}
+        ends = list(accumulate(len(view.keys) for view in self.views))
+        parts = np.split(answer, ends[:-1])
+        pairs = zip(self.views, parts, strict=True)
+        return {
+            "windows": {
+                view.name: part(view.keys, entries, view.band(tick, state))
+                for view, entries in pairs
+            }
+        }
+
+
+def _view_bytes(view: View) -> int:
+    return _VIEW_BYTES + sum(map(len, view.keys)) + _ENTRY_BYTES * len(view.keys)

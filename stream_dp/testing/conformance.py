@@ -40,7 +40,8 @@ class Case:
     """A mechanism under test.
 
     `threshold`: what its queries carry, for those that need one and halt. `horizon`: the updates it was made for.
-    `counts`: it answers running counts, exact without noise. `column`: makes the same mechanism of width 1.
+    `counts`: it answers running counts, exact without noise; `windows`: those of the last so many updates, one window
+    after the other. `column`: makes the same mechanism of width 1.
     `composite`: makes it over another composition; `touches`: how many sub-mechanisms of each type one event may reach.
     """
 
@@ -49,6 +50,7 @@ class Case:
     threshold: int | None = None
     horizon: int | None = None
     counts: bool = False
+    windows: tuple[int, ...] = ()
     column: Callable[[], Mechanism[Any]] | None = None
     composite: Callable[[ConcurrentComposition], Mechanism[Any]] | None = None
     touches: tuple[tuple[type, int], ...] = ()
@@ -68,6 +70,8 @@ def checks_of(case: Case) -> list[Check]:
     checks: list[Check] = [restores, refuses, keeps_nothing, silence_is_zeros]
     if case.counts:
         checks += [counts_exactly, queries_change_nothing, draws_ignore_the_data]
+    if case.windows:
+        checks += [counts_windows_exactly, queries_change_nothing, draws_ignore_the_data]
     if case.column is not None:
         checks.append(block_is_columns)
     return checks if case.composite is None else [*checks, taint, neighbours_stay_neighbours]
@@ -178,6 +182,18 @@ def counts_exactly(case: Case) -> None:
         total += row
         state, answers = drive(mechanism, state, [Update(row), case.query], noise)
         _require(answers[-1] == tuple(total.tolist()), "a count without noise is not exact")
+
+
+def counts_windows_exactly(case: Case) -> None:
+    """Without noise the answers are the sums of the last rows, for each window."""
+    mechanism, noise = case.make(), ZeroNoise()
+    state, taken = mechanism.init(noise), list[IntArray]()
+    for row in rows(mechanism.width):
+        taken.append(row)
+        state, answers = drive(mechanism, state, [Update(row), case.query], noise)
+        sums = [np.sum(taken[-window:], axis=0) for window in case.windows]
+        right = tuple(np.concatenate(sums).tolist())
+        _require(answers[-1] == right, "a window without noise is not exact")
 
 
 def queries_change_nothing(case: Case) -> None:

@@ -10,6 +10,7 @@ from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.count_watchers import CountWatchers
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
@@ -25,10 +26,13 @@ from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quan
 from stream_dp.mechanisms.separate_counters import SeparateCounters
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.mechanisms.watch_messages import WatchTerms
+from stream_dp.mechanisms.window_forest import WindowForest
+from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
 from stream_dp.testing.conformance import TICKS, Case, Check, checks_of
 
 ONE = Fraction(1)
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
+LEVELS = ForestShape((3, 2), (ONE / 2, ONE / 4, ONE / 4))
 
 
 def hss(
@@ -80,6 +84,29 @@ def gaussian(width: int, horizon: int | None, relation: Neighbors, ones: int = 1
         counts=True,
         column=lambda: GaussianCounter(1, rho, relation, horizon),
     )
+
+
+def forest(
+    width: int, relation: Neighbors, windows: tuple[int, ...], shape: ForestShape = FLAT
+) -> Case:
+    """The case of a forest of windows; several windows of a block are not those of its columns, one after the other."""
+    alone = len(windows) == 1
+    return Case(
+        name=f"WindowForest {width} {relation} {windows}",
+        make=lambda: WindowForest(width, ONE, relation, windows, shape),
+        windows=windows,
+        column=(lambda: WindowForest(1, ONE, relation, windows, shape)) if alone else None,
+    )
+
+
+def with_ever(horizon: int | None) -> Case:
+    """The case of windows with the count so far."""
+
+    def make() -> WindowsAndEver:
+        so_far = HybridCounter(3, ONE, ADD) if horizon is None else Counter(3, ONE, ADD, horizon)
+        return WindowsAndEver(WindowForest(3, ONE, ADD, (1, 6), LEVELS), so_far)
+
+    return Case(name=f"WindowsAndEver {horizon}", make=make, horizon=horizon, windows=(1, 6, 1_000))
 
 
 def coarse(horizon: int | None, relation: Neighbors) -> Case:
@@ -203,6 +230,11 @@ CASES = [
     hybrid(4, REPLACE),
     hand_over(1, ADD),
     hand_over(4, REPLACE),
+    forest(1, ADD, (1,)),
+    forest(4, REPLACE, (7,), LEVELS),
+    forest(3, ADD, (1, 3, 8), LEVELS),
+    with_ever(TICKS),
+    with_ever(None),
     coarse(TICKS, ADD),
     coarse(None, REPLACE),
     sparse((0,), 400, ADD),

@@ -1,4 +1,4 @@
-"""The statistic `count`: how many events so far."""
+"""The statistic `count`: how many events so far, or over sliding windows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -8,15 +8,16 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.messages import IntArray
 from stream_dp.pipeline.cadence import ReleaseEvery, cadence_words, tree_choice, without_tree
 from stream_dp.pipeline.choice import Choice, Setting, by_gaussian
-from stream_dp.pipeline.statistics.series_spec import Place, SeriesSpec
+from stream_dp.pipeline.statistics.series_spec import Place
+from stream_dp.pipeline.statistics.windowed import WindowedSeries
 from stream_dp.runtime.release import Shape
 
 
-class CountSeries(SeriesSpec):
-    """How many events so far."""
+class CountSeries(WindowedSeries):
+    """How many events so far, or over sliding windows."""
 
     shape: ClassVar[Shape] = Shape.SCALAR
-    later: ClassVar[tuple[str, ...]] = ("method", "release_every")
+    later: ClassVar[tuple[str, ...]] = ("method", "release_every", *WindowedSeries.later)
 
     statistic: Literal["count"] = "count"
     method: Literal["tree", "gaussian"] = "tree"
@@ -25,7 +26,7 @@ class CountSeries(SeriesSpec):
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"count so far{cadence_words(self.release_every)}"
+        return f"count {self.over}{cadence_words(self.release_every)}"
 
     @classmethod
     def problems(
@@ -35,11 +36,13 @@ class CountSeries(SeriesSpec):
         return [*without_tree(at, series), *super().problems(at, series, fields)]
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose what `method` names."""
+        """Choose what `method` names, or what answers the windows."""
+        if self.declared:
+            return self.windowed(setting)
         if self.method == "gaussian":
             return by_gaussian(setting, self.epsilon)
         return tree_choice(setting, self.epsilon, self.release_every, "a count is a tree counter")
 
-    def exact(self, totals: IntArray, keys: Sequence[str]) -> int:
-        """Return the count."""
-        return int(totals[0])
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> int | None:
+        """Return the count; nothing over windows, for the totals of a run are none."""
+        return None if self.declared else int(totals[0])

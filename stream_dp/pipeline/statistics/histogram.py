@@ -1,4 +1,4 @@
-"""The statistic `histogram`: how many events so far, by category."""
+"""The statistic `histogram`: how many events so far, or over sliding windows, by category."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -18,14 +18,20 @@ from stream_dp.pipeline.choose_hss import (
 from stream_dp.pipeline.profiles import ExpectedShape
 from stream_dp.pipeline.scalars import problem
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
+from stream_dp.pipeline.statistics.windowed import WindowedSeries
 from stream_dp.runtime.release import Shape
 
 
-class HistogramSeries(GroupedSeries):
-    """How many events so far, by category."""
+class HistogramSeries(WindowedSeries, GroupedSeries):
+    """How many events so far, or over sliding windows, by category."""
 
     shape: ClassVar[Shape] = Shape.HISTOGRAM
-    later: ClassVar[tuple[str, ...]] = ("release_every", "expected_shape", "counter")
+    later: ClassVar[tuple[str, ...]] = (
+        "release_every",
+        "expected_shape",
+        "counter",
+        *WindowedSeries.later,
+    )
 
     statistic: Literal["histogram"] = "histogram"
     method: Literal["tree", "hss", "auto", "gaussian"] = "auto"
@@ -37,7 +43,7 @@ class HistogramSeries(GroupedSeries):
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"histogram by {self.by} so far{cadence_words(self.release_every)}"
+        return f"histogram by {self.by} {self.over}{cadence_words(self.release_every)}"
 
     @classmethod
     def problems(
@@ -52,7 +58,9 @@ class HistogramSeries(GroupedSeries):
         return found
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose what `method` names; `auto` takes the smaller typical error over the horizon."""
+        """Choose what answers the windows, or what `method` names; `auto` takes the smaller error over the horizon."""
+        if self.declared:
+            return self.windowed(setting)
         if self.method == "gaussian":
             return self._unguessed(by_gaussian(setting, self.epsilon))
         tree = tree_choice(setting, self.epsilon, self.release_every, "method: tree")
@@ -77,6 +85,6 @@ class HistogramSeries(GroupedSeries):
         ]
         return choice.saying(f"{' and '.join(said)} not used") if said else choice
 
-    def exact(self, totals: IntArray, keys: Sequence[str]) -> dict[str, int]:
-        """Return the count of each key."""
-        return dict(zip(keys, totals.tolist(), strict=True))
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> dict[str, int] | None:
+        """Return the count of each key; nothing over windows, for the totals of a run are none."""
+        return None if self.declared else dict(zip(keys, totals.tolist(), strict=True))

@@ -67,6 +67,16 @@ class SeriesSpec(Frozen, ABC):
         return ()
 
     @property
+    def views(self) -> tuple[str, ...]:
+        """The names of the windows that its releases show, in their order; nothing where they show one thing."""
+        return ()
+
+    @property
+    def form(self) -> Shape:
+        """The shape of its releases."""
+        return self.shape
+
+    @property
     def price(self) -> Fraction:
         """All that it spends of the budget, by its own mechanism's claim."""
         return self.epsilon
@@ -152,7 +162,8 @@ class SeriesSpec(Frozen, ABC):
             "name": self.name,
             "statistic": self.statistic,
             "by": self.grouped_by,
-            "shape": str(self.shape),
+            "shape": str(self.form),
+            **({"windows": list(self.views)} if self.views else {}),
             "about": self.about,
             "meaning": self.meaning,
             "parameters": self.parameters,
@@ -170,6 +181,11 @@ class SeriesSpec(Frozen, ABC):
             return []
         by = getattr(series, "by", None)
         return [*by_problems(at, by, fields), *where_problems(at, series.where, fields)]
+
+    @classmethod
+    def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
+        """Return what a series and the clock, or sketches of them, say together and must not."""
+        return []
 
 
 class GroupedSeries(SeriesSpec):

@@ -62,7 +62,9 @@ class SeriesEntry(Answer):
     by: str | None
     """The field whose values have an entry each in its rows; null: one entry for all."""
     shape: Shape
-    """Which of the three forms its releases have: `value` (scalar), `values` (histogram) or `fired` (flags)."""
+    """Which form its releases have: `value` (scalar), `values` (histogram), `fired` (flags) or `windows`."""
+    windows: Annotated[tuple[str, ...] | Absent, Field(examples=[["tick", "1h", "24h"]])] = None
+    """The names of its windows, as they are shown: the single tick first; missing where it has none."""
     about: Annotated[str, Field(examples=["maximum by destination so far"])]
     """What is released, in a few words."""
     meaning: Annotated[str, Field(examples=["about 100 {band} events since the one before"])] | None
@@ -154,6 +156,13 @@ class PredictedError(Answer):
     confidence: Confidence
 
 
+class PlannedWindow(Answer):
+    """The error to expect of one window of a series."""
+
+    window: Annotated[str, Field(examples=["24h"])]
+    predicted_error: tuple[PredictedError, ...]
+
+
 class ListEntry(Answer):
     """A list field that series go by."""
 
@@ -176,6 +185,9 @@ class PlannedSeries(Answer):
     epsilon: Amount | Absent = None
     delta: Amount | Absent = None
     predicted_error: tuple[PredictedError, ...]
+    """Of a series with windows that of the single tick."""
+    windows: tuple[PlannedWindow, ...] | Absent = None
+    """That of each window; missing where there are none."""
 
 
 class Promise(Answer):

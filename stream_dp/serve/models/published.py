@@ -1,4 +1,4 @@
-"""Published releases in their three shapes, and the answers that hold them.
+"""Published releases in their four shapes, and the answers that hold them.
 
 Rules: a release was written once, before it was published; the API hands on those bytes. These models say what is
 in them and never write one: the answers around them are encoded by `serve.routes.series` with the bytes as they are.
@@ -24,13 +24,16 @@ class _Release(Answer):
     """When that tick ended, UTC."""
 
 
-class _Banded(_Release):
-    band: HalfWidth
-    """The half-width around each value that holds with `confidence`."""
+class _Confident(_Release):
     confidence: Confidence
     """The probability with which the band holds for one value at one tick."""
     not_private: Literal[True] | Absent = None
     """There, and true, only where the test kit made the noise: no guarantee holds."""
+
+
+class _Banded(_Confident):
+    band: HalfWidth
+    """The half-width around each value that holds with `confidence`."""
 
 
 class ScalarRelease(_Banded):
@@ -58,7 +61,32 @@ class FlagsRelease(_Banded):
     """The half-width around each of these counts; missing where there are none."""
 
 
-Release: TypeAlias = ScalarRelease | HistogramRelease | FlagsRelease
+class WindowValue(Answer):
+    """One number over a window."""
+
+    value: StrictInt
+    """The noisy value, never below 0."""
+    band: HalfWidth
+    """The half-width around it that holds with the release's `confidence`."""
+
+
+class WindowValues(Answer):
+    """One number for each key over a window."""
+
+    values: dict[str, StrictInt]
+    """The noisy value by key, never below 0."""
+    band: HalfWidth
+    """The half-width around each of them that holds with the release's `confidence`."""
+
+
+class WindowsRelease(_Confident):
+    """What was counted in the last tick, and in each window that ends with it."""
+
+    windows: dict[str, WindowValue | WindowValues]
+    """By window, in the order of the series: `tick` first, then as declared, `ever` (so far) last."""
+
+
+Release: TypeAlias = ScalarRelease | HistogramRelease | FlagsRelease | WindowsRelease
 
 
 def _example(sequence: int, series: str, content: dict[str, object]) -> dict[str, object]:
@@ -69,13 +97,19 @@ def _example(sequence: int, series: str, content: dict[str, object]) -> dict[str
         "tick": 412,
         "end": "2013-01-18T06:00:00Z",
     }
-    return {**head, **content, "band": 37, "confidence": 0.95}
+    band = {} if "windows" in content else {"band": 37}
+    return {**head, **content, **band, "confidence": 0.95}
 
 
 EXAMPLES = {
     "scalar": _example(1236, "departures", {"value": 1203}),
     "histogram": _example(1237, "by_destination", {"values": {"ATL": 641, "other": -4}}),
     "flags": _example(1238, "late_departures", {"fired": ["UA"]}),
+    "windows": _example(
+        1239,
+        "departures_rate",
+        {"windows": {"tick": {"value": 41, "band": 14}, "24h": {"value": 870, "band": 68}}},
+    ),
 }
 """A release of each shape."""
 

@@ -28,6 +28,8 @@ from stream_dp.mechanisms.per_bin_hss import PerBinState
 from stream_dp.mechanisms.separate_counters import SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
+from stream_dp.mechanisms.window_forest import WindowForestState
+from stream_dp.mechanisms.windows_and_ever import WindowsAndEverState
 from stream_dp.testing.taint import Tainted
 
 Band: TypeAlias = Callable[[int, Any], int]
@@ -52,6 +54,8 @@ PUBLIC: dict[type, set[str]] = {
     SparseVectorState: {"halted"},
     TreeState: {"prefix"},
     WatchersState: set(),
+    WindowForestState: {"updates"},
+    WindowsAndEverState: set(),
 }
 CHANGES: tuple[Callable[[Any], Any], ...] = (
     lambda x: x * 0,

@@ -19,6 +19,7 @@ from stream_dp.errors import TaintError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
@@ -30,11 +31,15 @@ from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.mechanisms.watch_messages import WatchTerms
+from stream_dp.mechanisms.window_forest import WindowForest
+from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
 from stream_dp.testing.noise import SeededNoise
 
 TICKS, WIDTH = 12, 3
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 HALF, SHARES = Fraction(1, 2), (Fraction(2), Fraction(1), Fraction(2))
+
+FOREST = WindowForest(WIDTH, HALF, ADD, (1, 6), ForestShape((2,), (HALF, HALF)))
 
 MECHANISMS: list[Any] = [
     Counter(WIDTH, HALF, ADD, TICKS),
@@ -49,6 +54,9 @@ MECHANISMS: list[Any] = [
     HSS(WIDTH, ColumnsAbove(100), *SHARES, ADD, None),
     PaperHSS(WIDTH, MAXIMUM, Fraction(20), TICKS),
     PaperHSS(WIDTH, Largest(2), Fraction(20), None),
+    FOREST,
+    WindowForest(WIDTH, HALF, REPLACE, (1, 4), FLAT),
+    WindowsAndEver(FOREST, HybridCounter(WIDTH, HALF, ADD)),
     GaussianHSS(WIDTH, None, *SHARES[:2], ADD, TICKS, rho=HALF),
     GaussianHSS(WIDTH, MAXIMUM, *SHARES[:2], REPLACE, None, ones=2, rho=HALF),
     GaussianPaperHSS(WIDTH, MAXIMUM, Fraction(20), TICKS, rho=HALF),
@@ -127,6 +135,9 @@ PEEKS: dict[str, tuple[Any, Callable[[Any], int]]] = {
     "counts": (MECHANISMS[0], lambda state: int(state.total.sum() > 100)),
     "node noise": (MECHANISMS[0], lambda state: int(state.tree.windows[0][0, 0] > 3)),
     "epoch noise": (MECHANISMS[2], lambda state: int(state.inner.windows[0].max() > 100)),
+    "open node": (FOREST, lambda state: int(state.open.max() > 50)),
+    "noisy ticks": (FOREST, lambda state: int(state.sums[0][-1][-1].max() > 90)),
+    "surplus": (FOREST, lambda state: sum(int(row[-1].max()) for row in state.surpluses[0])),
     "alert counts": (MECHANISMS[3], lambda state: int(state.count.max())),
     "alert lift": (MECHANISMS[3], lambda state: int(state.lift[1] > 5)),
     "noisy tick": (MECHANISMS[-5], lambda state: int(state.heard.max() > 9)),

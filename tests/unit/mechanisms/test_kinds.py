@@ -43,6 +43,7 @@ FROZEN = {
     ("counter-state", 1): "total tree",
     ("hand-over-counter", 1): "epsilon neighbors ones=1 width",
     ("hand-over-counter-state", 1): "base number total tree",
+    ("forest-shape", 1): "(only rested on)",
     ("gaussian-counter", 1): "gdp=False horizon neighbors ones=1 rho width",
     ("gaussian-counter-state", 1): "noise total",
     ("gaussian-hss", 1): (
@@ -86,6 +87,10 @@ FROZEN = {
     ("sparse-vector-state", 1): "count halted lift",
     ("tree-noise", 2): "(only rested on)",
     ("tree-state", 2): "here left prefix slope windows",
+    ("window-forest", 1): "epsilon neighbors ones=1 shape weight=1 width windows",
+    ("window-forest-state", 1): "open sums surpluses updates",
+    ("windows-and-ever", 1): "ever forest",
+    ("windows-and-ever-state", 1): "ever forest",
     ("watch", 1): "below=False places=1 rearm=True threshold tick=False",
 }
 RETIRED = frozenset({"hss-statistic"})

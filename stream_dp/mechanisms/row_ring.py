@@ -1,0 +1,34 @@
+"""The last rows of a sequence, in blocks: what a state keeps of a window without being copied whole at each step.
+
+Rules: values; a new row makes a new ring, which shares all blocks but the last with the one before. Blocks are arrays
+of shape (rows, width), full but for the last. This file knows no noise and no ticks.
+"""
+
+from typing import TypeAlias
+
+import numpy as np
+
+from stream_dp.core.messages import IntArray
+
+BLOCK = 64
+
+Ring: TypeAlias = tuple[IntArray, ...]
+
+
+def pushed(ring: Ring, row: IntArray, keep: int) -> Ring:
+    """Return the ring with one more row, and without the oldest block where `keep` rows are there without it."""
+    if ring and len(ring[-1]) < BLOCK:
+        blocks = (*ring[:-1], np.concatenate([ring[-1], row[None]]))
+    else:
+        blocks = (*ring, row[None].copy())
+    enough = BLOCK * (len(blocks) - 2) + len(blocks[-1]) >= keep
+    return blocks[1:] if len(blocks) > 1 and enough else blocks
+
+
+def row_back(ring: Ring, back: int) -> IntArray:
+    """Return the row that came `back` rows before the last one."""
+    last = ring[-1]
+    if back < len(last):
+        return last[len(last) - 1 - back]
+    block, place = divmod(back - len(last), BLOCK)
+    return ring[-2 - block][BLOCK - 1 - place]

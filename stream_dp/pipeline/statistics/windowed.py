@@ -1,0 +1,71 @@
+"""What statistics that count over windows have alike: the keys `window` and `windows`, and what is shown of them."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pydantic_core import InitErrorDetails
+
+from stream_dp.pipeline.choice import Choice, Setting
+from stream_dp.pipeline.statistics.series_spec import Place, SeriesSpec
+from stream_dp.pipeline.windows import (
+    Window,
+    Windows,
+    views,
+    window_choice,
+    window_lengths,
+    window_problems,
+    windows_sketched,
+    windows_words,
+)
+from stream_dp.runtime.release import Shape
+
+
+class WindowedSeries(SeriesSpec):
+    """A statistic that may be released over sliding windows, at every tick, instead of so far."""
+
+    later: ClassVar[tuple[str, ...]] = ("window", "windows")
+
+    window: Window | None = None
+    windows: Windows = ()
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """The windows that are asked; none: it counts so far."""
+        return self.windows if self.window is None else (self.window,)
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The names of what is shown."""
+        return views(self.declared)
+
+    @property
+    def form(self) -> Shape:
+        """The shape of its releases."""
+        return Shape.WINDOWS if self.declared else self.shape
+
+    @property
+    def over(self) -> str:
+        """What is counted over, in a few words."""
+        return windows_words(self.declared) if self.declared else "so far"
+
+    def windowed(self, setting: Setting) -> Choice:
+        """Choose what answers the windows."""
+        return window_choice(setting, self.epsilon, self.declared)
+
+    @classmethod
+    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what can be read of a broken entry's conditions and windows."""
+        return {**super().sketched(value), **windows_sketched(value)}
+
+    @classmethod
+    def problems(
+        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
+    ) -> list[InitErrorDetails]:
+        """Return those of every series, and those of its windows among themselves."""
+        method = getattr(series, "method", "tree")
+        return [*window_problems(at, series, method), *super().problems(at, series, fields)]
+
+    @classmethod
+    def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
+        """Return which windows do not go with the clock."""
+        return window_lengths(at, series, clock)

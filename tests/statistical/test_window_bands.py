@@ -1,0 +1,111 @@
+"""Bands of windows cover at their stated rate at every phase, and are not wider than they must be.
+
+As in test_band_coverage: 200 runs of each forest, the run-wise fractions at most as spread as a binomial's, each test
+errs with probability below 1e-4. Windows are judged one by one, at ticks that lie at different places of the nodes, and
+while they fill. Twins: bands for half the scale do not cover, twice the band is too wide, and so is that of the worst
+phase for all.
+"""
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from statistical.band_runs import CONFIDENCE, Errors, Shape, noise_of
+from statistical.test_band_coverage import covers
+
+from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.forest_shape import FLAT, ForestShape, best_forest
+from stream_dp.mechanisms.serving import ViewBands
+from stream_dp.mechanisms.window_forest import WindowForest
+from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
+
+ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
+HALF = Fraction(1, 2)
+WIDEST = 1.3
+SHAPE = Shape(20, 130, 6_000, 200)
+TICKS = (9, 40, 64, 77, 97, 116, 129)  # filling, at the end of a node, and inside
+DEEP = ForestShape((4, 4), (HALF, Fraction(1, 4), Fraction(1, 4)))
+FORESTS = {
+    "flat": WindowForest(20, HALF, ADD, (1, 24), FLAT),
+    "levels": WindowForest(20, HALF, ADD, (1, 12, 60), DEEP),
+    "replace": WindowForest(20, HALF, REPLACE, (1, 60), DEEP),
+    "large epsilon": WindowForest(20, Fraction(4), ADD, (1, 60), DEEP),
+    "chosen": WindowForest(20, HALF, ADD, (66,), best_forest((66,))),
+    "with ever": WindowsAndEver(
+        WindowForest(20, HALF, ADD, (1, 24), FLAT), Counter(20, HALF, ADD, 130)
+    ),
+}
+VIEWS = [
+    (name, place)
+    for name, forest in FORESTS.items()
+    for place in range(len(getattr(forest, "windows", (0, 0, 0))))
+]
+Forest = WindowForest | WindowsAndEver
+
+
+def windows(forest: Forest) -> tuple[int, ...]:
+    """The windows, the count so far as a very long one."""
+    return forest.windows if isinstance(forest, WindowForest) else (*forest.forest.windows, 10**6)
+
+
+@lru_cache(maxsize=16)
+def answers(name: str) -> tuple[IntArray, IntArray]:
+    """|answer - true| of shape (runs, ticks looked at, views, width), and the true counts."""
+    forest, found, right = FORESTS[name], [], []
+    for run in range(SHAPE.runs):
+        noise, rows = noise_of(f"windows {name}", run), SHAPE.rows(run)
+        state = forest.init(noise)
+        for tick, row in enumerate(rows):
+            state, _ = forest.step(state, Update(row), noise)  # type: ignore[arg-type]
+            if tick in TICKS:
+                _, answer = forest.step(state, Query(), noise)  # type: ignore[arg-type]
+                assert answer is not None
+                found.append(answer)
+                right += [
+                    rows[max(0, tick + 1 - w) : tick + 1].sum(axis=0) for w in windows(forest)
+                ]
+    shape = (SHAPE.runs, len(TICKS), -1, SHAPE.width)
+    true = np.array(right).reshape(shape)
+    return np.abs(np.array(found).reshape(shape) - true), true
+
+
+def errors(name: str, place: int, published: Forest | None = None) -> Errors:
+    """The errors of one view, with its bands or with those of another forest."""
+    off, _ = answers(name)
+    bands = ViewBands(published or FORESTS[name], place, CONFIDENCE)
+    each = np.array([bands(tick, None) for tick in TICKS])
+    shape = off[:, :, place].shape
+    return Errors(
+        off[:, :, place].ravel(),
+        np.broadcast_to(each[None, :, None], shape).ravel(),
+        np.broadcast_to(np.arange(SHAPE.runs)[:, None, None], shape).ravel(),
+    )
+
+
+@pytest.mark.parametrize(("name", "place"), VIEWS)
+def test_bands_of_windows_cover_and_are_tight(name: str, place: int) -> None:
+    found = errors(name, place)
+    assert covers(found), f"{name} {place}: covered {found.coverage:.3f}"
+    full = np.isin(np.tile(np.repeat(TICKS, SHAPE.width), SHAPE.runs), TICKS[2:])
+    late = Errors(found.errors[full], found.bands[full], found.runs[full])
+    assert late.ratio <= WIDEST, f"{name} {place}: {late.ratio:.2f} times the quantile"
+
+
+@pytest.mark.parametrize(("name", "place"), [("flat", 1), ("levels", 1), ("levels", 2)])
+def test_twice_a_windows_band_is_too_wide_and_half_the_scale_does_not_cover(
+    name: str, place: int
+) -> None:
+    found, forest = errors(name, place), FORESTS[name]
+    assert Errors(found.errors, 2 * found.bands, found.runs).ratio > WIDEST
+    assert isinstance(forest, WindowForest)
+    assert not covers(errors(name, place, replace(forest, epsilon=2 * forest.epsilon)))
+
+
+def test_a_band_of_another_window_does_not_cover() -> None:
+    forest = FORESTS["levels"]
+    assert isinstance(forest, WindowForest)
+    assert not covers(errors("levels", 2, replace(forest, windows=(1, 12, 20))))
