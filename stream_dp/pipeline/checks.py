@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails
 
 from stream_dp.pipeline.endpoints import Clock, Journal, Source, source_named
+from stream_dp.pipeline.grouping_problems import tick_problems
 from stream_dp.pipeline.scalars import problem
 from stream_dp.pipeline.schema import FieldSpec
 from stream_dp.pipeline.statistics import Series, statistic_named
@@ -87,7 +88,7 @@ def cross_problems(parts: Parts) -> list[InitErrorDetails]:
             problems.append(problem((*at, "name"), f"a series '{name}' is already there"))
         if name is not None:
             seen.add(name)
-        problems += series_problems(at, series, parts.fields)
+        problems += series_problems(at, series, parts.fields, parts.clock)
     return problems
 
 
@@ -121,8 +122,14 @@ def _clock_problems(parts: Parts) -> list[InitErrorDetails]:
 
 
 def series_problems(
-    at: tuple[str | int, ...], series: Any, fields: Mapping[str, Any] | None
+    at: tuple[str | int, ...], series: Any, fields: Mapping[str, Any] | None, clock: Any
 ) -> list[InitErrorDetails]:
-    """What a series, or a sketch of it, and the schema say together and must not; `at` is the series' place."""
+    """What a series, or a sketch of it, the schema and the clock say together and must not; `at` is the series' place.
+
+    The clock may be a sketch as well.
+    """
     statistic = statistic_named(getattr(series, "statistic", None))
-    return statistic.problems(at, series, fields)
+    found, step = statistic.problems(at, series, fields), getattr(clock, "step", None)
+    for place, by in statistic.groupings(series):
+        found += tick_problems((*at, *place), by, step)
+    return found

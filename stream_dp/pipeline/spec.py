@@ -36,6 +36,7 @@ from stream_dp.pipeline.endpoints import (
     WallClock,
     source_named,
 )
+from stream_dp.pipeline.named_zones import zone_offsets, zone_problems, zones_in
 from stream_dp.pipeline.scalars import (
     Confidence,
     Delta,
@@ -303,9 +304,9 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
     """Validate one series beside the rest of `spec`, or return every problem of it."""
     try:
         series = _SERIES.validate_python(data)
-        refuse(
-            [*series_problems((), series, spec.fields), *_delta_problems((), series, spec.privacy)]
-        )
+        wrong = series_problems((), series, spec.fields, spec.clock)
+        wrong += zone_problems(series, zones_in(spec.series))
+        refuse([*wrong, *_delta_problems((), series, spec.privacy)])
     except ValidationError as error:
         return error.errors(include_url=False, include_input=False)
     return series
@@ -363,6 +364,8 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
         for later in series.left_out:
             del dumped[later]
         dumped |= series.said(lambda condition: _meaning(spec, condition))
+    if zones := zones_in(spec.series):
+        parts["zones"] = zone_offsets(zones, spec.clock)
     if counting := spec.source.counting:
         parts["source"] = counting
     return parts

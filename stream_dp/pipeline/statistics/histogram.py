@@ -37,7 +37,7 @@ class HistogramSeries(GroupedSeries):
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"histogram by {self.by} so far{cadence_words(self.release_every)}"
+        return f"histogram by {self.by_text} so far{cadence_words(self.release_every)}"
 
     @classmethod
     def problems(
