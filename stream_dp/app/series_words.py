@@ -14,6 +14,7 @@ from stream_dp.accounting.subledgers import MAIN
 from stream_dp.app.budget_view import fits, spent
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import dp_at
+from stream_dp.pipeline.groupings import grouping_text
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.report import derivation_json
 from stream_dp.pipeline.statistics import Series as SeriesSpec
@@ -114,7 +115,7 @@ class SeriesWords:
 
     def _row(self, series: SeriesSpec, analyst: str, start: int, end: int | None) -> dict[str, Any]:
         return {
-            "name": series.name, "statistic": series.statistic, "by": series.grouped_by,
+            "name": series.name, "statistic": series.statistic, "by": grouping_text(series.grouped_by),
             "analyst": analyst, "epsilon": text(series.price), **self._start(start), **self._end(end),
         }  # fmt: skip
 

@@ -28,6 +28,7 @@ from stream_dp.mechanisms.serving import (
 from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, whole
+from stream_dp.pipeline.groupings import grouping_text
 from stream_dp.pipeline.layout import SCALAR, entries_of_parts
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
@@ -234,7 +235,8 @@ def _require_ones(series: SeriesSpec, mechanism: ServingMechanism[Any], ones: in
     """Do nothing where the mechanism's guarantee is for events of so many entries."""
     if ones_of(mechanism) < ones:
         raise NotDerivable(
-            f"{series.name}: one event may set {ones} entries of its rows, for '{series.grouped_by}' is a list; "
+            f"{series.name}: one event may set {ones} entries of its rows, for "
+            f"'{grouping_text(series.grouped_by)}' is a list; "
             f"{type(mechanism).__name__} is made for {ones_of(mechanism)}. Use another statistic or method, or declare "
             "a smaller `most:`"
         )

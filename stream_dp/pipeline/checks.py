@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails
 
 from stream_dp.pipeline.endpoints import Clock, Journal, Source, source_named
+from stream_dp.pipeline.grouping_problems import tick_problems
 from stream_dp.pipeline.privacy import Privacy
 from stream_dp.pipeline.scalars import problem
 from stream_dp.pipeline.schema import FieldSpec
@@ -161,9 +162,16 @@ def _per_problems(privacy: Any, clock: Any) -> list[InitErrorDetails]:
 def series_problems(
     at: tuple[str | int, ...], series: Any, fields: Mapping[str, Any] | None, clock: Any
 ) -> list[InitErrorDetails]:
-    """What a series, or a sketch of it, says beside schema and clock and must not; `at` is the series' place."""
+    """What a series, or a sketch of it, says beside schema and clock and must not; `at` is the series' place.
+
+    The clock may be a sketch as well.
+    """
     statistic = statistic_named(getattr(series, "statistic", None))
-    return [
+    found = [
         *statistic.problems(at, series, fields),
         *statistic.clock_problems(at, series, clock),
     ]
+    step = getattr(clock, "step", None)
+    for place, by in statistic.groupings(series):
+        found += tick_problems((*at, *place), by, step)
+    return found

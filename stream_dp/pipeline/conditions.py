@@ -86,12 +86,6 @@ def tests_of(fields: Mapping[str, Any], where: Where) -> frozenset[Test]:
     )
 
 
-def ones_of_field(fields: Mapping[str, Any], by: str | None) -> int:
-    """How many values of the field `by` one record has at most; 1 where that is None."""
-    field = None if by is None else fields[by]
-    return field.ones if isinstance(field, ListField) else 1
-
-
 def typed(field: Any, operator: str, text: str) -> str | int | float | bool:
     """What `text` means beside a `field` of the schema.
 

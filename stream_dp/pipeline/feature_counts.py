@@ -1,7 +1,7 @@
 """From decoded records to rows: how many records count in each entry of their tick's row.
 
 Rules: records come sorted by tick, so that a tick is a stretch of every column. A record adds its own contribution to
-each feature whose conditions it passes, and nothing else: one entry, or as many as its list has, each once. Features
+each feature whose conditions it passes, and nothing else: one entry, or as many as its lists have, each once. Features
 that differ in one value only are counted together (`alike`). Rows are private.
 """
 
@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 
 from stream_dp.core.messages import IntArray
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.alike import Alike, alike
 from stream_dp.pipeline.conditions import Test
+from stream_dp.pipeline.entry_columns import Ticks, coder
+from stream_dp.pipeline.groupings import fields_of
 from stream_dp.pipeline.layout import Feature, Slot
 from stream_dp.pipeline.list_columns import Entries
 from stream_dp.pipeline.record_columns import BoolArray, RecordColumns
 
-_Codes = Mapping[str, Entries]
+_Codes = Mapping[Any, Entries]
 
 
 class FeatureCounts:
@@ -30,8 +33,9 @@ class FeatureCounts:
         width: int,
         fields: Mapping[str, Any],
         attribute: Callable[[str], str],
+        grid: TickGrid,
     ) -> None:
-        """See `RecordColumns` for `fields` and `attribute`."""
+        """See `RecordColumns` for `fields` and `attribute`; `grid` says when ticks are."""
         features = list(features)
         scalars: dict[frozenset[Test], list[int]] = {}
         for feature, slot in features:
@@ -47,8 +51,14 @@ class FeatureCounts:
         place = {where: at for at, where in enumerate(wheres)}
         named = {each.field: list(_values(each, together)) for each in together}
         self._columns = RecordColumns(
-            [feature.by for feature, _ in by if feature.by], wheres, fields, attribute, named
+            [name for feature, _ in by for name in fields_of(feature.by)],
+            wheres,
+            fields,
+            attribute,
+            named,
         )
+        made = dict.fromkeys(feature.by for feature, _ in by if not isinstance(feature.by, str))
+        self._coders = {each: coder(each, fields, grid) for each in made}
         self._parts: list[_By | _Together] = [
             _By(feature.by or "", place.get(feature.where), slot) for feature, slot in by
         ]
@@ -58,9 +68,10 @@ class FeatureCounts:
         ]
         self._width = width
 
-    def __call__(self, records: Sequence[Any], numbers: IntArray) -> IntArray:
-        """Return rows of shape (ticks, width); the first `numbers[0]` records are in the first tick, and so on."""
-        codes, passing = self._columns(records)
+    def __call__(self, records: Sequence[Any], numbers: IntArray, names: Sequence[int]) -> IntArray:
+        """Return rows of shape (ticks, width); the first `numbers[0]` records are in tick `names[0]`, and so on."""
+        columns = self._columns(records)
+        passing = columns.passing
         ticks = len(numbers)
         rows = np.zeros((ticks, self._width), np.int64)
         if self._totals is not None:
@@ -69,21 +80,24 @@ class FeatureCounts:
             alone = int(self._repeats[-1]) + 1
             rows[:, self._scalars] = _by_tick(passing[:alone], numbers)[self._repeats].T
         at = np.repeat(np.arange(ticks), numbers) if ticks > 1 else None
+        codes: dict[Any, Entries] = dict(columns.codes)
+        for by, entries in self._coders.items():
+            codes[by] = entries(columns, Ticks(names, at, len(records)))
         for part in self._parts:
             part.count(rows, codes, passing, at)
         return rows
 
 
 class _By:
-    """A feature with an entry for each value of a field."""
+    """A feature with an entry for each value of a field, or of what else it goes by."""
 
-    def __init__(self, field: str, where: int | None, slot: Slot) -> None:
-        self._field, self._where, self._slot = field, where, slot
+    def __init__(self, by: Any, where: int | None, slot: Slot) -> None:
+        self._by, self._where, self._slot = by, where, slot
 
     def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
         """Write the feature's part of the rows; `at` is the tick of each record, None: there is one."""
         keys = len(self._slot.keys)
-        found = _histogram(codes[self._field], self._where, keys, len(rows), passing, at)
+        found = _histogram(codes[self._by], self._where, keys, len(rows), passing, at)
         rows[:, self._slot.start : self._slot.stop] = found
 
 

@@ -8,8 +8,8 @@ layout depends on the specification alone.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stream_dp.pipeline.conditions import Test, ones_of_field, tests_of
-from stream_dp.pipeline.scalars import OTHER
+from stream_dp.pipeline.conditions import Test, tests_of
+from stream_dp.pipeline.groupings import By, keys_of, number_of_keys
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import Series
 
@@ -18,9 +18,9 @@ SCALAR = ("",)
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """Count the records that pass all `where`, by the category or list `by` (a scalar where it is None)."""
+    """Count the records that pass all `where`, by `by` (a scalar where it is None)."""
 
-    by: str | None
+    by: By | None
     where: frozenset[Test]
 
 
@@ -109,13 +109,13 @@ def feature_of(spec: PipelineSpec, series: Series) -> Feature | Block:
 
 def entries_of_parts(spec: PipelineSpec, series: Series) -> tuple[int, ...]:
     """How many entries each part of a series has; nothing where it has none."""
-    return tuple(len(keys_of(spec, part.by)) for part in series.parts)
+    return tuple(number_of_keys(spec.fields, part.by) for part in series.parts)
 
 
 def names_of(spec: PipelineSpec, feature: Feature | Block) -> tuple[str, ...]:
     """The names of the entries of a feature or a block; "" where a block has room."""
     if isinstance(feature, Feature):
-        return keys_of(spec, feature.by)
+        return keys_of(spec.fields, feature.by)
     named = [key for name, part in feature.parts for key in part_names(spec, name, part)]
     return (*named, *[""] * (feature.places - len(named)))
 
@@ -124,17 +124,4 @@ def part_names(spec: PipelineSpec, name: str, part: Feature) -> tuple[str, ...]:
     """The names of the entries of a block's part: its own, or one for each key behind it."""
     if part.by is None:
         return (name,)
-    return tuple(f"{name}/{key}" for key in keys_of(spec, part.by))
-
-
-def keys_of(spec: PipelineSpec, by: str | None) -> tuple[str, ...]:
-    """The names of a feature's entries."""
-    if by is None:
-        return SCALAR
-    domain: tuple[str, ...] = getattr(spec.fields[by], "domain")  # noqa: B009  # checked by the spec
-    return (*domain, OTHER)
-
-
-def ones_of_rows(spec: PipelineSpec, by: str | None) -> int:
-    """The most entries of a feature's row that one record sets."""
-    return ones_of_field(spec.fields, by)
+    return tuple(f"{name}/{key}" for key in keys_of(spec.fields, part.by))

@@ -6,7 +6,7 @@ Rules: everything here is public and declared. This file knows no mechanism.
 from typing import Any
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.pipeline.layout import keys_of, ones_of_rows
+from stream_dp.pipeline.groupings import By, fields_of, grouping_text, number_of_keys, ones_of
 from stream_dp.pipeline.schema import ListField
 from stream_dp.pipeline.spec import PipelineSpec
 
@@ -16,15 +16,24 @@ ANY_ROW = "any row in its tick for any other: ~_H of [HSV]"
 def lists_json(spec: PipelineSpec) -> dict[str, list[dict[str, Any]]]:
     """The lists that the file's series go by, under `lists`; nothing where there are none.
 
-    Of each its `field`, how many `entries` its rows have, and the `most` of them that one event sets.
+    Of each its `field`, or in words what a series goes by with it, how many `entries` its rows have, and the `most` of
+    them that one event sets.
     """
     named = dict.fromkeys(series.grouped_by for series in spec.series)
     found = [
-        {"field": by, "entries": len(keys_of(spec, by)), "most": ones_of_rows(spec, by)}
+        {
+            "field": grouping_text(by),
+            "entries": number_of_keys(spec.fields, by),
+            "most": ones_of(spec.fields, by),
+        }
         for by in named
-        if by is not None and isinstance(spec.fields[by], ListField)
+        if by is not None and _has_a_list(spec, by)
     ]
     return {"lists": found} if found else {}
+
+
+def _has_a_list(spec: PipelineSpec, by: By) -> bool:
+    return any(isinstance(spec.fields[name], ListField) for name in fields_of(by))
 
 
 def lists_words(spec: PipelineSpec) -> str:

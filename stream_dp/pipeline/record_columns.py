@@ -8,7 +8,7 @@ told apart by codes. Null passes no condition. Columns are private, and what sta
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,28 @@ from stream_dp.pipeline.list_columns import Entries, Listed
 from stream_dp.pipeline.schema import CategoryField, IntegerField, ListField, NumberField
 
 BoolArray: TypeAlias = NDArray[np.bool_]
+
+
+class Numbers(NamedTuple):
+    """The values of an integer or number field, and which of them are there; None: all are."""
+
+    values: NDArray[Any]
+    known: BoolArray | None
+
+    def or_null(self) -> "Numbers":
+        """Return these with null told apart from every number: NaN is not there."""
+        missing = np.isnan(self.values) if self.values.dtype.kind == "f" else None
+        if missing is None or not missing.any():
+            return self
+        return Numbers(self.values, ~missing)
+
+
+class Columns(NamedTuple):
+    """Codes of categories, lists and texts, and values of numbers, by field; what passes, of shape (sets, records)."""
+
+    codes: dict[str, Entries]
+    numbers: dict[str, Numbers]
+    passing: BoolArray
 
 
 class RecordColumns:
@@ -31,7 +53,7 @@ class RecordColumns:
         attribute: Callable[[str], str],
         named: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
-        """Columns for these categories and sets of conditions, of which none is empty.
+        """Columns for these categories and numbers, and for sets of conditions, of which none is empty.
 
         `fields` is the schema, `attribute(name)` the attribute of decoded records that holds a field. `named` are
         fields whose codes are wanted, each with the values that have one; a category's or a list's are its domain.
@@ -39,7 +61,8 @@ class RecordColumns:
         named = named or {}
         tests = dict.fromkeys(test for where in wheres for test in where)
         self._coded: list[tuple[str, _Coded | Listed, slice]] = []
-        self._ordered: list[tuple[_Ordered, slice]] = []
+        self._ordered: list[tuple[str, _Ordered, slice]] = []
+        self._valued = frozenset(by)
         rows: dict[Test, int] = {}
         for name in dict.fromkeys([*by, *named, *(test.field for test in tests)]):
             asked = sorted((test for test in tests if test.field == name), key=_place)
@@ -49,7 +72,7 @@ class RecordColumns:
             if isinstance(column, _Coded | Listed):
                 self._coded.append((name, column, part))
             else:
-                self._ordered.append((column, part))
+                self._ordered.append((name, column, part))
                 if name in named:
                     coded = _Coded(attribute(name), named[name], ())
                     self._coded.append((name, coded, slice(0, 0)))
@@ -60,27 +83,30 @@ class RecordColumns:
         """Return the code of each value of a field that is coded; all others have one more together."""
         return next(column.codes for coded, column, _ in self._coded if coded == name)
 
-    def __call__(self, records: Sequence[Any]) -> tuple[dict[str, Entries], BoolArray]:
-        """Return the codes of categories, lists and texts by field, and which records pass all conditions of each set.
+    def __call__(self, records: Sequence[Any]) -> Columns:
+        """Return the columns of a batch.
 
-        A category's code is the place in the field's domain, or the domain's length for other texts and null. What
-        passes has shape (sets, records).
+        A category's code is the place in the field's domain, or the domain's length for other texts and null.
         """
         answers = np.empty((self._tests, len(records)), np.bool_)
         codes: dict[str, Entries] = {}
+        numbers: dict[str, Numbers] = {}
         for name, coded, part in self._coded:
             codes[name] = column = coded.entries(records)
             if part.start < part.stop:
                 coded.answer(column, answers[part])
-        for ordered, part in self._ordered:
-            ordered.answer(records, answers[part])
+        for name, ordered, part in self._ordered:
+            read = ordered.read(records)
+            ordered.answer(read, answers[part])
+            if name in self._valued:
+                numbers[name] = read.or_null()
         if not self._rounds:
-            return codes, answers
+            return Columns(codes, numbers, answers)
         (_, first), *later = self._rounds
         passing = answers[first]
         for sets, rows in later:
             passing[sets] &= answers[rows]
-        return codes, passing
+        return Columns(codes, numbers, passing)
 
 
 class _Coded:
@@ -119,9 +145,9 @@ class _Ordered:
         others = [test for test in tests if test.operator not in ("at_least", "at_most")]
         self._among = [np.array([[value] for value in test.values], dtype) for test in others]
 
-    def answer(self, records: Sequence[Any], answers: BoolArray) -> None:
+    def answer(self, numbers: Numbers, answers: BoolArray) -> None:
         """Write which records pass each test, into shape (tests, records)."""
-        values, known = self._read(records)
+        values, known = numbers
         most = len(self._least)
         among = most + len(self._most)
         if most:
@@ -133,14 +159,14 @@ class _Ordered:
         if known is not None:
             np.logical_and(answers, known, out=answers)
 
-    def _read(self, records: Sequence[Any]) -> tuple[NDArray[Any], BoolArray | None]:
-        """The values, and which of them are there (None: all are, or null is NaN, which passes no test either)."""
+    def read(self, records: Sequence[Any]) -> Numbers:
+        """The values, and which of them are there; None also where null is NaN, which passes no test either."""
         values = list(map(self._value_of, records))
         try:
-            return np.array(values, self._dtype), None
+            return Numbers(np.array(values, self._dtype), None)
         except TypeError:  # a null among integers
             known = np.array([value is not None for value in values])
-            return np.array([value or 0 for value in values], self._dtype), known
+            return Numbers(np.array([value or 0 for value in values], self._dtype), known)
 
 
 def _column(

@@ -18,6 +18,7 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder, Refusal
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.feature_counts import FeatureCounts
+from stream_dp.pipeline.groupings import fields_of
 from stream_dp.pipeline.layout import Feature, RowLayout
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
@@ -64,7 +65,9 @@ class Router:
         counted = list(self.layout.counted(spec))
         names = _used([feature for feature, _ in counted], self._time)
         self._decoder = RecordDecoder({name: spec.fields[name] for name in names})
-        self._counts = FeatureCounts(counted, self.width, spec.fields, self._decoder.attribute)
+        self._counts = FeatureCounts(
+            counted, self.width, spec.fields, self._decoder.attribute, self._grid
+        )
         if isinstance(spec.clock, ReplayClock):
             self._time_of = attrgetter(self._decoder.attribute(spec.clock.field))
             form = spec.own_times
@@ -93,7 +96,7 @@ class Router:
         if not decoded.records:
             return Tally({}, {}, decoded.refused)
         records, names, numbers = _by_tick(decoded.records, ticks)
-        rows = dict(zip(names, self._counts(records, numbers), strict=True))
+        rows = dict(zip(names, self._counts(records, numbers, names), strict=True))
         return Tally(rows, dict(zip(names, numbers.tolist(), strict=True)), decoded.refused)
 
     def _given_tick(self, decoded: Decoded, tick: int) -> Decoded:
@@ -163,7 +166,7 @@ class _ScaledTicks(_Ticks):
 def _used(features: Iterable[Feature], time: str | None) -> list[str]:
     names = {} if time is None else {time: None}
     for feature in features:
-        names |= {} if feature.by is None else {feature.by: None}
+        names |= dict.fromkeys(fields_of(feature.by))
         names |= dict.fromkeys(sorted(test.field for test in feature.where))
     return list(names)
 

@@ -34,6 +34,7 @@ from stream_dp.pipeline.endpoints import (
     source_named,
 )
 from stream_dp.pipeline.known_keys import with_known_keys
+from stream_dp.pipeline.named_zones import zone_offsets, zone_problems, zones_in
 from stream_dp.pipeline.privacy import WITH_OWN_DELTA, FilterName, Privacy
 from stream_dp.pipeline.protection import Protection
 from stream_dp.pipeline.scalars import Confidence, FieldName, Frozen, Name, problem, refuse
@@ -196,12 +197,9 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
     """Validate one series beside the rest of `spec`, or return every problem of it."""
     try:
         series = _SERIES.validate_python(data)
-        refuse(
-            [
-                *series_problems((), series, spec.fields, spec.clock),
-                *_delta_problems((), series, spec.privacy),
-            ]
-        )
+        wrong = series_problems((), series, spec.fields, spec.clock)
+        wrong += zone_problems(series, zones_in(spec.series))
+        refuse([*wrong, *_delta_problems((), series, spec.privacy)])
     except ValidationError as error:
         return with_known_keys(error.errors(include_url=False, include_input=False), Series)
     return series
@@ -259,6 +257,8 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
         for later in series.left_out:
             del dumped[later]
         dumped |= series.said(lambda condition: _meaning(spec, condition))
+    if zones := zones_in(spec.series):
+        parts["zones"] = zone_offsets(zones, spec.clock)
     if counting := spec.source.counting:
         parts["source"] = counting
     return parts

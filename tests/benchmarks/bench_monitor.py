@@ -109,11 +109,11 @@ def counting(watches: int) -> Callable[[], Any]:
         )
         for at in range(watches)
     ]
-    counts = FeatureCounts(features, watches, {"text": TextField()}, lambda name: name)
+    counts = FeatureCounts(features, watches, {"text": TextField()}, lambda name: name, GRID)
     rng = np.random.default_rng(2)
     records = [Record(f"t{at}") for at in rng.integers(0, watches, RECORDS)]
     numbers = np.array([RECORDS], dtype=np.int64)
-    return lambda: counts(records, numbers)
+    return lambda: counts(records, numbers, [0])
 
 
 def main() -> None:

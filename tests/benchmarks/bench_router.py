@@ -17,7 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import msgspec
-from oracles.tick_rows import Comparison, Counted, tick_rows
+from oracles.tick_rows import Comparison, Counted, Named, tick_rows
 
 from stream_dp.pipeline.layout import RowLayout
 from stream_dp.pipeline.router import Router
@@ -75,8 +75,7 @@ def one_by_one(spec: PipelineSpec, decoded: Sequence[Any]) -> Callable[[], objec
     features = [
         Counted(
             slot.start,
-            feature.by,
-            slot.keys[:-1],
+            (Named(feature.by, slot.keys[:-1]),) if isinstance(feature.by, str) else (),
             tuple(Comparison(t.field, t.operator, tuple(t.values)) for t in feature.where),
         )
         for feature, slot in layout.counted(spec)

@@ -1,11 +1,12 @@
 """What records add to the rows of ticks: one record, one feature and one comparison after another, in plain Python.
 
 The rules: a record counts in a feature if it passes all its tests, in the entry of its category, which is the last one
-where the category is unknown or null; of a list, in the entry of each text that it holds, once. Null passes no test.
-Integers are Python's own, so that none is ever rounded.
+where the category is unknown or null; of a list, in the entry of each text that it holds, once; of a number, in the bin
+that it lies in; of a tick's hour or weekday, in that of the tick's first moment; of several of these, in every
+combination. Null passes no test. Integers are Python's own, so that none is ever rounded.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -36,37 +37,101 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Named:
+    """Go by a category or list with this domain."""
+
+    field: str
+    domain: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """How many entries there are."""
+        return len(self.domain) + 1
+
+    def places(self, record: Values, moment: int) -> set[int]:
+        """The places of a record's values, the last one for what is unknown."""
+        value = record[self.field]
+        every: Sequence[Scalar | None] = value if isinstance(value, tuple) else (value,)
+        known = {text: at for at, text in enumerate(self.domain)}
+        return {
+            known.get(str(each), len(known)) if each is not None else len(known) for each in every
+        }
+
+
+@dataclass(frozen=True)
+class Binned:
+    """Go by a number: below the first edge, from each one to the next, from the last one on, null."""
+
+    field: str
+    edges: tuple[int | float, ...]
+
+    @property
+    def size(self) -> int:
+        """How many entries there are."""
+        return len(self.edges) + 2
+
+    def places(self, record: Values, moment: int) -> set[int]:
+        """The place of a record's bin."""
+        value = record[self.field]
+        if value is None:
+            return {len(self.edges) + 1}
+        return {sum(1 for edge in self.edges if value >= edge)}  # type: ignore[operator,misc]
+
+
+@dataclass(frozen=True)
+class Clocked:
+    """Go by the hour, or the weekday (Monday is 0), of a clock that is `ahead` ms of UTC."""
+
+    weekday: bool
+    ahead: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many entries there are."""
+        return 7 if self.weekday else 24
+
+    def places(self, record: Values, moment: int) -> set[int]:
+        """The place of a moment in ms since 1970, which began on a Thursday."""
+        hours = (moment + self.ahead) // 3_600_000
+        return {(hours // 24 + 3) % 7 if self.weekday else hours % 24}
+
+
+Going: TypeAlias = Named | Binned | Clocked
+
+
+@dataclass(frozen=True)
 class Counted:
-    """A feature: where its entries start, the category that it counts by with its domain, and its tests."""
+    """A feature: where its entries start, what it counts by (all combinations, the last changes fastest), its tests."""
 
     start: int
-    by: str | None
-    domain: tuple[str, ...]
+    by: tuple[Going, ...]
     where: tuple[Comparison, ...]
 
-    def entries(self, record: Values) -> set[int]:
-        """The entries of the row in which a record counts."""
+    def entries(self, record: Values, moment: int) -> set[int]:
+        """The entries of the row in which a record counts whose tick begins at a moment."""
         if not all(test.passes(record[test.field]) for test in self.where):
             return set()
-        if self.by is None:
-            return {self.start}
-        named = record[self.by]
-        every = named if isinstance(named, tuple) else (named,)
-        return {self.start + self._place(each) for each in every}
-
-    def _place(self, category: Scalar | None) -> int:
-        known = category in self.domain
-        return self.domain.index(str(category)) if known else len(self.domain)
+        found = {0}
+        for going in self.by:
+            found = {at * going.size + p for at in found for p in going.places(record, moment)}
+        return {self.start + at for at in found}
 
 
 def tick_rows(
-    records: Sequence[Values], ticks: Sequence[int], features: Sequence[Counted], width: int
+    records: Sequence[Values],
+    ticks: Sequence[int],
+    features: Sequence[Counted],
+    width: int,
+    begins: Callable[[int], int] = lambda tick: 0,
 ) -> dict[int, list[int]]:
-    """The rows of shape (width,) by tick, to which record `records[i]` adds in tick `ticks[i]`."""
+    """The rows of shape (width,) by tick, to which record `records[i]` adds in tick `ticks[i]`.
+
+    `begins` says at which moment, in ms since 1970, a tick begins.
+    """
     rows: dict[int, list[int]] = {}
     for record, tick in zip(records, ticks, strict=True):
         row = rows.setdefault(tick, [0] * width)
         for feature in features:
-            for entry in feature.entries(record):
+            for entry in feature.entries(record, begins(tick)):
                 row[entry] += 1
     return rows

@@ -23,7 +23,7 @@ class AlertsSeries(GroupedSeries):
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"alerts by {self.by}"
+        return f"alerts by {self.by_text}"
 
     @property
     def meaning(self) -> str:

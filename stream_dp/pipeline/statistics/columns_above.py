@@ -28,7 +28,7 @@ class ColumnsAboveSeries(GroupedSeries):
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"how many of {self.by} have at least {self.level:,} so far"
+        return f"how many of {self.by_text} have at least {self.level:,} so far"
 
     @property
     def parameters(self) -> dict[str, int | str]:

@@ -43,7 +43,7 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"histogram by {self.by} {self.over}{cadence_words(self.release_every)}"
+        return f"histogram by {self.by_text} {self.over}{cadence_words(self.release_every)}"
 
     @classmethod
     def problems(

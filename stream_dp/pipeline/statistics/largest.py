@@ -11,6 +11,8 @@ from stream_dp.mechanisms.quantities import Largest
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
 from stream_dp.pipeline.choose_paper_hss import paper_hss_choice
+from stream_dp.pipeline.grouping_problems import by_problems
+from stream_dp.pipeline.groupings import fields_of, number_of_keys
 from stream_dp.pipeline.scalars import problem
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
 from stream_dp.runtime.release import Shape
@@ -31,7 +33,7 @@ class LargestSeries(GroupedSeries):
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"rank {self.rank} by {self.by} so far"
+        return f"rank {self.rank} by {self.by_text} so far"
 
     @property
     def parameters(self) -> dict[str, int | str]:
@@ -44,11 +46,15 @@ class LargestSeries(GroupedSeries):
     ) -> list[InitErrorDetails]:
         """Return those of every grouped series, and a rank beyond the categories."""
         found = super().problems(at, series, fields)
-        rank, domain = getattr(series, "rank", None), (fields or {}).get(getattr(series, "by", ""))
-        known = getattr(domain, "domain", None)
-        if isinstance(rank, int) and known is not None and rank > len(known) + 1:
-            message = f"there are {len(known) + 1} categories, with 'other'"
-            found.append(problem((*at, "rank"), message))
+        rank, by = getattr(series, "rank", None), getattr(series, "by", None)
+        if not isinstance(rank, int) or by is None or by_problems(at, by, fields or {}):
+            return found
+        named = fields_of(by)
+        if fields is None or any(fields[name] is None for name in named):
+            return found
+        if rank > (entries := number_of_keys(fields, by)):
+            what = "categories, with 'other'" if isinstance(by, str) else "entries"
+            found.append(problem((*at, "rank"), f"there are {entries} {what}"))
         return found
 
     def choose(self, setting: Setting) -> Choice:

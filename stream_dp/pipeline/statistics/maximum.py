@@ -26,7 +26,7 @@ class MaximumSeries(GroupedSeries):
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"maximum by {self.by} so far"
+        return f"maximum by {self.by_text} so far"
 
     def choose(self, setting: Setting) -> Choice:
         """Choose the HSS of the largest column, or the one that [HSV] prints.

@@ -1,6 +1,6 @@
 """The statistic `monitor`: many watches in one series, each with its own filter and threshold."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby
@@ -14,14 +14,15 @@ from stream_dp.core.messages import IntArray
 from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, WatchTerms
 from stream_dp.pipeline.choice import Choice, Setting, steady
-from stream_dp.pipeline.conditions import Where, ones_of_field, tests_of
+from stream_dp.pipeline.conditions import Where, tests_of
+from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
+from stream_dp.pipeline.groupings import By, grouping_text, number_of_keys, ones_of
 from stream_dp.pipeline.overlaps import Overlap, Selection, deepest
 from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, problem, refuse
 from stream_dp.pipeline.statistics.series_spec import (
     Place,
     SeriesPart,
     SeriesSpec,
-    by_problems,
     where_problems,
     where_sketched,
 )
@@ -36,14 +37,14 @@ _TOLD = 100  # watches that readers are told of
 
 
 class WatchSpec(Frozen):
-    """One watch: which events count, by which field's values if any, and when it fires.
+    """One watch: which events count, by what if anything, and when it fires.
 
     `over`: the events since it began or last fired, or those of one tick; `below` is about single ticks only.
     """
 
     name: Name
     where: Where = ()
-    by: str | None = None
+    by: By | None = None
     above: Threshold | None = None
     below: Threshold | None = None
     over: Literal["since_firing", "tick"] | None = None
@@ -84,7 +85,7 @@ class WatchSpec(Frozen):
         """When it fires, in a few words."""
         when = f"below {self.below:,}" if self.below else f"above {self.above:,}"
         tick = " in a tick" if self.terms(1).tick else ""
-        by = "" if self.by is None else f" for each of {self.by}"
+        by = "" if self.by is None else f" for each of {grouping_text(self.by)}"
         return f"{when}{tick}{by}" + ("" if self.rearm else ", once")
 
 
@@ -210,9 +211,17 @@ class MonitorSeries(SeriesSpec):
         given = watches if isinstance(watches, list) else []
         readable = [one for one in given if isinstance(one, Mapping)]
         sketches = [
-            SimpleNamespace(by=_text(one.get("by")), **where_sketched(one)) for one in readable
+            SimpleNamespace(by=grouping_sketched(one.get("by")), **where_sketched(one))
+            for one in readable
         ]
         return {**super().sketched(value), "watch": sketches if len(readable) == len(given) else []}
+
+    @classmethod
+    def groupings(cls, series: Any) -> Iterator[tuple[Place, By]]:
+        """Return what each watch goes by."""
+        for place, one in enumerate(getattr(series, "watch", ())):
+            if one.by is not None:
+                yield ("watch", place), one.by
 
     @classmethod
     def problems(
@@ -243,7 +252,7 @@ def overlap(
     filters = [
         Selection(
             one.name,
-            ones_of_field(fields, one.by),
+            ones_of(fields, one.by),
             tests_of(fields, (*series.where, *one.where)),
         )
         for one in watches
@@ -284,13 +293,9 @@ def _room_problems(
     at: Place, series: MonitorSeries, fields: Mapping[str, Any]
 ) -> list[InitErrorDetails]:
     """What is wrong where the watches need more places than there are."""
-    needed = sum(1 if one.by is None else len(fields[one.by].domain) + 1 for one in series.watch)
+    needed = sum(number_of_keys(fields, one.by) for one in series.watch)
     room = MOST_PLACES if series.most is None else series.most
     if needed <= room:
         return []
     why = f"these watches need {needed} places, one for each value of their fields, and there are {room}"
     return [problem((*at, "watch" if series.most is None else "most"), why)]
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

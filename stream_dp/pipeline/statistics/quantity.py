@@ -33,7 +33,7 @@ class QuantitySeries(GroupedSeries):
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"{self.function} (version {self.version}) by {self.by} so far"
+        return f"{self.function} (version {self.version}) by {self.by_text} so far"
 
     @property
     def parameters(self) -> dict[str, int | str]:

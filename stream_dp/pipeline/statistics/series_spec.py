@@ -6,7 +6,7 @@ broken entries too, so that one mistake hides no other.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self
 
@@ -16,8 +16,10 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.choice import Choice, Setting
-from stream_dp.pipeline.conditions import Condition, Where, condition_problems, ones_of_field
-from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, problem
+from stream_dp.pipeline.conditions import Condition, Where, condition_problems
+from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
+from stream_dp.pipeline.groupings import By, grouping_text, ones_of
+from stream_dp.pipeline.scalars import Epsilon, Frozen, Name
 from stream_dp.runtime.release import Shape
 from stream_dp.runtime.series import Asking
 
@@ -34,8 +36,8 @@ class SeriesPart(Protocol):
         ...
 
     @property
-    def by(self) -> str | None:
-        """The field whose values have an entry each; None: one entry."""
+    def by(self) -> By | None:
+        """What has an entry for each of its values; None: one entry."""
         ...
 
     @property
@@ -57,8 +59,8 @@ class SeriesSpec(Frozen, ABC):
     where: Where = ()
 
     @property
-    def grouped_by(self) -> str | None:
-        """The category or list whose values have an entry each in this series' rows; None: one entry for all."""
+    def grouped_by(self) -> By | None:
+        """What has an entry for each of its values in this series' rows; None: one entry for all."""
         return None
 
     @property
@@ -91,7 +93,7 @@ class SeriesSpec(Frozen, ABC):
 
     def ones(self, fields: Mapping[str, Any]) -> int:
         """Return the most entries of its rows that one event sets, by the schema."""
-        return ones_of_field(fields, self.grouped_by)
+        return ones_of(fields, self.grouped_by)
 
     def said(self, meant: Callable[[Condition], Any]) -> dict[str, Any]:
         """Return what a fingerprint takes in place of conditions: what each of them is `meant` to say."""
@@ -100,7 +102,13 @@ class SeriesSpec(Frozen, ABC):
     @classmethod
     def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return what can be read of a broken entry beside its texts."""
-        return where_sketched(value)
+        return {**where_sketched(value), "by": grouping_sketched(value.get("by"))}
+
+    @classmethod
+    def groupings(cls, series: Any) -> Iterator[tuple[Place, By]]:
+        """Return what a series, or a sketch of one, goes by, with the place within it of each entry that says so."""
+        if (by := getattr(series, "by", None)) is not None:
+            yield (), by
 
     @property
     def left_out(self) -> set[str]:
@@ -161,7 +169,7 @@ class SeriesSpec(Frozen, ABC):
         return {
             "name": self.name,
             "statistic": self.statistic,
-            "by": self.grouped_by,
+            "by": grouping_text(self.grouped_by),
             "shape": str(self.form),
             **({"windows": list(self.views)} if self.views else {}),
             "about": self.about,
@@ -189,14 +197,19 @@ class SeriesSpec(Frozen, ABC):
 
 
 class GroupedSeries(SeriesSpec):
-    """A statistic with an entry for each value of the category or list `by`."""
+    """A statistic with an entry for each value of `by`: a category, a list, or what else a row can go by."""
 
-    by: str
+    by: By
 
     @property
-    def grouped_by(self) -> str:
-        """The category."""
+    def grouped_by(self) -> By:
+        """What it goes by."""
         return self.by
+
+    @property
+    def by_text(self) -> str:
+        """What it goes by, in a few words."""
+        return f"{grouping_text(self.by)}"
 
 
 def where_sketched(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,14 +235,3 @@ def where_problems(
         if condition is not None:
             found += condition_problems((*at, "where", place), condition, fields)
     return found
-
-
-def by_problems(at: Place, by: str | None, fields: Mapping[str, Any]) -> list[InitErrorDetails]:
-    """Return what `by` and the schema say together and must not; `at` is the place of its entry."""
-    if by is None:
-        return []
-    if by not in fields:
-        return [problem((*at, "by"), f"'{by}' is not in the schema")]
-    if fields[by] is not None and fields[by].type not in ("category", "list"):
-        return [problem((*at, "by"), f"'{by}' is a {fields[by].type}, not a category or a list")]
-    return []

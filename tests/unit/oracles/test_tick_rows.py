@@ -1,13 +1,13 @@
 """The oracle of tick rows, against rows made by hand."""
 
 import pytest
-from oracles.tick_rows import Comparison, Counted, Scalar, tick_rows
+from oracles.tick_rows import Comparison, Counted, Named, Scalar, tick_rows
 
 LARGE = Comparison("n", "at_least", (2**53 + 1,))
 FEATURES = [
-    Counted(0, None, (), ()),
-    Counted(1, "kind", ("a", "b"), ()),
-    Counted(4, None, (), (LARGE, Comparison("kind", "one_of", ("b", "c")))),
+    Counted(0, (), ()),
+    Counted(1, (Named("kind", ("a", "b")),), ()),
+    Counted(4, (), (LARGE, Comparison("kind", "one_of", ("b", "c")))),
 ]
 
 

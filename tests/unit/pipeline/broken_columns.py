@@ -1,31 +1,33 @@
 """Columns and counts that are wrong on purpose; tests must tell each from the right ones."""
 
 import json
+import math
 from collections.abc import Sequence
+from datetime import UTC
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_dp.core.messages import IntArray
-from stream_dp.pipeline import feature_counts, list_columns
+from stream_dp.pipeline import entry_columns, feature_counts, list_columns
 from stream_dp.pipeline.conditions import Test
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder
-from stream_dp.pipeline.list_columns import Listed
-from stream_dp.pipeline.record_columns import BoolArray, _Coded, _Ordered
+from stream_dp.pipeline.groupings import Edges, TickKey
+from stream_dp.pipeline.list_columns import Entries, Listed
+from stream_dp.pipeline.record_columns import BoolArray, Numbers, _Coded, _Ordered
 
 Breakage: TypeAlias = tuple[type | Any, str, Any]
 """An object, its attribute, and what takes the attribute's place."""
 
 _decode = RecordDecoder.decode
-_make, _read, _make_coded = _Ordered.__init__, _Ordered._read, _Coded.__init__
+_bins, _key, _pairs = entry_columns._binned, entry_columns.tick_key, entry_columns._pairs
+_make, _read, _make_coded = _Ordered.__init__, _Ordered.read, _Coded.__init__
 
 
-def _null_is_zero(
-    column: _Ordered, records: Sequence[Any]
-) -> tuple[NDArray[Any], BoolArray | None]:
+def _null_is_zero(column: _Ordered, records: Sequence[Any]) -> Numbers:
     """Null passes as if it were 0."""
-    return np.nan_to_num(_read(column, records)[0]), None
+    return Numbers(np.nan_to_num(_read(column, records).values), None)
 
 
 def _as_doubles(column: _Ordered, attribute: str, _: Any, tests: Sequence[Test]) -> None:
@@ -33,9 +35,9 @@ def _as_doubles(column: _Ordered, attribute: str, _: Any, tests: Sequence[Test])
     _make(column, attribute, np.float64, tests)
 
 
-def _strict(column: _Ordered, records: Sequence[Any], answers: BoolArray) -> None:
+def _strict(column: _Ordered, numbers: Numbers, answers: BoolArray) -> None:
     """> and < for >= and <=."""
-    values, known = column._read(records)
+    values, known = numbers
     known = np.ones(len(values), np.bool_) if known is None else known
     least, most = len(column._least), len(column._least) + len(column._most)
     for row, bound in enumerate(column._least):
@@ -46,11 +48,11 @@ def _strict(column: _Ordered, records: Sequence[Any], answers: BoolArray) -> Non
         answers[row] = np.isin(values, among) & known
 
 
-def _mask_of_the_first(column: _Ordered, records: Sequence[Any]) -> Any:
+def _mask_of_the_first(column: _Ordered, records: Sequence[Any]) -> Numbers:
     """The nulls of the field that was read first, for every field of the batch."""
     values, known = _read(column, records)
     other = np.array([record.f1 is not None for record in records], np.bool_)
-    return np.nan_to_num(values), None if known is None and other.all() else other
+    return Numbers(np.nan_to_num(values), None if known is None and other.all() else other)
 
 
 def _others_pass(column: _Coded, attribute: str, values: Sequence[Any], tests: Any) -> None:
@@ -79,14 +81,57 @@ def _clipped(decoder: RecordDecoder, payloads: Sequence[bytes]) -> Decoded:
     return _decode(decoder, [json.dumps(record).encode() for record in records])
 
 
+def _edge_below(by: Edges, field: Any) -> Any:
+    """An edge belongs to the bin below it."""
+    lowered = {edge: math.nextafter(float(edge), math.inf) for edge in by.edges}
+    moved = Edges(field="x", edges=tuple(Fraction(lowered[edge]) for edge in by.edges))
+    whole = [edge + 1 for edge in by.edges if edge < 2**62] or [by.edges[0]]
+    return _bins(
+        moved
+        if by.field == "x"
+        else Edges(field=by.field, edges=tuple(whole) + by.edges[len(whole) :]),
+        field,
+    )
+
+
+def _null_is_lowest(numbers: Numbers) -> Numbers:
+    """Null lies in the lowest bin, or the highest."""
+    return Numbers(numbers.values, None)
+
+
+def _in_utc(by: TickKey, zone: Any, moment: int) -> int:
+    """Every zone's clock is UTC."""
+    return _key(by, UTC, moment)
+
+
+def _first_of_list(left: Entries, right: Entries, size: int, records: int) -> Entries:
+    """Of two lists only the first entries are combined."""
+    found = _pairs(left, right, size, records)
+    if found.records is None:
+        return found
+    _, first = np.unique(found.records, return_index=True)
+    return Entries(found.codes[first], found.records[first])
+
+
+def _turned(left: Entries, right: Entries, size: int, records: int) -> Entries:
+    """The first grouping changes fastest, if there is room."""
+    found = _pairs(left, right, size, records)
+    return Entries(found.codes // size, found.records)
+
+
 BREAKAGES: dict[str, Breakage] = {
     "an entry counts twice": (Listed, "_once", _twice),
     "long lists are clipped": (RecordDecoder, "decode", _clipped),
     "a list that is null counts nowhere": (list_columns, "_NULL", ()),
-    "null passes": (_Ordered, "_read", _null_is_zero),
+    "null passes": (_Ordered, "read", _null_is_zero),
     "integers as doubles": (_Ordered, "__init__", _as_doubles),
     "> for >=": (_Ordered, "answer", _strict),
-    "the nulls of another field": (_Ordered, "_read", _mask_of_the_first),
+    "the nulls of another field": (_Ordered, "read", _mask_of_the_first),
     "unknown texts pass": (_Coded, "__init__", _others_pass),
+    "an edge lies in the bin below": (entry_columns, "_binned", _edge_below),
+    "null lies in a bin": (Numbers, "or_null", _null_is_lowest),
+    "all clocks show UTC": (entry_columns, "tick_key", _in_utc),
+    "one combination a record": (entry_columns, "_pairs", _first_of_list),
+    "a member is left out": (entry_columns, "_pairs", _turned),
     "ticks run together": (feature_counts, "_by_tick", _all_in_the_first_tick),
 }

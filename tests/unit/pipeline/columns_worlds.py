@@ -3,18 +3,20 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from hypothesis import strategies as st
-from oracles.tick_rows import Comparison, Counted, Value, tick_rows
+from oracles.tick_rows import Binned, Clocked, Comparison, Counted, Going, Named, Value, tick_rows
 
 from stream_dp.pipeline.conditions import Test
+from stream_dp.pipeline.groupings import Edges, TickKey, fields_of, keys_of, parts_of
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, Slot
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.ports import Batch
 
-START, STEP, HORIZON = 1_714_521_600_000, 1000, 6
+START, STEP, HORIZON = 1_714_521_600_000, 3_600_000, 6
 DOMAINS = {"kind": ("a", "b", "c"), "place": ("x", "y"), "tags": ("p", "q", "r")}
 MOST = 3
 SPEC = PipelineSpec.model_validate(
@@ -95,10 +97,24 @@ def test_of(name: str) -> st.SearchStrategy[Test]:
     return st.one_of(found)
 
 
+AHEAD = {None: 0, "Asia/Kolkata": 19_800_000, "Etc/GMT+8": -28_800_000}
+"""Zones whose clocks never change, and how many ms they are ahead of UTC."""
+GOING: tuple[str | Edges | TickKey, ...] = (
+    *DOMAINS,
+    Edges(field="x", edges=(Fraction(-1), Fraction("0.1"), Fraction(1))),
+    Edges(field="n", edges=(Fraction(-(2**53) - 1), Fraction(0), Fraction(2**63 - 1))),
+    Edges(field="m", edges=(Fraction(2**53 + 1),)),
+    *(TickKey(tick=tick, zone=zone) for tick in ("hour", "weekday") for zone in AHEAD),
+)
+BY: st.SearchStrategy[Any] = st.one_of(
+    st.none(),
+    st.sampled_from(GOING),
+    st.lists(st.sampled_from(GOING), min_size=2, max_size=3, unique=True).map(tuple),
+)
 FEATURES = st.lists(
     st.builds(
         Feature,
-        st.sampled_from([None, None, *DOMAINS]),
+        BY,
         st.frozensets(st.sampled_from(sorted(POOLS)).flatmap(test_of), max_size=3),
     ),
     min_size=1,
@@ -111,7 +127,7 @@ def laid_out(features: Sequence[Feature]) -> RowLayout:
     """The layout of these features, one after another."""
     width, slots = 0, dict[Feature | Block, Slot]()
     for feature in features:
-        keys = ("",) if feature.by is None else (*DOMAINS[feature.by], "other")
+        keys = keys_of(SPEC.fields, feature.by)
         slots[feature] = Slot(width, keys)
         width += len(keys)
     return RowLayout(width, slots, {})
@@ -150,7 +166,7 @@ def routed(layout: RowLayout, records: Sequence[dict[str, Any]], tick: int | Non
 def expected(layout: RowLayout, records: Sequence[dict[str, Any]], tick: int | None) -> Outcome:
     """What the oracle says; a spoilt field is refused only where the layout uses it."""
     features = [feature for feature, _ in layout.counted(SPEC)]
-    used = {feature.by for feature in features}
+    used = {name for feature in features for name in fields_of(feature.by)}
     used |= {test.field for feature in features for test in feature.where}
     kept: list[dict[str, Any]] = []
     ticks: list[int] = []
@@ -165,8 +181,18 @@ def expected(layout: RowLayout, records: Sequence[dict[str, Any]], tick: int | N
         else:
             kept.append(record)
             ticks.append(own if tick is None else tick)
-    rows = tick_rows(kept, ticks, counted(layout), layout.width)
+    rows = tick_rows(kept, ticks, counted(layout), layout.width, lambda t: START + t * STEP)
     return Outcome(rows, {at: ticks.count(at) for at in set(ticks)}, refused)
+
+
+def going(part: Any) -> Going:
+    """One grouping in the oracle's words."""
+    if isinstance(part, Edges):
+        number = float if part.field == "x" else int
+        return Binned(part.field, tuple(number(edge) for edge in part.edges))
+    if isinstance(part, TickKey):
+        return Clocked(part.tick == "weekday", AHEAD[part.zone])
+    return Named(part, DOMAINS[part])
 
 
 def counted(layout: RowLayout) -> list[Counted]:
@@ -174,8 +200,7 @@ def counted(layout: RowLayout) -> list[Counted]:
     return [
         Counted(
             slot.start,
-            feature.by,
-            slot.keys[:-1],
+            tuple(map(going, parts_of(feature.by))) if feature.by is not None else (),
             tuple(Comparison(t.field, t.operator, tuple(t.values)) for t in feature.where),
         )
         for feature, slot in layout.counted(SPEC)

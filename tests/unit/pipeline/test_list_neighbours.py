@@ -17,7 +17,7 @@ from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import event
 from stream_dp.pipeline import decoder
-from stream_dp.pipeline.layout import ones_of_rows
+from stream_dp.pipeline.groupings import ones_of
 from stream_dp.pipeline.list_columns import Listed
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
@@ -49,6 +49,12 @@ SPEC = PipelineSpec.model_validate(
              "where": [{"field": "size", "at_least": "3"}]},
             {"name": "few", "statistic": "alerts", "by": "few", "threshold": "9", "epsilon": "1"},
             {"name": "shops", "statistic": "histogram", "by": "shop", "method": "tree", "epsilon": "1"},
+            {"name": "in_shops", "statistic": "histogram", "by": ["items", "shop"], "method": "tree", "epsilon": "1"},
+            {"name": "both", "statistic": "maximum", "by": ["few", "items"], "expected_events": "9", "epsilon": "1"},
+            {"name": "sizes", "statistic": "histogram", "by": {"field": "size", "edges": ["2", "4"]},
+             "method": "tree", "epsilon": "1"},
+            {"name": "hours", "statistic": "alerts", "by": [{"tick": "hour"}, "shop"], "threshold": "9",
+             "epsilon": "1"},
         ],
     }
 )  # fmt: skip
@@ -57,7 +63,10 @@ AWKWARD: list[Any] = [
     [*ITEMS, "ham"],
 ]  # fmt: skip
 
-FARTHEST = ({"items": ["beer", "bread", "ham"]}, {"items": ["eggs", "milk"]})
+FARTHEST = (
+    {"items": ["beer", "bread", "ham"], "few": ["x", "y"]},
+    {"items": ["eggs", "milk"], "few": ["x", "y"]},
+)
 
 
 def records(seed: int, size: int) -> list[Record]:
@@ -92,7 +101,7 @@ def changes(relation: Neighbors, left: IntArray, right: IntArray) -> dict[str, i
     """How many entries of each series' row changed; every pair of rows is one of neighbours, or this fails."""
     layout, found = Router(SPEC, 0).layout, {}
     for series in SPEC.series:
-        part, ones = layout.slice(series.name), ones_of_rows(SPEC, series.grouped_by)
+        part, ones = layout.slice(series.name), ones_of(SPEC.fields, series.grouped_by)
         one, other = left[part], right[part]
         assert event(relation, one.size, ones).accept(one, other) is not None
         found[series.name] = int((one != other).sum())
@@ -119,13 +128,15 @@ def most_changes(relation: Neighbors, pairs: int = 300) -> dict[str, int]:
 def test_one_basket_more_changes_at_most_what_its_list_may_hold() -> None:
     assert most_changes(ADD) == {
         "all": 1, "with_milk": 1, "items": 3, "large": 3, "few": 2, "shops": 1,
+        "in_shops": 3, "both": 6, "sizes": 1, "hours": 1,
     }  # fmt: skip
 
 
 def test_another_basket_changes_at_most_what_both_lists_may_hold() -> None:
-    """Five entries and three ones: all five; two entries of which all may be set: ~_H."""
+    """Five entries and three ones: all five; two entries of which all may be set: ~_H; ten, six at once: all ten."""
     assert most_changes(REPLACE) == {
         "all": 1, "with_milk": 1, "items": 5, "large": 5, "few": 2, "shops": 2,
+        "in_shops": 6, "both": 10, "sizes": 2, "hours": 2,
     }  # fmt: skip
 
 

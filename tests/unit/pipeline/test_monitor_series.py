@@ -178,7 +178,8 @@ NONSENSE: list[tuple[str, str, str]] = [
     ("equals: JFK", "equals: EWR",
      "18:55: series[0].watch[1].where[0].equals: 'EWR' is not in the domain of the field"),
     ("by: destination", "by: delay",
-     "19:26: series[0].watch[2].by: 'delay' is a integer, not a category or a list"),
+     "19:26: series[0].watch[2].by: 'delay' is an integer, not a category or a list; "
+     "bins need edges, such as {field: delay, edges: [0, 10]}"),
     ("by: destination", "by: gate", "19:26: series[0].watch[2].by: 'gate' is not in the schema"),
     ("rearm: false", "rearm: no way", "19:58: series[0].watch[2].rearm: must be true or false"),
     ("rearm: false", "again: false", "19:51: series[0].watch[2].again: is not a known key; known are name, where, by, "

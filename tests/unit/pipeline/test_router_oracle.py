@@ -10,6 +10,7 @@ from unit.pipeline.broken_columns import BREAKAGES, Breakage
 from unit.pipeline.columns_worlds import (
     BAD,
     FEATURES,
+    GOING,
     HORIZON,
     INTEGERS,
     MOMENTS,
@@ -96,10 +97,16 @@ CONDITIONS: list[list[tuple[str, str, list[Any]]]] = [
     [("tags", "contains", ["p"])],
     [("tags", "contains", ["p"]), ("tags", "contains", ["q"]), ("n", "at_least", [-1])],
 ]
+SEVERAL = [
+    (GOING[0], GOING[2]),
+    (GOING[2], GOING[1]),
+    (GOING[2], GOING[3], GOING[-1]),
+    (GOING[-2], GOING[4]),
+]
 ONE_OF_EACH = [
     Feature(by, frozenset(Test(name, operator, frozenset(values)) for name, operator, values in tests))
-    for by in (None, "kind", "place", "tags")
-    for tests in CONDITIONS
+    for by in (None, *GOING, *SEVERAL)
+    for tests in (CONDITIONS if by is None or isinstance(by, str) else CONDITIONS[::5])
 ]  # fmt: skip
 
 
