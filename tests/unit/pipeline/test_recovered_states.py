@@ -1,0 +1,67 @@
+"""What a start takes over: states of the series that lived, and of releases those alone that are public."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from unit.pipeline.test_message_recovery import lived, rewritten
+
+from stream_dp.errors import FailClosed
+from stream_dp.runtime import engine as engines
+from stream_dp.runtime.commit import Commit, SavedStates
+from stream_dp.runtime.recovery import recover
+
+
+@pytest.mark.parametrize("hidden", [0, 1, 2, 7])
+async def test_what_is_not_public_yet_answers_nobody(
+    monkeypatch: pytest.MonkeyPatch, hidden: int
+) -> None:
+    """What comes last in the journal may be told only if it is public; else what is public is read again."""
+    world = await lived()
+    bodies = list(world.bodies)
+    seen: list[Mapping[str, bytes]] = []
+
+    async def noted(*arguments: Any) -> Any:
+        recovered = await recover(*arguments)
+        assert recovered is not None
+        seen.append(dict(recovered.latest))
+        return recovered
+
+    monkeypatch.setattr(engines, "recover", noted)
+    del world.bodies[len(bodies) - hidden :]
+    await world.live()
+    assert world.bodies == bodies
+    end = json.loads(bodies[-1])["tick"]
+    last = {one["series"]: body for body in bodies if (one := json.loads(body))["tick"] == end}
+    assert seen == [{} if hidden else last]
+    assert len(last) >= 2
+
+
+def one_fewer(commit: Commit) -> Mapping[str, Any]:
+    """A snapshot that lacks a series."""
+    if commit.snapshot is None:
+        return {}
+    kept = dict(sorted(commit.snapshot.states.items())[:-1])
+    return {"snapshot": SavedStates(kept)}
+
+
+def one_more(commit: Commit) -> Mapping[str, Any]:
+    """A snapshot with the state of a series that never lived."""
+    if commit.snapshot is None:
+        return {}
+    states = commit.snapshot.states
+    return {"snapshot": msgspec.structs.replace(commit.snapshot, states={**states, 99: states[0]})}
+
+
+@pytest.mark.parametrize("change", [one_fewer, one_more])
+async def test_a_snapshot_of_other_series_is_refused(
+    monkeypatch: pytest.MonkeyPatch, change: Any
+) -> None:
+    monkeypatch.setattr(engines, "SNAPSHOT_TICKS", 4)
+    world = rewritten(await lived(), change)
+    assert any(commit.snapshot is not None for commit in world.commits())
+    with pytest.raises(FailClosed, match="is not one of the series that lived then"):
+        await world.live()
+    assert world.bodies == world.answers == []
