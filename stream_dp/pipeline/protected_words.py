@@ -28,7 +28,7 @@ def unit_name(spec: PipelineSpec) -> str:
         return "one event"
     if privacy.per is None:
         return "user, for ever"
-    return f"(user, {_window(privacy.per)})"
+    return f"(user, {_WINDOWS.get(privacy.per) or duration_text(privacy.per)})"
 
 
 def unit_words(spec: PipelineSpec) -> str:
@@ -36,7 +36,11 @@ def unit_words(spec: PipelineSpec) -> str:
     privacy, name = spec.privacy, unit_name(spec)
     if privacy.unit == "event":
         return name
-    where = "for ever" if privacy.per is None else f"within one {_window(privacy.per)}"
+    where = (
+        "for ever"
+        if privacy.per is None
+        else f"within one {_WINDOWS.get(privacy.per) or _length(privacy.per)}"
+    )
     many = f"{privacy.cap} {'counts' if privacy.cap == 1 else 'count'}"
     return f"{name}: all events of one {privacy.user} {where} together, of which at most {many}"
 
@@ -53,5 +57,5 @@ def unit_json(spec: PipelineSpec) -> dict[str, Any]:
     return {"unit": privacy.unit, "users": users}
 
 
-def _window(milliseconds: int) -> str:
-    return _WINDOWS.get(milliseconds, duration_text(milliseconds))
+def _length(milliseconds: int) -> str:
+    return f"window of {duration_text(milliseconds)}"

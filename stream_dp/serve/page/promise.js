@@ -15,7 +15,7 @@ export function showPromise(holder, pipeline, plan) {
   const whole = plan.promise ?? plan; // with all that is asked while it runs
   const factor = Math.exp(toNumber(whole.epsilon));
   const slack = toNumber(whole.delta) === 0 ? "" : `, apart from a probability of ${amount(whole.delta)}`;
-  const facts = [["Unit", users ? users.name : `one ${unit}`], ["Neighbours", `${change} ${unit}`]];
+  const facts = [["Unit", users ? users.name : `one ${unit}`], ["Neighbours", `${change} ${whose}`]];
   if (users) facts.push(["Events of one", `all together, at most ${count(users.max_events)} count ${users.per ? `in each window of ${users.per}` : "for ever"}`]);
   if (plan.condition) facts.push(["Condition", plan.condition]);
   if (plan.horizon) facts.push(["Horizon", `${count(plan.horizon)} ticks`]);
