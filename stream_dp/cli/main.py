@@ -37,7 +37,7 @@ class Commands(LazyGroup):
         "each.",
         "broker": "Start a real, local Apache Kafka; needs neither Docker nor an installed Java.",
         "topic": "Create topic NAME, ready for the events of a pipeline.",
-        "query": "Preview, create, halt, list and ask the series of a running engine.",
+        "query": "Preview, create, halt, list and ask the series of a running engine, and watch in its monitors.",
     }
 
 

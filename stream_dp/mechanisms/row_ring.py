@@ -29,6 +29,8 @@ def row_back(ring: Ring, back: int) -> IntArray:
     """Return the row that came `back` rows before the last one."""
     last = ring[-1]
     if back < len(last):
-        return last[len(last) - 1 - back]
+        found: IntArray = last[len(last) - 1 - back]
+        return found
     block, place = divmod(back - len(last), BLOCK)
-    return ring[-2 - block][BLOCK - 1 - place]
+    earlier: IntArray = ring[-2 - block][BLOCK - 1 - place]
+    return earlier

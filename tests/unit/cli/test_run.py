@@ -112,7 +112,7 @@ def test_ledger(live_series: LiveSeriesService) -> None:
     assert "2024-05-01T00:00:00Z" in said.out  # not cut off
     shown = json.loads(live_series.command("ledger", "--json").out)
     assert shown == {
-        "pipeline": "clicks", "private": True, "accepted": "", "neighbors": "add_remove",
+        "pipeline": "clicks", "private": True, "accepted": "", "neighbors": "add_remove", "protects": "one event",
         "budget": "1", "spent": "1", "left": "0", "delta": "0", "delta_spent": "0", "delta_left": "0",
         "filter": "pure", "unit": "epsilon", "capacity": "1", "peak": "1", "analysts": [],
         "odometer": {"bound": "1", "delta": "0", "claim": shown["odometer"]["claim"]},
