@@ -146,7 +146,7 @@ class Books:
                 yield (TickRow(0), TickRow(events)), after
 
 
-def worst(books: Books, *kinds: FiniteMachine[Any, Any]) -> Fraction:
+def worst(books: Books, *kinds: FiniteMachine[Any, Any]) -> Fraction | float:
     """The largest odds that any adversary reaches."""
     return worst_ratio(TickComposition(kinds), books, books.ticks + 2 * books.creations)
 
