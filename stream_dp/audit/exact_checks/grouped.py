@@ -52,7 +52,7 @@ def two_bits(measure: Measure, words: str) -> Instance:
 
 
 def of_a_user(instance: Instance, users: Users) -> Instance:
-    """The same events, all of one user."""
+    """Return the instance with all of its events those of one user."""
     words = f"{instance.words}; {users}"
     return replace(instance, words=words, situation=OfUsers("user", users))
 
