@@ -30,9 +30,10 @@ async def read_dead_letters(pipeline: Path, key_file: Path | None) -> dict[str, 
     spec = load(pipeline)
     sealer = sealer_for(spec, key_file)
     kinds: dict[tuple[int, str, str | None], _Kind] = {}
-    records = late = 0
+    records = late = capped = 0
     async for commit, _ in unsealed(sealed_commits(spec), sealer, spec.name):
         records, late = records + commit.records, late + commit.late
+        capped += commit.capped
         for letter in commit.dead_letters:
             kind = letter.partition, letter.reason, letter.field
             kinds.setdefault(kind, _Kind()).take(letter)
@@ -46,6 +47,7 @@ async def read_dead_letters(pipeline: Path, key_file: Path | None) -> dict[str, 
         "places": "offsets" if isinstance(spec.source, KafkaSourceSpec) else "lines",
         "records": records,
         "late": late,
+        "capped": capped,
         "dead": sum(kind.records for kind in kinds.values()),
         "dead_letters": listed,
     }

@@ -27,6 +27,7 @@ from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.message_reader import SignedMessages
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.runtime.answering import Understanding
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.keys import Sealer
@@ -152,6 +153,7 @@ class Run:
             replace(config, group=setup.group), router, ports, setup.make_noise, self.log.append,
             planner=planner, subledgers=built.subledgers(), known=known,
             messages=Understanding(messages, words), per_tick=built.spec.queries.per_tick,
+            guard=guard_of(built.spec, config.origin, ports.sealer.user_key()),
         )  # fmt: skip
         return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, words))
 

@@ -17,7 +17,6 @@ from stream_dp.adapters.system_clock import SystemClock
 from stream_dp.adapters.tick_marks import TickMarks
 from stream_dp.app.settings import fields_of, settings_for, settled
 from stream_dp.broker.places import state_dir
-from stream_dp.errors import UsageError
 from stream_dp.pipeline.endpoints import (
     FileSourceSpec,
     KafkaSourceSpec,
@@ -51,12 +50,7 @@ def open_ports(
 
     `marks` is the folder of the high-water marks (default: in the state folder); `accepted` names a new
     guarantee for an empty journal on a source that was seen before. `holder` is one for all attempts of a run.
-
-    Raises:
-        UsageError: users are to be protected, for whom there is no guard yet.
     """
-    if spec.privacy.unit == "user":
-        raise UsageError("privacy.unit: 'user' is not available yet: nothing enforces its cap")
     clock = SystemClock()
     source = OPENERS[type(spec.source)](spec, clock, sealer)
     journal, sink, questions, answers = _durable(spec, holder)

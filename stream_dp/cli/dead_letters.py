@@ -38,9 +38,10 @@ def _print(shown: dict[str, Any]) -> None:
             str(kind["partition"]), kind["reason"], kind["field"] or "", f"{kind['records']:,}", _places(kind)
         )  # fmt: skip
     console.print(table)
+    beyond = f", and {shown['capped']:,} lay beyond their users' caps" if shown["capped"] else ""
     console.print(
         f"NOT PRIVATE: exact numbers, for the operator alone. {shown['records']:,} records counted, {shown['late']:,} "
-        f"of them late; {shown['dead']:,} could not be used.",
+        f"of them late; {shown['dead']:,} could not be used{beyond}.",
         soft_wrap=True,
         highlight=False,
     )

@@ -129,9 +129,10 @@ def _clock_problems(parts: Parts) -> list[InitErrorDetails]:
 def _user_problems(parts: Parts) -> list[InitErrorDetails]:
     """What `privacy: {unit: user}` says of a field or of the clock and must not."""
     privacy = parts.privacy
+    found = _key_problems(privacy, parts.source)
     if getattr(privacy, "unit", None) != "user":
-        return []
-    found, name = [], getattr(privacy, "user", None)
+        return found
+    name = getattr(privacy, "user", None)
     if name is not None and parts.fields is not None:
         field = parts.fields.get(name)
         if name not in parts.fields:
@@ -140,6 +141,19 @@ def _user_problems(parts: Parts) -> list[InitErrorDetails]:
             wrong = f"'{name}' is a {field.type}, which names nobody: a {' or '.join(IDENTIFYING)}"
             found.append(problem(("privacy", "user"), wrong))
     return found + _per_problems(privacy, parts.clock)
+
+
+def _key_problems(privacy: Any, source: Any) -> list[InitErrorDetails]:
+    """What the source says of its records' keys is asked for users only, and of the field that names them."""
+    keyed_by, user = getattr(source, "keyed_by", None), getattr(privacy, "user", None)
+    if keyed_by is None or privacy is None or keyed_by == user:
+        return []
+    wrong = (
+        f"must be the field of privacy.user, which is '{user}'"
+        if user is not None
+        else "says where a user's records lie, and privacy.unit is event: leave it out"
+    )
+    return [problem(("source", "keyed_by"), wrong)]
 
 
 def _per_problems(privacy: Any, clock: Any) -> list[InitErrorDetails]:

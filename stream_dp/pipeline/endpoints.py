@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, model_validator
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.scalars import (
     Duration,
+    FieldName,
     Frozen,
     LocalPath,
     Moment,
@@ -51,6 +52,7 @@ def _settling(delay: int) -> int:
     return delay
 
 
+_COUNTING = ("open_transactions", "largest_batch", "keyed_by", "partitioner")
 Horizon: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]
 
 
@@ -90,11 +92,15 @@ class KafkaSourceSpec(SourceSpec):
     """What is committed when its ticks have settled: late, or the ticks wait for the ends of all transactions."""
     largest_batch: Size = 16 * 2**20
     """A batch that would expand to more bytes is not unpacked: its records are dead letters."""
+    keyed_by: FieldName | None = None
+    """Producers give each record the text of this field as its key, which says its partition."""
+    partitioner: Literal["murmur2", "crc32"] = "murmur2"
+    """How they choose a partition by a key: as the Java client does, or librdkafka."""
 
     @property
     def counting(self) -> dict[str, str | int]:
         """What of this source says which records count, where it is not what was always meant."""
-        told = {name: getattr(self, name) for name in ("open_transactions", "largest_batch")}
+        told = {name: getattr(self, name) for name in _COUNTING}
         fields = type(self).model_fields
         return {name: value for name, value in told.items() if value != fields[name].default}
 

@@ -25,6 +25,7 @@ from stream_dp.pipeline.scalars import (
     Frozen,
     Name,
     Order,
+    Share,
     problem,
     refuse,
 )
@@ -34,7 +35,7 @@ FilterName: TypeAlias = Literal[
 ]
 WITH_OWN_DELTA = ("basic", "approximate", "tight_approximate")
 MOST_EVENTS_OF_ONE = 10_000  # each of them takes its part of every epsilon
-OF_USERS = ("user", "max_events", "per", "overall")
+OF_USERS = ("user", "max_events", "per", "overall", "share")
 _WRITTEN = (
     Neighbors.ADD_REMOVE,
     Neighbors.REPLACE,
@@ -69,6 +70,7 @@ class Privacy(Frozen):
 
     `unit` user protects all events together of whoever is named in the field `user`: at most `max_events` of them in
     each public window of length `per` count, so that (user, window) is protected; or `overall` for ever, and the user.
+    Where not all can be remembered, only that `share` of users counts, chosen by a keyed hash.
     """
 
     unit: Literal["event", "user"] = "event"
@@ -76,6 +78,7 @@ class Privacy(Frozen):
     max_events: Cap | None = None
     per: Duration | None = None
     overall: Cap | None = None
+    share: Share | None = None
     neighbors: Annotated[Neighbors, BeforeValidator(_written)] = Neighbors.ADD_REMOVE
     moves: Literal["any_tick", "within_tick"] = "any_tick"
     epsilon: Epsilon

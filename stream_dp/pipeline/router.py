@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dp.core.messages import IntArray
-from stream_dp.core.moments import EPOCH_UNITS, TimeForm, parse_moment
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder, Refusal
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.feature_counts import FeatureCounts
 from stream_dp.pipeline.groupings import fields_of
 from stream_dp.pipeline.layout import Feature, RowLayout
+from stream_dp.pipeline.own_ticks import NO_TIME, OUTSIDE, OwnTicks
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
 from stream_dp.runtime.ports import Batch
@@ -27,10 +27,7 @@ from stream_dp.runtime.tick_assembler import Routed
 
 __all__ = ["Routed", "Router", "RowLayout"]
 
-_OUTSIDE, _NO_TIME = -1, -2
-_REASONS = {_OUTSIDE: TIME_OUT_OF_RANGE, _NO_TIME: WRONG_TYPE}
-_CACHED_TIMES = 1 << 14
-_LONGEST_TIME = 40
+_REASONS = {OUTSIDE: TIME_OUT_OF_RANGE, NO_TIME: WRONG_TYPE}
 
 
 class Tally(NamedTuple):
@@ -70,9 +67,7 @@ class Router:
         )
         if isinstance(spec.clock, ReplayClock):
             self._time_of = attrgetter(self._decoder.attribute(spec.clock.field))
-            form = spec.own_times
-            ticks = {"iso": _Ticks, "epoch_ms": _EpochTicks}.get(form.format, _ScaledTicks)
-            self._tick_of = ticks(self._grid, form)
+            self._ticks = OwnTicks(self._grid, spec.own_times)
 
     def route(self, batch: Batch) -> Routed:
         """Decode and add up a batch; nothing that a payload holds raises.
@@ -109,7 +104,7 @@ class Router:
         if self._time is None:
             raise ValueError("a wall clock needs batches that carry their tick")
         times = map(self._time_of, decoded.records)
-        ticks = np.fromiter(map(self._tick_of.__getitem__, times), np.int64, len(decoded.records))
+        ticks = self._ticks.of(times, len(decoded.records))
         inside = ticks >= 0
         if inside.all():
             return decoded, ticks
@@ -123,44 +118,6 @@ class Router:
             else:
                 refused.append(Refusal(position, _REASONS[tick], self._time))
         return Decoded(records, positions, refused), ticks[inside]
-
-
-class _Ticks(dict[str, int]):
-    """From the text of a time to its tick; remembers short texts, and no more than it has room for."""
-
-    def __init__(self, grid: TickGrid, form: TimeForm) -> None:
-        super().__init__()
-        self._find = grid.find
-        self._zone = form.zone
-        self._times, self._over = EPOCH_UNITS.get(form.format, (1, 1))
-
-    def __missing__(self, time: str) -> int:
-        moment = parse_moment(time, self._zone)
-        tick = _NO_TIME if moment is None else self._tick(moment)
-        if len(time) <= _LONGEST_TIME:
-            if len(self) >= _CACHED_TIMES:
-                self.clear()
-            self[time] = tick
-        return tick
-
-    def _tick(self, moment: int) -> int:
-        """The tick of a moment, or that it lies outside the grid."""
-        tick = self._find(moment)
-        return _OUTSIDE if tick is None else tick
-
-
-class _EpochTicks(_Ticks):
-    """From integer milliseconds to their tick; nothing to remember."""
-
-    def __missing__(self, time: Any) -> int:
-        return self._tick(time)
-
-
-class _ScaledTicks(_Ticks):
-    """From integers of another unit to their tick."""
-
-    def __missing__(self, time: Any) -> int:
-        return self._tick(time * self._times // self._over)
 
 
 def _used(features: Iterable[Feature], time: str | None) -> list[str]:

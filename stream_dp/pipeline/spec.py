@@ -67,7 +67,7 @@ KEEPS_ITS_TICK = "a replacement keeps its tick (moves: within_tick)"
 # of `privacy`, later than the first journals: at their defaults they mean what was always meant
 _LATER = (
     *("delta", "first_block_delta", "own_delta", "filter", "order", "analysts"),
-    *("user", "max_events", "per", "overall"),
+    *("user", "max_events", "per", "overall", "share"),
 )
 
 

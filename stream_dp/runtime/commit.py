@@ -178,7 +178,8 @@ class Commit(_Private, frozen=True, tag=KIND):
     changes: first states and queries. `answers` became durable with it; reading messages continues at the place `asked`
     (-1: none was read). `admitted` are partitions that were added to the source: they are read from their first record
     on, and count from these ticks on. `behind` says what is read again before a position (start and done, see
-    `ports.Behind`).
+    `ports.Behind`). `users` is what its ticks used of users' caps, by public window, as `user_memory` writes it; of
+    windows that are over, nothing. `capped` counts the events that a guard let count nowhere.
     """
 
     sequence: int
@@ -201,6 +202,8 @@ class Commit(_Private, frozen=True, tag=KIND):
     behind: dict[int, tuple[int, int]] = {}
     answers: tuple[Answer, ...] = ()
     asked: int = -1
+    users: dict[int, bytes] = {}
+    capped: int = 0
     version: int = VERSION
 
 

@@ -5,17 +5,20 @@ always awaited. This file knows no actor, message or source.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.answer_body import AnswerCut
-from stream_dp.runtime.commit import Commit
+from stream_dp.runtime.commit import Commit, Release, SavedStates
+from stream_dp.runtime.dead_letters import DeadLetters
 from stream_dp.runtime.gate import Gate
 from stream_dp.runtime.recovery import Recovered
-from stream_dp.runtime.tick_assembler import Cut
+from stream_dp.runtime.tick_assembler import ClosedTick, Cut
+from stream_dp.runtime.user_memory import UserMemory
 
 
 class CommitChain:
@@ -74,6 +77,30 @@ class CommitChain:
             behind={partition: tuple(one) for partition, one in cut.behind.items()},
             asked=now.conversation.recorded,
         )
+
+
+def commit_of(
+    ticks: Sequence[ClosedTick],
+    seeds: Sequence[bytes],
+    releases: tuple[Release, ...],
+    snapshot: SavedStates | None,
+    users: UserMemory,
+) -> Commit:
+    """Return what a commit holds of these ticks, with no place in the chain yet; `users` moves on to their cut."""
+    return Commit(
+        0,
+        b"",
+        ticks=tuple(t.tick for t in ticks),
+        rows=tuple(tuple(t.row.tolist()) for t in ticks),
+        seeds=tuple(seeds),
+        releases=releases,
+        dead_letters=DeadLetters(*(t.dead_letters for t in ticks)).sealed(),
+        late=sum(t.late for t in ticks),
+        records=sum(t.records for t in ticks),
+        snapshot=snapshot,
+        users=users.settle(chain.from_iterable(t.used for t in ticks), ticks[-1].tick + 1),
+        capped=sum(t.capped for t in ticks),
+    )
 
 
 async def uncancelled(commit: Coroutine[Any, Any, None]) -> None:

@@ -26,6 +26,8 @@ TOO_LARGE: Final = "expands_too_far"
 """A batch would expand beyond the declared limit."""
 BAD_MARK: Final = "bad_tick_mark"
 """A record says that it is a tick mark and is none."""
+WRONG_PARTITION: Final = "wrong_partition"
+"""A user's record lies in another partition than that user's."""
 
 DETAIL = 1000
 """How many ranges of one commit keep their places, over all partitions, reasons and fields."""

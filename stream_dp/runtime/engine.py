@@ -23,10 +23,9 @@ from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.answering import Answering, Understanding, recorded
 from stream_dp.runtime.commands import Command, Inbox
 from stream_dp.runtime.commit import Commit, Created, Halted, Header, Release, SavedStates
-from stream_dp.runtime.commit_chain import CommitChain
+from stream_dp.runtime.commit_chain import CommitChain, commit_of
 from stream_dp.runtime.conversation import PER_TICK, Conversation
 from stream_dp.runtime.cut_changes import CutChanges
-from stream_dp.runtime.dead_letters import DeadLetters
 from stream_dp.runtime.ensemble import Ensemble
 from stream_dp.runtime.gate import Gate, due
 from stream_dp.runtime.header_check import require_same
@@ -35,6 +34,7 @@ from stream_dp.runtime.phases import ENGINE, EnginePhase, Lifecycle
 from stream_dp.runtime.ports import Ports, Published, Questions
 from stream_dp.runtime.proposals import Proposal, SeriesPlanner
 from stream_dp.runtime.reader import Reader
+from stream_dp.runtime.record_guard import EveryRecord, RecordGuard
 from stream_dp.runtime.recovery import NoiseMaker, Recovered, initial_states, recover
 from stream_dp.runtime.registry import Registry
 from stream_dp.runtime.release import release_of
@@ -50,7 +50,8 @@ class Engine:
 
     `planner` understands definitions of live series; without one, none can be created. `subledgers` are the ledgers
     after the charges of the first start. Who has the releases up to `known` is not told of them again. Where `messages`
-    is None no message is taken; of each analyst, `per_tick` are executed between two cuts.
+    is None no message is taken; of each analyst, `per_tick` are executed between two cuts. Without `guard` every record
+    counts.
     """
 
     def __init__(
@@ -66,10 +67,12 @@ class Engine:
         known: int = -1,
         messages: Understanding | None = None,
         per_tick: int = PER_TICK,
+        guard: RecordGuard | None = None,
     ) -> None:
         self._known = known
         self._config = config.marked
         self._router = router
+        self._guard = guard or EveryRecord()
         self._ports = ports
         self._make_noise = make_noise
         self._published = published
@@ -196,7 +199,7 @@ class Engine:
             ports.journal, ports.sink, ports.sealer, config.pipeline, self.admission,
             self._grid_of, self._make_noise,
             lambda releases: due(releases, config.block, config.horizon),
-            ports.answers, Conversation(self._per_tick),
+            ports.answers, Conversation(self._per_tick), self._guard.memory,
         )  # fmt: skip
         origin = config.origin if recovered is None else recovered.header.origin
         partitions = await ports.source.open(origin)
@@ -208,6 +211,7 @@ class Engine:
         header = config.header(
             ports.source.name, partitions, origin, ports.sealer.key_id, ports.source.identity
         )
+        self._guard.begin((header if recovered is None else recovered.header).partitions)
         if recovered is None:
             recovered = await self._first_commit(header)
         then = msgspec.structs.replace(recovered.header, partitions=recovered.partitions)
@@ -255,7 +259,9 @@ class Engine:
     async def _run(self, recovered: Recovered) -> None:
         self._chain = CommitChain(self._gate, self._grid, recovered)
         self._since_snapshot = recovered.replayed
-        self._reader = Reader(self._ports.source, self._router, self._partitions, self._inbox)
+        self._reader = Reader(
+            self._ports.source, self._guard, self._router, self._partitions, self._inbox
+        )
         async with asyncio.TaskGroup() as tasks:
             self._ensemble = Ensemble(
                 self.admission.registry, self._grid, self._make_noise, tasks, self._router.width
@@ -356,18 +362,8 @@ class Engine:
         now.cut = ticks[-1].cut
         now.conversation.ticked()
         now.next_release += len(releases)
-        return Commit(
-            0,
-            b"",
-            ticks=tuple(t.tick for t in ticks),
-            rows=tuple(tuple(t.row.tolist()) for t in ticks),
-            seeds=tuple(seeds),
-            releases=releases,
-            dead_letters=DeadLetters(*(t.dead_letters for t in ticks)).sealed(),
-            late=sum(t.late for t in ticks),
-            records=sum(t.records for t in ticks),
-            snapshot=await self._snapshot(len(ticks)),
-        )
+        snapshot = await self._snapshot(len(ticks))
+        return commit_of(ticks, seeds, releases, snapshot, self._guard.memory)
 
     async def _snapshot(self, ticks: int) -> SavedStates | None:
         """All states at the cut, every `SNAPSHOT_TICKS` ticks."""

@@ -1,7 +1,8 @@
 """The journal of a pipeline as it is read at a start: one chain, checked, beside what is public last.
 
-Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Its messages are
-replayed while it is read, for ids are remembered longer than states. This file knows no mechanism and no state.
+Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Its messages and its
+memory of users are replayed while it is read, for both are remembered longer than states. This file knows no mechanism
+and no state.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -27,6 +28,7 @@ from stream_dp.runtime.conversation import Conversation
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Journal, closing
 from stream_dp.runtime.public_sequence import ANSWERS, RELEASES, P, PublicSequence
+from stream_dp.runtime.user_memory import UserMemory
 
 GENESIS = b""
 
@@ -90,9 +92,14 @@ def _tick_of(change: Change) -> int:
 
 
 async def read_history(
-    journal: Journal, sealer: Sealer, pipeline: str, heads: "Heads", conversation: Conversation
+    journal: Journal,
+    sealer: Sealer,
+    pipeline: str,
+    heads: "Heads",
+    conversation: Conversation,
+    users: UserMemory,
 ) -> History | None:
-    """Read and check the whole journal, and replay its messages; None if it is empty.
+    """Read and check the whole journal, and replay its messages and its memory of users; None if it is empty.
 
     Raises:
         FailClosed: as `unsealed`; or the journal is empty or older than what is public.
@@ -103,6 +110,7 @@ async def read_history(
             history = History(commit, [commit], commit, link, [])
         _extend(history, commit, link)
         conversation.replay(commit)
+        users.replay(commit)
         history.after_head += heads.releases.beyond(commit.releases)
         history.unanswered += heads.answers.beyond(commit.answers)
     for head in (heads.releases, heads.answers):

@@ -34,6 +34,7 @@ class JournalSummary:
     events: int = 0
     dead_letters: int = 0
     late: int = 0
+    capped: int = 0
     rows: IntArray | None = None
 
 
@@ -62,6 +63,7 @@ async def read_summary(
         summary.events += commit.records
         summary.dead_letters += sum(letter.records for letter in commit.dead_letters)
         summary.late += commit.late
+        summary.capped += commit.capped
         if ticks:
             rows = np.array(commit.rows[: len(ticks)], dtype=np.int64).sum(axis=0)
             summary.rows = _added(summary.rows, rows)

@@ -103,6 +103,7 @@ class Sealer:
         self._pipeline = pipeline
         self._tokens = hmac.new(key, b"stream-dp query\n" + pipeline.encode(), "sha256")
         self._mark_key = hmac.digest(key, b"stream-dp tick marks", "sha256")
+        self._user_key = hmac.digest(key, b"stream-dp users\n" + pipeline.encode(), "sha256")
         self.key_id = hashlib.sha256(b"stream-dp key id\0" + key).hexdigest()[:16]
 
     def query_token(self, analyst: str = "") -> str:
@@ -118,6 +119,10 @@ class Sealer:
     def mark_key(self) -> bytes:
         """The key of tick marks: HMAC-SHA256 under the operator's key; the same for all pipelines that have it."""
         return self._mark_key
+
+    def user_key(self) -> bytes:
+        """The key of the hashes of users, for this pipeline alone: HMAC-SHA256 under the operator's key."""
+        return self._user_key
 
     def seal(self, sequence: int, plain: bytes) -> bytes:
         """The sealed form of commit `sequence`."""

@@ -1,4 +1,4 @@
-"""The reader: source -> router -> ticks, beside the commits, and again from a cut where a series was created.
+"""The reader: source -> guard -> router -> ticks, beside the commits, and again from a cut where a series was created.
 
 Rules: the bounded inbox holds it back. What it holds is not durable and can be read again at any time. This file
 knows no actor and no journal.
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from stream_dp.runtime.commands import Inbox
 from stream_dp.runtime.ports import Batch, Source
+from stream_dp.runtime.record_guard import RecordGuard
 from stream_dp.runtime.tick_assembler import Cut, Router, TickAssembler
 
 
@@ -16,9 +17,15 @@ class Reader:
     """Reads `source` from a cut on and puts closed ticks into `inbox`."""
 
     def __init__(
-        self, source: Source, router: Router, partitions: Sequence[int], inbox: Inbox
+        self,
+        source: Source,
+        guard: RecordGuard,
+        router: Router,
+        partitions: Sequence[int],
+        inbox: Inbox,
     ) -> None:
         self._source = source
+        self._guard = guard
         self._router = router
         self._partitions = partitions
         self._inbox = inbox
@@ -26,6 +33,7 @@ class Reader:
 
     def begin(self, tasks: asyncio.TaskGroup, cut: Cut, group: int) -> None:
         """Read on behind this cut, where the source stands; put at most `group` ticks at a time."""
+        self._guard.memory.rewind()
         ticks = TickAssembler.at(cut, self._partitions, self._router.width)
         self._task = tasks.create_task(self._gather(ticks, group))
 
@@ -47,7 +55,8 @@ class Reader:
         batches: Sequence[Batch] = ()
         while True:
             for batch in batches:
-                ticks.add(batch, self._router.route(batch))
+                found = self._guard.admit(batch, ticks.passed(batch.partition))
+                ticks.add(found.batch, self._router.route(found.batch), found.used, found.capped)
                 await asyncio.sleep(0)  # others must not wait for all that was fetched
             while closed := ticks.closed(group):
                 await self._inbox.put(closed)

@@ -37,6 +37,7 @@ from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Answers, Journal, Sink
 from stream_dp.runtime.registry import LiveSeries
 from stream_dp.runtime.tick_assembler import Cut
+from stream_dp.runtime.user_memory import UserMemory
 
 NoiseMaker: TypeAlias = Callable[[bytes, int], Noise]
 
@@ -239,17 +240,19 @@ async def recover(
     due: Callable[[Sequence[Release]], bool] = bool,
     answers: Answers | None = None,
     conversation: Conversation | None = None,
+    users: UserMemory | None = None,
 ) -> Recovered | None:
     """Fence, read, check and rebuild; None where journal and sink are both empty (a first start).
 
-    `due` says of durable releases that are not public whether they should be; `conversation` is one without messages.
+    `due` says of durable releases that are not public whether they should be; `conversation` is one without messages,
+    `users` a memory without users: it is given what the journal has of them.
     """
-    conversation = conversation or Conversation()
+    conversation, users = conversation or Conversation(), users or UserMemory(1, None)
     await journal.open()
     await sink.open()
     head = await sink.last()
     heads = Heads.of(head, None if answers is None else await _last(answers))
-    history = await read_history(journal, sealer, pipeline, heads, conversation)
+    history = await read_history(journal, sealer, pipeline, heads, conversation, users)
     try:
         await journal.verify({} if history is None else history.last.positions)
     except Unconfirmed:

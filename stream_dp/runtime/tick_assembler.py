@@ -16,6 +16,7 @@ import numpy as np
 from stream_dp.core.messages import IntArray
 from stream_dp.runtime.dead_letters import DeadLetters, Span
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behind, Behinds
+from stream_dp.runtime.user_memory import Used
 
 
 @dataclass(slots=True, repr=False)
@@ -95,7 +96,8 @@ class ClosedTick:
     """A tick at its cut: `positions` continue behind it, `pending` holds rows of later ticks before the cut.
 
     These rows are shared by all ticks that hold them, so nobody can write to them: the assembler makes new ones.
-    `marks` are the last marks before `positions`; one that skipped ahead is beyond `tick`.
+    `marks` are the last marks before `positions`; one that skipped ahead is beyond `tick`. `used` is what the records
+    before the cut used of their users' caps since the last one, and `capped` how many did not count.
     """
 
     tick: int
@@ -107,6 +109,8 @@ class ClosedTick:
     late: int
     records: int
     behind: Behinds = field(default_factory=dict)
+    used: Sequence[Used] = ()
+    capped: int = 0
 
     @property
     def cut(self) -> Cut:
@@ -125,6 +129,8 @@ class _Segment:
     mark: int = -1
     position: int = 0
     behind: Behind | None = None
+    used: list[Used] = field(default_factory=list)
+    capped: int = 0
 
 
 @dataclass(slots=True, repr=False)
@@ -168,6 +174,8 @@ class TickAssembler:
         self._dead = DeadLetters()
         self._late = 0
         self._records = 0
+        self._used: list[Used] = []
+        self._capped = 0
 
     @classmethod
     def at(cls, cut: Cut, partitions: Sequence[int], width: int) -> "TickAssembler":
@@ -176,8 +184,13 @@ class TickAssembler:
             partitions, width, cut.next_tick, cut.pending, cut.positions, cut.marks, cut.behind
         )
 
-    def add(self, batch: Batch, routed: Routed) -> None:
-        """Take what `batch` adds, and its mark; a partition that was not known begins with it."""
+    def passed(self, partition: int) -> int:
+        """The last tick that is over in a partition: records of ticks up to it are late."""
+        known = self._partitions.get(partition)
+        return self._next - 1 if known is None else known.marked
+
+    def add(self, batch: Batch, routed: Routed, used: Sequence[Used] = (), capped: int = 0) -> None:
+        """Take what `batch` adds and uses of caps, and its mark; a partition that was not known begins with it."""
         partition = self._partitions.get(batch.partition)
         if partition is None:
             over = self._next - 1
@@ -190,6 +203,8 @@ class TickAssembler:
                 _accumulate(segment.rows, tick, row)
         segment.records += sum(routed.records.values())
         segment.dead.add(batch.partition, routed.dead)
+        segment.used += used
+        segment.capped += capped
         if batch.mark is not None and batch.mark > partition.marked:
             segment.mark, segment.position, segment.behind = (
                 batch.mark,
@@ -215,6 +230,8 @@ class TickAssembler:
         row = self._merged.pop(tick, None)
         dead, late, records = self._dead, self._late, self._records
         self._dead, self._late, self._records = DeadLetters(), 0, 0
+        used, capped = self._used, self._capped
+        self._used, self._capped = [], 0
         return ClosedTick(
             tick,
             np.zeros(self._width, dtype=np.int64) if row is None else row,
@@ -225,6 +242,8 @@ class TickAssembler:
             late,
             records,
             {n: p.behind for n, p in self._partitions.items() if p.behind is not None},
+            used,
+            capped,
         )
 
     def _take(self, partition: _Partition, segment: _Segment) -> None:
@@ -238,6 +257,8 @@ class TickAssembler:
         self._dead.merge(segment.dead)
         self._late += segment.late
         self._records += segment.records
+        self._used += segment.used
+        self._capped += segment.capped
 
 
 def _accumulate(rows: dict[int, IntArray], tick: int, row: IntArray) -> None:

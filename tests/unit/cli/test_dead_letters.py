@@ -25,7 +25,8 @@ def test_what_was_refused_is_listed(live_series: LiveSeriesService) -> None:
     assert live_series.command("run", "--until-end").code == 0
     shown = json.loads(live_series.command("dead-letters", "--json").out)
     assert shown == {
-        "pipeline": "clicks", "private": False, "places": "lines", "records": 24, "late": 0, "dead": 5,
+        "pipeline": "clicks", "private": False, "places": "lines", "records": 24, "late": 0, "capped": 0,
+        "dead": 5,
         "dead_letters": [
             {"partition": 0, "reason": "time_out_of_range", "field": "time", "records": 1,
              "ranges": [[first + 3, first + 3]], "elsewhere": 0},

@@ -14,7 +14,7 @@ from oracles.moments import SPELLINGS, oracle, texts
 from stream_dp.adapters import records as reader
 from stream_dp.adapters.records import FieldType, load_records, ticked
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.pipeline import router as decoding
+from stream_dp.pipeline import own_ticks as decoding
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.ports import Batch

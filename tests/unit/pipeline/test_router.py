@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dp.pipeline import router as module
+from stream_dp.pipeline import own_ticks as module
 from stream_dp.pipeline.decoder import Decoded
 from stream_dp.pipeline.router import Routed, Router
 from stream_dp.pipeline.spec import PipelineSpec
@@ -276,7 +276,7 @@ def test_the_cache_of_times_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for minute in range(60):
         time = f"2013-01-01T10:{minute:02}:00Z"
         assert flat(router.route(batch([flight(time=time)] * 2)))[0][0][0] == 2
-        assert len(router._tick_of) <= 10
+        assert len(router._ticks._tick_of) <= 10
 
 
 def test_rows_may_be_added_to() -> None:

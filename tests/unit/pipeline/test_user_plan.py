@@ -7,11 +7,9 @@ import pytest
 
 from stream_dp.app.public_view import pipeline_json
 from stream_dp.app.series_claim import series_claim
-from stream_dp.app.wiring import open_ports
 from stream_dp.cli.main import code_of
 from stream_dp.core.row_relations import EventRows, Stream
 from stream_dp.core.users import Users
-from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.caveats import caveats
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
@@ -20,7 +18,6 @@ from stream_dp.pipeline.people import looks_like_people
 from stream_dp.pipeline.protected_words import unit_json, unit_name, unit_words
 from stream_dp.pipeline.report import guarantee_json, plan_json
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.keys import Sealer
 
 Data = dict[str, Any]
 EVERY_DAY = "users of at most 20 events in a window of 24 ticks"
@@ -184,8 +181,3 @@ def test_problems_have_a_line_and_a_column(
     path.write_text(PIPELINE.replace(was, now))
     assert code_of(["plan", str(path)]) == 2
     assert f"people.yaml:{place}" in capsys.readouterr().err
-
-
-def test_it_does_not_run_without_a_guard(data: Data) -> None:
-    with pytest.raises(UsageError, match="not available yet"):
-        open_ports(built(data).spec, Sealer(bytes(range(32)), "people"))

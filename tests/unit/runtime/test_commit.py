@@ -36,7 +36,7 @@ FROZEN = {
     "commit": (
         "sequence previous header=None charges=() ticks=() rows=() seeds=() releases=() positions={} marks={} "
         "pending={} dead_letters=() late=0 records=0 snapshot=None changes=() admitted=() behind={} answers=() "
-        "asked=-1 version=2"
+        "asked=-1 users={} capped=0 version=2"
     ),
     "created": "number definition start column mechanism=''",
     "halted": "number end",
@@ -56,7 +56,7 @@ FULL = Commit(
     1, 4, SavedStates({0: b"state"}),
     (Created(2, b"{}", 8, 2, "m"), Halted(1, 8), Asked(1, b"{}", 8, 1), Watched(1, b"{}", 4, 8), Unwatched(1, "w", 8)),
     (2,),
-    {0: (7, 8)}, (Answer(1, "a", bytes(32), 9, b"{}"),), 5,
+    {0: (7, 8)}, (Answer(1, "a", bytes(32), 9, b"{}"),), 5, {2: bytes(20)}, 3,
 )  # fmt: skip
 
 

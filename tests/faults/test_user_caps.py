@@ -1,0 +1,267 @@
+"""Caps of users through crashes at every place: what counts is what an oracle says, and so is what is remembered.
+
+The twins are guards that a crash would make wrong: each is caught.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+from oracles.user_caps import Log, judge
+from unit.pipeline.user_worlds import (
+    CAP,
+    FOR_EVER,
+    HORIZON,
+    KEYED,
+    KEYS,
+    WINDOW,
+    UserWorld,
+    hashed,
+    some_log,
+    specification,
+    users_of,
+)
+from unit.runtime.runtime_worlds import Crash, Fuse
+
+from stream_dp.errors import EngineEnded, FailClosed
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import UserGuard
+from stream_dp.pipeline.user_homes import Homes
+from stream_dp.runtime.commit import Commit, Created
+from stream_dp.runtime.user_memory import Used, UserMemory
+
+USERS = tuple(f"user {number}" for number in range(9))
+
+
+def home(user: str) -> int:
+    """The partition of a user, of two."""
+    return int(Homes((0, 1), "murmur2").of([user.encode()])[0])
+
+
+def one_log(seed: int) -> dict[int, Log]:
+    return {0: some_log(Random(seed), USERS)}
+
+
+def two_logs(seed: int) -> dict[int, Log]:
+    """Users in their partitions, and now and then in the other one."""
+    logs: dict[int, Log] = {}
+    for partition in (0, 1):
+        mine = [user for user in USERS if home(user) == partition]
+        logs[partition] = some_log(
+            Random(2 * seed + partition), [*mine, *Random(seed).sample(USERS, 2)]
+        )
+    return logs
+
+
+def check(world: UserWorld, window: int | None) -> None:
+    """The journal's rows are the oracle's, and what its commits say of users is so at every cut."""
+    place = home if len(world.logs) > 1 else None
+    expected = judge(world.logs, CAP, window, place)
+    commits = world.commits()
+    assert [tick for commit in commits for tick in commit.ticks] == list(range(HORIZON))
+    assert world.rows() == expected.rows
+    assert sum(commit.capped for commit in commits) == expected.capped > 0
+    assert sum(commit.late for commit in commits) == expected.late > 0
+    assert sum(each.records for c in commits for each in c.dead_letters) == expected.dead
+    for last, commit in enumerate(commits):
+        if not commit.ticks:
+            continue
+        at = judge(world.logs, CAP, window, place, commit.marks).used
+        following = commit.ticks[-1] + 1
+        open_ones = {w for w, _ in at if window is None or (w + 1) * window > following}
+        known = users_of(commits[: last + 1])
+        for number in open_ones:
+            mine = {hashed(u): n for (w, u), n in at.items() if w == number}
+            assert known.get(number, Counter()) == mine
+        over = {w for w in commit.users if window is not None and (w + 1) * window <= following}
+        assert not over
+
+
+async def crashes(world: UserWorld, random: Random, window: int | None) -> int:
+    """Run to the end through crashes anywhere; how many there were."""
+    number = 0
+    while True:
+        try:
+            await world.engine(random, Fuse(random.randint(3, 20 if number < 2 else 50))).run()
+        except Crash:
+            number += 1
+        else:
+            break
+    check(world, window)
+    return number
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("window", [WINDOW, None])
+async def test_a_cap_holds_through_crashes_anywhere(seed: int, window: int | None) -> None:
+    random = Random(seed)
+    spec = specification() if window else specification(privacy=FOR_EVER)
+    world = UserWorld(one_log(seed), spec, group=random.randint(1, 4))
+    assert await crashes(world, random, window) > 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_users_of_two_partitions_through_crashes_anywhere(seed: int) -> None:
+    random = Random(seed)
+    journal, releases = {"kind": "sqlite", "path": "j"}, {"path": "r"}
+    spec = specification(source=KEYED, journal=journal, releases=releases)
+    world = UserWorld(two_logs(seed), spec, group=random.randint(1, 4))
+    assert await crashes(world, random, WINDOW) > 1
+    assert sum(each.records for c in world.commits() for each in c.dead_letters) > 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_every_crash_after_a_cut_and_before_the_next(seed: int) -> None:
+    """One crash at each of the first places, and then an undisturbed run, whose batches are others."""
+    for place in range(1, 20, 2):
+        random = Random(place)
+        world = UserWorld(one_log(seed))
+        with pytest.raises(Crash):
+            await world.engine(random, Fuse(place)).run()
+        await world.engine(random).run()
+        check(world, WINDOW)
+
+
+async def test_nothing_of_a_run_but_the_log_decides_what_a_journal_says_of_users() -> None:
+    told = []
+    for seed in (1, 2):
+        world = UserWorld(one_log(5))
+        await crashes(world, Random(seed), WINDOW)
+        told.append([(c.ticks, c.rows, c.users, c.capped, c.late) for c in world.commits()][1:])
+    assert told[0] == told[1]
+
+
+def counting(number: int) -> tuple[str, bytes]:
+    """A key, and the definition of a series that counts it."""
+    key = KEYS[number % 3]
+    where = [{"field": "key", "equals": key}]
+    shown = {"name": f"more_{number}", "statistic": "count", "epsilon": "1", "where": where}
+    return key, json.dumps(shown).encode()
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_what_is_read_again_for_a_live_series_uses_no_cap_twice(seed: int) -> None:
+    random = Random(seed)
+    world = UserWorld(one_log(seed))
+    engine = world.engine(random)
+    run = asyncio.create_task(engine.run())
+    await engine.ready.wait()
+    created: list[tuple[str, Created]] = []
+    while not run.done():
+        for _ in range(random.randint(0, 30)):
+            await asyncio.sleep(0)
+        if len(created) < 4:
+            key, definition = counting(len(created))
+            with suppress(EngineEnded):
+                created.append((key, await engine.create(definition)))
+    await run
+    check(world, WINDOW)
+    totals, some = world.rows(), 0
+    for key, series in created:
+        seen = {
+            tick: row[series.column]
+            for commit in world.commits()
+            for tick, row in zip(commit.ticks, commit.rows, strict=True)
+            if tick >= series.start
+        }
+        assert all(number <= totals[tick, key] for tick, number in seen.items())
+        some += sum(seen.values())
+    assert some > 0
+
+
+class _SavesWhatWasRead(UserMemory):
+    """Its commits record all that was read, and not what their ticks took."""
+
+    def settle(self, taken: Iterable[Used], next_tick: int) -> dict[int, bytes]:
+        """Settle everything."""
+        list(taken)
+        return super().settle(list(self._pending.values()), next_tick)
+
+
+class _Forgets(UserMemory):
+    """Begins anew after a crash."""
+
+    def replay(self, commit: Commit) -> None:
+        """Take nothing."""
+
+
+class _KeepsWhatIsReadAgain(UserMemory):
+    """What was read behind the cut stays used when it is read again."""
+
+    def rewind(self) -> None:
+        """Keep it."""
+
+
+class _Careless(UserMemory):
+    """Settles what is still there."""
+
+    def settle(self, taken: Iterable[Used], next_tick: int) -> dict[int, bytes]:
+        """Settle it."""
+        return super().settle([t for t in taken if t.number in self._pending], next_tick)
+
+
+class _MakesRoom(_Careless):
+    """Has room for few users: whoever comes then drives out those who came first."""
+
+    def admit(self, window: int, users: Any, events: Any) -> Any:
+        """Make room, admit."""
+        table = self._tables.get(window)
+        if table is not None and len(table) > len(USERS) // 2:
+            del self._tables[window]
+            self._pending = {n: used for n, used in self._pending.items() if used.window != window}
+        return super().admit(window, users, events)
+
+
+class _WindowOfTheReader(_Careless):
+    """Forgets a window as soon as its end was read in one partition."""
+
+    def windows(self, ticks: Any) -> Any:
+        """Forget what is over for the reader."""
+        if len(ticks):
+            self._forget(int(ticks.max()))
+        self._pending = {
+            n: used for n, used in self._pending.items() if used.window in self._tables
+        }
+        return super().windows(ticks)
+
+
+TWINS = (_SavesWhatWasRead, _Forgets, _MakesRoom, _WindowOfTheReader)
+
+
+def broken(memory: type[UserMemory]) -> Any:
+    """A guard with this memory."""
+
+    def guard(spec: PipelineSpec, origin: int, key: bytes) -> UserGuard:
+        made = UserGuard(spec, origin, key)
+        made.memory = memory(spec.privacy.cap, spec.privacy.window_ticks(spec.clock))
+        return made
+
+    return guard
+
+
+@pytest.mark.parametrize("twin", TWINS)
+async def test_a_memory_that_crashes_or_others_change_is_caught(twin: type[UserMemory]) -> None:
+    caught = 0
+    for seed in range(4):
+        world = UserWorld(one_log(seed), make_guard=broken(twin))
+        try:
+            await crashes(world, Random(seed), WINDOW)
+        except (AssertionError, FailClosed):
+            caught += 1
+    assert caught > 2
+
+
+async def test_a_memory_that_is_not_rewound_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UserMemory, "rewind", _KeepsWhatIsReadAgain.rewind)
+    caught = 0
+    for seed in range(6):
+        try:
+            await test_what_is_read_again_for_a_live_series_uses_no_cap_twice(seed)
+        except (AssertionError, KeyError):
+            caught += 1
+    assert caught > 2

@@ -1,0 +1,79 @@
+"""Whose events count under a cap: one record after another, with a dict, in plain Python.
+
+The rules: within each partition, in its order, a record of a tick that is over there (the partition's last mark is not
+before it) is late. Of the others the first `cap` of each user in each public window of `window` ticks count (None: one
+window for ever). A record in another partition than its user's is a dead letter. Nothing else plays a part.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+
+class Event(NamedTuple):
+    """A record: whose it is, its tick, and what it counts as."""
+
+    user: str
+    tick: int
+    key: str
+
+
+class Mark(NamedTuple):
+    """The end of a tick in a partition."""
+
+    tick: int
+
+
+Log: TypeAlias = Sequence[Event | Mark]
+
+
+@dataclass
+class Verdict:
+    """What counts: events by tick and key; and what was used of caps, by window and user, at each partition's marks."""
+
+    rows: Counter[tuple[int, str]] = field(default_factory=Counter)
+    used: Counter[tuple[int, str]] = field(default_factory=Counter)
+    late: int = 0
+    capped: int = 0
+    dead: int = 0
+
+
+def window_of(tick: int, window: int | None) -> int:
+    """The public window of a tick."""
+    return 0 if window is None else tick // window
+
+
+def judge(
+    logs: Mapping[int, Log],
+    cap: int,
+    window: int | None,
+    home: Callable[[str], int] | None = None,
+    marks: Mapping[int, int] | None = None,
+) -> Verdict:
+    """Judge all records, or those of each partition up to its mark in `marks`."""
+    found = Verdict()
+    for partition, log in logs.items():
+        passed = -1
+        stop = None if marks is None else marks[partition]
+        for item in log:
+            if stop is not None and passed >= stop:
+                break
+            if isinstance(item, Mark):
+                passed = max(passed, item.tick)
+            elif home is not None and home(item.user) != partition:
+                found.dead += 1
+            elif item.tick <= passed:
+                found.late += 1
+            else:
+                _count(found, item, cap, window)
+    return found
+
+
+def _count(found: Verdict, event: Event, cap: int, window: int | None) -> None:
+    place = window_of(event.tick, window), event.user
+    if found.used[place] >= cap:
+        found.capped += 1
+    else:
+        found.used[place] += 1
+        found.rows[event.tick, event.key] += 1
