@@ -14,6 +14,7 @@ from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.router import Routed, Router
 from stream_dp.pipeline.schema import TimeField
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import NO_KEY, guard_of
 from stream_dp.runtime.ports import Batch
 
 _AT_ONCE = 8192
@@ -69,12 +70,15 @@ def examine(spec: PipelineSpec, records: Sequence[Record]) -> Examined:
     Raises:
         UsageError: the pipeline has no replay clock.
     """
-    router = Router(spec, settled(spec.clock, ReplayClock).start)
+    start = settled(spec.clock, ReplayClock).start
+    router, guard = Router(spec, start), guard_of(spec, start, NO_KEY)
+    guard.begin((0,))
     why: dict[int, tuple[str, str | None]] = {}
     for begin in range(0, len(records), _AT_ONCE):
         some = records[begin : begin + _AT_ONCE]
         places = range(begin, begin + len(some))
-        why |= _dead(router.route(Batch(0, [each.payload for each in some], places, places.stop)))
+        batch = Batch(0, [each.payload for each in some], places, places.stop)
+        why |= _dead(router.route(guard.admit(batch, -1).batch))
     kinds: dict[tuple[str, str | None], list[int]] = {}
     for place, kind in why.items():
         kinds.setdefault(kind, []).append(place)

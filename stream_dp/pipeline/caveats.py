@@ -41,12 +41,34 @@ def _of_people(spec: PipelineSpec) -> list[str]:
             "protected for each of them, not for all together; privacy.unit: user protects all of them (docs/people.md)"
         )
         return [found] if people else []
+    notes = _of_memory(spec)
     who = f"a user is whoever has the same {privacy.user}, to the letter; a record without one is a dead letter"
     if privacy.per is None:
-        return [who]
+        return [who, *notes]
     length = duration_text(privacy.per)
     return [
         who,
         f"windows of {length} count from the first tick on. A user who is there in several of them loses as much in "
         "each: what is protected is a user's part in one window, not that they were ever there (overall does that)",
+        *notes,
     ]
+
+
+def _of_memory(spec: PipelineSpec) -> list[str]:
+    """What the guard remembers of users, and whose records it takes."""
+    privacy, source = spec.privacy, spec.source
+    until = "for ever" if privacy.per is None else "until the window is over"
+    found = [
+        f"the guard remembers every user who counts {until}: at most 64 bytes of memory each, and 20 bytes in the "
+        "private commit of each tick in which the user counts. It grows with the users and forgets nobody earlier"
+    ]
+    if privacy.share is not None:
+        found.append(
+            f"only {privacy.share} of all users count, chosen by a keyed hash: counts are of these users alone"
+        )
+    if isinstance(source, KafkaSourceSpec) and source.keyed_by is not None:
+        found.append(
+            f"a user's records count in one partition, that of {source.partitioner} over the partitions of the first "
+            "start: others are dead letters. Added partitions count nowhere, and users who move with them no more"
+        )
+    return found

@@ -31,6 +31,8 @@ from stream_dp.runtime.user_hash import UserHash
 from stream_dp.runtime.user_memory import Used, UserMemory
 
 _HASHES = 1 << 64
+NO_KEY = bytes(32)
+"""For those who look at records and remember nothing of them."""
 
 
 def guard_of(spec: PipelineSpec, origin_ms: int, key: bytes) -> RecordGuard:

@@ -28,7 +28,7 @@ from unit.pipeline.user_worlds import (
 )
 from unit.runtime.runtime_worlds import Crash, Fuse
 
-from stream_dp.errors import EngineEnded, FailClosed
+from stream_dp.errors import EngineEnded, FailClosed, UsageError
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import UserGuard
 from stream_dp.pipeline.user_homes import Homes
@@ -172,6 +172,13 @@ async def test_what_is_read_again_for_a_live_series_uses_no_cap_twice(seed: int)
         assert all(number <= totals[tick, key] for tick, number in seen.items())
         some += sum(seen.values())
     assert some > 0
+
+
+async def test_a_source_of_several_partitions_is_refused_before_anything_is_charged() -> None:
+    world = UserWorld(two_logs(1))
+    with pytest.raises(UsageError, match="all records of a user must come from one"):
+        await world.engine(Random(1)).run()
+    assert world.store.commits == []
 
 
 class _SavesWhatWasRead(UserMemory):

@@ -15,6 +15,7 @@ from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.groupings import fields_of
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import NO_KEY, guard_of
 from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE
 from stream_dp.runtime.ports import Batch
 
@@ -72,9 +73,14 @@ def fitting_of(spec: PipelineSpec, sample: Sample) -> Fitting:
 
 
 def _routed(spec: PipelineSpec, sample: Sample) -> tuple[dict[int, tuple[str, str | None]], int]:
-    """Why, for each position that cannot be used, and how many come behind a mark of their partition."""
+    """Why, for each position that cannot be used, and how many come behind a mark of their partition.
+
+    Raises:
+        UsageError: users are protected, and nothing says in which of several partitions one is.
+    """
     replayed = isinstance(spec.clock, ReplayClock)
-    router = Router(spec, spec.clock.start or 0)
+    router, guard = Router(spec, start := spec.clock.start or 0), guard_of(spec, start, NO_KEY)
+    guard.begin(sorted({piece.partition for piece in sample.pieces}) or (0,))
     why: dict[int, tuple[str, str | None]] = {}
     marked: dict[int, int] = {}
     late = begin = 0
@@ -82,10 +88,12 @@ def _routed(spec: PipelineSpec, sample: Sample) -> tuple[dict[int, tuple[str, st
         places = range(begin, begin + len(piece.payloads))
         begin = places.stop
         tick = None if replayed else 0
-        routed = router.route(Batch(piece.partition, piece.payloads, places, begin, tick))
+        batch = Batch(piece.partition, piece.payloads, places, begin, tick)
+        guard.begin((piece.partition,))  # how many partitions there are, a sample does not know
+        mark = marked.get(piece.partition, -1)
+        routed = router.route(guard.admit(batch, mark).batch)
         for span in routed.dead:
             why |= dict.fromkeys(range(span.first, span.last + 1), (span.reason, span.field))
-        mark = marked.get(piece.partition, -1)
         late += sum(records for tick, records in routed.records.items() if tick <= mark)
         marked[piece.partition] = max(mark, -1 if piece.mark is None else piece.mark)
     return why, late

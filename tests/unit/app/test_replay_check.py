@@ -109,3 +109,13 @@ def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
 def test_a_wall_clock_has_no_file() -> None:
     with pytest.raises(UsageError, match="ReplayClock"):
         examine(spec(clock={"kind": "wall", "step": 1000}), records(GOOD))
+
+
+def test_a_record_that_names_no_user_is_a_dead_letter() -> None:
+    user = {"unit": "user", "user": "unused", "overall": "1", "epsilon": "1"}
+    known = b'{"time":5,"shop":"a","unused":3}'
+    found = examine(spec(privacy=user), records(known, GOOD, known))
+    assert [(each.reason, each.field, each.line) for each in found.bad] == [
+        ("missing_field", "unused", 2)
+    ]
+    assert len(found.good) == 2  # also beyond the cap, which is not the record's fault
