@@ -9,7 +9,7 @@ uses nothing. What a record holds else plays no part, so later series change not
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import compress
+from itertools import compress, count
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -148,10 +148,10 @@ def _partitioner(source: SourceSpec) -> str | None:
 
 
 def _users(values: Iterable[str | int]) -> _Users:
-    places: dict[str | int, int] = {}
-    known = places.setdefault
-    of = np.array([known(value, len(places)) for value in values], np.int64)
-    return _Users([text.encode() for text in map(str, places)], of)
+    named = list(values)
+    places = dict(zip(dict.fromkeys(named), count(), strict=False))
+    of = np.fromiter(map(places.__getitem__, named), np.int64, len(named))
+    return _Users(list(map(str.encode, map(str, places))), of)
 
 
 def _by_user(of: IntArray) -> tuple[IntArray, IntArray, IntArray]:

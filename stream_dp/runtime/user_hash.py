@@ -44,8 +44,7 @@ class UserHash:
 
     def _alike(self, texts: Sequence[bytes], lengths: IntArray, width: int) -> NDArray[np.uint8]:
         """The hashes of texts that have equally many blocks, `width` bytes together."""
-        padded = _bytes(b"".join([text.ljust(width, b"\0") for text in texts]))
-        padded = padded.reshape(len(texts), width).copy()
+        padded = np.array(texts, f"S{width}").view(np.uint8).reshape(len(texts), width)
         short = np.flatnonzero(lengths < width)
         padded[short, lengths[short]] = 0x80
         padded[:, -_BLOCK:] ^= self._whole

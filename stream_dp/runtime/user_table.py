@@ -88,7 +88,8 @@ class UserTable:
         left, at = np.arange(len(users)), self._first(users)
         while left.size:
             taken = self._events[at] != _FREE
-            same = taken & (self._keys[at] == users).all(axis=1)
+            there = self._keys[at]
+            same = taken & (there[:, 0] == users[:, 0]) & (there[:, 1] == users[:, 1])
             found[left[same]] = at[same]
             on = taken & ~same
             left, users, at = left[on], users[on], self._next(at[on])
