@@ -46,7 +46,9 @@ class UserTable:
         """
         slots = self._find(users)
         known = slots >= 0
-        taken = np.minimum(events, cap - np.where(known, self._events[slots], 0)).astype(np.int64)
+        taken: IntArray = np.minimum(events, cap - np.where(known, self._events[slots], 0)).astype(
+            np.int64
+        )
         self._events[slots[known]] += taken[known].astype(np.int32)
         if not known.all():
             self._reserve(len(users) - int(known.sum()))

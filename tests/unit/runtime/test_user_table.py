@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_dp.core.messages import IntArray
 from stream_dp.errors import FailClosed
 from stream_dp.runtime import user_table
 from stream_dp.runtime.commit import Commit
@@ -64,7 +65,7 @@ def test_users_who_are_given_back_again_and_again_take_no_room() -> None:
 
 
 def test_a_table_that_mixes_up_users_of_one_slot_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def first_half(self: UserTable, users: Hashes) -> Hashes:
+    def first_half(self: UserTable, users: Hashes) -> IntArray:
         return probe(self, np.stack([users[:, 0], users[:, 0]], axis=1))
 
     probe = user_table.UserTable._probe
@@ -76,7 +77,7 @@ def test_a_table_that_mixes_up_users_of_one_slot_is_caught(monkeypatch: pytest.M
 def admitted(memory: UserMemory, window: int, users: list[int]) -> list[int]:
     """Admit an event of each."""
     taken, _ = memory.admit(window, hashes(users), np.ones(len(users), np.int64))
-    return taken.tolist()
+    return list(map(int, taken))
 
 
 def test_a_window_is_forgotten_when_its_last_tick_has_closed() -> None:
