@@ -44,13 +44,13 @@ def _of_people(spec: PipelineSpec) -> list[str]:
     notes = _of_memory(spec)
     who = f"a user is whoever has the same {privacy.user}, to the letter; a record without one is a dead letter"
     if privacy.per is None:
-        return [who, *notes]
+        return [*notes, who]
     length = duration_text(privacy.per)
     return [
+        *notes,
         who,
         f"windows of {length} count from the first tick on. A user who is there in several of them loses as much in "
         "each: what is protected is a user's part in one window, not that they were ever there (overall does that)",
-        *notes,
     ]
 
 

@@ -20,7 +20,7 @@ _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("events", "<u4")])
 
 
 class Used(NamedTuple):
-    """So many events of each of some users, all in one public window; a user stands there once.
+    """Events that count, by user, all in one public window; a user stands there once.
 
     `number` counts what a memory has admitted.
     """
