@@ -60,9 +60,14 @@ class FeatureCounts:
 
     def __call__(self, records: Sequence[Any], numbers: IntArray) -> IntArray:
         """Return rows of shape (ticks, width); the first `numbers[0]` records are in the first tick, and so on."""
+        rows = np.zeros((len(numbers), self._width), np.int64)
+        self.write(rows, records, numbers)
+        return rows
+
+    def write(self, rows: IntArray, records: Sequence[Any], numbers: IntArray) -> None:
+        """Write these features' columns of rows, which may be wider than `width`, and no others."""
         codes, passing = self._columns(records)
         ticks = len(numbers)
-        rows = np.zeros((ticks, self._width), np.int64)
         if self._totals is not None:
             rows[:, self._totals] = numbers[:, None]
         if self._scalars:
@@ -71,7 +76,6 @@ class FeatureCounts:
         at = np.repeat(np.arange(ticks), numbers) if ticks > 1 else None
         for part in self._parts:
             part.count(rows, codes, passing, at)
-        return rows
 
 
 class _By:

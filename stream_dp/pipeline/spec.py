@@ -1,17 +1,14 @@
 """A pipeline as a value: what is read, who is protected, and which series are released.
 
 Rules: everything is public and declared, nothing comes from data. `diagnose` collects the problems of every
-part and of the parts together. `fingerprint` covers what touches data or guarantee and nothing else. Whether
-the series fit the budget is the ledger's business. This file opens no file.
+part and of the parts together. Whether the series fit the budget is the ledger's
+business. This file opens no file.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeAlias
-from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails
@@ -22,7 +19,6 @@ from stream_dp.core.moments import TimeForm
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import InvalidCost
 from stream_dp.pipeline.checks import Parts, cross_problems, series_problems
-from stream_dp.pipeline.conditions import Condition, typed
 from stream_dp.pipeline.endpoints import (
     Clock,
     FileSourceSpec,
@@ -51,7 +47,6 @@ from stream_dp.pipeline.scalars import (
 from stream_dp.pipeline.schema import FieldSpec, TimeField
 from stream_dp.pipeline.security import Security
 from stream_dp.pipeline.statistics import Series
-from stream_dp.pipeline.zones import offsets
 from stream_dp.runtime.conversation import PER_TICK
 
 __all__ = [
@@ -67,7 +62,6 @@ __all__ = [
     "WallClock",
     "diagnose",
     "diagnose_series",
-    "fingerprint",
 ]
 
 
@@ -76,13 +70,11 @@ FilterName: TypeAlias = Literal[
 ]
 WITH_OWN_DELTA = ("basic", "approximate", "tight_approximate")
 _SERIES: TypeAdapter[Series] = TypeAdapter(Series)
-# of `privacy`, later than the first journals: at their defaults they mean what was always meant
 _WRITTEN = (
     Neighbors.ADD_REMOVE,
     Neighbors.REPLACE,
 )  # the clock says whether a replacement may move
 KEEPS_ITS_TICK = "a replacement keeps its tick (moves: within_tick)"
-_LATER = ("delta", "first_block_delta", "own_delta", "filter", "order", "analysts")
 
 
 def _version(value: object) -> object:
@@ -230,7 +222,7 @@ class PipelineSpec(Frozen):
             tuple(enumerate(self.series)),
         )
         stated = [
-            p for at, s in parts.series for p in _delta_problems(("series", at), s, self.privacy)
+            p for at, s in parts.series for p in _privacy_problems(("series", at), s, self.privacy)
         ]
         refuse([*cross_problems(parts), *self._moves_problems(), *stated])
         return self
@@ -306,11 +298,27 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
     try:
         series = _SERIES.validate_python(data)
         refuse(
-            [*series_problems((), series, spec.fields), *_delta_problems((), series, spec.privacy)]
+            [
+                *series_problems((), series, spec.fields),
+                *_privacy_problems((), series, spec.privacy),
+            ]
         )
     except ValidationError as error:
         return with_known_keys(error.errors(include_url=False, include_input=False), Series)
     return series
+
+
+def _privacy_problems(
+    at: tuple[str | int, ...], series: Series, privacy: Privacy
+) -> list[InitErrorDetails]:
+    """What a series says together with `privacy` and must not."""
+    known = {analyst.name for analyst in privacy.analysts}
+    strangers = [
+        problem((*at, "ask", place), f"'{name}' is none of privacy.analysts")
+        for place, name in enumerate(series.askers or ())
+        if name not in known
+    ]
+    return [*_delta_problems(at, series, privacy), *strangers]
 
 
 def _delta_problems(
@@ -335,58 +343,3 @@ def _delta_problems(
     else:
         return []
     return [problem((*at, key), why)]
-
-
-def fingerprint(spec: PipelineSpec) -> str:
-    """SHA-256 over the meaning of everything that touches data or guarantee.
-
-    Addresses, paths and the order of schema keys do not count; `0.2` and `1/5` are the same.
-    """
-    return _digest(meaning(spec))
-
-
-def fingerprints(spec: PipelineSpec) -> dict[str, str]:
-    """Return a short fingerprint for each part of the file on its own."""
-    return {part: _digest(what)[:12] for part, what in meaning(spec).items()}
-
-
-def meaning(spec: PipelineSpec) -> dict[str, Any]:
-    """What of the file touches data or guarantee, by part, as plain values."""
-    parts = spec.model_dump(
-        mode="json", exclude={"version", "source", "journal", "releases", "queries"}, by_alias=True
-    )
-    for later in _LATER:
-        if getattr(spec.privacy, later) == Privacy.model_fields[later].default:
-            del parts["privacy"][later]
-    if spec.relation is not Neighbors.REPLACE_ANY_TICK:
-        del parts["privacy"]["moves"]  # an event in one tick is what was always meant
-    _zones_only(spec, parts["schema"])
-    for series, dumped in zip(spec.series, parts["series"], strict=True):
-        for later in series.left_out:
-            del dumped[later]
-        dumped |= series.said(lambda condition: _meaning(spec, condition))
-    if counting := spec.source.counting:
-        parts["source"] = counting
-    return parts
-
-
-def _zones_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
-    """Leave `zone` out where none is named; with one, what the range's local times mean belongs to it."""
-    for name, field in spec.fields.items():
-        if not isinstance(field, TimeField):
-            continue
-        if field.zone is None:
-            del schema[name]["zone"]
-        elif isinstance(spec.clock, ReplayClock) and spec.clock.field == name:
-            schema[name]["offsets"] = offsets(ZoneInfo(field.zone), spec.clock.grid)
-
-
-def _digest(what: Any) -> str:
-    text = json.dumps(what, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(b"stream_dp pipeline 1\n" + text.encode()).hexdigest()
-
-
-def _meaning(spec: PipelineSpec, condition: Condition) -> list[Any]:
-    field, operator = spec.fields[condition.field], condition.operator
-    values = sorted({typed(field, operator, text) for text in condition.texts})
-    return [condition.field, operator, values]

@@ -11,7 +11,7 @@ from stream_dp.mechanisms.watch_messages import ThresholdQuery
 from stream_dp.pipeline.watch_roster import ENDED, WatchRoster
 
 WATCHES = [SimpleNamespace(name="large", by=None), SimpleNamespace(name="busy", by="destination")]
-ROSTER = WatchRoster.of(("large", "busy/ATL", "busy/other", "", ""), WATCHES, 30)
+ROSTER = WatchRoster.of(("large", "busy/ATL", "busy/other", "", ""), WATCHES, 30, 2)
 
 
 def test_a_watch_is_asked_by_its_name() -> None:
@@ -93,7 +93,7 @@ def test_watches_come_and_go() -> None:
     assert ROSTER.room(2) == 3
     with_more = ROSTER.with_watch(more, ROSTER.room(1), ["more"])
     assert with_more.query({"watch": "more", "threshold": 5}) == ThresholdQuery(5, place=3)
-    assert with_more.watches == (*WATCHES, more)
+    assert tuple(each.watch for each in with_more.placed) == (*WATCHES, more)
     assert with_more.without(with_more.named("more")) == ROSTER
     without = with_more.without(with_more.named("busy"))
     assert without.names == ("large", ENDED, ENDED, "more", "")
