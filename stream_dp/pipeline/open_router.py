@@ -17,6 +17,7 @@ from stream_dp.errors import FailClosed
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, Slot
 from stream_dp.pipeline.router import Router, Tally, dead, used_fields
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.uncollected import uncollected
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import Routed
 
@@ -54,7 +55,8 @@ class OpenRouter:
         """`layout` is that of the file, where somebody has it already."""
         self._spec = spec
         self._origin = origin_ms
-        self._base = Router(spec, origin_ms, layout)
+        with uncollected():
+            self._base = Router(spec, origin_ms, layout)
         self._added: dict[Feature | Block, _Added] = {}
         self._shards: list[_Shard] = []
         self._ages = 0

@@ -17,7 +17,7 @@ _ALIKE = re.compile("[\n\x20-\x3e@-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff
 _UNLIKE = re.compile(r"^(?:\.\.\.|---|%)", re.MULTILINE)
 _BASES: tuple[type, ...] = ()
 if yaml.__with_libyaml__:
-    from yaml.cyaml import CParser
+    from yaml._yaml import CParser
 
     _BASES = (CParser,)
 

@@ -112,7 +112,7 @@ def test_it_holds_for_the_instances_that_are_left_after_many_comparisons() -> No
     watch = (WatchTerms(HIGH, PLACES),)
     one = Monitor(PLACES, Fraction(1, SCALE), Neighbors.ADD_REMOVE, watch)
     noise = NoiseStream(b"n" * 32, 0)
-    state, wrong, narrow = one.init(noise), [], []
+    state, wrong, narrow = one.init(noise), list[int](), list[int]()
     for tick in range(ROUNDS):
         state, _ = one.step(state, Update(np.full(PLACES, 9)), noise)
         counted, band = state.count, one.ask_band(0, tick, state, CONFIDENCE)

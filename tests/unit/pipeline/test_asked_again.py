@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from unit.pipeline.monitor_worlds import FR, MonitorWorld, message
 
 from stream_dp.errors import FailClosed
-from stream_dp.runtime import recovery
+from stream_dp.runtime import history, recovery
 from stream_dp.runtime.answer_body import ThresholdAnswer
 from stream_dp.runtime.commit import Asked, Halted, Unwatched, Watched
 
@@ -69,7 +69,7 @@ async def test_a_commit_with_another_number_of_seeds_than_draws_is_no_commit(
         script=[message(2, "a", "ask", series="m", watch="large", threshold=10**6)]
     )
     await world.live()
-    whole = recovery.read_history
+    whole = history.read_history
 
     async def spoilt(*given: Any) -> Any:
         history = await whole(*given)

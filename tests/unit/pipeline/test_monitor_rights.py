@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from unit.app.test_messages_http import client_of, right
+from unit.pipeline.live_series_worlds import HORIZON
 from unit.pipeline.monitor_worlds import (
     FR,
-    HORIZON,
     MONITOR,
     PIPELINE_M,
     MonitorWorld,

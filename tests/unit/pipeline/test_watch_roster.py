@@ -55,7 +55,7 @@ def test_nonsense_is_named_with_its_key(asked: dict[str, Any], why: str) -> None
 
 NAMES = ("large", "larger", "quiet", *(f"busy/{n}" for n in range(200)), "")
 MANY = WatchRoster.of(
-    NAMES, [SimpleNamespace(name=name, by=None) for name in ("large", "larger", "quiet")], None
+    NAMES, [SimpleNamespace(name=name, by=None) for name in ("large", "larger", "quiet")], None, 1
 )
 
 
@@ -80,7 +80,7 @@ def test_a_name_that_is_none_is_told_those_that_are_the_nearest_first(
     ):
         MANY.named("quit")
     with pytest.raises(UsageError, match=r"there are none$"):
-        WatchRoster.of((), [], None).named("large")
+        WatchRoster.of((), [], None, 1).named("large")
 
 
 def test_watches_come_and_go() -> None:
