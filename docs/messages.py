@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from stream_dp.core.envelope import Envelope
 from stream_dp.pipeline.analyst_messages import AnyMessage
-from stream_dp.runtime.answer_body import Answered
+from stream_dp.runtime.answer_body import Answered, ThresholdAnswer
 
 COPY = Path(__file__).with_name("messages.json")
 _WHERE = "#/$defs/{name}"
@@ -37,8 +37,8 @@ def text() -> str:
     """Return the document as it is committed."""
     models = TypeAdapter(Annotated[AnyMessage, Field(discriminator="do")])
     message = models.json_schema(ref_template="#/$defs/{model}")
-    (envelope, answer), parts = msgspec.json.schema_components(
-        [Envelope, Answered], ref_template=_WHERE
+    (envelope, answer, _), parts = msgspec.json.schema_components(
+        [Envelope, Answered, ThresholdAnswer], ref_template=_WHERE
     )
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -47,16 +47,17 @@ class AskedStep:
 
     asked: Asked
     told: Answer
+    query: Query
 
     @property
     def parameters(self) -> Any:
         """What was asked; public."""
         return read_parameters(self.asked.parameters)
 
-    def body(self, grid: TickGrid, series: Series, answer: IntArray) -> bytes:
-        """The bytes of the answer that tells this."""
+    def body(self, grid: TickGrid, series: Series, answer: IntArray, band: int | None) -> bytes:
+        """The bytes of the answer that tells this, with its half-width."""
         standing = AnswerCut.before(self.asked.at, grid)
-        told = series.told(self.parameters, answer)
+        told = series.told(self.parameters, answer, band)
         places = places_in(self.told.body)
         return body_of(self.told.number, self.told.id, self.told.do, standing, told, places)
 
@@ -85,7 +86,9 @@ class JournalTrace:
     def __init__(self, built: Built) -> None:
         config = built.run_config(0)
         self._built = built
-        self._planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, config.origin))
+        self._planner = LiveSeriesPlanner(
+            built.spec, OpenRouter(built.spec, config.origin, built.layout)
+        )
         registry = Registry(config.series)
         self._admission = Admission(registry, built.subledgers(), self._planner)
         self._drawn: set[bytes] = set()
@@ -166,15 +169,14 @@ class JournalTrace:
                 f"commit {commit.sequence} of the journal asks series {live.series.name}, which takes no queries, or "
                 "holds no answer to one"
             )
-        step = AskedStep(asked, told)
         try:
-            query = live.series.asking.query(step.parameters)
+            query = live.series.asking.query(read_parameters(asked.parameters))
         except UsageError as error:
             raise FailClosed(
                 f"commit {commit.sequence} of the journal asks series {live.series.name} what it does not take: {error}"
             ) from None
         sent = Sent(Ask(live.number, query), SeedUse(seed, live.number))
-        return TraceStep(sent, live, asked=step)
+        return TraceStep(sent, live, asked=AskedStep(asked, told, query))
 
     def _watch(self, commit: Commit, change: Watched | Unwatched) -> Query:
         """What begins or ends a watch in its mechanism, before the change is admitted."""

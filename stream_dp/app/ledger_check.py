@@ -55,7 +55,7 @@ def derived_again(
         FailClosed: a charge is not what it should be, or would be refused; or the two totals differ.
     """
     config = built.run_config(0)
-    planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, config.origin))
+    planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, config.origin, built.layout))
     admission = Admission(Registry(config.series), built.subledgers(), planner)
     for commit in summary.changing:
         admission.replay(commit)

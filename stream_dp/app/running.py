@@ -144,7 +144,7 @@ class Run:
         """An attempt on these ports; what is in the log already is not read again."""
         built, setup = self.built, self._setup
         config = built.run_config(ports.clock.now(), private=setup.private, accepted=self._accepted)
-        router = OpenRouter(built.spec, config.origin)
+        router = OpenRouter(built.spec, config.origin, built.layout)
         planner = LiveSeriesPlanner(built.spec, router)
         known = max(0, self.log.last_sequence) if self.ready.is_set() else NOTHING
         words = SeriesWords(built, planner, TickTimes(built.spec, self.log))

@@ -148,6 +148,7 @@ class TraceCheck:
 
     def _play(self, step: TraceStep) -> None:
         """Send one message; compare the release that was made of its answer."""
+        band = self._band(step)
         try:
             answer = self._player.play(step.sent)
         except RejectedMessage:
@@ -159,7 +160,7 @@ class TraceCheck:
         if answer is None:
             raise self._differs(step, "a question has no answer")
         if step.asked is not None:
-            if step.asked.body(self._grid, step.live.series, answer) != step.asked.told.body:
+            if step.asked.body(self._grid, step.live.series, answer, band) != step.asked.told.body:
                 raise self._differs(
                     step, "the composition gives other bytes than the recorded answer"
                 )
@@ -170,6 +171,13 @@ class TraceCheck:
         if step.release is None or body != step.release.body:
             raise self._differs(step, "the composition gives other bytes than the recorded release")
         self.report.releases += 1
+
+    def _band(self, step: TraceStep) -> int | None:
+        """The half-width of what an analyst asks now, by the state before it."""
+        if step.asked is None:
+            return None
+        state = self._player.state(step.live.number)
+        return step.live.series.ask_band(step.asked.asked.at, step.asked.query, state)
 
     def _snapshot(self, states: dict[int, bytes], sequence: int) -> None:
         """Compare the states of all live mechanisms with those that were saved."""

@@ -11,7 +11,7 @@ told at a crossing has noise of its own, never that of the comparison. This file
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -175,6 +175,19 @@ class Monitor:
         """
         return math.ceil(float(self.scale) * math.log((public + 1) / (1 - confidence)))
 
+    def ask_band(self, place: int, updates: int, state: MonitorState, confidence: float) -> int:
+        """Return B so that an answer to a threshold is right up to B events, with `confidence`, by public parts alone.
+
+        A yes says that at least `threshold - B` events counted, a no that fewer than `threshold + B` did, at this cut
+        after `updates` rows, `state` being that before it. Since a firing: a yes is wrong beyond B only if the draw of
+        this comparison exceeds B, a no only if that on the threshold does, which is one of as many as there were
+        comparisons, at most, whatever was asked and chosen after it. With n of them, this one included, that is n + 1
+        draws with P[draw > B] <= exp(-B / scale) each: `band`. In single ticks all answers are made of one noisy count.
+        """
+        if int(state.mode[place]) & TICK:
+            return _tick_band(self.tick_scale, confidence)
+        return self.band(updates + state.asked + 1, confidence)
+
     def value_band(self, confidence: float) -> int:
         """Return the half-width that holds with `confidence` for a count that is told; a tick's count is nearer."""
         return laplace_quantile(((self.value_scale, 1),), 1 - confidence)
@@ -311,6 +324,11 @@ class Monitor:
         if not 0 <= first <= first + places - 1 < self.width:
             raise RejectedMessage(f"the places of this monitor are 0 to {self.width - 1}")
         return first
+
+
+@lru_cache(maxsize=64)
+def _tick_band(scale: Fraction, confidence: float) -> int:
+    return laplace_quantile(((scale, 1),), 1 - confidence)
 
 
 def _mode(watch: WatchTerms) -> int:

@@ -7,6 +7,7 @@ the ledger, before anything runs. This file opens nothing.
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from stream_dp.accounting.amounts import exact
@@ -28,11 +29,13 @@ from stream_dp.mechanisms.serving import (
 from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, whole
+from stream_dp.pipeline.fingerprints import Fingerprints, fingerprints
 from stream_dp.pipeline.groupings import grouping_text
 from stream_dp.pipeline.layout import SCALAR, entries_of_parts
 from stream_dp.pipeline.router import RowLayout
-from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
+from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
 from stream_dp.pipeline.statistics import Series as SeriesSpec
+from stream_dp.pipeline.uncollected import uncollected
 from stream_dp.runtime.admission import charge_of
 from stream_dp.runtime.release import Shape
 from stream_dp.runtime.run_config import RunConfig
@@ -73,12 +76,16 @@ class Chosen:
             self.spec.form,
             _from(start, bands),
             confidence,
-            asking=self.spec.asking(keys, counts),
+            asking=self.spec.asking(keys, self.mechanism, counts),
             counts_band=counts,
             views=tuple(
                 View(name, named, _from(start, ViewBands(self._viewed, place, confidence)))
                 for place, name in enumerate(self.spec.views)
             ),
+            ask_band=lambda tick, query, state: self.spec.ask_band(
+                self.mechanism, confidence, tick - start, query, state
+            ),
+            askers=self.spec.askers,
         )
 
     @property
@@ -92,7 +99,7 @@ def _from(start: int, band: Callable[[int, Any], int]) -> Callable[[int, Any], i
     return lambda tick, state: band(tick - start, state)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Built:
     """A specification with its mechanisms, its derivation and its (charged) ledgers.
 
@@ -134,17 +141,22 @@ class Built:
     @property
     def fingerprint(self) -> str:
         """SHA-256 over the specification's meaning and the mechanisms chosen for it."""
-        return _sha256(f"{fingerprint(self.spec)}\n{self._mechanisms}")
+        return _sha256(f"{self._prints.whole}\n{self._mechanisms}")
 
     @property
     def parts(self) -> dict[str, str]:
         """Short fingerprints of the parts, so that a refusal can say what changed."""
-        return {**fingerprints(self.spec), "mechanisms": _sha256(self._mechanisms)[:12]}
+        return {**self._prints.parts, "mechanisms": _sha256(self._mechanisms)[:12]}
 
-    @property
+    @cached_property
+    def _prints(self) -> Fingerprints:
+        return fingerprints(self.spec)
+
+    @cached_property
     def _mechanisms(self) -> str:
         return "\n".join(mechanism_fingerprint(chosen.mechanism) for chosen in self.chosen)
 
+    @uncollected()
     def run_config(self, now: int, *, private: bool = True, accepted: str = "") -> RunConfig:
         """What the engine runs; `now` (ms) becomes the origin of a wall clock that declares none.
 
@@ -177,6 +189,7 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+@uncollected()
 def build(spec: PipelineSpec) -> Built:
     """Choose mechanisms, derive the guarantee and charge the ledgers.
 

@@ -42,14 +42,18 @@ class Condition(Frozen):
 
     @model_validator(mode="after")
     def _one_operator(self) -> "Condition":
-        if sum(getattr(self, name) is not None for name in OPERATORS) != 1:
+        if len([name for name in OPERATORS if getattr(self, name) is not None]) != 1:
             raise ValueError(f"needs exactly one of {', '.join(OPERATORS)}")
         return self
 
     @property
     def operator(self) -> str:
         """The one operator that is given."""
-        return next(name for name in OPERATORS if getattr(self, name) is not None)
+        given = ""
+        for name in OPERATORS:  # of a hundred thousand conditions: no generator
+            if getattr(self, name) is not None:
+                given = name
+        return given
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -74,16 +78,14 @@ class Test:
 
 def tests_of(fields: Mapping[str, Any], where: Where) -> frozenset[Test]:
     """What conditions mean beside the schema; raises like `typed`."""
-    return frozenset(
-        Test(
-            condition.field,
-            condition.operator,
-            frozenset(
-                typed(fields[condition.field], condition.operator, text) for text in condition.texts
-            ),
-        )
-        for condition in where
-    )
+    return frozenset([_test(fields[condition.field], condition) for condition in where])
+
+
+def _test(field: Any, condition: Condition) -> Test:
+    operator = condition.operator
+    value: str | tuple[str, ...] = getattr(condition, operator)
+    texts = (value,) if isinstance(value, str) else value
+    return Test(condition.field, operator, frozenset([typed(field, operator, t) for t in texts]))
 
 
 def typed(field: Any, operator: str, text: str) -> str | int | float | bool:

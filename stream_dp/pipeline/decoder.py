@@ -8,7 +8,7 @@ message, which may carry content. Nothing a payload holds raises out of here.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -51,11 +51,12 @@ class Decoded:
 
 
 class RecordDecoder:
-    """Decodes records of the given fields; field `fields[i]` becomes the attribute `attribute(name)`."""
+    """Decodes records of the given fields; each field becomes the attribute `attribute(name)`."""
 
-    def __init__(self, fields: Mapping[str, Any]) -> None:
-        """`fields` are the used fields of the schema."""
-        self._attributes = {name: f"f{i}" for i, name in enumerate(fields)}
+    def __init__(self, fields: Mapping[str, Any], schema: Iterable[str] | None = None) -> None:
+        """`fields` are the used fields of the `schema`: decoders of one schema call a field the same."""
+        numbers = {name: i for i, name in enumerate(fields if schema is None else schema)}
+        self._attributes = {name: f"f{numbers[name]}" for name in fields}
         struct = msgspec.defstruct(
             "Record",
             [_member(self._attributes[name], field) for name, field in fields.items()],

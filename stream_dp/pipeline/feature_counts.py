@@ -70,10 +70,17 @@ class FeatureCounts:
 
     def __call__(self, records: Sequence[Any], numbers: IntArray, names: Sequence[int]) -> IntArray:
         """Return rows of shape (ticks, width); the first `numbers[0]` records are in tick `names[0]`, and so on."""
+        rows = np.zeros((len(numbers), self._width), np.int64)
+        self.write(rows, records, numbers, names)
+        return rows
+
+    def write(
+        self, rows: IntArray, records: Sequence[Any], numbers: IntArray, names: Sequence[int]
+    ) -> None:
+        """Write these features' columns of rows, which may be wider than `width`, and no others."""
         columns = self._columns(records)
         passing = columns.passing
         ticks = len(numbers)
-        rows = np.zeros((ticks, self._width), np.int64)
         if self._totals is not None:
             rows[:, self._totals] = numbers[:, None]
         if self._scalars:
@@ -85,7 +92,6 @@ class FeatureCounts:
             codes[by] = entries(columns, Ticks(names, at, len(records)))
         for part in self._parts:
             part.count(rows, codes, passing, at)
-        return rows
 
 
 class _By:

@@ -76,7 +76,7 @@ class WatchPlanner:
             UsageError: it is none for this series; every problem is named with its key.
         """
         roster = self._roster()
-        watch = load_live(definition, partial(self._checked, others=roster.watches), "watch")
+        watch = load_live(definition, partial(self._checked, roster=roster), "watch")
         block = self._block(watch)
         ((_, feature),) = block.parts
         names = part_names(self.spec, watch.name, feature)
@@ -99,9 +99,9 @@ class WatchPlanner:
             name, gone.place, gone.places, query, roster.without(gone, end), block, begins=False
         )
 
-    def _checked(self, data: Any, others: Any) -> Any | list[ErrorDetails]:
+    def _checked(self, data: Any, roster: WatchRoster) -> Any | list[ErrorDetails]:
         try:
-            return self.entry.another(data, others, self.spec.fields)
+            return self.entry.another(data, roster, self.spec.fields)
         except ValidationError as error:
             told = error.errors(include_url=False, include_input=False)
             return with_known_keys(told, type(self.entry), ("watch", 0))

@@ -20,6 +20,7 @@ MOST_WORK = (
     5_000_000  # filters that a search looks at, group by group; those of a file need a few of each
 )
 _ORDERED = ("integer", "number")
+_VALUED = ("equals", "one_of")
 
 Chosen: TypeAlias = tuple[int, ...]
 
@@ -44,6 +45,31 @@ def deepest(filters: Sequence[Selection], fields: Mapping[str, Any]) -> Overlap:
     search = _Search(filters, fields)
     found = search.within(tuple(range(len(filters))), search.fields)
     return Overlap(search.weight(found), tuple(filters[at].name for at in found))
+
+
+def beside(one: Selection, others: Sequence[Selection], fields: Mapping[str, Any]) -> Overlap:
+    """Return the most entries that an event of `one` can count in, over it and the others.
+
+    Never too small for those events, and never more than `deepest` finds for all filters: those that name other values
+    of some field are left out, which proves most of very many apart at a glance.
+    """
+    named = {
+        test.field: test.values
+        for test in one.where
+        if test.operator in _VALUED and fields[test.field].type != "list"
+    }
+    near = [other for other in others if not _apart(named, other.where)]
+    return deepest([*near, one], fields)
+
+
+def _apart(named: Mapping[str, frozenset[Any]], where: frozenset[Test]) -> bool:
+    """Whether a filter names none of these values of a field."""
+    return any(
+        test.operator in _VALUED
+        and test.field in named
+        and named[test.field].isdisjoint(test.values)
+        for test in where
+    )
 
 
 class _Group(NamedTuple):

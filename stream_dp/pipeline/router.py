@@ -7,6 +7,8 @@ call per record beyond the decoder's own: the rest is done by columns.
 """
 
 from collections.abc import Iterable, Sequence
+from copy import copy
+from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
@@ -60,14 +62,30 @@ class Router:
         self._grid = TickGrid(origin_ms, spec.clock.step, spec.clock.horizon)
         self._time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
         counted = list(self.layout.counted(spec))
-        names = _used([feature for feature, _ in counted], self._time)
-        self._decoder = RecordDecoder({name: spec.fields[name] for name in names})
-        self._counts = FeatureCounts(
-            counted, self.width, spec.fields, self._decoder.attribute, self._grid
-        )
+        self._schema = spec.fields
+        self.fields = used_fields(spec, (feature for feature, _ in counted))
+        self.decoder = self._decoder_of(self.fields)
+        self.counts = [
+            FeatureCounts(counted, self.width, spec.fields, self.decoder.attribute, self._grid)
+        ]
         if isinstance(spec.clock, ReplayClock):
-            self._time_of = attrgetter(self._decoder.attribute(spec.clock.field))
+            self._time_of = attrgetter(self.decoder.attribute(spec.clock.field))
             self._ticks = OwnTicks(self._grid, spec.own_times)
+
+    def beside(self, others: Sequence["Router"], width: int) -> "Router":
+        """Return a router that decodes once and counts what this one counts and what the others do, in `width` columns.
+
+        All are of one pipeline; no two count in the same column.
+        """
+        every = copy(self)
+        every.width = width
+        every.fields = list(dict.fromkeys(chain(self.fields, *(one.fields for one in others))))
+        every.decoder = self._decoder_of(every.fields)
+        every.counts = list(chain(self.counts, *(one.counts for one in others)))
+        return every
+
+    def _decoder_of(self, names: Iterable[str]) -> RecordDecoder:
+        return RecordDecoder({name: self._schema[name] for name in names}, self._schema)
 
     def route(self, batch: Batch) -> Routed:
         """Decode and add up a batch; nothing that a payload holds raises.
@@ -82,7 +100,7 @@ class Router:
         """Decode and add up the payloads alone; raises like `route`."""
         if not batch.payloads:
             return Tally({}, {}, ())
-        decoded = self._decoder.decode(batch.payloads)
+        decoded = self.decoder.decode(batch.payloads)
         ticks: IntArray | int
         if batch.tick is None:
             decoded, ticks = self._own_ticks(decoded)
@@ -91,7 +109,10 @@ class Router:
         if not decoded.records:
             return Tally({}, {}, decoded.refused)
         records, names, numbers = _by_tick(decoded.records, ticks)
-        rows = dict(zip(names, self._counts(records, numbers, names), strict=True))
+        counted = np.zeros((len(names), self.width), np.int64)
+        for counts in self.counts:
+            counts.write(counted, records, numbers, names)
+        rows = dict(zip(names, counted, strict=True))
         return Tally(rows, dict(zip(names, numbers.tolist(), strict=True)), decoded.refused)
 
     def _given_tick(self, decoded: Decoded, tick: int) -> Decoded:
@@ -120,11 +141,12 @@ class Router:
         return Decoded(records, positions, refused), ticks[inside]
 
 
-def _used(features: Iterable[Feature], time: str | None) -> list[str]:
-    names = {} if time is None else {time: None}
+def used_fields(spec: PipelineSpec, features: Iterable[Feature]) -> list[str]:
+    """Return the fields that features need, in the order in which their records are decoded."""
+    names = {spec.clock.field: None} if isinstance(spec.clock, ReplayClock) else {}
     for feature in features:
         names |= dict.fromkeys(fields_of(feature.by))
-        names |= dict.fromkeys(sorted(test.field for test in feature.where))
+        names |= dict.fromkeys(sorted([test.field for test in feature.where]))
     return list(names)
 
 

@@ -1,16 +1,13 @@
 """A pipeline as a value: what is read, who is protected, and which series are released.
 
 Rules: everything is public and declared, nothing comes from data. `diagnose` collects the problems of every
-part and of the parts together. `fingerprint` covers what touches data or guarantee and nothing else. Whether
-the series fit the budget is the ledger's business. This file opens no file.
+part and of the parts together. Whether the series fit the budget is the ledger's
+business. This file opens no file.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
-from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails
@@ -19,7 +16,6 @@ from stream_dp.core.moments import TimeForm
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.users import Users
 from stream_dp.pipeline.checks import Parts, cross_problems, series_problems
-from stream_dp.pipeline.conditions import Condition, typed
 from stream_dp.pipeline.endpoints import (
     Clock,
     FileSourceSpec,
@@ -34,14 +30,13 @@ from stream_dp.pipeline.endpoints import (
     source_named,
 )
 from stream_dp.pipeline.known_keys import with_known_keys
-from stream_dp.pipeline.named_zones import zone_offsets, zone_problems, zones_in
+from stream_dp.pipeline.named_zones import zone_problems, zones_in
 from stream_dp.pipeline.privacy import WITH_OWN_DELTA, FilterName, Privacy
 from stream_dp.pipeline.protection import Protection
 from stream_dp.pipeline.scalars import Confidence, FieldName, Frozen, Name, problem, refuse
 from stream_dp.pipeline.schema import FieldSpec, TimeField
 from stream_dp.pipeline.security import Security
 from stream_dp.pipeline.statistics import Series
-from stream_dp.pipeline.zones import offsets
 from stream_dp.runtime.conversation import PER_TICK
 
 __all__ = [
@@ -58,17 +53,11 @@ __all__ = [
     "WallClock",
     "diagnose",
     "diagnose_series",
-    "fingerprint",
 ]
 
 
 _SERIES: TypeAdapter[Series] = TypeAdapter(Series)
 KEEPS_ITS_TICK = "a replacement keeps its tick (moves: within_tick)"
-# of `privacy`, later than the first journals: at their defaults they mean what was always meant
-_LATER = (
-    *("delta", "first_block_delta", "own_delta", "filter", "order", "analysts"),
-    *("user", "max_events", "per", "overall", "share"),
-)
 
 
 def _version(value: object) -> object:
@@ -114,7 +103,7 @@ class PipelineSpec(Frozen):
             tuple(enumerate(self.series)),
         )
         stated = [
-            p for at, s in parts.series for p in _delta_problems(("series", at), s, self.privacy)
+            p for at, s in parts.series for p in _privacy_problems(("series", at), s, self.privacy)
         ]
         refuse([*cross_problems(parts), *self._moves_problems(), *stated])
         return self
@@ -199,10 +188,23 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
         series = _SERIES.validate_python(data)
         wrong = series_problems((), series, spec.fields, spec.clock)
         wrong += zone_problems(series, zones_in(spec.series))
-        refuse([*wrong, *_delta_problems((), series, spec.privacy)])
+        refuse([*wrong, *_privacy_problems((), series, spec.privacy)])
     except ValidationError as error:
         return with_known_keys(error.errors(include_url=False, include_input=False), Series)
     return series
+
+
+def _privacy_problems(
+    at: tuple[str | int, ...], series: Series, privacy: Privacy
+) -> list[InitErrorDetails]:
+    """What a series says together with `privacy` and must not."""
+    known = {analyst.name for analyst in privacy.analysts}
+    strangers = [
+        problem((*at, "ask", place), f"'{name}' is none of privacy.analysts")
+        for place, name in enumerate(series.askers or ())
+        if name not in known
+    ]
+    return [*_delta_problems(at, series, privacy), *strangers]
 
 
 def _delta_problems(
@@ -227,60 +229,3 @@ def _delta_problems(
     else:
         return []
     return [problem((*at, key), why)]
-
-
-def fingerprint(spec: PipelineSpec) -> str:
-    """SHA-256 over the meaning of everything that touches data or guarantee.
-
-    Addresses, paths and the order of schema keys do not count; `0.2` and `1/5` are the same.
-    """
-    return _digest(meaning(spec))
-
-
-def fingerprints(spec: PipelineSpec) -> dict[str, str]:
-    """Return a short fingerprint for each part of the file on its own."""
-    return {part: _digest(what)[:12] for part, what in meaning(spec).items()}
-
-
-def meaning(spec: PipelineSpec) -> dict[str, Any]:
-    """What of the file touches data or guarantee, by part, as plain values."""
-    parts = spec.model_dump(
-        mode="json", exclude={"version", "source", "journal", "releases", "queries"}, by_alias=True
-    )
-    for later in _LATER:
-        if getattr(spec.privacy, later) == Privacy.model_fields[later].default:
-            del parts["privacy"][later]
-    if spec.relation is not Neighbors.REPLACE_ANY_TICK:
-        del parts["privacy"]["moves"]  # an event in one tick is what was always meant
-    _zones_only(spec, parts["schema"])
-    for series, dumped in zip(spec.series, parts["series"], strict=True):
-        for later in series.left_out:
-            del dumped[later]
-        dumped |= series.said(lambda condition: _meaning(spec, condition))
-    if zones := zones_in(spec.series):
-        parts["zones"] = zone_offsets(zones, spec.clock)
-    if counting := spec.source.counting:
-        parts["source"] = counting
-    return parts
-
-
-def _zones_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
-    """Leave `zone` out where none is named; with one, what the range's local times mean belongs to it."""
-    for name, field in spec.fields.items():
-        if not isinstance(field, TimeField):
-            continue
-        if field.zone is None:
-            del schema[name]["zone"]
-        elif isinstance(spec.clock, ReplayClock) and spec.clock.field == name:
-            schema[name]["offsets"] = offsets(ZoneInfo(field.zone), spec.clock.grid)
-
-
-def _digest(what: Any) -> str:
-    text = json.dumps(what, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(b"stream_dp pipeline 1\n" + text.encode()).hexdigest()
-
-
-def _meaning(spec: PipelineSpec, condition: Condition) -> list[Any]:
-    field, operator = spec.fields[condition.field], condition.operator
-    values = sorted({typed(field, operator, text) for text in condition.texts})
-    return [condition.field, operator, values]

@@ -6,18 +6,19 @@ is never used again. What is wrong is named with its key and never with its valu
 actor.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.serving import clipped
 from stream_dp.mechanisms.watch_messages import ThresholdQuery, is_threshold
 
+_S = TypeVar("_S")
 _TAKEN = ("threshold", "watch")
 SHOWN, COMPARED, LONGEST = 5, 100, 100
 """How many names a refusal shows, how many it compares with what was asked, and how much of that."""
@@ -47,18 +48,21 @@ class Placed:
 class WatchRoster:
     """`names` has one for each place of the monitor, "" where it is free; `placed` are the watches that there are.
 
-    `counts_band` is the half-width of the counts that it tells; None where it tells none. `gone` are the last ones that
-    were ended by message, the first of them first.
+    `counts_band` is the half-width of the counts that it tells; None where it tells none. `touch` is the most places in
+    which an event may count, by the monitor's noise. `gone` are the last ones that were ended by message, the first of
+    them first. What watches select is remembered from one roster to the next.
     """
 
     names: tuple[str, ...]
     placed: tuple[Placed, ...]
     counts_band: int | None
+    touch: int
     gone: tuple[Placed, ...] = ()
+    _selected: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
-        cls, names: Sequence[str], watches: Sequence[Any], counts_band: int | None
+        cls, names: Sequence[str], watches: Sequence[Any], counts_band: int | None, touch: int
     ) -> "WatchRoster":
         """Return that of a definition, whose watches lie one behind the other."""
         placed, at = list[Placed](), 0
@@ -70,16 +74,26 @@ class WatchRoster:
                     places += 1
             placed.append(Placed(watch, at, places))
             at += places
-        return cls(tuple(names), tuple(placed), counts_band)
+        return cls(tuple(names), tuple(placed), counts_band, touch)
 
     @cached_property
     def _places(self) -> Mapping[str, int]:
         return {name: at for at, name in enumerate(self.names) if name not in ("", ENDED)}
 
-    @property
-    def watches(self) -> tuple[Any, ...]:
-        """The watches that there are."""
-        return tuple(each.watch for each in self.placed)
+    def has(self, name: str) -> bool:
+        """Say whether there is a watch of this name."""
+        return any(each.watch.name == name for each in self.placed)
+
+    def selections(self, selected: Callable[[Any], _S]) -> list[_S]:
+        """Return what is `selected` by each watch, of which that of one that was there before is known."""
+        found = []
+        for each in self.placed:
+            watch, selection = self._selected.get(each.place, (None, None))
+            if watch is not each.watch:
+                selection = selected(each.watch)
+                self._selected[each.place] = each.watch, selection
+            found.append(selection)
+        return found
 
     def query(self, parameters: Mapping[str, Any]) -> Query:
         """Return the query that compares a watch with a threshold.

@@ -21,6 +21,8 @@ from stream_dp.errors import UsageError
 from stream_dp.pipeline.scalars import PATTERNS
 from stream_dp.pipeline.spec import PipelineSpec, diagnose, diagnose_series
 from stream_dp.pipeline.statistics import Series
+from stream_dp.pipeline.uncollected import uncollected
+from stream_dp.pipeline.yaml_nodes import nodes
 
 _T = TypeVar("_T")
 MOST = 100  # problems told at once: each is looked up in the text, which takes time in its length
@@ -73,7 +75,8 @@ def load(path: str | Path) -> PipelineSpec:
     """
     path = Path(path)
     context = {"folder": path.parent}
-    return _checked(_text(path), str(path), lambda data: diagnose(data, context))
+    with uncollected():
+        return _checked(_text(path), str(path), lambda data: diagnose(data, context))
 
 
 def load_series(definition: bytes, spec: PipelineSpec, name: str = _LIVE) -> Series:
@@ -152,7 +155,7 @@ def _text(path: Path) -> str:
 
 def _compose(text: str, name: str) -> yaml.Node:
     try:
-        root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = nodes(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         here = "not valid JSON or YAML here; look for a comma, a quote or a bracket that is missing"
@@ -210,6 +213,8 @@ class _Reader:
 
     def value(self, node: yaml.Node, path: str) -> Any:
         """What the node says; a node that several aliases name is read once."""
+        if self.aliases and _plainly_read(node):
+            return node.value
         if id(node) in self._done:
             if not self.aliases and not self.aliased:
                 self.aliased = True
@@ -233,7 +238,7 @@ class _Reader:
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, _join(path, i)) for i, item in enumerate(node.value)]
-        if isinstance(node, yaml.ScalarNode) and not node.value and node.style is None:
+        if isinstance(node, yaml.ScalarNode) and not node.value and not node.style:
             return self._note(node, path, "has no value")
         return self._whole(node, path)
 
@@ -250,13 +255,25 @@ class _Reader:
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 self._note(key, path, "a key must be text")
-            elif self._whole(key, _join(path, "[key]")) is None:
+            elif not key.value.isascii() and self._whole(key, _join(path, "[key]")) is None:
                 continue
             elif key.value in entries:
                 self._note(key, _join(path, key.value), "this key is already there")
+            elif self.aliases and _plainly_read(value):
+                entries[key.value] = value.value
             else:
                 entries[key.value] = self.value(value, _join(path, key.value))
         return entries
+
+
+def _plainly_read(node: yaml.Node) -> bool:
+    """Whether a node is a text that says what stands there, and nothing is to be noted of it."""
+    return (
+        type(node) is yaml.ScalarNode
+        and node.value.isascii()
+        and (node.value != "" or bool(node.style))
+        and node.tag.startswith(_STANDARD)
+    )
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ runtime, not messages of the mechanism.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
@@ -31,13 +31,21 @@ class Tick:
     reply: "asyncio.Future[bytes]"
 
 
+class Told(NamedTuple):
+    """What a mechanism answers to a query, and the half-width of that, where there is one."""
+
+    answer: IntArray
+    band: int | None
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Ask:
-    """Answer `query` at once, between two ticks; a message that the mechanism refuses is an error for who asks."""
+    """Answer `query` at once, before `tick`; a message that the mechanism refuses is an error for who asks."""
 
+    tick: int
     query: Query
     noise: Noise
-    reply: "asyncio.Future[IntArray]"
+    reply: "asyncio.Future[Told]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +102,14 @@ class Actor:
         return body
 
     def _ask(self, command: Ask) -> None:
+        band = self._series.ask_band(command.tick, command.query, self._state)
         try:
             self._state, answer = ask(self._series, self._state, command.query, command.noise)
         except RejectedMessage as refusal:
             if not command.reply.cancelled():
                 command.reply.set_exception(refusal)
         else:
-            _answer(command.reply, answer)
+            _answer(command.reply, Told(answer, band))
 
 
 def _answer(reply: "asyncio.Future[_A]", answer: _A) -> None:

@@ -51,6 +51,24 @@ class AnswerCut(NamedTuple):
         return cls(next_tick - 1 if next_tick else None, grid.start_text(next_tick))
 
 
+class ThresholdAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `answer` holds where a monitor was asked a threshold: a yes or a no, right up to `band` events.
+
+    `fired`: at least `threshold` - `band` events counted; not: fewer than `threshold` + `band`; each with `confidence`.
+    Where the monitor tells counts, that at the firing, right up to `counts_band`.
+    """
+
+    series: str
+    watch: str
+    threshold: int
+    fired: bool
+    band: _Number
+    confidence: float
+    count: _Number | UnsetType = UNSET
+    counts_band: _Number | UnsetType = UNSET
+    not_private: bool | UnsetType = UNSET
+
+
 class RefusedMessage(msgspec.Struct, frozen=True):
     """Why nothing was done; `exit_code` is that of the command line."""
 

@@ -3,7 +3,7 @@
 Rules: a message is executed once; its answer becomes durable with what it changed and with the place up to which the
 queue was read, in one commit, and only then is it visible. A message that is refused changes nothing but the record of
 its id. The operator may act on every series, an analyst on those of the file, of the main ledger and her own, and
-create and halt by her own ledger only.
+create and halt by her own ledger only; a mechanism that answers by itself is asked by its owner and whom it names.
 """
 
 import asyncio
@@ -150,8 +150,10 @@ class Answering:
                 readers = None if message.operator else (MAIN, message.analyst)
                 return {"queries": self._wording.listed(admission, readers)}
             case _:
+                live = self._asked(wanted, message)
+                self._require_right(live, message)
                 number = changes.chain.now.conversation.next_answer
-                return await changes.ask(self._asked(wanted, message), wanted.parameters, number)
+                return await changes.ask(live, wanted.parameters, number)
 
     def _require_own(self, wanted: Wanted, message: Addressed, verb: str) -> str:
         """Return whose ledger paid for a series.
@@ -163,6 +165,19 @@ class Answering:
         if not message.operator and owner != message.analyst:
             raise NotYours(f"series: is of another ledger; you may {verb} what your own paid for")
         return owner
+
+    def _require_right(self, live: LiveSeries, message: Addressed) -> None:
+        """Do nothing where the sender may ask the series: its last release, or its mechanism, which that may change.
+
+        Raises:
+            NotYours: it is the mechanism, and she is neither its owner nor among those whom the series names.
+        """
+        mine = message.operator or self._owner(live.series.name) == message.analyst
+        if live.series.asking is not None and not (mine or _granted(live, message)):
+            raise NotYours(
+                "series: you may not ask this monitor, for what is asked may fire, and so begin again or end, its "
+                "watches; its key `ask` names who may, beside its owner"
+            )
 
     def _owner(self, name: str) -> str:
         """Whose ledger paid for a series; of those of the file, the main one."""
@@ -181,9 +196,16 @@ class Answering:
             if any(ended.name == name for ended in admission.ended):
                 raise UnknownMechanism("series: was halted; it answers no more")
             raise UnknownMechanism("series: none of this name runs; `list` names those that do")
-        if not message.operator and self._owner(name) not in (MAIN, message.analyst):
+        mine = message.operator or self._owner(name) in (MAIN, message.analyst)
+        if not (mine or _granted(live, message)):
             raise NotYours("series: is another analyst's")
         return live
+
+
+def _granted(live: LiveSeries, message: Addressed) -> bool:
+    """Whether a series names the sender among those who may ask its mechanism."""
+    askers = live.series.askers
+    return askers is None or message.analyst in askers
 
 
 async def recorded(answers: Answers | None, number: int) -> bytes:

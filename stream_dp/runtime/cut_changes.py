@@ -15,6 +15,7 @@ from typing import Any
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.errors import RejectedMessage, UsageError
+from stream_dp.runtime.actor import Told
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.asked_parameters import read_parameters, write_parameters
 from stream_dp.runtime.commit import (
@@ -147,7 +148,7 @@ class CutChanges:
             read = read_parameters(form)
             found = await self._asked(live, series.asking.query(read))
             self._pending.changes.append(Asked(live.number, form, self.chain.next_tick, answer))
-            return series.told(read, found)
+            return series.told(read, found.answer, found.band)
         if series.name not in self.chain.now.latest:
             raise UsageError(
                 "series: has not released anything yet; ask again after its first tick"
@@ -172,7 +173,7 @@ class CutChanges:
         if done.then is not None:
             await done.then()
 
-    async def _asked(self, live: LiveSeries, query: Query) -> IntArray:
+    async def _asked(self, live: LiveSeries, query: Query) -> Told:
         """What a mechanism answers, now, with noise of its own; the seed of that waits for the commit.
 
         Raises:
@@ -180,7 +181,7 @@ class CutChanges:
         """
         noise = FreshNoise(self._seeds, lambda seed: self._make_noise(seed, live.number))
         try:
-            found = await self._ensemble.ask(live.number, query, noise)
+            found = await self._ensemble.ask(live.number, self.chain.next_tick, query, noise)
         except RejectedMessage as refusal:
             raise UsageError(str(refusal)) from None
         self._pending.seeds.append(noise.seed)

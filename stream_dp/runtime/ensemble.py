@@ -10,10 +10,10 @@ from typing import Any
 
 from stream_dp.core.guard import Guard
 from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Query
+from stream_dp.core.messages import Query
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.mechanisms.states import STATES
-from stream_dp.runtime.actor import Actor, Ask, Halt, Snapshot, Tick
+from stream_dp.runtime.actor import Actor, Ask, Halt, Snapshot, Tick, Told
 from stream_dp.runtime.commit import Release, SavedStates
 from stream_dp.runtime.recovery import NoiseMaker
 from stream_dp.runtime.registry import LiveSeries, Registry
@@ -81,14 +81,14 @@ class Ensemble:
                 sequence += 1
         return tuple([Release(n, name, tick, await reply) for n, name, tick, reply in waiting])
 
-    async def ask(self, number: int, query: Query, noise: Noise) -> IntArray:
-        """Return what the mechanism of a series answers to a query.
+    async def ask(self, number: int, tick: int, query: Query, noise: Noise) -> Told:
+        """Return what the mechanism of a series answers to a query before this tick.
 
         Raises:
             RejectedMessage: it takes no such query; its state is as it was.
         """
-        reply: asyncio.Future[IntArray] = asyncio.get_running_loop().create_future()
-        await self._actors[number].send(Ask(query, noise, reply))
+        reply: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+        await self._actors[number].send(Ask(tick, query, noise, reply))
         return await reply
 
     async def states(self) -> SavedStates:

@@ -26,6 +26,8 @@ from stream_dp.runtime.commit import (
     Asked,
     Charge,
     Commit,
+    Created,
+    Halted,
     Header,
     Release,
     Unwatched,
@@ -133,15 +135,23 @@ def _change(
     Raises:
         FailClosed: an answer differs from the recorded one, or a change does not add up.
     """
-    asked = [change for change in commit.changes if isinstance(change, Asked)]
-    for query, seed in zip(asked, commit.seeds, strict=False):
-        _ask_again(query, commit, admission, states, grid, make_noise(seed, query.number))
-    watches = [change for change in commit.changes if isinstance(change, Watched | Unwatched)]
-    for change, seed in zip(watches, commit.seeds[len(asked) :], strict=False):
-        _watch_again(change, commit, admission, states, make_noise(seed, change.number))
-    created = admission.replay(commit)
-    if created:
-        states |= initial_states(created, commit.seeds[len(asked)], make_noise)
+    drawn = [each for each in commit.changes if not isinstance(each, Halted)]
+    if len(drawn) != len(commit.seeds):
+        raise FailClosed(
+            f"commit {commit.sequence} of the journal does not hold one seed for each of its changes that draws: it was"
+            " written by another version of the code; go back to that version"
+        )
+    first: dict[int, bytes] = {}
+    for change, seed in zip(drawn, commit.seeds, strict=True):
+        match change:
+            case Asked(number=number):
+                _ask_again(change, commit, admission, states, grid, make_noise(seed, number))
+            case Watched(number=number) | Unwatched(number=number):
+                _watch_again(change, commit, admission, states, make_noise(seed, number))
+            case Created(number=number):
+                first[number] = seed
+    for live in admission.replay(commit):
+        states |= initial_states((live,), first[live.number], make_noise)
     for number in states.keys() - {live.number for live in admission.registry.live}:
         del states[number]
 
@@ -169,8 +179,9 @@ def _ask_again(
     try:
         parameters = read_parameters(asked.parameters)
         query = live.series.asking.query(parameters)
+        band = live.series.ask_band(asked.at, query, states[asked.number])
         states[asked.number], found = ask(live.series, states[asked.number], query, noise)
-        content = live.series.told(parameters, found)
+        content = live.series.told(parameters, found, band)
         standing = AnswerCut.before(asked.at, grid)
         body = body_of(asked.answer, told.id, told.do, standing, content, places_in(told.body))
     except (UsageError, RejectedMessage):

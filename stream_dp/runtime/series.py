@@ -55,7 +55,9 @@ class Series:
     look at the public part of the state only. Where `private` is False (the noise of the test kit), every body says so.
     Without `asking` whoever asks is answered from the last release. `counts_band` is the half-width of the counts that
     stand beside flags; None where there are none. Where there are `views`, the answer holds their entries one view
-    after the other, and each has its own band; `keys` are then those of a view.
+    after the other, and each has its own band; `keys` are then those of a view. `ask_band(tick, query, state)` is that
+    of the answer to a query at the cut before a tick, from the public part of the state before it. `askers` are the
+    analysts who may ask the mechanism, beside the operator and whose ledger paid for it; None: all.
     """
 
     name: str
@@ -69,6 +71,8 @@ class Series:
     asking: Asking | None = None
     counts_band: int | None = None
     views: tuple[View, ...] = ()
+    ask_band: Callable[[int, Query, Any], int | None] = lambda *_: None
+    askers: tuple[str, ...] | None = ()
 
     @property
     def most_bytes(self) -> int:
@@ -78,8 +82,10 @@ class Series:
         entries = sum(map(len, self.keys)) + _ENTRY_BYTES * len(self.keys)
         return _HEAD_BYTES + entries * (1 if self.counts_band is None else 2)
 
-    def told(self, parameters: Mapping[str, Any], answer: IntArray) -> dict[str, Any]:
-        """Return what is told of the mechanism's answer to a query with these parameters.
+    def told(
+        self, parameters: Mapping[str, Any], answer: IntArray, band: int | None
+    ) -> dict[str, Any]:
+        """Return what is told of the mechanism's answer, with this band, to a query with these parameters.
 
         Raises:
             ValueError: nothing is asked of its mechanism.
@@ -87,7 +93,9 @@ class Series:
         if self.asking is None:
             raise ValueError("this series is answered from its releases")
         marked = {} if self.private else {"not_private": True}
-        return {"series": self.name, **self.asking.content(parameters, answer), **marked}
+        told = self.asking.content(parameters, answer)
+        sure = {} if band is None else {"band": band, "confidence": self.confidence}
+        return {"series": self.name, **told, **sure, **marked}
 
     def body(self, grid: TickGrid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
         """The exact public bytes of one release; no count in it is below 0."""

@@ -4,13 +4,22 @@ Run: python tests/benchmarks/bench_monitor.py [ROUNDS [WATCHES]]. Prints medians
 the mechanism alone (row, then the comparison of every watch), the tick as an actor takes it (with the body of its
 release), a threshold that is asked between two ticks, and what a batch of 1,000 records costs to count for as many
 watches that each ask for another value of one field (the decoder's part is not included).
+
+Or: ... bench_monitor.py files [WATCHES]. Prints what it takes to read a file of so many watches written one by one, to
+plan and to start it, and to add one by message, on a thread and on the event loop: s of CPU, once, and how many times
+what reading the file takes.
 """
 
+import json
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +30,17 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.watch_messages import ThresholdQuery, WatchTerms
 from stream_dp.noise import NoiseStream, fresh_seed
+from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.conditions import Test
 from stream_dp.pipeline.feature_counts import FeatureCounts
 from stream_dp.pipeline.layout import Feature, Slot
+from stream_dp.pipeline.live_series import LiveSeriesPlanner
+from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.schema import TextField
+from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.actor import step
+from stream_dp.runtime.ports import Batch
+from stream_dp.runtime.registry import LiveSeries
 from stream_dp.runtime.release import Shape
 from stream_dp.runtime.series import Series
 
@@ -116,8 +131,76 @@ def counting(watches: int) -> Callable[[], Any]:
     return lambda: counts(records, numbers, [0])
 
 
+FILE = """\
+version: 1
+name: many
+source: {{kind: file, path: flights.jsonl}}
+schema: {{time: {{type: time}}, tail: {{type: text}}, delay: {{type: integer}}}}
+privacy: {{epsilon: 2}}
+clock: {{kind: replay, field: time, start: "2026-01-01T00:00:00Z", step: 1h, horizon: 8760}}
+series:
+  - name: m
+    statistic: monitor
+    epsilon: 0.2
+    touch: 5
+    most: {most}
+    watch:
+"""
+MORE: dict[str, dict[str, Any]] = {
+    "of the same field": {"field": "tail", "equals": "t7"},
+    "of another field": {"field": "delay", "at_least": 60},
+}
+
+
+def timed(name: str, work: Callable[[], Any], once: float = 0.0) -> tuple[Any, float]:
+    """What the work returns and its CPU time, which is printed; `once` is that of reading the file."""
+    before = time.process_time()
+    made = work()
+    spent = time.process_time() - before
+    print(f"{name:52} {spent:8.3f} s {spent / (once or spent):8.4f}", flush=True)
+    return made, spent
+
+
+def files(watches: int) -> None:
+    """Print what a file costs, step by step."""
+    lines = [
+        f"      - {{name: w{at}, where: [{{field: tail, equals: t{at}}}], above: {50 + at % 7}}}\n"
+        for at in range(watches)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "many.yaml"
+        path.write_text(FILE.format(most=watches + 100) + "".join(lines))
+        spec, once = timed("the file is read and checked", lambda: load(path))
+    built, _ = timed("plan: build", lambda: build(spec), once)
+    config, _ = timed("start: what runs, with its fingerprints", lambda: built.run_config(0), once)
+    router, _ = timed(
+        "start: the router", lambda: OpenRouter(spec, config.origin, built.layout), once
+    )
+    planner, live = LiveSeriesPlanner(spec, router), LiveSeries(0, config.series[0])
+    payloads = [
+        json.dumps({"time": "2026-01-01T00:00:00Z", "tail": f"t{at}", "delay": 70}).encode()
+        for at in range(RECORDS)
+    ]
+    for name, where in MORE.items():
+        for turn in ("first", "next"):
+            said = {"name": f"{where['field']}-{turn}", "where": [where], "above": 20}
+            text = json.dumps(said).encode()
+            watch, _ = timed(
+                f"a watch {name}, {turn}: on a thread", partial(planner.watch, live, text), once
+            )
+            live = replace(live, series=watch.series)
+
+            def loop(watch: Any = watch) -> None:
+                watch.take()
+                router.route(Batch(0, payloads, range(RECORDS), 1))
+
+            timed(f"a watch {name}, {turn}: on the loop", loop, once)
+
+
 def main() -> None:
     """Print a table."""
+    if sys.argv[1:2] == ["files"]:
+        return files(int(sys.argv[2]) if len(sys.argv) > 2 else 100_000)
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 21
     watches = int(sys.argv[2]) if len(sys.argv) > 2 else 100_000
     print(f"{watches:,} watches, medians of {rounds} rounds, ms of CPU")
@@ -127,6 +210,7 @@ def main() -> None:
         alone, whole, asked = (cpu(work, rounds) for work in (tick.alone, tick.whole, tick.asked))
         print(f"{name:32} mechanism {alone:6.1f}   tick {whole:6.1f}   threshold {asked:6.2f}")
     print(f"{'a batch of 1,000 records':32} counted   {cpu(counting(watches), rounds):6.1f}")
+    return None
 
 
 if __name__ == "__main__":

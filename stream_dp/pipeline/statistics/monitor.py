@@ -3,21 +3,22 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import groupby
 from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.messages import IntArray, Query
 from stream_dp.mechanisms.monitor import Monitor
-from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, WatchTerms
+from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, ThresholdQuery, WatchTerms
 from stream_dp.pipeline.choice import Choice, Setting, steady
 from stream_dp.pipeline.conditions import Where, tests_of
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
 from stream_dp.pipeline.groupings import By, grouping_text, number_of_keys, ones_of
-from stream_dp.pipeline.overlaps import Overlap, Selection, deepest
+from stream_dp.pipeline.overlaps import Overlap, Selection, beside, deepest
 from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, problem, refuse
 from stream_dp.pipeline.statistics.series_spec import (
     Place,
@@ -30,6 +31,18 @@ from stream_dp.pipeline.watch_roster import WatchRoster
 from stream_dp.runtime.release import Shape
 
 Threshold = Annotated[int, Field(ge=1, le=LARGEST_THRESHOLD)]
+
+
+def _askers(value: object) -> object:
+    if value in ("operator", "anyone"):
+        return value
+    named = list(value) if isinstance(value, list | tuple) else []
+    if not named or not all(isinstance(each, str) for each in named):
+        raise ValueError("must be operator, anyone, or a list of analysts such as [ann, bob]")
+    return tuple(named)
+
+
+Askers = Annotated[Literal["operator", "anyone"] | tuple[str, ...], BeforeValidator(_askers)]
 ROOM = 100  # places for watches that come by message, where the file does not say `most`
 MOST_PLACES = 10**6
 _SHOWN = 5  # names of watches in one message
@@ -93,16 +106,20 @@ class MonitorSeries(SeriesSpec):
     """Which of many watches fire in a tick.
 
     `touch` is the most watches that one event may count in at once, as many as the filters allow where it is left out;
-    `most` the room for watches. With `value`, an epsilon of its own, the count of what fires is told too.
+    `most` the room for watches. With `value`, an epsilon of its own, the count of what fires is told too. `ask` are
+    those who may ask its watches other thresholds, which may fire, and so begin again or end them, beside the owner.
     """
 
     shape: ClassVar[Shape] = Shape.FLAGS
+    later: ClassVar[tuple[str, ...]] = ("ask",)
+    rights: ClassVar[tuple[str, ...]] = ("ask",)
 
     statistic: Literal["monitor"] = "monitor"
     watch: Annotated[tuple[WatchSpec, ...], Field(min_length=1, max_length=100_000)]
     touch: Annotated[int, Field(ge=1, le=MOST_PLACES)] | None = None
     most: Annotated[int, Field(ge=1, le=MOST_PLACES)] | None = None
     value: Epsilon | None = None
+    ask: Askers = "operator"
 
     @model_validator(mode="after")
     def _names(self) -> "MonitorSeries":
@@ -176,22 +193,40 @@ class MonitorSeries(SeriesSpec):
         """Return the half-width of the counts that `value` pays for."""
         return None if self.value is None else mechanism.value_band(confidence)
 
-    def asking(self, keys: Sequence[str], counts_band: int | None) -> WatchRoster:
+    def asking(
+        self, keys: Sequence[str], mechanism: Monitor, counts_band: int | None
+    ) -> WatchRoster:
         """Return its watches by name: each may be asked a threshold."""
-        return WatchRoster.of(keys, self.watch, counts_band)
+        return WatchRoster.of(keys, self.watch, counts_band, mechanism.ones)
 
-    def another(
-        self, data: Any, others: Sequence[SeriesPart], fields: Mapping[str, Any]
-    ) -> WatchSpec:
-        """Return one more watch, which no event may count in that counts in `touch` others."""
+    def ask_band(
+        self, mechanism: Monitor, confidence: float, updates: int, query: Query, state: Any
+    ) -> int | None:
+        """Return by how many events an answer to a threshold may be wrong."""
+        if not isinstance(query, ThresholdQuery):
+            return None
+        return mechanism.ask_band(query.place, updates, state, confidence)
+
+    @property
+    def askers(self) -> tuple[str, ...] | None:
+        """Those of `ask`."""
+        return None if self.ask == "anyone" else () if self.ask == "operator" else tuple(self.ask)
+
+    def another(self, data: Any, asking: Any, fields: Mapping[str, Any]) -> WatchSpec:
+        """Return one more watch, which no event may count in that counts in `touch` others.
+
+        So no event does among those that there are: it is enough to look at the events of this one.
+        """
+        roster: WatchRoster = asking
         one = WatchSpec.model_validate(data)
         found = [*by_problems((), one.by, fields), *where_problems((), one.where, fields)]
-        if any(other.name == one.name for other in others):
+        if roster.has(one.name):
             found.append(problem(("name",), f"a watch '{one.name}' is already there"))
         refuse(found)
-        depth, touch = overlap(self, (*others, one), fields), self.ones(fields)
-        if depth.number > touch:
-            refuse([problem((), beyond(depth, touch))])
+        others = roster.selections(partial(selected, self, fields=fields))
+        depth = beside(selected(self, one, fields), others, fields)
+        if depth.number > roster.touch:
+            refuse([problem((), beyond(depth, roster.touch))])
         return one
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
@@ -199,9 +234,11 @@ class MonitorSeries(SeriesSpec):
 
     def said(self, meant: Any) -> dict[str, Any]:
         """Return what the conditions of the series and of its watches mean."""
-        watches = self.model_dump(mode="json")["watch"]
-        for one, dumped in zip(self.watch, watches, strict=True):
-            dumped["where"] = [meant(condition) for condition in one.where]
+        plain = [key for key in WatchSpec.model_fields if key != "where"]  # texts and numbers
+        watches = [
+            {"where": [meant(c) for c in one.where], **{key: getattr(one, key) for key in plain}}
+            for one in self.watch
+        ]
         return {**super().said(meant), "watch": watches}
 
     @classmethod
@@ -241,23 +278,28 @@ class MonitorSeries(SeriesSpec):
 
 def _joined(terms: Iterable[WatchTerms]) -> tuple[WatchTerms, ...]:
     """Terms with one entry for neighbours that differ in nothing but their places: the mechanism is the same."""
-    runs = groupby(terms, key=lambda one: replace(one, places=1))
-    return tuple(replace(one, places=sum(each.places for each in run)) for one, run in runs)
+    runs = [list(run) for _, run in groupby(terms, key=_but_places)]
+    return tuple(
+        run[0] if len(run) == 1 else replace(run[0], places=sum(each.places for each in run))
+        for run in runs
+    )
+
+
+def _but_places(one: WatchTerms) -> tuple[int, bool, bool, bool]:
+    return one.threshold, one.tick, one.below, one.rearm
 
 
 def overlap(
     series: MonitorSeries, watches: Sequence[SeriesPart], fields: Mapping[str, Any]
 ) -> Overlap:
     """Return in how many entries one event can count at once, and the watches whose filters allow it."""
-    filters = [
-        Selection(
-            one.name,
-            ones_of(fields, one.by),
-            tests_of(fields, (*series.where, *one.where)),
-        )
-        for one in watches
-    ]
-    return deepest(filters, fields)
+    return deepest([selected(series, one, fields) for one in watches], fields)
+
+
+def selected(series: MonitorSeries, one: SeriesPart, fields: Mapping[str, Any]) -> Selection:
+    """Return what a watch of the series selects."""
+    where = tests_of(fields, (*series.where, *one.where))
+    return Selection(one.name, ones_of(fields, one.by), where)
 
 
 def _touch_problems(

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, Self
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails
 
-from stream_dp.core.messages import IntArray
+from stream_dp.core.messages import IntArray, Query
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems
@@ -52,6 +52,8 @@ class SeriesSpec(Frozen, ABC):
     shape: ClassVar[Shape]
     later: ClassVar[tuple[str, ...]] = ()
     """The keys that came later: at their defaults they are left out of fingerprints."""
+    rights: ClassVar[tuple[str, ...]] = ()
+    """The keys that say who may do what: they touch neither data nor guarantee, and no fingerprint holds them."""
 
     statistic: str
     name: Name
@@ -131,17 +133,26 @@ class SeriesSpec(Frozen, ABC):
         """Return the half-width of counts that stand beside flags; None where its releases have none."""
         return None
 
-    def asking(self, keys: Sequence[str], counts_band: int | None) -> Asking | None:
+    def asking(self, keys: Sequence[str], mechanism: Any, counts_band: int | None) -> Asking | None:
         """Return what may be asked of its mechanism between two ticks; None: it answers from its last release.
 
         `keys` names the entries of its answers.
         """
         return None
 
-    def another(
-        self, data: Any, others: Sequence[SeriesPart], fields: Mapping[str, Any]
-    ) -> SeriesPart:
-        """Return one more part, from its definition, beside the `others` that there are.
+    def ask_band(
+        self, mechanism: Any, confidence: float, updates: int, query: Query, state: Any
+    ) -> int | None:
+        """Return the half-width of the mechanism's answer to a query after so many updates; None: it has none."""
+        return None
+
+    @property
+    def askers(self) -> tuple[str, ...] | None:
+        """The analysts who may ask its mechanism, beside the operator and whose ledger paid for it; None: all."""
+        return ()
+
+    def another(self, data: Any, asking: Any, fields: Mapping[str, Any]) -> SeriesPart:
+        """Return one more part, from its definition; `asking` is what is asked of those that there are.
 
         Raises:
             UsageError: a series of this statistic takes none.

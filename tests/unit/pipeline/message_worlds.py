@@ -86,7 +86,7 @@ class ThresholdAsking:
 
 WATCHED = Series(
     "watched", Watched(), slice(0, 1), ("",), Shape.SCALAR, lambda tick, state: 0, 0.95,
-    asking=ThresholdAsking(),
+    asking=ThresholdAsking(), askers=None,
 )  # fmt: skip
 
 

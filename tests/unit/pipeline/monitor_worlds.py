@@ -32,6 +32,7 @@ WATCHES: list[dict[str, Any]] = [
 ]
 MONITOR: dict[str, Any] = {
     "name": "m", "statistic": "monitor", "epsilon": "1", "touch": "4", "most": "9", "watch": WATCHES,
+    "ask": ["bob"],
 }  # fmt: skip
 PIPELINE_M = PIPELINE | {
     "privacy": {
@@ -64,7 +65,7 @@ class MonitorWorld(MessageWorld):
         plan = replace(built.run_config(0, private=self.noise is not no_noise), group=1)
         router = OpenRouter(built.spec, plan.origin)
         self.planner = LiveSeriesPlanner(built.spec, router)
-        words = SeriesWords(built, self.planner, lambda tick: None)
+        self.words = words = SeriesWords(built, self.planner, lambda tick: None)
         return self.kind(
             plan, router, ports, self.noise, planner=self.planner, subledgers=built.subledgers(),
             messages=Understanding(SignedMessages("shop", SEALER.query_token), words), per_tick=self.per_tick,

@@ -161,11 +161,10 @@ def test_a_fingerprint_tells_mechanisms_apart(data: Data, monkeypatch: pytest.Mo
     assert len(set(prints)) == len(prints)
     other_path = data["source"] | {"bootstrap": "elsewhere:1"}
     assert built(data, source=other_path).fingerprint == prints[0]
-    example = built(data)
     monkeypatch.setattr(Counter, "__repr__", lambda self: "another name of it")
-    assert example.fingerprint == prints[0]
+    assert built(data).fingerprint == prints[0]
     monkeypatch.setattr(Counter, "__wire__", replace(wire_of(Counter), version=99))
-    assert example.fingerprint != prints[0]
+    assert built(data).fingerprint != prints[0]
 
 
 def test_an_endless_clock_gets_a_counter_without_an_end(data: Data) -> None:

@@ -17,8 +17,9 @@ from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.choose_hss import pure_part
+from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
-from stream_dp.pipeline.spec import PipelineSpec, diagnose, fingerprint
+from stream_dp.pipeline.spec import PipelineSpec, diagnose
 from stream_dp.runtime.engine import Engine
 
 Data = dict[str, Any]

@@ -17,8 +17,9 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, UsageError
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
-from stream_dp.pipeline.spec import PipelineSpec, diagnose, fingerprint
+from stream_dp.pipeline.spec import PipelineSpec, diagnose
 from stream_dp.runtime.engine import Engine
 
 Data = dict[str, Any]

@@ -16,13 +16,14 @@ from stream_dp.mechanisms.serving import ones_of as ones_of_mechanism
 from stream_dp.pipeline import named_zones
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.entry_columns import tick_key
+from stream_dp.pipeline.fingerprints import fingerprint, fingerprints
 from stream_dp.pipeline.groupings import Edges, TickKey, decimal_text, keys_of, ones_of
 from stream_dp.pipeline.layout import RowLayout
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.router import Router
-from stream_dp.pipeline.spec import PipelineSpec, fingerprint, fingerprints
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.runtime.ports import Batch
 
@@ -285,8 +286,8 @@ def test_a_fingerprint_covers_edges_order_and_what_a_zone_means(
     ]  # fmt: skip
     assert len({of(by) for by in different}) == len(different)
     zoned = "{tick: hour, zone: Europe/Zurich}"
-    assert "zones" in fingerprints(spec_of(tmp_path, zoned))
-    assert "zones" not in fingerprints(spec_of(tmp_path, "{tick: hour}"))
+    assert "zones" in fingerprints(spec_of(tmp_path, zoned)).parts
+    assert "zones" not in fingerprints(spec_of(tmp_path, "{tick: hour}")).parts
     before = of(zoned)
     monkeypatch.setattr(named_zones, "offsets", lambda zone, grid: [(0, 0)])
     assert of(zoned) != before

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from typing import Any
 
 import pytest
@@ -112,9 +113,16 @@ async def test_a_threshold_that_is_asked_is_compared_and_re_arms() -> None:
         ]
     )  # fmt: skip
     said = world.replies()
+    compared = said["a1"]["tick"] + 1 + 1  # the ticks before, and this
+    band = math.ceil(4 * math.log((compared + 1) / 0.05))  # scale: touch / epsilon
     assert said["a1"]["answer"] == {
-        "series": "m", "watch": "by/FR", "threshold": 10**6, "fired": False, "not_private": True,
+        "series": "m", "watch": "by/FR", "threshold": 10**6, "fired": False, "band": band, "confidence": 0.95,
+        "not_private": True,
     }  # fmt: skip
+    assert said["a2"]["answer"]["band"] == math.ceil(4 * math.log((compared + 2) / 0.05))
+    assert (
+        said["a4"]["answer"]["band"] == 12
+    )  # a tick's: of its one noisy count, whatever was asked
     assert said["a2"]["answer"]["fired"] is True
     assert said["a3"]["refused"]["detail"] == "this watch has ended; create a new one"
     assert said["a4"]["answer"]["fired"] is False  # there are orders in every tick

@@ -15,8 +15,8 @@ from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Chosen, build
+from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
-from stream_dp.pipeline.spec import fingerprint
 from stream_dp.pipeline.yaml import load
 
 FILE = """\

@@ -11,11 +11,16 @@ from unit.pipeline.columns_worlds import FEATURES, HORIZON, RECORDS, SPEC, START
 
 from stream_dp.pipeline.conditions import Test
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder
+from stream_dp.pipeline.feature_counts import FeatureCounts
 from stream_dp.pipeline.layout import Feature, RowLayout
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.router import Router, Tally
 from stream_dp.runtime.dead_letters import Span, as_spans
 from stream_dp.runtime.ports import Batch
+
+GOOD: dict[str, Any] = {
+    "at": START, "kind": "a", "place": "x", "note": "", "n": 3, "m": 0, "x": 0.5, "flag": True, "spoilt": None,
+}  # fmt: skip
 
 
 def batch(records: Sequence[dict[str, Any]], tick: int | None = None) -> Batch:
@@ -72,10 +77,51 @@ def test_sharing_changes_nothing(
     assert together(router, what) == again
 
 
+@settings(max_examples=30, deadline=None)
+@given(FEATURES, st.lists(RECORDS, max_size=8), st.data())
+def test_shards_change_nothing(
+    features: list[Feature], records: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stream_dp.pipeline.open_router.MOST_IN_A_SHARD", 2)
+        router, places = opened(features)
+        what = batch(records)
+        assert together(router, what) == apart(features, places, what, router.width)
+        gone = data.draw(st.sets(st.integers(0, len(features))))
+        for user in sorted(gone):
+            router.close(user)
+        left = [at for at in range(len(features)) if at not in gone]
+        some = [features[at] for at in left], [places[at] for at in left]
+        assert together(router, what) == apart(*some, what, router.width)
+
+
+def test_a_change_builds_what_counts_one_shard_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many features there are: the file's and those of full shards are left alone."""
+    router, what = OpenRouter(SPEC, START), batch([GOOD])
+    built: list[int] = []
+    make = FeatureCounts.__init__
+
+    def noted(counts: FeatureCounts, features: Any, *more: Any) -> None:
+        built.append(len(list(features := list(features))))
+        make(counts, features, *more)
+
+    monkeypatch.setattr(FeatureCounts, "__init__", noted)
+    monkeypatch.setattr("stream_dp.pipeline.open_router.MOST_IN_A_SHARD", 3)
+    for at in range(8):
+        one = Feature(None, frozenset([Test("n", "at_least", frozenset([at]))]))
+        router.open(one, router.place(one), at)
+        router.route(what)
+    assert built == [1, 2, 3, 1, 2, 3, 1, 2]
+    router.close(0)
+    router.route(what)
+    assert built[8:] == [2]
+    router.route(what)
+    assert len(built) == 9
+
+
 ADDED = [Feature(None, frozenset([Test("n", "at_least", frozenset([at]))])) for at in range(5)]
-GOOD: dict[str, Any] = {
-    "at": START, "kind": "a", "place": "x", "note": "", "n": 3, "m": 0, "x": 0.5, "flag": True, "spoilt": None,
-}  # fmt: skip
 
 
 def test_a_batch_is_read_once_however_many_features_were_added(
@@ -94,7 +140,7 @@ def test_a_batch_is_read_once_however_many_features_were_added(
     assert together(router, what)[0] == {0: [10, 10, 10, 10, 10, 0]}
     assert read == [10]
     router.route(batch([GOOD]))
-    assert read == [10, 2, *[1] * (1 + len(ADDED))]
+    assert read == [10, 2, 1, 1]  # what is refused: for the file, and for all that read the same
 
 
 def test_the_check_catches_a_record_that_is_dead_for_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from stream_dp.pipeline import overlaps
 from stream_dp.pipeline.conditions import Test
-from stream_dp.pipeline.overlaps import Selection, deepest
+from stream_dp.pipeline.overlaps import Selection, beside, deepest
 from stream_dp.pipeline.schema import (
     BooleanField,
     CategoryField,
@@ -103,6 +103,33 @@ def test_the_deepest_overlap_is_that_of_all_events(fields: tuple[str, ...]) -> N
         assert found.number == sum(f.ones for f in filters if f.name in found.names)
         deeper += most < sum(f.ones for f in filters)
     assert deeper > 100  # not everything overlaps
+
+
+@pytest.mark.parametrize("fields", [("kind", "size"), ("share", "late", "note")])
+def test_one_more_filter_is_looked_at_beside_those_that_it_can_meet(
+    fields: tuple[str, ...],
+) -> None:
+    """With how deep the others are alone it gives what the search over all gives; left out is what cannot meet it."""
+    fewer = 0
+    for seed in range(300):
+        *others, one = some_filters(seed, fields)
+        found = beside(one, others, FIELDS)
+        whole = deepest([*others, one], FIELDS)
+        alone = deepest(others, FIELDS).number if others else 0
+        assert max(found.number, alone) == whole.number
+        mine = [o for o in others if all(not apart(one, o, field) for field in fields)]
+        assert found.number == brute([*mine, one], fields)
+        fewer += len(mine) < len(others)
+    assert fewer > 30
+
+
+def apart(one: Selection, other: Selection, field: str) -> bool:
+    """Whether two filters name values of a field that have none in common."""
+    first, second = (
+        [t.values for t in each.where if t.field == field and t.operator in ("equals", "one_of")]
+        for each in (one, other)
+    )
+    return any(a.isdisjoint(b) for a in first[-1:] for b in second) if field != "tags" else False
 
 
 def equals(value: Any, field: str = "kind") -> frozenset[Test]:

@@ -27,8 +27,9 @@ from unit.pipeline.user_worlds import (
 
 from stream_dp.errors import UsageError
 from stream_dp.pipeline import user_guard
+from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.router import Router
-from stream_dp.pipeline.spec import PipelineSpec, diagnose, fingerprint
+from stream_dp.pipeline.spec import PipelineSpec, diagnose
 from stream_dp.pipeline.user_guard import UserGuard, guard_of
 from stream_dp.runtime.dead_letters import DeadLetters
 from stream_dp.runtime.ports import Batch

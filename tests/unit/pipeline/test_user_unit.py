@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from stream_dp.pipeline.fingerprints import fingerprint, meaning
 from stream_dp.pipeline.privacy import MOST_EVENTS_OF_ONE
-from stream_dp.pipeline.spec import PipelineSpec, diagnose, fingerprint, meaning
+from stream_dp.pipeline.spec import PipelineSpec, diagnose
 
 Data = dict[str, Any]
 BY_DAY = {"unit": "user", "user": "note", "max_events": "20", "per": "1d"}

@@ -12,7 +12,7 @@ from stream_dp.mechanisms.watch_messages import ThresholdQuery
 from stream_dp.pipeline.watch_roster import ENDED, REMEMBERED, WatchRoster
 
 WATCHES = [SimpleNamespace(name="large", by=None), SimpleNamespace(name="busy", by="destination")]
-ROSTER = WatchRoster.of(("large", "busy/ATL", "busy/other", "", ""), WATCHES, 30)
+ROSTER = WatchRoster.of(("large", "busy/ATL", "busy/other", "", ""), WATCHES, 30, 2)
 
 
 def test_a_watch_is_asked_by_its_name() -> None:
@@ -56,7 +56,7 @@ def test_nonsense_is_named_with_its_key(asked: dict[str, Any], why: str) -> None
 
 NAMES = ("large", "larger", "quiet", *(f"busy/{n}" for n in range(200)), "")
 MANY = WatchRoster.of(
-    NAMES, [SimpleNamespace(name=name, by=None) for name in ("large", "larger", "quiet")], None
+    NAMES, [SimpleNamespace(name=name, by=None) for name in ("large", "larger", "quiet")], None, 1
 )
 
 
@@ -81,7 +81,7 @@ def test_a_name_that_is_none_is_told_those_that_are_the_nearest_first(
     ):
         MANY.named("quit")
     with pytest.raises(UsageError, match=r"there are none$"):
-        WatchRoster.of((), [], None).named("large")
+        WatchRoster.of((), [], None, 1).named("large")
 
 
 def test_only_the_last_that_ended_are_remembered() -> None:
@@ -106,7 +106,7 @@ def test_watches_come_and_go() -> None:
     assert ROSTER.room(2) == 3
     with_more = ROSTER.with_watch(more, ROSTER.room(1), ["more"])
     assert with_more.query({"watch": "more", "threshold": 5}) == ThresholdQuery(5, place=3)
-    assert with_more.watches == (*WATCHES, more)
+    assert tuple(each.watch for each in with_more.placed) == (*WATCHES, more)
     ended = with_more.without(with_more.named("more"), 7)
     assert replace(ended, gone=()) == ROSTER
     assert [(one.watch.name, one.start, one.end) for one in ended.gone] == [("more", 0, 7)]

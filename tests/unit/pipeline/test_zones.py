@@ -13,8 +13,9 @@ from stream_dp.core.moments import TimeForm
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline import spec as specs
 from stream_dp.pipeline import zones
+from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.schema import TimeField
-from stream_dp.pipeline.spec import PipelineSpec, fingerprint
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.zones import offsets
 
 Data = dict[str, Any]

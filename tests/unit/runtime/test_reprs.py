@@ -108,7 +108,7 @@ def test_a_repr_shows_nothing_private(value: Any) -> None:
 async def test_a_message_to_an_actor_shows_nothing_private() -> None:
     assert "987654321" not in shown(await _tick())
     reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    assert "987654321" not in shown(Ask(Query(SECRET), NoiseStream(BYTES, 0), reply))
+    assert "987654321" not in shown(Ask(3, Query(SECRET), NoiseStream(BYTES, 0), reply))
 
 
 def test_the_check_can_fail() -> None:

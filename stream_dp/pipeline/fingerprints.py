@@ -1,0 +1,101 @@
+"""What of a pipeline file touches data or guarantee, and the fingerprint of that: of the whole, and of each part.
+
+Rules: it covers what touches data or guarantee and nothing else; a key that came later is left out at the default that
+says what was always meant. This file opens no file.
+"""
+
+import hashlib
+import json
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.pipeline.conditions import Condition, typed
+from stream_dp.pipeline.endpoints import ReplayClock
+from stream_dp.pipeline.named_zones import zone_offsets, zones_in
+from stream_dp.pipeline.schema import TimeField
+from stream_dp.pipeline.spec import PipelineSpec, Privacy
+from stream_dp.pipeline.zones import offsets
+
+# of `privacy`, later than the first journals: at their defaults they mean what was always meant
+_LATER = (
+    *("delta", "first_block_delta", "own_delta", "filter", "order", "analysts"),
+    *("user", "max_events", "per", "overall", "share"),
+)
+_UNMEANT: dict[str, Any] = dict.fromkeys(
+    ("version", "source", "journal", "releases", "queries"), True
+)
+
+
+class Fingerprints(NamedTuple):
+    """SHA-256 over the meaning of everything that touches data or guarantee; and short ones of each part on its own."""
+
+    whole: str
+    parts: dict[str, str]
+
+
+def fingerprint(spec: PipelineSpec) -> str:
+    """SHA-256 over the meaning of everything that touches data or guarantee.
+
+    Addresses, paths and the order of schema keys do not count; `0.2` and `1/5` are the same.
+    """
+    return fingerprints(spec).whole
+
+
+def fingerprints(spec: PipelineSpec) -> Fingerprints:
+    """Return the fingerprint of the file, and a short one for each of its parts."""
+    texts = {part: _canonical(what) for part, what in sorted(meaning(spec).items())}
+    whole = ",".join(f"{json.dumps(part)}:{text}" for part, text in texts.items())
+    return Fingerprints(
+        _digest(f"{{{whole}}}"), {part: _digest(text)[:12] for part, text in texts.items()}
+    )
+
+
+def meaning(spec: PipelineSpec) -> dict[str, Any]:
+    """What of the file touches data or guarantee, by part, as plain values."""
+    said = [series.said(lambda condition: _meaning(spec, condition)) for series in spec.series]
+    parts = spec.model_dump(
+        mode="json",
+        exclude=_UNMEANT | {"series": {at: set(each) for at, each in enumerate(said)}},
+        by_alias=True,
+    )
+    for later in _LATER:
+        if getattr(spec.privacy, later) == Privacy.model_fields[later].default:
+            del parts["privacy"][later]
+    if spec.relation is not Neighbors.REPLACE_ANY_TICK:
+        del parts["privacy"]["moves"]  # an event in one tick is what was always meant
+    _zones_only(spec, parts["schema"])
+    for series, dumped, meant in zip(spec.series, parts["series"], said, strict=True):
+        for key in {*series.left_out, *series.rights}:
+            del dumped[key]
+        dumped |= meant
+    if zones := zones_in(spec.series):
+        parts["zones"] = zone_offsets(zones, spec.clock)
+    if counting := spec.source.counting:
+        parts["source"] = counting
+    return parts
+
+
+def _zones_only(spec: PipelineSpec, schema: dict[str, Any]) -> None:
+    """Leave `zone` out where none is named; with one, what the range's local times mean belongs to it."""
+    for name, field in spec.fields.items():
+        if not isinstance(field, TimeField):
+            continue
+        if field.zone is None:
+            del schema[name]["zone"]
+        elif isinstance(spec.clock, ReplayClock) and spec.clock.field == name:
+            schema[name]["offsets"] = offsets(ZoneInfo(field.zone), spec.clock.grid)
+
+
+def _canonical(what: Any) -> str:
+    return json.dumps(what, sort_keys=True, separators=(",", ":"))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(b"stream_dp pipeline 1\n" + text.encode()).hexdigest()
+
+
+def _meaning(spec: PipelineSpec, condition: Condition) -> list[Any]:
+    field, operator = spec.fields[condition.field], condition.operator
+    values = sorted({typed(field, operator, text) for text in condition.texts})
+    return [condition.field, operator, values]
