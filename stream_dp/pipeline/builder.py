@@ -36,7 +36,7 @@ from stream_dp.pipeline.statistics import Series as SeriesSpec
 from stream_dp.runtime.admission import charge_of
 from stream_dp.runtime.release import Shape
 from stream_dp.runtime.run_config import RunConfig
-from stream_dp.runtime.series import Series, View
+from stream_dp.runtime.series import Series, SeriesView
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Chosen:
             asking=self.spec.asking(keys, counts),
             counts_band=counts,
             views=tuple(
-                View(name, named, _from(start, ViewBands(self._viewed, place, confidence)))
+                SeriesView(name, named, _from(start, ViewBands(self._viewed, place, confidence)))
                 for place, name in enumerate(self.spec.views)
             ),
         )

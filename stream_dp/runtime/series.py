@@ -39,7 +39,7 @@ class Asking(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SeriesView:
     """A window of a series: its name in releases, the keys of its entries ("" a scalar's), its `band(tick, state)`."""
 
     name: str
@@ -68,7 +68,7 @@ class Series:
     private: bool = True
     asking: Asking | None = None
     counts_band: int | None = None
-    views: tuple[View, ...] = ()
+    views: tuple[SeriesView, ...] = ()
 
     @property
     def most_bytes(self) -> int:
@@ -120,5 +120,5 @@ class Series:
         }
 
 
-def _view_bytes(view: View) -> int:
+def _view_bytes(view: SeriesView) -> int:
     return _VIEW_BYTES + sum(map(len, view.keys)) + _ENTRY_BYTES * len(view.keys)
