@@ -221,7 +221,7 @@ def test_restored_in_the_middle_it_goes_on_byte_for_byte(data: Data) -> None:
     """The bodies of releases, behind a snapshot, with levels and the count so far."""
     built = build(spec(wall(data), {"windows": ["1d", "20d", "ever"]}))
     run, grid = built.run_config(0).series[0], TickGrid(0, 1000)
-    state, bodies = run.mechanism.init(SeededNoise(1)), []
+    bodies: list[bytes] = []
     for again in (False, True):
         state, bodies = run.mechanism.init(SeededNoise(1)), [*bodies, b""]
         for tick in range(700):

@@ -22,9 +22,9 @@ KEYS = ("ATL", "Å b", "other")
 def series(keys: tuple[str, ...], *, private: bool = True) -> Series:
     """A single tick and a day; bands of 3 and 9, and 1 more with each tick."""
     mechanism: Counter = None  # type: ignore[assignment]  # a body is made without it
-    views = tuple(
-        SeriesView(name, keys, lambda tick, state, band=band: band + tick)
-        for name, band in (("tick", 3), ("24h", 9))
+    views = (
+        SeriesView("tick", keys, lambda tick, state: 3 + tick),
+        SeriesView("24h", keys, lambda tick, state: 9 + tick),
     )
     return Series(
         "s", mechanism, slice(0, len(keys)), keys, Shape.WINDOWS, lambda *_: 0, 0.95, private, views=views
