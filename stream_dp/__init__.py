@@ -56,7 +56,10 @@ if _typing.TYPE_CHECKING:
     from stream_dp.app.embedded import (
         Pipeline,
         Plan,
+    )
+    from stream_dp.app.public_release import (
         PublicRelease,
+        PublicWindow,
     )
     from stream_dp.app.standalone.continual_alerts import ContinualAlerts
     from stream_dp.app.standalone.continual_counter import ContinualCounter
@@ -116,7 +119,8 @@ _PLACES = {
     "Counts": "app.standalone.tick_release",
     "Pipeline": "app.embedded",
     "Plan": "app.embedded",
-    "PublicRelease": "app.embedded",
+    "PublicRelease": "app.public_release",
+    "PublicWindow": "app.public_release",
     "Neighbors": "core.neighbors",
     "Guarantee": "core.guarantee",
     "Measure": "core.guarantee",
@@ -220,6 +224,7 @@ __all__ = [
     "Plan",
     "ProbabilisticDP",
     "PublicRelease",
+    "PublicWindow",
     "PureDP",
     "PureFilter",
     "RejectedMessage",

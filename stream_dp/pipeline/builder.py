@@ -39,7 +39,7 @@ from stream_dp.pipeline.uncollected import uncollected
 from stream_dp.runtime.admission import charge_of
 from stream_dp.runtime.release import Shape
 from stream_dp.runtime.run_config import RunConfig
-from stream_dp.runtime.series import Series, View
+from stream_dp.runtime.series import Series, SeriesView
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Chosen:
             asking=self.spec.asking(keys, self.mechanism, counts),
             counts_band=counts,
             views=tuple(
-                View(name, named, _from(start, ViewBands(self._viewed, place, confidence)))
+                SeriesView(name, named, _from(start, ViewBands(self._viewed, place, confidence)))
                 for place, name in enumerate(self.spec.views)
             ),
             ask_band=lambda tick, query, state: self.spec.ask_band(

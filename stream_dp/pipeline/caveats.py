@@ -4,7 +4,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.endpoints import KafkaSourceSpec
 from stream_dp.pipeline.people import looks_like_people
-from stream_dp.pipeline.protected_words import duration_text
+from stream_dp.pipeline.scalars import duration_text
 from stream_dp.pipeline.spec import PipelineSpec
 
 _TRANSACTIONS = {

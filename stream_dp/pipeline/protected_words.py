@@ -5,20 +5,10 @@ Rules: everything here is declared. A promise never names a person where it is f
 
 from typing import Any
 
+from stream_dp.pipeline.scalars import duration_text
 from stream_dp.pipeline.spec import PipelineSpec
 
 _WINDOWS = {60_000: "minute", 3_600_000: "hour", 86_400_000: "day", 604_800_000: "week"}
-_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
-
-
-def duration_text(milliseconds: int) -> str:
-    """Return a duration as a pipeline file writes it.
-
-    >>> duration_text(86_400_000), duration_text(90_000)
-    ('1d', '90s')
-    """
-    unit, size = next(one for one in _UNITS if milliseconds % one[1] == 0)
-    return f"{milliseconds // size}{unit}"
 
 
 def unit_name(spec: PipelineSpec) -> str:

@@ -53,7 +53,7 @@ class Head(PublicBody, frozen=True, kw_only=True):
         return parse_moment(self.end) or 0
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a release says of one window: one `value`, or `values` by key, and the half-width `band` of each."""
 
     value: int | UnsetType = UNSET
@@ -83,7 +83,7 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     values: dict[str, int] | UnsetType = UNSET
     fired: tuple[str, ...] | UnsetType = UNSET
     counts: dict[str, int] | UnsetType = UNSET
-    windows: dict[str, Part] | UnsetType = UNSET
+    windows: dict[str, WindowPart] | UnsetType = UNSET
     band: int | UnsetType = UNSET
     counts_band: int | UnsetType = UNSET
     confidence: float
@@ -143,7 +143,7 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
             return {"fired": fired, "counts": dict(zip(fired, told, strict=True))}
 
 
-def part(keys: Sequence[str], answer: IntArray, band: int) -> Part:
+def part(keys: Sequence[str], answer: IntArray, band: int) -> WindowPart:
     """Return what a release says of a window, from its answer of shape (len(keys),).
 
     >>> write_part = msgspec.json.encode
@@ -154,7 +154,7 @@ def part(keys: Sequence[str], answer: IntArray, band: int) -> Part:
         ValueError: the answer has another number of entries.
     """
     shape = Shape.HISTOGRAM if any(keys) else Shape.SCALAR
-    return Part(**content(shape, keys, answer), band=band)
+    return WindowPart(**content(shape, keys, answer), band=band)
 
 
 def write(released: Released) -> bytes:

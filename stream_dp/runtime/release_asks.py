@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import UNSET
 
 from stream_dp.errors import UsageError
-from stream_dp.runtime.release import Part, Released, Shape, read
+from stream_dp.runtime.release import Released, Shape, WindowPart, read
 from stream_dp.runtime.series import Series
 
 _TAKEN = ("keys", "from", "to")
@@ -52,7 +52,7 @@ def _shown(released: Released, wanted: Sequence[str]) -> dict[str, Any]:
             return {"windows": {name: _part(each, wanted) for name, each in windows.items()}}
 
 
-def _part(part: Part, wanted: Sequence[str]) -> dict[str, Any]:
+def _part(part: WindowPart, wanted: Sequence[str]) -> dict[str, Any]:
     if part.values is UNSET:
         return {"value": part.value, "band": part.band}
     values = part.values

@@ -39,7 +39,7 @@ class Asking(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SeriesView:
     """A window of a series: its name in releases, the keys of its entries ("" a scalar's), its `band(tick, state)`."""
 
     name: str
@@ -70,7 +70,7 @@ class Series:
     private: bool = True
     asking: Asking | None = None
     counts_band: int | None = None
-    views: tuple[View, ...] = ()
+    views: tuple[SeriesView, ...] = ()
     ask_band: Callable[[int, Query, Any], int | None] = lambda *_: None
     askers: tuple[str, ...] | None = ()
 
@@ -128,5 +128,5 @@ class Series:
         }
 
 
-def _view_bytes(view: View) -> int:
+def _view_bytes(view: SeriesView) -> int:
     return _VIEW_BYTES + sum(map(len, view.keys)) + _ENTRY_BYTES * len(view.keys)

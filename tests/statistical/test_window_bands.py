@@ -9,6 +9,7 @@ phase for all.
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ WIDEST = 1.3
 SHAPE = Shape(20, 130, 6_000, 200)
 TICKS = (9, 40, 64, 77, 97, 116, 129)  # filling, at the end of a node, and inside
 DEEP = ForestShape((4, 4), (HALF, Fraction(1, 4), Fraction(1, 4)))
-FORESTS = {
+FORESTS: dict[str, Any] = {
     "flat": WindowForest(20, HALF, ADD, (1, 24), FLAT),
     "levels": WindowForest(20, HALF, ADD, (1, 12, 60), DEEP),
     "replace": WindowForest(20, HALF, REPLACE, (1, 60), DEEP),
@@ -60,9 +61,9 @@ def answers(name: str) -> tuple[IntArray, IntArray]:
         noise, rows = noise_of(f"windows {name}", run), SHAPE.rows(run)
         state = forest.init(noise)
         for tick, row in enumerate(rows):
-            state, _ = forest.step(state, Update(row), noise)  # type: ignore[arg-type]
+            state, _ = forest.step(state, Update(row), noise)
             if tick in TICKS:
-                _, answer = forest.step(state, Query(), noise)  # type: ignore[arg-type]
+                _, answer = forest.step(state, Query(), noise)
                 assert answer is not None
                 found.append(answer)
                 right += [

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import MutableMapping
 from typing import Any
 
-from stream_dp.app.embedded import PublicRelease
+from stream_dp.app.public_release import PublicRelease
 from stream_dp.errors import FailClosed
 
 REMEMBERED = 10_000

@@ -15,6 +15,7 @@ from stream_dp import (
     FailClosed,
     Pipeline,
     PublicRelease,
+    PublicWindow,
     UsageError,
     WorldError,
 )
@@ -155,6 +156,13 @@ def test_a_release_of_every_shape_is_handed_out(shape: Shape) -> None:
     said = PublicRelease.of(json.dumps(EXAMPLES[shape]).encode())
     assert said.series == EXAMPLES[shape]["series"]
     assert said.value
+
+
+def test_a_release_of_windows_has_them_by_name_and_shows_the_single_tick() -> None:
+    said = PublicRelease.of(json.dumps(EXAMPLES["windows"]).encode())
+    assert said.windows == {"tick": PublicWindow(41, 14), "24h": PublicWindow(870, 68)}
+    assert (said.value, said.band) == (41, 14)
+    assert PublicRelease.of(json.dumps(EXAMPLES["scalar"]).encode()).windows == {}
 
 
 class Full(SqliteJournal):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stream_dp.app.embedded import PublicRelease
+from stream_dp.app.public_release import PublicRelease
 from stream_dp.errors import FailClosed
 from stream_dp.integrations.faust import release_check
 from stream_dp.integrations.faust.release_check import ReleaseCheck

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from stream_dp.core.moments import TimeForm
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.pipeline import spec as specs
+from stream_dp.pipeline import fingerprints as meanings
 from stream_dp.pipeline import zones
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.schema import TimeField
@@ -121,5 +121,5 @@ def test_a_database_that_changed_within_the_range_is_another_pipeline(
     before = zoned(data, zone="Europe/Paris")
     assert zoned(data, zone="Europe/Paris") == before
     changed: tzinfo = timezone(timedelta(hours=2))
-    monkeypatch.setattr(specs, "ZoneInfo", lambda _: changed)
+    monkeypatch.setattr(meanings, "ZoneInfo", lambda _: changed)
     assert zoned(data, zone="Europe/Paris") != before

@@ -11,7 +11,7 @@ from stream_dp.errors import FailClosed, UsageError
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.runtime.release import Shape, read
 from stream_dp.runtime.release_asks import selected
-from stream_dp.runtime.series import Series, View
+from stream_dp.runtime.series import Series, SeriesView
 
 GRID = TickGrid(1_357_034_400_000, 3_600_000)
 HEAD = {"v": 1, "sequence": 12, "series": "s", "tick": 4, "end": "2013-01-01T15:00:00Z"}
@@ -22,9 +22,9 @@ KEYS = ("ATL", "Å b", "other")
 def series(keys: tuple[str, ...], *, private: bool = True) -> Series:
     """A single tick and a day; bands of 3 and 9, and 1 more with each tick."""
     mechanism: Counter = None  # type: ignore[assignment]  # a body is made without it
-    views = tuple(
-        View(name, keys, lambda tick, state, band=band: band + tick)
-        for name, band in (("tick", 3), ("24h", 9))
+    views = (
+        SeriesView("tick", keys, lambda tick, state: 3 + tick),
+        SeriesView("24h", keys, lambda tick, state: 9 + tick),
     )
     return Series(
         "s", mechanism, slice(0, len(keys)), keys, Shape.WINDOWS, lambda *_: 0, 0.95, private, views=views
@@ -97,4 +97,4 @@ def test_a_release_that_is_not_public_yet_shows_nothing() -> None:
     released = read(series(("",)).body(GRID, 12, 4, None, np.array([41, 40])))
     assert "41" not in repr(released)
     assert isinstance(released.windows, dict)
-    assert repr(released.windows["tick"]) == "<Part>"
+    assert repr(released.windows["tick"]) == "<WindowPart>"

@@ -26,7 +26,7 @@ from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.commit import Release
-from stream_dp.runtime.release import Released, Shape, content, write
+from stream_dp.runtime.release import Released, Shape, content, part, write
 from stream_dp.serve.api import create_app
 from stream_dp.serve.broadcast import Broadcast
 from stream_dp.serve.models import answer, asked, configured, published
@@ -63,6 +63,7 @@ SHAPES: dict[Shape, type[answer.Answer]] = {
     Shape.SCALAR: published.ScalarRelease,
     Shape.HISTOGRAM: published.HistogramRelease,
     Shape.FLAGS: published.FlagsRelease,
+    Shape.WINDOWS: published.WindowsRelease,
 }
 RELEASE: TypeAdapter[Any] = TypeAdapter(published.Release)
 
@@ -203,10 +204,15 @@ def test_the_worlds_of_these_tests_are_of_their_form() -> None:
 def test_what_the_engine_writes_is_a_release_of_its_shape(shape: Shape, private: bool) -> None:
     """The writer and reader of releases and their model name the same fields."""
     entries = np.array([-3] if shape is Shape.SCALAR else [0, 1])
+    if shape is Shape.WINDOWS:
+        both = part(("",), entries[1:], 3), part(("AA", "UA"), entries, 4)
+        shown: dict[str, Any] = {"windows": dict(zip(("tick", "1h"), both, strict=True))}
+    else:
+        shown = {**content(shape, ("AA", "UA")[: len(entries)], entries), "band": 2}
     body = write(
         Released(
-            v=1, sequence=4, series="s", tick=3, end=TickGrid(0, 500, None).end_text(3), band=2,
-            confidence=0.95, not_private=not private, **content(shape, ("AA", "UA")[: len(entries)], entries),
+            v=1, sequence=4, series="s", tick=3, end=TickGrid(0, 500, None).end_text(3),
+            confidence=0.95, not_private=not private, **shown,
         )
     )  # fmt: skip
     found = RELEASE.validate_json(body)
