@@ -36,14 +36,14 @@ class PublicWindow:
 
     Parameters
     ----------
-    value : int or Counts
+    value : int, float or Counts
         One value, or one for each key.
-    band : int
+    band : int or float
         The half-width that holds with the release's `confidence` for one value.
     """
 
-    value: int | Counts
-    band: int
+    value: int | float | Counts
+    band: int | float
 
     @classmethod
     def of(cls, part: Part) -> "PublicWindow":
@@ -67,9 +67,9 @@ class PublicRelease:
         The tick that it closes.
     end : str
         The end of that tick, ISO 8601 in UTC.
-    value : int, Counts or tuple of str
+    value : int, float, Counts or tuple of str
         One value, one for each key, or the keys that fired; of a series with windows that of the single tick.
-    band : int
+    band : int or float
         The half-width that holds with `confidence` for one value.
     confidence : float
         The probability with which the band holds, over the noise.
@@ -85,8 +85,8 @@ class PublicRelease:
     series: str
     tick: int
     end: str
-    value: int | Counts | tuple[str, ...]
-    band: int
+    value: int | float | Counts | tuple[str, ...]
+    band: int | float
     confidence: float
     body: bytes = field(repr=False)
     counts: Counts | None = None
@@ -126,14 +126,14 @@ class PublicRelease:
         )
 
 
-def _value(said: Released) -> int | Counts | tuple[str, ...]:
+def _value(said: Released) -> int | float | Counts | tuple[str, ...]:
     """What a release without windows shows."""
     if said.shape is Shape.HISTOGRAM:
         return _counts(said.values or {})
     return said.fired or () if said.shape is Shape.FLAGS else said.value or 0
 
 
-def _counts(found: Mapping[str, int]) -> Counts:
+def _counts(found: Mapping[str, Any]) -> Counts:
     return Counts(tuple(found), tuple(found.values()))
 
 

@@ -24,6 +24,7 @@ from stream_dp.mechanisms.serving import (
     Viewed,
     derived,
     ones_of,
+    weight_of,
 )
 from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.choice import Choice, Setting
@@ -79,6 +80,8 @@ class Chosen:
                 View(name, named, _from(start, ViewBands(self._viewed, place, confidence)))
                 for place, name in enumerate(self.spec.views)
             ),
+            unit=self.spec.unit,
+            signed=self.spec.signed,
         )
 
     @property
@@ -208,6 +211,7 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     """
     width, confidence, protection = rows.stop - rows.start, float(spec.confidence), spec.protection
     part, ones = series.at_share(protection.share), series.ones(spec.fields)
+    weight = 1 if series.amount is None else max(map(abs, series.amount.units))
     setting = Setting(
         width,
         protection.relation.step,
@@ -219,6 +223,8 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         ones,
         entries_of_parts(spec, series),
         spec.clock.step,
+        weight=weight,
+        signed=series.signed,
     )
     try:
         choice = part.choose(setting)
@@ -227,8 +233,18 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     except UsageError as refused:
         raise UsageError(f"series {series.name}: {refused}") from None
     _require_ones(series, choice.mechanism, ones)
+    _require_weight(series, choice.mechanism, weight)
     step = derived(choice.mechanism, series.name)
     return Chosen(series, choice, protection.of(series.name, step))
+
+
+def _require_weight(series: SeriesSpec, mechanism: ServingMechanism[Any], weight: int) -> None:
+    """Do nothing where the mechanism's guarantee is for events of such amounts."""
+    if weight_of(mechanism) < weight:
+        raise NotDerivable(
+            f"{series.name}: one event may add {weight} units to an entry, and {type(mechanism).__name__} is made for "
+            f"{weight_of(mechanism)}"
+        )
 
 
 def _require_ones(series: SeriesSpec, mechanism: ServingMechanism[Any], ones: int) -> None:

@@ -41,6 +41,8 @@ def coder(by: Any, fields: Mapping[str, Any], grid: TickGrid) -> Coder:
         return _binned(by, fields[by.field])
     if isinstance(by, TickKey):
         return _ticked(by, grid)
+    if by is None:
+        return lambda columns, ticks: Entries(np.zeros(ticks.records, np.int64))
     return lambda columns, ticks: columns.codes[by]
 
 

@@ -18,7 +18,6 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder, Refusal
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.feature_counts import FeatureCounts
-from stream_dp.pipeline.groupings import fields_of
 from stream_dp.pipeline.layout import Feature, RowLayout
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
@@ -166,8 +165,7 @@ class _ScaledTicks(_Ticks):
 def _used(features: Iterable[Feature], time: str | None) -> list[str]:
     names = {} if time is None else {time: None}
     for feature in features:
-        names |= dict.fromkeys(fields_of(feature.by))
-        names |= dict.fromkeys(sorted(test.field for test in feature.where))
+        names |= dict.fromkeys(feature.fields)
     return list(names)
 
 

@@ -15,6 +15,7 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import UsageError
+from stream_dp.pipeline.amounts import Amount
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
@@ -62,6 +63,21 @@ class SeriesSpec(Frozen, ABC):
     def grouped_by(self) -> By | None:
         """What has an entry for each of its values in this series' rows; None: one entry for all."""
         return None
+
+    @property
+    def amount(self) -> Amount | None:
+        """What a record adds to its entries; None: 1."""
+        return None
+
+    @property
+    def unit(self) -> Fraction:
+        """What one unit of its rows is as a number that people read."""
+        return Fraction(1)
+
+    @property
+    def signed(self) -> bool:
+        """Whether true values may be below 0, so that releases are not clipped there."""
+        return False
 
     @property
     def parts(self) -> Sequence[SeriesPart]:

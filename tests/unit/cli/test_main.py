@@ -58,7 +58,9 @@ def test_the_help_of_all_is_whole(say: Say) -> None:
 
 def test_the_help_of_a_group_is_whole(say: Say) -> None:
     said = " ".join(say("query", "--help").out.split())
-    assert "what it released stays. token Print the operator's token, or that of an analyst." in said
+    assert (
+        "what it released stays. token Print the operator's token, or that of an analyst." in said
+    )
     names = ("create", "preview", "halt", "list", "ask", "watch", "unwatch", "token")
     assert all(f" {name} " in said for name in names)
 
