@@ -138,8 +138,8 @@ def _clamped_together(amount: Amount, numbers: Numbers) -> IntArray:
 
 def _truncated(amount: Amount, numbers: Numbers) -> IntArray:
     """Steps that are begun do not count."""
-    finer = replace(amount, step=amount.step / 2)
-    return np.asarray(_units(finer, numbers) // 2)
+    finer = replace(amount, step=amount.step / 16)
+    return np.asarray(_units(finer, numbers) // 16)
 
 
 def _null_is_least(amount: Amount, numbers: Numbers) -> IntArray:
