@@ -35,7 +35,6 @@ from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
 from stream_dp.pipeline.statistics import Series as SeriesSpec
 from stream_dp.runtime.admission import charge_of
-from stream_dp.runtime.release import Shape
 from stream_dp.runtime.run_config import RunConfig
 from stream_dp.runtime.series import Series, View
 
@@ -65,7 +64,7 @@ class Chosen:
         confidence = float(spec.confidence)
         bands = Bands(self.mechanism, confidence)
         counts = self.spec.counts_band(self.mechanism, confidence)
-        named = SCALAR if self.spec.shape is Shape.SCALAR else keys
+        named = keys if self.spec.keyed else SCALAR
         return Series(
             self.spec.name,
             self.mechanism,

@@ -14,10 +14,10 @@ import numpy as np
 from stream_dp.core.messages import IntArray
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.alike import Alike, alike
-from stream_dp.pipeline.amounts import Amount
+from stream_dp.pipeline.amount_units import Amount
 from stream_dp.pipeline.conditions import Test
-from stream_dp.pipeline.entry_columns import Ticks, coder
-from stream_dp.pipeline.groupings import fields_of
+from stream_dp.pipeline.entry_columns import BatchTicks, coder
+from stream_dp.pipeline.groupings import grouping_fields
 from stream_dp.pipeline.layout import Feature, Slot
 from stream_dp.pipeline.list_columns import Entries
 from stream_dp.pipeline.record_columns import BoolArray, RecordColumns
@@ -87,7 +87,7 @@ class FeatureCounts:
         at = np.repeat(np.arange(ticks), numbers) if ticks > 1 else None
         codes: dict[Any, Entries] = dict(columns.codes)
         for by, entries in self._coders.items():
-            codes[by] = entries(columns, Ticks(names, at, len(records)))
+            codes[by] = entries(columns, BatchTicks(names, at, len(records)))
         for amount in self._amounts:
             codes[amount] = Entries(amount.of(columns.numbers[amount.field]))
         for part in self._parts:
@@ -167,7 +167,7 @@ def _histogram(
 def _numbered_or_coded(features: Iterable[Feature]) -> Iterable[str]:
     """The fields whose codes or values features need."""
     for feature in features:
-        yield from fields_of(feature.by)
+        yield from grouping_fields(feature.by)
         if feature.of is not None:
             yield feature.of.field
 

@@ -8,9 +8,9 @@ layout depends on the specification alone.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stream_dp.pipeline.amounts import Amount
+from stream_dp.pipeline.amount_units import Amount
 from stream_dp.pipeline.conditions import Test, tests_of
-from stream_dp.pipeline.groupings import By, fields_of, keys_of, number_of_keys
+from stream_dp.pipeline.groupings import By, grouping_fields, keys_of, number_of_keys
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import Series
 
@@ -28,7 +28,7 @@ class Feature:
     @property
     def fields(self) -> Iterator[str]:
         """The fields of the schema that it reads, some twice."""
-        yield from fields_of(self.by)
+        yield from grouping_fields(self.by)
         yield from sorted(test.field for test in self.where)
         if self.of is not None:
             yield self.of.field

@@ -15,11 +15,11 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.amounts import Amount
+from stream_dp.pipeline.amount_units import Amount
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
-from stream_dp.pipeline.groupings import By, grouping_text, ones_of
+from stream_dp.pipeline.groupings import By, grouping_text, most_ones
 from stream_dp.pipeline.scalars import Epsilon, Frozen, Name
 from stream_dp.runtime.release import Shape
 from stream_dp.runtime.series import Asking
@@ -75,6 +75,11 @@ class SeriesSpec(Frozen, ABC):
         return Fraction(1)
 
     @property
+    def keyed(self) -> bool:
+        """Whether its releases have an entry for each key, or flags."""
+        return self.shape is not Shape.SCALAR
+
+    @property
     def signed(self) -> bool:
         """Whether true values may be below 0, so that releases are not clipped there."""
         return False
@@ -109,7 +114,7 @@ class SeriesSpec(Frozen, ABC):
 
     def ones(self, fields: Mapping[str, Any]) -> int:
         """Return the most entries of its rows that one event sets, by the schema."""
-        return ones_of(fields, self.grouped_by)
+        return most_ones(fields, self.grouped_by)
 
     def said(self, meant: Callable[[Condition], Any]) -> dict[str, Any]:
         """Return what a fingerprint takes in place of conditions: what each of them is `meant` to say."""

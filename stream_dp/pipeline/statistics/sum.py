@@ -10,7 +10,7 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
 from stream_dp.mechanisms.sum_counter import SumCounter
-from stream_dp.pipeline.amounts import Amount, Clamp, Step, amount_problems, plain_number
+from stream_dp.pipeline.amount_units import Amount, Clamp, Step, amount_problems, plain_number
 from stream_dp.pipeline.choice import Choice, Setting, steady
 from stream_dp.pipeline.groupings import By, decimal_text, grouping_text
 from stream_dp.pipeline.scalars import FieldName
@@ -36,6 +36,11 @@ class SumSeries(SeriesSpec):
     def form(self) -> Shape:
         """One value, or values by key."""
         return Shape.SCALAR if self.by is None else Shape.HISTOGRAM
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it goes by anything."""
+        return self.by is not None
 
     @property
     def grouped_by(self) -> By | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.pipeline import entry_columns, feature_counts, list_columns
-from stream_dp.pipeline.amounts import Amount
+from stream_dp.pipeline.amount_units import Amount
 from stream_dp.pipeline.conditions import Test
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder
 from stream_dp.pipeline.groupings import Edges, TickKey

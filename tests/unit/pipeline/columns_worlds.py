@@ -19,9 +19,9 @@ from oracles.tick_rows import (
     tick_rows,
 )
 
-from stream_dp.pipeline.amounts import Amount
+from stream_dp.pipeline.amount_units import Amount
 from stream_dp.pipeline.conditions import Test
-from stream_dp.pipeline.groupings import Edges, TickKey, fields_of, keys_of, parts_of
+from stream_dp.pipeline.groupings import Edges, TickKey, grouping_fields, keys_of, parts_of
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, Slot
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
@@ -185,7 +185,7 @@ def routed(layout: RowLayout, records: Sequence[dict[str, Any]], tick: int | Non
 def expected(layout: RowLayout, records: Sequence[dict[str, Any]], tick: int | None) -> Outcome:
     """What the oracle says; a spoilt field is refused only where the layout uses it."""
     features = [feature for feature, _ in layout.counted(SPEC)]
-    used = {name for feature in features for name in fields_of(feature.by)}
+    used = {name for feature in features for name in grouping_fields(feature.by)}
     used |= {test.field for feature in features for test in feature.where}
     used |= {feature.of.field for feature in features if feature.of is not None}
     kept: list[dict[str, Any]] = []

@@ -18,7 +18,7 @@ from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.serving import event_rows, weight_of
 from stream_dp.mechanisms.sum_counter import SumCounter
-from stream_dp.pipeline.amounts import Amount
+from stream_dp.pipeline.amount_units import Amount
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.choice import Setting, steady
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
