@@ -5,6 +5,7 @@ Rules: made from published bytes alone; what is not in them is not here. This fi
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import UNSET
 
@@ -18,14 +19,14 @@ class PublicWindow:
 
     Parameters
     ----------
-    value : int or Counts
+    value : int, float or Counts
         One value, or one for each key.
-    band : int
+    band : int or float
         The half-width that holds with the release's `confidence` for one value.
     """
 
-    value: int | Counts
-    band: int
+    value: int | float | Counts
+    band: int | float
 
     @classmethod
     def of(cls, part: WindowPart) -> "PublicWindow":
@@ -49,9 +50,9 @@ class PublicRelease:
         The tick that it closes.
     end : str
         The end of that tick, ISO 8601 in UTC.
-    value : int, Counts or tuple of str
+    value : int, float, Counts or tuple of str
         One value, one for each key, or the keys that fired; of a series with windows that of the single tick.
-    band : int
+    band : int or float
         The half-width that holds with `confidence` for one value.
     confidence : float
         The probability with which the band holds, over the noise.
@@ -67,8 +68,8 @@ class PublicRelease:
     series: str
     tick: int
     end: str
-    value: int | Counts | tuple[str, ...]
-    band: int
+    value: int | float | Counts | tuple[str, ...]
+    band: int | float
     confidence: float
     body: bytes = field(repr=False)
     counts: Counts | None = None
@@ -108,12 +109,12 @@ class PublicRelease:
         )
 
 
-def _value(said: Released) -> int | Counts | tuple[str, ...]:
+def _value(said: Released) -> int | float | Counts | tuple[str, ...]:
     """What a release without windows shows."""
     if said.shape is Shape.HISTOGRAM:
         return _counts(said.values or {})
     return said.fired or () if said.shape is Shape.FLAGS else said.value or 0
 
 
-def _counts(found: Mapping[str, int]) -> Counts:
+def _counts(found: Mapping[str, Any]) -> Counts:
     return Counts(tuple(found), tuple(found.values()))

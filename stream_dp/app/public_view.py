@@ -12,7 +12,7 @@ from stream_dp.app.attempt import Attempt, CurrentLiveSeries
 from stream_dp.app.budget_view import api_budget
 from stream_dp.core.moments import moment_text
 from stream_dp.pipeline.builder import Built
-from stream_dp.pipeline.groupings import keys_of, ones_of
+from stream_dp.pipeline.groupings import keys_of, most_ones
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.protected_words import unit_json
 from stream_dp.pipeline.report import condition_json, plan_json, promise_json
@@ -88,6 +88,6 @@ def _series_json(spec: PipelineSpec, series: Series) -> dict[str, Any]:
     described, by = series.described(), series.grouped_by
     if by is None:
         return described
-    ones = ones_of(spec.fields, by)
+    ones = most_ones(spec.fields, by)
     many = {"about": f"{series.about}, an event in up to {ones}", "most": ones} if ones > 1 else {}
     return {**described, **many, "domain": list(keys_of(spec.fields, by))}

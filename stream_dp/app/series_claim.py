@@ -1,8 +1,8 @@
 """What has been derived of a series, as the claim of its creation query ([HSV] Def 4.1)."""
 
 from stream_dp.core.relation import Claim
-from stream_dp.core.row_relations import Stream, event, user
-from stream_dp.mechanisms.serving import ones_of
+from stream_dp.core.row_relations import Stream, user
+from stream_dp.mechanisms.serving import event_rows, ones_of
 from stream_dp.pipeline.builder import Chosen
 
 
@@ -16,7 +16,9 @@ def series_claim(chosen: Chosen, start: int = 0) -> Claim | None:
         return None
     relation, ones, users = guarantee.neighbors, ones_of(mechanism), guarantee.users
     if users is None:
-        rows = event(relation, mechanism.width, ones)
+        rows = event_rows(mechanism, relation)
+    elif hasattr(mechanism, "event_rows"):
+        rows = event_rows(mechanism, relation, users.cap)
     else:
         rows = user(
             relation, users.cap, users.window, width=mechanism.width, ones=ones, first=start

@@ -17,8 +17,9 @@ from stream_dp.audit.transcript import HALT, View
 from stream_dp.core.composition import Ask, Create
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim, Relation
-from stream_dp.core.row_relations import EventRows, MovedRows, Stream
+from stream_dp.core.row_relations import AmountRows, EventRows, MovedRows, Stream
 from stream_dp.mechanisms.serving import ServingMechanism, ones_of
 
 RowPair: TypeAlias = tuple[IntArray, IntArray]
@@ -92,13 +93,15 @@ def mechanism_l0(mechanism: ServingMechanism[Any]) -> int:
 
 def moves(claim: Claim | None) -> bool:
     """Whether the claim is for replacements that may lie in another tick."""
-    return isinstance(_rows(claim), MovedRows)
+    rows = _rows(claim)
+    return isinstance(rows, MovedRows) or (isinstance(rows, AmountRows) and rows.moves)
 
 
 def events_of(claim: Claim | None) -> int:
     """How many events of one user the claim is for: 1 where it is for events."""
     rows = _rows(claim)
-    return rows.most if isinstance(rows, EventRows) else 1
+    users = isinstance(rows, EventRows) or (isinstance(rows, AmountRows) and not rows.moves)
+    return rows.most if users else 1  # type: ignore[union-attr]
 
 
 def _rows(claim: Claim | None) -> Relation | None:
@@ -113,7 +116,7 @@ def _turned(pairs: Sequence[RowPair]) -> tuple[RowPair, ...]:
 def _second_pair(mechanism: ServingMechanism[Any], claim: Claim | None) -> RowPair:
     """The rows of the second tick: the left one has the event where it may have moved, or else both are empty."""
     left, right = np.zeros((2, mechanism.width), dtype=np.int64)
-    left[: ones_of(mechanism)] = int(moves(claim))
+    left[: ones_of(mechanism)] = int(moves(claim)) * _contents(mechanism)[1]
     return left, right
 
 
@@ -129,6 +132,17 @@ def worst_pair(mechanism: ServingMechanism[Any], events: int = 1) -> RowPair:
     left[:set_] = here
     left[set_ : max(touched, set_ + 1)] = beside
     right = left.copy()
-    right[:set_] += events
-    left[set_:touched] += events
+    other, one = _contents(mechanism)
+    right[:set_] += one * events
+    if touched > set_:
+        left[set_:touched] += one * events
+    elif mechanism.guarantee.neighbors is Neighbors.REPLACE:
+        left[:set_] += other * events
     return left, right
+
+
+def _contents(mechanism: ServingMechanism[Any]) -> tuple[int, int]:
+    """What two contents of an event add to an entry, the farthest from each other; the second is the larger one."""
+    lowest, highest = getattr(mechanism, "lowest", 0), getattr(mechanism, "highest", 1)
+    other, one = min(lowest, 0), max(highest, 0)
+    return (other, one) if one >= -other else (one, other)

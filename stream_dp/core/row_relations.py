@@ -44,8 +44,14 @@ class RowSpace:
         gap: IntArray = difference[difference != 0]
         return gap
 
+    def of_width(self, width: int) -> "RowSpace":
+        """Return the rows of this width."""
+        return replace(self, width=width)
+
 
 COUNTS = RowSpace()
+AMOUNTS = RowSpace(None, -(1 << 60), 1 << 60)
+"""Rows of sums: an event adds an integer amount, which may be negative."""
 
 
 def fewest(counts: int, largest: int, ones: int) -> int:
@@ -136,6 +142,38 @@ class MovedRows:
         more, less = _events(gap, self.ones)
         only = self.left + more, self.right + less
         return replace(self, left=only[0], right=only[1]) if max(only) <= self.most else None
+
+
+@dataclass(frozen=True, slots=True)
+class AmountRows:
+    """At most `most` events differ, each of which changes its tick's row by at most `l1` in all, and `linf` an entry.
+
+    A pair of rows shows the least number of events that explains the difference: so many are needed, and the units can
+    be dealt out in turn, entry by entry, so that none gets more than its part. `moves`: two of them are a replacement
+    that may lie in another tick; else several are one user's. `spent` is state: events so far.
+    """
+
+    l1: int
+    linf: int
+    most: int = 1
+    space: RowSpace = AMOUNTS
+    moves: bool = False
+    spent: int = 0
+
+    @property
+    def first_pair_consistent(self) -> bool:
+        """False: the first rows may be equal and later ones differ."""
+        return False
+
+    def accept(self, left: Any, right: Any) -> "AmountRows | None":
+        """Take the next pair of rows."""
+        gap = self.space.gap(left, right)
+        if gap is None or not gap.size:
+            return None if gap is None else self
+        sizes = [abs(units) for units in gap.tolist()]
+        events = max(-(-sum(sizes) // self.l1), -(-max(sizes) // self.linf))
+        spent = self.spent + events
+        return replace(self, spent=spent) if spent <= self.most else None
 
 
 def _events(gap: IntArray, ones: int) -> tuple[int, int]:

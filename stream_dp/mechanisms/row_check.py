@@ -25,6 +25,19 @@ def checked(row: IntArray, width: int) -> IntArray:
     return row
 
 
+def checked_amounts(row: IntArray, width: int) -> IntArray:
+    """Return `row` if it is an int64 array of shape (width,) with entries in [-2^60, 2^60].
+
+    Raises:
+        RejectedMessage: anything else; the message does not repeat the row.
+    """
+    if not isinstance(row, np.ndarray) or row.dtype != np.int64 or row.shape != (width,):
+        raise RejectedMessage(f"a row must be an int64 array of shape ({width},)")
+    if width and (row.min() < -LARGEST or row.max() > LARGEST):
+        raise RejectedMessage("the entries of a row must be amounts from -2^60 to 2^60")
+    return row
+
+
 def require_left(updates: int, most: int | None) -> None:
     """Do nothing where a counter for `most` updates that has had so many takes another one; None: any number.
 

@@ -14,6 +14,9 @@ from stream_dp.core.derivation import Derivation, require_exactly
 from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.relation import Relation
+from stream_dp.core.row_relations import event
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.exact_class import require_exact_class
 
@@ -94,6 +97,24 @@ class ViewBands:
                 self._known.clear()
             self._known[key] = self._mechanism.view_band(self._place, key, self._confidence)
         return self._known[key]
+
+
+def weight_of(mechanism: object) -> int:
+    """Return the most that one event adds to an entry, its sign left out: the mechanism's `weight`, 1 without one."""
+    weight: int = getattr(mechanism, "weight", 1)
+    return weight
+
+
+def event_rows(mechanism: Any, neighbors: Neighbors, events: int = 1) -> Relation:
+    """Return the relation of one event on the mechanism's rows under these neighbours, which may be another's step.
+
+    `events`: as many of one user, of a mechanism that has a relation of its own.
+    """
+    own = getattr(mechanism, "event_rows", None)
+    if own is not None:
+        found: Relation = own(neighbors, events)
+        return found
+    return event(neighbors, mechanism.width, ones_of(mechanism))
 
 
 class Bands:

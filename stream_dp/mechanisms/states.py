@@ -28,6 +28,7 @@ from stream_dp.mechanisms.quantities import ColumnsAbove, Largest, Maximum, Sum
 from stream_dp.mechanisms.registered_quantity import RegisteredQuantity
 from stream_dp.mechanisms.separate_counters import SeparateCounters, SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
+from stream_dp.mechanisms.sum_counter import SumCounterState
 from stream_dp.mechanisms.tree import TreeState
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.window_forest import WindowForestState
@@ -70,6 +71,7 @@ STATES = Codec(
         SparseVector,
         SparseVectorState,
         Sum,
+        SumCounterState,
         TreeState,
         WatchTerms,
         WatchersState,

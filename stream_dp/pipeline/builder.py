@@ -25,6 +25,7 @@ from stream_dp.mechanisms.serving import (
     Viewed,
     derived,
     ones_of,
+    weight_of,
 )
 from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.choice import Choice, Setting
@@ -37,7 +38,6 @@ from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
 from stream_dp.pipeline.statistics import Series as SeriesSpec
 from stream_dp.pipeline.uncollected import uncollected
 from stream_dp.runtime.admission import charge_of
-from stream_dp.runtime.release import Shape
 from stream_dp.runtime.run_config import RunConfig
 from stream_dp.runtime.series import Series, SeriesView
 
@@ -67,7 +67,7 @@ class Chosen:
         confidence = float(spec.confidence)
         bands = Bands(self.mechanism, confidence)
         counts = self.spec.counts_band(self.mechanism, confidence)
-        named = SCALAR if self.spec.shape is Shape.SCALAR else keys
+        named = keys if self.spec.keyed else SCALAR
         return Series(
             self.spec.name,
             self.mechanism,
@@ -86,6 +86,8 @@ class Chosen:
                 self.mechanism, confidence, tick - start, query, state
             ),
             askers=self.spec.askers,
+            unit=self.spec.unit,
+            signed=self.spec.signed,
         )
 
     @property
@@ -221,6 +223,7 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     """
     width, confidence, protection = rows.stop - rows.start, float(spec.confidence), spec.protection
     part, ones = series.at_share(protection.share), series.ones(spec.fields)
+    weight = 1 if series.amount is None else max(map(abs, series.amount.units))
     setting = Setting(
         width,
         protection.relation.step,
@@ -232,6 +235,8 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         ones,
         entries_of_parts(spec, series),
         spec.clock.step,
+        weight=weight,
+        signed=series.signed,
     )
     try:
         choice = part.choose(setting)
@@ -240,8 +245,18 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     except UsageError as refused:
         raise UsageError(f"series {series.name}: {refused}") from None
     _require_ones(series, choice.mechanism, ones)
+    _require_weight(series, choice.mechanism, weight)
     step = derived(choice.mechanism, series.name)
     return Chosen(series, choice, protection.of(series.name, step))
+
+
+def _require_weight(series: SeriesSpec, mechanism: ServingMechanism[Any], weight: int) -> None:
+    """Do nothing where the mechanism's guarantee is for events of such amounts."""
+    if weight_of(mechanism) < weight:
+        raise NotDerivable(
+            f"{series.name}: one event may add {weight} units to an entry, and {type(mechanism).__name__} is made for "
+            f"{weight_of(mechanism)}"
+        )
 
 
 def _require_ones(series: SeriesSpec, mechanism: ServingMechanism[Any], ones: int) -> None:

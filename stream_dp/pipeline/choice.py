@@ -28,8 +28,8 @@ class Setting:
 
     `delta` is what a series that is not pure is stated at, 0 where the filter grants none; `gdp`: its filter adds up
     Gaussian DP. `steps`: how many steps of `neighbors` make one of the pipeline's relation. One event sets at most
-    `ones` entries of a row. `parts`: how many entries each part has of a series that counts several things. `step`: the
-    length of a tick, in ms.
+    `ones` entries of a row, and adds at most `weight` to each, or where rows are `signed` takes as much off. `parts`:
+    how many entries each part has of a series that counts several things. `step`: the length of a tick, in ms.
     """
 
     width: int
@@ -42,6 +42,8 @@ class Setting:
     ones: int = 1
     parts: tuple[int, ...] = ()
     step: int = 1
+    weight: int = 1
+    signed: bool = False
 
     @property
     def last(self) -> int:
@@ -53,13 +55,14 @@ class Setting:
 class Choice:
     """A mechanism, why this one, and the half-width to expect at a tick; of `windows` each has its own, by name.
 
-    Where there are windows, `expected` is that of the first one, the single tick.
+    Half-widths are numbers that people read. Where there are windows, `expected` is that of the first one, the single
+    tick.
     """
 
     mechanism: ServingMechanism[Any]
     why: str
-    expected: Callable[[int], int]
-    windows: Mapping[str, Callable[[int], int]] = field(default_factory=dict)
+    expected: Callable[[int], float]
+    windows: Mapping[str, Callable[[int], float]] = field(default_factory=dict)
 
     def saying(self, more: str) -> "Choice":
         """Return the same, with more to say of it."""

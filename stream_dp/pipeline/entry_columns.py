@@ -21,7 +21,7 @@ from stream_dp.pipeline.list_columns import Entries
 from stream_dp.pipeline.record_columns import Columns
 
 
-class Ticks(NamedTuple):
+class BatchTicks(NamedTuple):
     """The ticks of a batch, in order, and the place among them of each record; None: all lie in the first."""
 
     names: Sequence[int]
@@ -29,7 +29,7 @@ class Ticks(NamedTuple):
     records: int
 
 
-Coder: TypeAlias = Callable[[Columns, Ticks], Entries]
+Coder: TypeAlias = Callable[[Columns, BatchTicks], Entries]
 
 
 def coder(by: Any, fields: Mapping[str, Any], grid: TickGrid) -> Coder:
@@ -41,6 +41,8 @@ def coder(by: Any, fields: Mapping[str, Any], grid: TickGrid) -> Coder:
         return _binned(by, fields[by.field])
     if isinstance(by, TickKey):
         return _ticked(by, grid)
+    if by is None:
+        return lambda columns, ticks: Entries(np.zeros(ticks.records, np.int64))
     return lambda columns, ticks: columns.codes[by]
 
 
@@ -50,7 +52,7 @@ def _binned(by: Edges, field: Any) -> Coder:
     edges = np.array(bounds, np.int64 if field.type == "integer" else np.float64)
     other = len(edges) + 1
 
-    def found(columns: Columns, ticks: Ticks) -> Entries:
+    def found(columns: Columns, ticks: BatchTicks) -> Entries:
         values, known = columns.numbers[by.field]
         codes = np.searchsorted(edges, values, side="right")
         if known is not None:
@@ -64,7 +66,7 @@ def _ticked(by: TickKey, grid: TickGrid) -> Coder:
     """The key of each record's tick."""
     zone: tzinfo = UTC if by.zone is None else ZoneInfo(by.zone)
 
-    def found(columns: Columns, ticks: Ticks) -> Entries:
+    def found(columns: Columns, ticks: BatchTicks) -> Entries:
         keys = np.array([tick_key(by, zone, grid.start(tick)) for tick in ticks.names], np.int64)
         if ticks.at is None:
             return Entries(np.full(ticks.records, keys[0]))
@@ -84,7 +86,7 @@ def tick_key(by: TickKey, zone: tzinfo, moment: int) -> int:
 def _crossed(coders: Sequence[Coder], sizes: Sequence[int]) -> Coder:
     """Every combination of a record's entries; the last grouping changes fastest."""
 
-    def found(columns: Columns, ticks: Ticks) -> Entries:
+    def found(columns: Columns, ticks: BatchTicks) -> Entries:
         first, *others = [each(columns, ticks) for each in coders]
         for other, size in zip(others, sizes[1:], strict=True):
             first = _pairs(first, other, size, ticks.records)

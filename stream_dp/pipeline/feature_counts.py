@@ -14,9 +14,10 @@ import numpy as np
 from stream_dp.core.messages import IntArray
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.alike import Alike, alike
+from stream_dp.pipeline.amount_units import Amount
 from stream_dp.pipeline.conditions import Test
-from stream_dp.pipeline.entry_columns import Ticks, coder
-from stream_dp.pipeline.groupings import fields_of
+from stream_dp.pipeline.entry_columns import BatchTicks, coder
+from stream_dp.pipeline.groupings import grouping_fields
 from stream_dp.pipeline.layout import Feature, Slot
 from stream_dp.pipeline.list_columns import Entries
 from stream_dp.pipeline.record_columns import BoolArray, RecordColumns
@@ -39,19 +40,19 @@ class FeatureCounts:
         features = list(features)
         scalars: dict[frozenset[Test], list[int]] = {}
         for feature, slot in features:
-            if feature.by is None:
+            if feature.by is None and feature.of is None:
                 scalars.setdefault(feature.where, []).append(slot.start)
         self._totals = scalars.pop(frozenset(), None)
         together, alone = alike(scalars, fields)
         self._scalars = list(chain.from_iterable(alone.values()))
         self._repeats = np.repeat(np.arange(len(alone)), [len(at) for at in alone.values()])
-        by = [(feature, slot) for feature, slot in features if feature.by is not None]
+        by = [(f, slot) for f, slot in features if f.by is not None or f.of is not None]
         shared = [feature.where for feature, _ in by] + [each.rest for each in together]
         wheres = list(dict.fromkeys([*alone, *(where for where in shared if where)]))
         place = {where: at for at, where in enumerate(wheres)}
         named = {each.field: list(_values(each, together)) for each in together}
         self._columns = RecordColumns(
-            [name for feature, _ in by for name in fields_of(feature.by)],
+            [*_numbered_or_coded(feature for feature, _ in by)],
             wheres,
             fields,
             attribute,
@@ -59,8 +60,12 @@ class FeatureCounts:
         )
         made = dict.fromkeys(feature.by for feature, _ in by if not isinstance(feature.by, str))
         self._coders = {each: coder(each, fields, grid) for each in made}
-        self._parts: list[_By | _Together] = [
-            _By(feature.by or "", place.get(feature.where), slot) for feature, slot in by
+        self._amounts = list(dict.fromkeys(f.of for f, _ in by if f.of is not None))
+        self._parts: list[_By | _Together | _Sums] = [
+            _By(feature.by, place.get(feature.where), slot)
+            if feature.of is None
+            else _Sums(feature.by, place.get(feature.where), slot, feature.of)
+            for feature, slot in by
         ]
         self._parts += [
             _Together(each, place.get(each.rest), self._columns.codes_of(each.field))
@@ -89,7 +94,9 @@ class FeatureCounts:
         at = np.repeat(np.arange(ticks), numbers) if ticks > 1 else None
         codes: dict[Any, Entries] = dict(columns.codes)
         for by, entries in self._coders.items():
-            codes[by] = entries(columns, Ticks(names, at, len(records)))
+            codes[by] = entries(columns, BatchTicks(names, at, len(records)))
+        for amount in self._amounts:
+            codes[amount] = Entries(amount.of(columns.numbers[amount.field]))
         for part in self._parts:
             part.count(rows, codes, passing, at)
 
@@ -105,6 +112,26 @@ class _By:
         keys = len(self._slot.keys)
         found = _histogram(codes[self._by], self._where, keys, len(rows), passing, at)
         rows[:, self._slot.start : self._slot.stop] = found
+
+
+class _Sums:
+    """A feature to which records add their amounts."""
+
+    def __init__(self, by: Any, where: int | None, slot: Slot, amount: Amount) -> None:
+        self._by, self._where, self._slot, self._amount = by, where, slot, amount
+
+    def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
+        """Write the feature's part of the rows."""
+        keys, units = len(self._slot.keys), codes[self._amount].codes
+        entries = codes[self._by]
+        cells = entries.codes if at is None else entries.codes + entries.of(at) * keys
+        units = entries.of(units)
+        if self._where is not None:
+            chosen = entries.of(passing[self._where]).nonzero()
+            cells, units = cells[chosen], units[chosen]
+        found = np.zeros(len(rows) * keys, np.int64)
+        np.add.at(found, cells, units)
+        rows[:, self._slot.start : self._slot.stop] = found.reshape(len(rows), keys)
 
 
 class _Together:
@@ -141,6 +168,14 @@ def _histogram(
     if where is not None:
         cells = cells[entries.of(passing[where]).nonzero()]
     return np.bincount(cells, minlength=ticks * keys).reshape(ticks, keys)
+
+
+def _numbered_or_coded(features: Iterable[Feature]) -> Iterable[str]:
+    """The fields whose codes or values features need."""
+    for feature in features:
+        yield from grouping_fields(feature.by)
+        if feature.of is not None:
+            yield feature.of.field
 
 
 def _values(one: Alike, every: Sequence[Alike]) -> Iterable[Any]:

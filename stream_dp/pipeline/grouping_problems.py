@@ -16,7 +16,7 @@ from stream_dp.pipeline.groupings import (
     Edges,
     decimal_text,
     edge_value,
-    fields_of,
+    grouping_fields,
     longest_tick,
     number_of_keys,
     parts_of,
@@ -44,7 +44,7 @@ def by_problems(at: _Place, by: Any, fields: Mapping[str, Any]) -> list[InitErro
     for place, part in enumerate(parts):
         inner = (*here, place) if isinstance(by, tuple) else here
         found += _part_problems(inner, part, fields)
-    if found or any(fields[name] is None for name in fields_of(by)):
+    if found or any(fields[name] is None for name in grouping_fields(by)):
         return found
     entries = number_of_keys(fields, by)
     if len(parts) > 1 and entries > MOST_ENTRIES:

@@ -116,7 +116,7 @@ def parts_of(by: Any) -> tuple[Any, ...]:
     return by if isinstance(by, tuple) else (by,)
 
 
-def fields_of(by: Any) -> Iterator[str]:
+def grouping_fields(by: Any) -> Iterator[str]:
     """Return the fields of the schema that a grouping reads; None has none."""
     for part in parts_of(by):
         if isinstance(part, str):
@@ -141,7 +141,7 @@ def number_of_keys(fields: Mapping[str, Any], by: Any) -> int:
     return math.prod(len(_keys(fields, part)) for part in parts_of(by))
 
 
-def ones_of(fields: Mapping[str, Any], by: Any) -> int:
+def most_ones(fields: Mapping[str, Any], by: Any) -> int:
     """Return the most entries that one record counts in: of lists what they hold at most, multiplied; else 1."""
     found = 1
     for part in parts_of(by):

@@ -8,8 +8,9 @@ layout depends on the specification alone.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stream_dp.pipeline.amount_units import Amount
 from stream_dp.pipeline.conditions import Test, tests_of
-from stream_dp.pipeline.groupings import By, keys_of, number_of_keys
+from stream_dp.pipeline.groupings import By, grouping_fields, keys_of, number_of_keys
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import Series
 
@@ -18,10 +19,19 @@ SCALAR = ("",)
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """Count the records that pass all `where`, by `by` (a scalar where it is None)."""
+    """Count the records that pass all `where`, by `by` (a scalar where it is None), or add up their amounts `of`."""
 
     by: By | None
     where: frozenset[Test]
+    of: Amount | None = None
+
+    @property
+    def fields(self) -> Iterator[str]:
+        """The fields of the schema that it reads, some twice."""
+        yield from grouping_fields(self.by)
+        yield from sorted(test.field for test in self.where)
+        if self.of is not None:
+            yield self.of.field
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +109,7 @@ class RowLayout:
 def feature_of(spec: PipelineSpec, series: Series) -> Feature | Block:
     """What a series counts."""
     if not series.parts:
-        return Feature(series.grouped_by, tests_of(spec.fields, series.where))
+        return Feature(series.grouped_by, tests_of(spec.fields, series.where), series.amount)
     parts = tuple(
         (part.name, Feature(part.by, tests_of(spec.fields, (*series.where, *part.where))))
         for part in series.parts

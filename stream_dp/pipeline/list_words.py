@@ -6,7 +6,13 @@ Rules: everything here is public and declared. This file knows no mechanism.
 from typing import Any
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.pipeline.groupings import By, fields_of, grouping_text, number_of_keys, ones_of
+from stream_dp.pipeline.groupings import (
+    By,
+    grouping_fields,
+    grouping_text,
+    most_ones,
+    number_of_keys,
+)
 from stream_dp.pipeline.schema import ListField
 from stream_dp.pipeline.spec import PipelineSpec
 
@@ -24,7 +30,7 @@ def lists_json(spec: PipelineSpec) -> dict[str, list[dict[str, Any]]]:
         {
             "field": grouping_text(by),
             "entries": number_of_keys(spec.fields, by),
-            "most": ones_of(spec.fields, by),
+            "most": most_ones(spec.fields, by),
         }
         for by in named
         if by is not None and _has_a_list(spec, by)
@@ -33,7 +39,7 @@ def lists_json(spec: PipelineSpec) -> dict[str, list[dict[str, Any]]]:
 
 
 def _has_a_list(spec: PipelineSpec, by: By) -> bool:
-    return any(isinstance(spec.fields[name], ListField) for name in fields_of(by))
+    return any(isinstance(spec.fields[name], ListField) for name in grouping_fields(by))
 
 
 def lists_words(spec: PipelineSpec) -> str:

@@ -110,7 +110,7 @@ class PlannedSeries:
         """A digest of the mechanism with its parameters."""
         return self.chosen.fingerprint
 
-    def predicted(self) -> tuple[int, int]:
+    def predicted(self) -> tuple[int, float]:
         """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon."""
         last, error = last_error(self.spec, self.chosen)
         return self.start + last, error

@@ -56,7 +56,7 @@ def promise_json(built: Built, promise: Derivation) -> dict[str, Any]:
 
 
 def series_json(
-    chosen: Chosen, errors: Sequence[tuple[int, int]], confidence: float, start: int = 0
+    chosen: Chosen, errors: Sequence[tuple[int, float]], confidence: float, start: int = 0
 ) -> dict[str, Any]:
     """A series, of the file or from `start` on, with its price and predicted `errors`, (tick, half-width) each."""
     measure = chosen.derivation.guarantee.measure
@@ -91,12 +91,12 @@ def _windows_json(
     return {"windows": found}
 
 
-def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, int]]:
+def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, float]]:
     """(tick, half-width) of the series' releases at a dozen ticks over the horizon."""
     return [(tick, chosen.choice.expected(tick)) for tick in _ticks(spec.clock.horizon or ENDLESS)]
 
 
-def last_error(spec: PipelineSpec, chosen: Chosen) -> tuple[int, int]:
+def last_error(spec: PipelineSpec, chosen: Chosen) -> tuple[int, float]:
     """(tick, half-width) at the last tick, the farthest that is predicted without a horizon."""
     last = (spec.clock.horizon or ENDLESS) - 1
     return last, chosen.choice.expected(last)

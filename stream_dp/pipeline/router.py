@@ -19,7 +19,6 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder, Refusal
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.feature_counts import FeatureCounts
-from stream_dp.pipeline.groupings import fields_of
 from stream_dp.pipeline.layout import Feature, RowLayout
 from stream_dp.pipeline.own_ticks import NO_TIME, OUTSIDE, OwnTicks
 from stream_dp.pipeline.spec import PipelineSpec
@@ -145,8 +144,7 @@ def used_fields(spec: PipelineSpec, features: Iterable[Feature]) -> list[str]:
     """Return the fields that features need, in the order in which their records are decoded."""
     names = {spec.clock.field: None} if isinstance(spec.clock, ReplayClock) else {}
     for feature in features:
-        names |= dict.fromkeys(fields_of(feature.by))
-        names |= dict.fromkeys(sorted([test.field for test in feature.where]))
+        names |= dict.fromkeys(feature.fields)
     return list(names)
 
 

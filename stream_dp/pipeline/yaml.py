@@ -289,7 +289,10 @@ class _Walk:
     def step(self, part: str | int) -> None:
         """Go to the entry `part` of the current node, or stay where there is none."""
         if isinstance(self.node, yaml.SequenceNode) and isinstance(part, int):
-            self._enter(self.node.value[part], None, part)
+            if part < len(self.node.value):
+                self._enter(self.node.value[part], None, part)
+            else:  # an item that is missing
+                self.path = _join(self.path, part)
         elif isinstance(self.node, yaml.MappingNode):
             if part == "[key]":
                 self.mark = self.key_mark

@@ -37,7 +37,7 @@ class Proposal(Protocol):
         """A digest of the mechanism that would serve it, with its parameters."""
         ...
 
-    def predicted(self) -> tuple[int, int]:
+    def predicted(self) -> tuple[int, float]:
         """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon."""
         ...
 

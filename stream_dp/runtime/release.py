@@ -7,7 +7,9 @@ file knows no actor, journal, topic or page.
 """
 
 from collections.abc import Sequence
+from decimal import Context, Decimal
 from enum import StrEnum
+from fractions import Fraction
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -24,6 +26,9 @@ VERSION = 1
 """The form that is written, and the only one that is read."""
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+_WIDE = Context(prec=40)
+_ONE = Fraction(1)
 
 
 class Shape(StrEnum):
@@ -56,9 +61,9 @@ class Head(PublicBody, frozen=True, kw_only=True):
 class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a release says of one window: one `value`, or `values` by key, and the half-width `band` of each."""
 
-    value: int | UnsetType = UNSET
-    values: dict[str, int] | UnsetType = UNSET
-    band: int
+    value: int | float | UnsetType = UNSET
+    values: dict[str, int | float] | UnsetType = UNSET
+    band: int | float
 
     def __post_init__(self) -> None:
         if [self.value, self.values].count(UNSET) != 1:
@@ -79,12 +84,12 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     `confidence`; windows have one each, and no other. `not_private` marks noise of the test kit, which protects nobody.
     """
 
-    value: int | UnsetType = UNSET
-    values: dict[str, int] | UnsetType = UNSET
+    value: int | float | UnsetType = UNSET
+    values: dict[str, int | float] | UnsetType = UNSET
     fired: tuple[str, ...] | UnsetType = UNSET
     counts: dict[str, int] | UnsetType = UNSET
     windows: dict[str, WindowPart] | UnsetType = UNSET
-    band: int | UnsetType = UNSET
+    band: int | float | UnsetType = UNSET
     counts_band: int | UnsetType = UNSET
     confidence: float
     not_private: bool = False
@@ -143,8 +148,8 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
             return {"fired": fired, "counts": dict(zip(fired, told, strict=True))}
 
 
-def part(keys: Sequence[str], answer: IntArray, band: int) -> WindowPart:
-    """Return what a release says of a window, from its answer of shape (len(keys),).
+def part(keys: Sequence[str], answer: IntArray, band: int, unit: Fraction = _ONE) -> WindowPart:
+    """Return what a release says of a window, from its answer of shape (len(keys),) and its band, in units.
 
     >>> write_part = msgspec.json.encode
     >>> write_part(part(("",), np.array([7]), 2)), write_part(part(("AA",), np.array([7]), 2))
@@ -154,12 +159,42 @@ def part(keys: Sequence[str], answer: IntArray, band: int) -> WindowPart:
         ValueError: the answer has another number of entries.
     """
     shape = Shape.HISTOGRAM if any(keys) else Shape.SCALAR
-    return WindowPart(**content(shape, keys, answer), band=band)
+    told: Any = told_number(band, unit)
+    return WindowPart(**in_units(content(shape, keys, answer), unit), band=told)
+
+
+def told_number(units: int, unit: Fraction) -> int | Decimal:
+    """Return so many units as a number: an integer, or on a grid finer than 1 the exact decimal with its places.
+
+    >>> told_number(1250, Fraction(1, 100)), told_number(-3, Fraction(5))
+    (Decimal('12.50'), -15)
+
+    Raises:
+        ValueError: the unit is no decimal of at most 6 places.
+    """
+    if unit.denominator == 1:
+        return units * unit.numerator
+    for places in range(1, 7):
+        if (fine := unit * 10**places).denominator == 1:
+            return Decimal(units * fine.numerator).scaleb(-places, _WIDE)
+    raise ValueError("a unit is a decimal of at most 6 places")
+
+
+def in_units(told: dict[str, Any], unit: Fraction) -> dict[str, Any]:
+    """Return the fields that `content` gives with numbers in place of units."""
+    if unit == 1:
+        return told
+    scaled = dict(told)
+    if "value" in told:
+        scaled["value"] = told_number(told["value"], unit)
+    if "values" in told:
+        scaled["values"] = {key: told_number(units, unit) for key, units in told["values"].items()}
+    return scaled
 
 
 def write(released: Released) -> bytes:
     """Return the exact public bytes of a release."""
-    return msgspec.json.encode(released)
+    return _ENCODER.encode(released)
 
 
 def read(body: bytes, what: str = "what should be a release") -> Released:

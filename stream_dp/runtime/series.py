@@ -5,6 +5,7 @@ Rules: the form of a release is that of `release`. This file knows no actor, jou
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import accumulate
 from typing import Any, Protocol
 
@@ -15,7 +16,16 @@ from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.mechanisms.serving import clipped
-from stream_dp.runtime.release import VERSION, Released, Shape, content, part, write
+from stream_dp.runtime.release import (
+    VERSION,
+    Released,
+    Shape,
+    content,
+    in_units,
+    part,
+    told_number,
+    write,
+)
 
 _HEAD_BYTES = 250
 _ENTRY_BYTES = 24
@@ -57,7 +67,8 @@ class Series:
     stand beside flags; None where there are none. Where there are `views`, the answer holds their entries one view
     after the other, and each has its own band; `keys` are then those of a view. `ask_band(tick, query, state)` is that
     of the answer to a query at the cut before a tick, from the public part of the state before it. `askers` are the
-    analysts who may ask the mechanism, beside the operator and whose ledger paid for it; None: all.
+    analysts who may ask the mechanism, beside the operator and whose ledger paid for it; None: all. `unit`: what 1 in
+    an answer is as a number; `signed`: true values may be below 0.
     """
 
     name: str
@@ -73,6 +84,8 @@ class Series:
     views: tuple[SeriesView, ...] = ()
     ask_band: Callable[[int, Query, Any], int | None] = lambda *_: None
     askers: tuple[str, ...] | None = ()
+    unit: Fraction = Fraction(1)
+    signed: bool = False
 
     @property
     def most_bytes(self) -> int:
@@ -98,14 +111,15 @@ class Series:
         return {"series": self.name, **told, **sure, **marked}
 
     def body(self, grid: TickGrid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
-        """The exact public bytes of one release; no count in it is below 0."""
+        """The exact public bytes of one release; no count in it is below 0, and no sum of what is not."""
+        shown = answer if self.signed else clipped(answer)
         released = Released(
             v=VERSION,
             sequence=sequence,
             series=self.name,
             tick=tick,
             end=grid.end_text(tick),
-            **self._content(tick, state, clipped(answer)),
+            **self._content(tick, state, shown),
             counts_band=UNSET if self.counts_band is None else self.counts_band,
             confidence=self.confidence,
             not_private=not self.private,
@@ -115,14 +129,14 @@ class Series:
     def _content(self, tick: int, state: Any, answer: IntArray) -> dict[str, Any]:
         """The answer with its band, or those of the views."""
         if not self.views:
-            shown = content(self.shape, self.keys, answer)
-            return {**shown, "band": self.band(tick, state)}
+            shown = in_units(content(self.shape, self.keys, answer), self.unit)
+            return {**shown, "band": told_number(self.band(tick, state), self.unit)}
         ends = list(accumulate(len(view.keys) for view in self.views))
         parts = np.split(answer, ends[:-1])
         pairs = zip(self.views, parts, strict=True)
         return {
             "windows": {
-                view.name: part(view.keys, entries, view.band(tick, state))
+                view.name: part(view.keys, entries, view.band(tick, state), self.unit)
                 for view, entries in pairs
             }
         }

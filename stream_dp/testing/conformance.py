@@ -41,7 +41,7 @@ class Case:
 
     `threshold`: what its queries carry, for those that need one and halt. `horizon`: the updates it was made for.
     `counts`: it answers running counts, exact without noise; `windows`: those of the last so many updates, one window
-    after the other. `column`: makes the same mechanism of width 1.
+    after the other. `column`: makes the same mechanism of width 1. `signed`: its rows may be negative.
     `composite`: makes it over another composition; `touches`: how many sub-mechanisms of each type one event may reach.
     """
 
@@ -55,6 +55,7 @@ class Case:
     composite: Callable[[ConcurrentComposition], Mechanism[Any]] | None = None
     touches: tuple[tuple[type, int], ...] = ()
     codec: Codec = STATES
+    signed: bool = False
 
     @property
     def query(self) -> Query:
@@ -353,13 +354,16 @@ def _bad(case: Case, width: int) -> Iterator[Message]:
         fine.astype(np.int32),
         fine.astype(np.uint64),
         fine.astype(bool),
-        -fine,
-        np.where(np.arange(width) == width - 1, -1, fine),
+        -(fine << 61),
+        np.where(np.arange(width) == width - 1, -(1 << 61), fine),
         fine << 61,
         fine.tolist(),
         None,
     ):
         yield Update(row)  # type: ignore[arg-type]
+    if not case.signed:
+        yield Update(-fine)
+        yield Update(np.where(np.arange(width) == width - 1, -1, fine))
     if case.threshold is not None:
         yield Query()
 

@@ -25,6 +25,7 @@ from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
 from stream_dp.mechanisms.separate_counters import SeparateCounters
 from stream_dp.mechanisms.sparse_vector import SparseVector
+from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.window_forest import WindowForest
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
@@ -51,6 +52,17 @@ def counter(width: int, horizon: int, relation: Neighbors) -> Case:
         horizon=horizon,
         counts=True,
         column=lambda: Counter(1, ONE, relation, horizon),
+    )
+
+
+def sums(width: int, horizon: int | None, relation: Neighbors) -> Case:
+    """The case of a sum counter; a column of its own has the noise that all together are made for."""
+    return Case(
+        name=f"SumCounter {width} {horizon} {relation}",
+        make=lambda: SumCounter(width, ONE, relation, horizon, -3, 60),
+        horizon=horizon,
+        counts=True,
+        signed=True,
     )
 
 
@@ -228,6 +240,8 @@ CASES = [
     gaussian(5, None, ADD, ones=3),
     hybrid(1, ADD),
     hybrid(4, REPLACE),
+    sums(1, TICKS, ADD),
+    sums(4, None, REPLACE),
     hand_over(1, ADD),
     hand_over(4, REPLACE),
     forest(1, ADD, (1,)),

@@ -100,12 +100,32 @@ Going: TypeAlias = Named | Binned | Clocked
 
 
 @dataclass(frozen=True)
+class Added:
+    """Add a number's units: clamped, in steps, rounded with halves to the even one, and never beyond the bounds."""
+
+    field: str
+    lowest: int
+    highest: int
+    step: float
+
+    def units(self, record: Values) -> int:
+        """How many units a record adds; 0 for null."""
+        value = record[self.field]
+        if value is None:
+            return 0
+        low, high = self.lowest * self.step, self.highest * self.step
+        clamped = min(max(float(value), low), high)  # type: ignore[arg-type]
+        return min(max(round(clamped / self.step), self.lowest), self.highest)
+
+
+@dataclass(frozen=True)
 class Counted:
     """A feature: where its entries start, what it counts by (all combinations, the last changes fastest), its tests."""
 
     start: int
     by: tuple[Going, ...]
     where: tuple[Comparison, ...]
+    of: Added | None = None
 
     def entries(self, record: Values, moment: int) -> set[int]:
         """The entries of the row in which a record counts whose tick begins at a moment."""
@@ -133,5 +153,5 @@ def tick_rows(
         row = rows.setdefault(tick, [0] * width)
         for feature in features:
             for entry in feature.entries(record, begins(tick)):
-                row[entry] += 1
+                row[entry] += 1 if feature.of is None else feature.of.units(record)
     return rows

@@ -27,6 +27,7 @@ from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
+from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import Demand, hss_for
 
@@ -73,6 +74,8 @@ def series(runs: int) -> dict[str, Series]:
         "counter replace": Series(lambda: Counter(20, half, REPLACE, 1_000), narrow, 1.3),
         "hybrid counter": Series(lambda: HybridCounter(20, half, ADD), narrow, 1.3),
         "hand-over counter": Series(lambda: HandOverCounter(20, half, ADD), narrow, 1.3),
+        "sum": Series(lambda: SumCounter(20, half, ADD, 300, -2, 5), narrow, 1.3),
+        "endless sum": Series(lambda: SumCounter(20, half, REPLACE, None, 0, 3), narrow, 1.3),
         "histogram tree": Series(lambda: Counter(106, Fraction(1), ADD, 300), wide, 1.3),
         "hss histogram": hss(None, ADD, wide, Fraction(1)),
         "hss histogram replace": hss(None, REPLACE, narrow, Fraction(2)),
@@ -93,7 +96,15 @@ def series(runs: int) -> dict[str, Series]:
 
 SERIES = series(RUNS)
 WIDE = ("hss histogram replace", "gaussian hss histogram")
-COUNTERS = ["counter", "counter replace", "hybrid counter", "hand-over counter", "histogram tree"]
+COUNTERS = [
+    "sum",
+    "endless sum",
+    "counter",
+    "counter replace",
+    "hybrid counter",
+    "hand-over counter",
+    "histogram tree",
+]
 
 
 @lru_cache(maxsize=32)

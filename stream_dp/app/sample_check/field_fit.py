@@ -11,7 +11,6 @@ from typing import Any
 from stream_dp.core.moments import own_time
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder
 from stream_dp.pipeline.endpoints import ReplayClock
-from stream_dp.pipeline.groupings import fields_of
 from stream_dp.pipeline.layout import RowLayout
 from stream_dp.pipeline.schema import CategoryField, ListField, TimeField
 from stream_dp.pipeline.spec import PipelineSpec
@@ -44,8 +43,7 @@ def field_fits(spec: PipelineSpec, payloads: Sequence[bytes]) -> list[FieldFit]:
 def used_fields(spec: PipelineSpec) -> set[str]:
     """The fields without which a record cannot be counted."""
     features = [feature for feature, _ in RowLayout.of(spec).counted(spec)]
-    found = {name for feature in features for name in fields_of(feature.by)}
-    found |= {test.field for feature in features for test in feature.where}
+    found = {name for feature in features for name in feature.fields}
     return found | ({spec.clock.field} if isinstance(spec.clock, ReplayClock) else set())
 
 

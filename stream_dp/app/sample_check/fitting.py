@@ -12,7 +12,7 @@ from stream_dp.app.sample_check.field_fit import FieldFit, field_fits
 from stream_dp.app.sample_check.hints import Hint, hints
 from stream_dp.app.sample_check.sample import Sample
 from stream_dp.pipeline.endpoints import ReplayClock
-from stream_dp.pipeline.groupings import fields_of
+from stream_dp.pipeline.groupings import grouping_fields
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import NO_KEY, guard_of
@@ -64,7 +64,7 @@ def fitting_of(spec: PipelineSpec, sample: Sample) -> Fitting:
     fits = field_fits(spec, sample.payloads)
     outside = [at for at, (reason, _) in why.items() if reason == TIME_OUT_OF_RANGE]
     reasons = _reasons(sample, why)
-    grouped = {name for series in spec.series for name in fields_of(series.grouped_by)}
+    grouped = {name for series in spec.series for name in grouping_fields(series.grouped_by)}
     other = {at for fit in fits if fit.name in grouped for at in fit.other} - why.keys()
     return Fitting(
         sample.origin, sample.records, sum(each.records for each in reasons), late, len(other),

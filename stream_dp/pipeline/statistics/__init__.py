@@ -15,9 +15,11 @@ from stream_dp.pipeline.statistics.maximum import MaximumSeries
 from stream_dp.pipeline.statistics.monitor import MonitorSeries
 from stream_dp.pipeline.statistics.quantity import QuantitySeries
 from stream_dp.pipeline.statistics.series_spec import SeriesSpec
+from stream_dp.pipeline.statistics.sum import SumSeries
 
 STATISTICS: tuple[type[SeriesSpec], ...] = (
     CountSeries,
+    SumSeries,
     HistogramSeries,
     MaximumSeries,
     LargestSeries,

@@ -46,7 +46,7 @@ class ColumnsAboveSeries(GroupedSeries):
 
         def expected(tick: int) -> int:
             events = demand.events * (tick + 1) // (setting.horizon or ENDLESS)
-            near = max(1, self.level - columns.expected(tick))
+            near = max(1, self.level - int(columns.expected(tick)))
             return min(setting.width, events // near)
 
         return replace(columns, expected=expected)

@@ -12,7 +12,7 @@ from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
 from stream_dp.pipeline.choose_paper_hss import paper_hss_choice
 from stream_dp.pipeline.grouping_problems import by_problems
-from stream_dp.pipeline.groupings import fields_of, number_of_keys
+from stream_dp.pipeline.groupings import grouping_fields, number_of_keys
 from stream_dp.pipeline.scalars import problem
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
 from stream_dp.runtime.release import Shape
@@ -49,7 +49,7 @@ class LargestSeries(GroupedSeries):
         rank, by = getattr(series, "rank", None), getattr(series, "by", None)
         if not isinstance(rank, int) or by is None or by_problems(at, by, fields or {}):
             return found
-        named = fields_of(by)
+        named = grouping_fields(by)
         if fields is None or any(fields[name] is None for name in named):
             return found
         if rank > (entries := number_of_keys(fields, by)):

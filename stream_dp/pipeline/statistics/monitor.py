@@ -17,7 +17,7 @@ from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, ThresholdQuer
 from stream_dp.pipeline.choice import Choice, Setting, steady
 from stream_dp.pipeline.conditions import Where, tests_of
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
-from stream_dp.pipeline.groupings import By, grouping_text, number_of_keys, ones_of
+from stream_dp.pipeline.groupings import By, grouping_text, most_ones, number_of_keys
 from stream_dp.pipeline.overlaps import Overlap, Selection, beside, deepest
 from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, problem, refuse
 from stream_dp.pipeline.statistics.series_spec import (
@@ -299,7 +299,7 @@ def overlap(
 def selected(series: MonitorSeries, one: SeriesPart, fields: Mapping[str, Any]) -> Selection:
     """Return what a watch of the series selects."""
     where = tests_of(fields, (*series.where, *one.where))
-    return Selection(one.name, ones_of(fields, one.by), where)
+    return Selection(one.name, most_ones(fields, one.by), where)
 
 
 def _touch_problems(

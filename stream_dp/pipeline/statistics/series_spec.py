@@ -15,10 +15,11 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.errors import UsageError
+from stream_dp.pipeline.amount_units import Amount
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
-from stream_dp.pipeline.groupings import By, grouping_text, ones_of
+from stream_dp.pipeline.groupings import By, grouping_text, most_ones
 from stream_dp.pipeline.scalars import Epsilon, Frozen, Name
 from stream_dp.runtime.release import Shape
 from stream_dp.runtime.series import Asking
@@ -66,6 +67,26 @@ class SeriesSpec(Frozen, ABC):
         return None
 
     @property
+    def amount(self) -> Amount | None:
+        """What a record adds to its entries; None: 1."""
+        return None
+
+    @property
+    def unit(self) -> Fraction:
+        """What one unit of its rows is as a number that people read."""
+        return Fraction(1)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether its releases have an entry for each key, or flags."""
+        return self.shape is not Shape.SCALAR
+
+    @property
+    def signed(self) -> bool:
+        """Whether true values may be below 0, so that releases are not clipped there."""
+        return False
+
+    @property
     def parts(self) -> Sequence[SeriesPart]:
         """What the series counts, where that is several things; nothing where it is one."""
         return ()
@@ -95,7 +116,7 @@ class SeriesSpec(Frozen, ABC):
 
     def ones(self, fields: Mapping[str, Any]) -> int:
         """Return the most entries of its rows that one event sets, by the schema."""
-        return ones_of(fields, self.grouped_by)
+        return most_ones(fields, self.grouped_by)
 
     def said(self, meant: Callable[[Condition], Any]) -> dict[str, Any]:
         """Return what a fingerprint takes in place of conditions: what each of them is `meant` to say."""

@@ -34,7 +34,7 @@ Decimal: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", exampl
 Tick: TypeAlias = Annotated[int, Field(ge=0, examples=[412])]
 """The number of a tick of the public grid, from 0."""
 
-HalfWidth: TypeAlias = Annotated[int, Field(ge=0, examples=[37])]
+HalfWidth: TypeAlias = Annotated[int | float, Field(ge=0, examples=[37])]
 """Half the width of an error band, in what the series counts."""
 
 Confidence: TypeAlias = Annotated[float, Field(gt=0, lt=1, examples=[0.95])]

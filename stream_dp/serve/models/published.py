@@ -39,15 +39,15 @@ class _Banded(_Confident):
 class ScalarRelease(_Banded):
     """One number: a count, a maximum."""
 
-    value: StrictInt
-    """The noisy value, never below 0."""
+    value: StrictInt | float
+    """The noisy value: a count, or a decimal on the grid of a sum; below 0 only where true values may be."""
 
 
 class HistogramRelease(_Banded):
     """One number for each key of the series' domain."""
 
-    values: dict[str, StrictInt]
-    """The noisy value by key, never below 0."""
+    values: dict[str, StrictInt | float]
+    """The noisy value by key, as the value of a scalar."""
 
 
 class FlagsRelease(_Banded):

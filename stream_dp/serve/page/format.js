@@ -13,9 +13,13 @@ const hour = utc({ hour: "2-digit", minute: "2-digit" });
 const second = utc({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const month = utc({ month: "short" });
 
-export const count = (value) => integer.format(value).replace("-", "−");
+const grid = new Intl.NumberFormat("en", { maximumSignificantDigits: 8 });
+
+/** A count as an integer; a sum on a finer grid with its digits, as far as people read them. */
+const exactly = (value) => (Number.isInteger(value) ? integer : grid).format(value);
+export const count = (value) => exactly(value).replace("-", "−");
 export const axisCount = (value) => (Math.abs(value) < 1e6 ? count(value) : compact.format(value).replace("-", "−"));
-export const band = (value) => `± ${integer.format(value)}`;
+export const band = (value) => `± ${exactly(value)}`;
 export const percent = (value) => new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 }).format(value);
 export const time = (seconds) => `${moment.format(seconds * 1000)} UTC`;
 export const shortTime = (seconds) => shortMoment.format(seconds * 1000);

@@ -27,6 +27,7 @@ from stream_dp.mechanisms.paper_hss import PaperHSSState
 from stream_dp.mechanisms.per_bin_hss import PerBinState
 from stream_dp.mechanisms.separate_counters import SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVectorState
+from stream_dp.mechanisms.sum_counter import SumCounterState
 from stream_dp.mechanisms.tree import TreeState
 from stream_dp.mechanisms.window_forest import WindowForestState
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEverState
@@ -52,6 +53,7 @@ PUBLIC: dict[type, set[str]] = {
     PerBinState: {"queries", "intervals", "released", "levels"},
     SeparateState: {"updates"},
     SparseVectorState: {"halted"},
+    SumCounterState: set(),
     TreeState: {"prefix"},
     WatchersState: set(),
     WindowForestState: {"updates"},

@@ -30,6 +30,7 @@ from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
+from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.window_forest import WindowForest
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
@@ -60,6 +61,8 @@ MECHANISMS: list[Any] = [
     GaussianHSS(WIDTH, None, *SHARES[:2], ADD, TICKS, rho=HALF),
     GaussianHSS(WIDTH, MAXIMUM, *SHARES[:2], REPLACE, None, ones=2, rho=HALF),
     GaussianPaperHSS(WIDTH, MAXIMUM, Fraction(20), TICKS, rho=HALF),
+    SumCounter(WIDTH, HALF, ADD, TICKS, -3, 8),
+    SumCounter(WIDTH, HALF, REPLACE, None, 0, 8),
     HandOverCounter(WIDTH, HALF, ADD),
     GaussianCounter(WIDTH, HALF, REPLACE, TICKS),
     GaussianCounter(WIDTH, HALF, ADD, None),

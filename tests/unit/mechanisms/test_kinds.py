@@ -85,6 +85,8 @@ FROZEN = {
     ("separate-counters", 2): "epsilon neighbors ones=1 width",
     ("separate-counters-state", 1): "base total trees updates",
     ("sparse-vector-state", 1): "count halted lift",
+    ("sum-counter", 1): "epsilon highest horizon lowest neighbors ones=1 width",
+    ("sum-counter-state", 1): "noise total",
     ("tree-noise", 2): "(only rested on)",
     ("tree-state", 2): "here left prefix slope windows",
     ("window-forest", 1): "epsilon neighbors ones=1 shape weight=1 width windows",

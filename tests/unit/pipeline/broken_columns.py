@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -11,6 +12,7 @@ import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.pipeline import entry_columns, feature_counts, list_columns
+from stream_dp.pipeline.amount_units import Amount
 from stream_dp.pipeline.conditions import Test
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder
 from stream_dp.pipeline.groupings import Edges, TickKey
@@ -22,6 +24,7 @@ Breakage: TypeAlias = tuple[type | Any, str, Any]
 
 _decode = RecordDecoder.decode
 _bins, _key, _pairs = entry_columns._binned, entry_columns.tick_key, entry_columns._pairs
+_units = Amount.of
 _make, _read, _make_coded = _Ordered.__init__, _Ordered.read, _Coded.__init__
 
 
@@ -95,8 +98,8 @@ def _edge_below(by: Edges, field: Any) -> Any:
 
 
 def _null_is_lowest(numbers: Numbers) -> Numbers:
-    """Null lies in the lowest bin, or the highest."""
-    return Numbers(numbers.values, None)
+    """Null lies in the bin of 0."""
+    return Numbers(np.nan_to_num(numbers.values), None)
 
 
 def _in_utc(by: TickKey, zone: Any, moment: int) -> int:
@@ -119,6 +122,33 @@ def _turned(left: Entries, right: Entries, size: int, records: int) -> Entries:
     return Entries(found.codes // size, found.records)
 
 
+def _last_unclamped(amount: Amount, numbers: Numbers) -> IntArray:
+    """The last record of a batch is not clamped."""
+    found, last = _units(amount, numbers), numbers.values[-1:]
+    wide = replace(amount, lowest=-(10**6) * amount.step, highest=10**6 * amount.step)
+    known = None if numbers.known is None else numbers.known[-1:]
+    return np.append(found[:-1], _units(wide, Numbers(last, known)))
+
+
+def _clamped_together(amount: Amount, numbers: Numbers) -> IntArray:
+    """The batch's amounts are made to fit together, so that one record moves the others'."""
+    found, (low, high) = _units(amount, numbers), amount.units
+    return np.asarray(np.clip(found, low, max(low, high - (len(found) > 1))))
+
+
+def _truncated(amount: Amount, numbers: Numbers) -> IntArray:
+    """Steps that are begun do not count."""
+    finer = replace(amount, step=amount.step / 16)
+    return np.asarray(_units(finer, numbers) // 16)
+
+
+def _null_is_least(amount: Amount, numbers: Numbers) -> IntArray:
+    """Null adds the least amount."""
+    found = _units(amount, numbers)
+    known = np.ones(len(found), np.bool_) if numbers.known is None else numbers.known
+    return np.where(known, found, amount.units[0])
+
+
 BREAKAGES: dict[str, Breakage] = {
     "an entry counts twice": (Listed, "_once", _twice),
     "long lists are clipped": (RecordDecoder, "decode", _clipped),
@@ -133,5 +163,9 @@ BREAKAGES: dict[str, Breakage] = {
     "all clocks show UTC": (entry_columns, "tick_key", _in_utc),
     "one combination a record": (entry_columns, "_pairs", _first_of_list),
     "a member is left out": (entry_columns, "_pairs", _turned),
+    "the last record is not clamped": (Amount, "of", _last_unclamped),
+    "amounts are clamped together": (Amount, "of", _clamped_together),
+    "amounts are truncated": (Amount, "of", _truncated),
+    "null adds the least": (Amount, "of", _null_is_least),
     "ticks run together": (feature_counts, "_by_tick", _all_in_the_first_tick),
 }

@@ -7,10 +7,21 @@ from fractions import Fraction
 from typing import Any
 
 from hypothesis import strategies as st
-from oracles.tick_rows import Binned, Clocked, Comparison, Counted, Going, Named, Value, tick_rows
+from oracles.tick_rows import (
+    Added,
+    Binned,
+    Clocked,
+    Comparison,
+    Counted,
+    Going,
+    Named,
+    Value,
+    tick_rows,
+)
 
+from stream_dp.pipeline.amount_units import Amount
 from stream_dp.pipeline.conditions import Test
-from stream_dp.pipeline.groupings import Edges, TickKey, fields_of, keys_of, parts_of
+from stream_dp.pipeline.groupings import Edges, TickKey, grouping_fields, keys_of, parts_of
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, Slot
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
@@ -111,11 +122,19 @@ BY: st.SearchStrategy[Any] = st.one_of(
     st.sampled_from(GOING),
     st.lists(st.sampled_from(GOING), min_size=2, max_size=3, unique=True).map(tuple),
 )
+AMOUNTS = (
+    Amount("x", Fraction(-1), Fraction(1), Fraction(1, 8)),
+    Amount("x", Fraction(0), Fraction(10**9)),
+    Amount("n", Fraction(-3), Fraction(2)),
+    Amount("m", Fraction(-(10**9)), Fraction(10**9)),
+    Amount("m", Fraction(20), Fraction(60), Fraction(20)),
+)
 FEATURES = st.lists(
     st.builds(
         Feature,
         BY,
         st.frozensets(st.sampled_from(sorted(POOLS)).flatmap(test_of), max_size=3),
+        st.sampled_from([None, None, *AMOUNTS]),
     ),
     min_size=1,
     max_size=6,
@@ -166,8 +185,9 @@ def routed(layout: RowLayout, records: Sequence[dict[str, Any]], tick: int | Non
 def expected(layout: RowLayout, records: Sequence[dict[str, Any]], tick: int | None) -> Outcome:
     """What the oracle says; a spoilt field is refused only where the layout uses it."""
     features = [feature for feature, _ in layout.counted(SPEC)]
-    used = {name for feature in features for name in fields_of(feature.by)}
+    used = {name for feature in features for name in grouping_fields(feature.by)}
     used |= {test.field for feature in features for test in feature.where}
+    used |= {feature.of.field for feature in features if feature.of is not None}
     kept: list[dict[str, Any]] = []
     ticks: list[int] = []
     refused: list[tuple[int, str, str | None]] = []
@@ -195,6 +215,12 @@ def going(part: Any) -> Going:
     return Named(part, DOMAINS[part])
 
 
+def adding(amount: Amount) -> Added:
+    """An amount in the oracle's words."""
+    low, high = (int(bound / amount.step) for bound in (amount.lowest, amount.highest))
+    return Added(amount.field, low, high, float(amount.step))
+
+
 def counted(layout: RowLayout) -> list[Counted]:
     """The features in the oracle's words."""
     return [
@@ -202,6 +228,7 @@ def counted(layout: RowLayout) -> list[Counted]:
             slot.start,
             tuple(map(going, parts_of(feature.by))) if feature.by is not None else (),
             tuple(Comparison(t.field, t.operator, tuple(t.values)) for t in feature.where),
+            None if feature.of is None else adding(feature.of),
         )
         for feature, slot in layout.counted(SPEC)
     ]

@@ -17,7 +17,7 @@ from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import event
 from stream_dp.pipeline import decoder
-from stream_dp.pipeline.groupings import ones_of
+from stream_dp.pipeline.groupings import most_ones
 from stream_dp.pipeline.list_columns import Listed
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
@@ -101,7 +101,7 @@ def changes(relation: Neighbors, left: IntArray, right: IntArray) -> dict[str, i
     """How many entries of each series' row changed; every pair of rows is one of neighbours, or this fails."""
     layout, found = Router(SPEC, 0).layout, {}
     for series in SPEC.series:
-        part, ones = layout.slice(series.name), ones_of(SPEC.fields, series.grouped_by)
+        part, ones = layout.slice(series.name), most_ones(SPEC.fields, series.grouped_by)
         one, other = left[part], right[part]
         assert event(relation, one.size, ones).accept(one, other) is not None
         found[series.name] = int((one != other).sum())

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.pipeline.broken_columns import BREAKAGES, Breakage
 from unit.pipeline.columns_worlds import (
+    AMOUNTS,
     BAD,
     FEATURES,
     GOING,
@@ -107,6 +108,11 @@ ONE_OF_EACH = [
     Feature(by, frozenset(Test(name, operator, frozenset(values)) for name, operator, values in tests))
     for by in (None, *GOING, *SEVERAL)
     for tests in (CONDITIONS if by is None or isinstance(by, str) else CONDITIONS[::5])
+] + [
+    Feature(by, frozenset(Test(name, operator, frozenset(values)) for name, operator, values in tests), amount)
+    for by in (None, "tags", GOING[3], SEVERAL[1])
+    for tests in CONDITIONS[::5]
+    for amount in AMOUNTS
 ]  # fmt: skip
 
 

@@ -19,8 +19,9 @@ from stream_dp.mechanisms.states import STATES
 from stream_dp.mechanisms.window_forest import WindowForest
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
 from stream_dp.pipeline.builder import Chosen, build
+from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
-from stream_dp.pipeline.spec import PipelineSpec, fingerprint
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.runtime.release import read
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
