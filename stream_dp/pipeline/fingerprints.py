@@ -13,8 +13,9 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.pipeline.conditions import Condition, typed
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.named_zones import zone_offsets, zones_in
+from stream_dp.pipeline.privacy import Privacy
 from stream_dp.pipeline.schema import TimeField
-from stream_dp.pipeline.spec import PipelineSpec, Privacy
+from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.zones import offsets
 
 # of `privacy`, later than the first journals: at their defaults they mean what was always meant

@@ -15,7 +15,7 @@ import numpy as np
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import FailClosed
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, Slot
-from stream_dp.pipeline.router import Router, Tally, dead, used_fields
+from stream_dp.pipeline.router import Router, Tally, dead, decoded_fields
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.uncollected import uncollected
 from stream_dp.runtime.ports import Batch
@@ -134,7 +134,7 @@ class OpenRouter:
 
     def _add(self, feature: Feature | Block, column: int) -> _Added:
         alone = RowLayout.alone(self._spec, feature)
-        fields = tuple(used_fields(self._spec, (one for one, _ in alone.counted(self._spec))))
+        fields = tuple(decoded_fields(self._spec, (one for one, _ in alone.counted(self._spec))))
         shard = next((one for one in self._shards if one.fields == fields and _has_room(one)), None)
         if shard is None:
             shard = _Shard(fields)

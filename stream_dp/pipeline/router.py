@@ -62,7 +62,7 @@ class Router:
         self._time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
         counted = list(self.layout.counted(spec))
         self._schema = spec.fields
-        self.fields = used_fields(spec, (feature for feature, _ in counted))
+        self.fields = decoded_fields(spec, (feature for feature, _ in counted))
         self.decoder = self._decoder_of(self.fields)
         self.counts = [
             FeatureCounts(counted, self.width, spec.fields, self.decoder.attribute, self._grid)
@@ -140,7 +140,7 @@ class Router:
         return Decoded(records, positions, refused), ticks[inside]
 
 
-def used_fields(spec: PipelineSpec, features: Iterable[Feature]) -> list[str]:
+def decoded_fields(spec: PipelineSpec, features: Iterable[Feature]) -> list[str]:
     """Return the fields that features need, in the order in which their records are decoded."""
     names = {spec.clock.field: None} if isinstance(spec.clock, ReplayClock) else {}
     for feature in features:

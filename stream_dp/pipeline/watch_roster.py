@@ -48,9 +48,9 @@ class Placed:
 class WatchRoster:
     """`names` has one for each place of the monitor, "" where it is free; `placed` are the watches that there are.
 
-    `counts_band` is the half-width of the counts that it tells; None where it tells none. `touch` is the most places in
-    which an event may count, by the monitor's noise. `gone` are the last ones that were ended by message, the first of
-    them first. What watches select is remembered from one roster to the next.
+    `counts_band` is the half-width of the counts that it tells; None where it tells none. `gone` are the last ones that
+    were ended by message, the first of them first. `touch` is the most places in which an event may count, by the
+    monitor's noise. What watches select is remembered from one roster to the next.
     """
 
     names: tuple[str, ...]

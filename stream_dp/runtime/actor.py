@@ -31,7 +31,7 @@ class Tick:
     reply: "asyncio.Future[bytes]"
 
 
-class Told(NamedTuple):
+class MechanismAnswer(NamedTuple):
     """What a mechanism answers to a query, and the half-width of that, where there is one."""
 
     answer: IntArray
@@ -45,7 +45,7 @@ class Ask:
     tick: int
     query: Query
     noise: Noise
-    reply: "asyncio.Future[Told]"
+    reply: "asyncio.Future[MechanismAnswer]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Actor:
             if not command.reply.cancelled():
                 command.reply.set_exception(refusal)
         else:
-            _answer(command.reply, Told(answer, band))
+            _answer(command.reply, MechanismAnswer(answer, band))
 
 
 def _answer(reply: "asyncio.Future[_A]", answer: _A) -> None:

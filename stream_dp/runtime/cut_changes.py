@@ -15,7 +15,7 @@ from typing import Any
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.errors import RejectedMessage, UsageError
-from stream_dp.runtime.actor import Told
+from stream_dp.runtime.actor import MechanismAnswer
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.asked_parameters import read_parameters, write_parameters
 from stream_dp.runtime.commit import (
@@ -173,7 +173,7 @@ class CutChanges:
         if done.then is not None:
             await done.then()
 
-    async def _asked(self, live: LiveSeries, query: Query) -> Told:
+    async def _asked(self, live: LiveSeries, query: Query) -> MechanismAnswer:
         """What a mechanism answers, now, with noise of its own; the seed of that waits for the commit.
 
         Raises:

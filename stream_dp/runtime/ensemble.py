@@ -13,7 +13,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import Query
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.mechanisms.states import STATES
-from stream_dp.runtime.actor import Actor, Ask, Halt, Snapshot, Tick, Told
+from stream_dp.runtime.actor import Actor, Ask, Halt, MechanismAnswer, Snapshot, Tick
 from stream_dp.runtime.commit import Release, SavedStates
 from stream_dp.runtime.recovery import NoiseMaker
 from stream_dp.runtime.registry import LiveSeries, Registry
@@ -81,13 +81,13 @@ class Ensemble:
                 sequence += 1
         return tuple([Release(n, name, tick, await reply) for n, name, tick, reply in waiting])
 
-    async def ask(self, number: int, tick: int, query: Query, noise: Noise) -> Told:
+    async def ask(self, number: int, tick: int, query: Query, noise: Noise) -> MechanismAnswer:
         """Return what the mechanism of a series answers to a query before this tick.
 
         Raises:
             RejectedMessage: it takes no such query; its state is as it was.
         """
-        reply: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+        reply: asyncio.Future[MechanismAnswer] = asyncio.get_running_loop().create_future()
         await self._actors[number].send(Ask(tick, query, noise, reply))
         return await reply
 

@@ -223,8 +223,8 @@ class MonitorSeries(SeriesSpec):
         if roster.has(one.name):
             found.append(problem(("name",), f"a watch '{one.name}' is already there"))
         refuse(found)
-        others = roster.selections(partial(selected, self, fields=fields))
-        depth = beside(selected(self, one, fields), others, fields)
+        others = roster.selections(partial(_selection, self, fields=fields))
+        depth = beside(_selection(self, one, fields), others, fields)
         if depth.number > roster.touch:
             refuse([problem((), beyond(depth, roster.touch))])
         return one
@@ -293,10 +293,10 @@ def overlap(
     series: MonitorSeries, watches: Sequence[SeriesPart], fields: Mapping[str, Any]
 ) -> Overlap:
     """Return in how many entries one event can count at once, and the watches whose filters allow it."""
-    return deepest([selected(series, one, fields) for one in watches], fields)
+    return deepest([_selection(series, one, fields) for one in watches], fields)
 
 
-def selected(series: MonitorSeries, one: SeriesPart, fields: Mapping[str, Any]) -> Selection:
+def _selection(series: MonitorSeries, one: SeriesPart, fields: Mapping[str, Any]) -> Selection:
     """Return what a watch of the series selects."""
     where = tests_of(fields, (*series.where, *one.where))
     return Selection(one.name, most_ones(fields, one.by), where)
