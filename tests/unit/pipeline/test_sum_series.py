@@ -285,11 +285,21 @@ def test_a_mechanism_for_counts_is_refused(tmp_path: Path, monkeypatch: pytest.M
         built_of(tmp_path)
 
 
+USERS = ", unit: user, user: pieces, max_events: 3, per: 2h"
+
+
 @pytest.mark.parametrize(
-    ("more", "what"), [("", FINE), (WITHIN, f"{FINE}, by: tags"), (", neighbors: replace", FINE)]
-)
+    ("more", "what"),
+    [
+        ("", FINE), (WITHIN, f"{FINE}, by: tags"), (", neighbors: replace", FINE),
+        (USERS, "of: amount, clamp: [-4, 5]"), (USERS, f"{PLAIN}, by: country"),
+    ],
+)  # fmt: skip
 def test_the_audit_plays_amounts_against_a_file(tmp_path: Path, more: str, what: str) -> None:
-    """Every game is one of neighbours, or it would be halted; a right claim is refuted with probability 1e-3."""
+    """Every game is one of neighbours, or it would be halted; a right claim is refuted with probability 1e-3.
+
+    Of a user all events are played, as many as the cap.
+    """
     found = attack(file(tmp_path, what, more), runs=300, ticks=2, confidence=0.999)
     assert found.refuted == []
 

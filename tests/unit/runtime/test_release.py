@@ -143,7 +143,7 @@ def told(what: dict[str, Any]) -> bytes:
         told(ONE | REST | {"value": 1, "fired": []}),
         told(ONE | REST | {"value": 1, "values": {}}),
         told(ONE | REST | {"value": True}),
-        told(ONE | REST | {"value": 1.5}),
+        told(ONE | REST | {"value": "1.5"}),
         told(ONE | REST | {"values": {"secret": True}}),
         told(ONE | REST | {"fired": {"secret": True}}),
         told(ONE | REST | {"value": 1, "end": "2013-01-01T15:00:00"}),
