@@ -29,6 +29,7 @@ from stream_dp.mechanisms.registered_quantity import RegisteredQuantity
 from stream_dp.mechanisms.separate_counters import SeparateCounters, SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.tree import TreeState
+from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantilesState
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.window_forest import WindowForestState
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEverState
@@ -71,6 +72,7 @@ STATES = Codec(
         SparseVectorState,
         Sum,
         TreeState,
+        TumblingQuantilesState,
         WatchTerms,
         WatchersState,
         WindowForestState,

@@ -30,6 +30,7 @@ from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
+from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.window_forest import WindowForest
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
@@ -60,6 +61,7 @@ MECHANISMS: list[Any] = [
     GaussianHSS(WIDTH, None, *SHARES[:2], ADD, TICKS, rho=HALF),
     GaussianHSS(WIDTH, MAXIMUM, *SHARES[:2], REPLACE, None, ones=2, rho=HALF),
     GaussianPaperHSS(WIDTH, MAXIMUM, Fraction(20), TICKS, rho=HALF),
+    TumblingQuantiles(WIDTH, HALF, ADD, (2, 3), (HALF,)),
     HandOverCounter(WIDTH, HALF, ADD),
     GaussianCounter(WIDTH, HALF, REPLACE, TICKS),
     GaussianCounter(WIDTH, HALF, ADD, None),
