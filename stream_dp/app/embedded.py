@@ -27,7 +27,7 @@ from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.commit import Release
 from stream_dp.runtime.ports import Ports, Sink, closing
-from stream_dp.runtime.release import Part, Released, Shape, read
+from stream_dp.runtime.release import Part, Quantile, Released, Shape, read
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +37,22 @@ class PublicWindow:
     Parameters
     ----------
     value : int or Counts
-        One value, or one for each key.
+        One value, or one for each key; 0 where the release tells quantiles.
     band : int
-        The half-width that holds with the release's `confidence` for one value.
+        The half-width that holds with the release's `confidence` for one value; of quantiles, in ranks.
+    quantiles : mapping of str to Quantile
+        Quantiles of the window that ended last, by their share (`"0.5"`), each with `value`, `low` and `high`.
     """
 
     value: int | Counts
     band: int
+    quantiles: Mapping[str, Quantile] = field(default_factory=dict)
 
     @classmethod
     def of(cls, part: Part) -> "PublicWindow":
         """Return what a part of a release says."""
         if part.values is UNSET:
-            return cls(part.value or 0, part.band)
+            return cls(part.value or 0, part.band, part.quantiles or {})
         return cls(_counts(part.values), part.band)
 
 

@@ -152,6 +152,13 @@ class TumblingQuantiles:
             low, high = (middle, high) if self._missed(middle) > 1 - confidence else (low, middle)
         return high
 
+    def view_public(self, place: int, updates: int, state: TumblingQuantilesState) -> None:
+        """Return nothing: as `public`."""
+
+    def view_band(self, place: int, public: None, confidence: float) -> int:
+        """Return the same for each window: all have one epsilon."""
+        return self.band(public, confidence)
+
     def _missed(self, events: int) -> float:
         """A bound on P[some quantile's rank is off by more than so many events]."""
         rates = [(q.denominator * events + 1, float(1 / self.scale(q))) for q in self.at]
@@ -161,8 +168,10 @@ class TumblingQuantiles:
         )
 
     def opening(self) -> tuple[int, int]:
-        """Return (0, 0): where buckets are empty, one event decides the most."""
-        return 0, 0
+        """Return so many events that the asked rank lies between the first two buckets, and no other one is likely."""
+        p, s = min(self.at, key=lambda quantile: quantile.denominator).as_integer_ratio()
+        times = max(1, -(-self.band(None, 0.95) // (s - p)))
+        return p * times, (s - p) * times
 
     def init(self, noise: Noise) -> TumblingQuantilesState:
         """Nothing counted, nothing told."""

@@ -29,12 +29,11 @@ from stream_dp.pipeline.budget import charged_parts, opened, target
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, whole
 from stream_dp.pipeline.groupings import grouping_text
-from stream_dp.pipeline.layout import SCALAR, entries_of_parts
+from stream_dp.pipeline.layout import entries_of_parts
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock, fingerprint, fingerprints
 from stream_dp.pipeline.statistics import Series as SeriesSpec
 from stream_dp.runtime.admission import charge_of
-from stream_dp.runtime.release import Shape
 from stream_dp.runtime.run_config import RunConfig
 from stream_dp.runtime.series import Series, View
 
@@ -64,7 +63,7 @@ class Chosen:
         confidence = float(spec.confidence)
         bands = Bands(self.mechanism, confidence)
         counts = self.spec.counts_band(self.mechanism, confidence)
-        named = SCALAR if self.spec.shape is Shape.SCALAR else keys
+        named = self.spec.entries(keys)
         return Series(
             self.spec.name,
             self.mechanism,
@@ -76,7 +75,12 @@ class Chosen:
             asking=self.spec.asking(keys, counts),
             counts_band=counts,
             views=tuple(
-                View(name, named, _from(start, ViewBands(self._viewed, place, confidence)))
+                View(
+                    name,
+                    named,
+                    _from(start, ViewBands(self._viewed, place, confidence)),
+                    self.spec.teller(),
+                )
                 for place, name in enumerate(self.spec.views)
             ),
         )

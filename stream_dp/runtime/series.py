@@ -3,10 +3,10 @@
 Rules: the form of a release is that of `release`. This file knows no actor, journal or file format of the pipeline.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from msgspec import UNSET
@@ -15,11 +15,12 @@ from stream_dp.core.mechanism import Mechanism
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.mechanisms.serving import clipped
-from stream_dp.runtime.release import VERSION, Released, Shape, content, part, write
+from stream_dp.runtime.release import VERSION, Part, Released, Shape, content, part, write
 
 _HEAD_BYTES = 250
 _ENTRY_BYTES = 24
 _VIEW_BYTES = 80
+_TOLD_BYTES = 120
 
 
 class Asking(Protocol):
@@ -38,13 +39,28 @@ class Asking(Protocol):
         ...
 
 
+Tell: TypeAlias = Callable[[Sequence[str], IntArray], Mapping[str, Any]]
+"""Returns the fields of a window's part of a release, but its band, from the names of its entries and its answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
-    """A window of a series: its name in releases, the keys of its entries ("" a scalar's), its `band(tick, state)`."""
+    """A window of a series: its name in releases, the keys of its entries ("" a scalar's), its `band(tick, state)`.
+
+    Without `tell` its entries are counts, and none is told below 0.
+    """
 
     name: str
     keys: tuple[str, ...]
     band: Callable[[int, Any], int]
+    tell: Tell | None = None
+
+    def part(self, tick: int, state: Any, answer: IntArray) -> Part:
+        """Return what a release says of this window."""
+        band = self.band(tick, state)
+        if self.tell is None:
+            return part(self.keys, clipped(answer), band)
+        return Part(**self.tell(self.keys, answer), band=band)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +113,7 @@ class Series:
             series=self.name,
             tick=tick,
             end=grid.end_text(tick),
-            **self._content(tick, state, clipped(answer)),
+            **self._content(tick, state, answer),
             counts_band=UNSET if self.counts_band is None else self.counts_band,
             confidence=self.confidence,
             not_private=not self.private,
@@ -107,18 +123,14 @@ class Series:
     def _content(self, tick: int, state: Any, answer: IntArray) -> dict[str, Any]:
         """The answer with its band, or those of the views."""
         if not self.views:
-            shown = content(self.shape, self.keys, answer)
+            shown = content(self.shape, self.keys, clipped(answer))
             return {**shown, "band": self.band(tick, state)}
         ends = list(accumulate(len(view.keys) for view in self.views))
         parts = np.split(answer, ends[:-1])
         pairs = zip(self.views, parts, strict=True)
-        return {
-            "windows": {
-                view.name: part(view.keys, entries, view.band(tick, state))
-                for view, entries in pairs
-            }
-        }
+        return {"windows": {view.name: view.part(tick, state, entries) for view, entries in pairs}}
 
 
 def _view_bytes(view: View) -> int:
-    return _VIEW_BYTES + sum(map(len, view.keys)) + _ENTRY_BYTES * len(view.keys)
+    entry = _ENTRY_BYTES if view.tell is None else _TOLD_BYTES
+    return _VIEW_BYTES + sum(map(len, view.keys)) + entry * len(view.keys)

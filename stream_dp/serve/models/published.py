@@ -79,10 +79,30 @@ class WindowValues(Answer):
     """The half-width around each of them that holds with the release's `confidence`."""
 
 
+class FoundQuantile(Answer):
+    """The bucket of a public grid that a quantile was found in."""
+
+    value: float
+    """Its middle, or the clamp where the quantile lies beyond it."""
+    low: float
+    """Where the bucket begins."""
+    high: float
+    """Where it ends."""
+
+
+class WindowQuantiles(Answer):
+    """Quantiles of the window that ended last."""
+
+    quantiles: dict[str, FoundQuantile]
+    """By quantile, such as `0.5`; none before the first window has ended."""
+    band: HalfWidth
+    """By how many events the rank of each bucket may miss the rank that was asked, for all of them at once."""
+
+
 class WindowsRelease(_Confident):
     """What was counted in the last tick, and in each window that ends with it."""
 
-    windows: dict[str, WindowValue | WindowValues]
+    windows: dict[str, WindowValue | WindowValues | WindowQuantiles]
     """By window, in the order of the series: `tick` first, then as declared, `ever` (so far) last."""
 
 
