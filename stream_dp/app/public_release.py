@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import UNSET
 
 from stream_dp.app.standalone.tick_release import Counts
-from stream_dp.runtime.release import Released, Shape, WindowPart, read
+from stream_dp.runtime.release import Quantile, Released, Shape, WindowPart, read
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,19 +20,22 @@ class PublicWindow:
     Parameters
     ----------
     value : int, float or Counts
-        One value, or one for each key.
+        One value, or one for each key; 0 where the release tells quantiles.
     band : int or float
-        The half-width that holds with the release's `confidence` for one value.
+        The half-width that holds with the release's `confidence` for one value; of quantiles, in ranks.
+    quantiles : mapping of str to Quantile
+        Quantiles of the window that ended last, by their share (`"0.5"`), each with `value`, `low` and `high`.
     """
 
     value: int | float | Counts
     band: int | float
+    quantiles: Mapping[str, Quantile] = field(default_factory=dict)
 
     @classmethod
     def of(cls, part: WindowPart) -> "PublicWindow":
         """Return what a part of a release says."""
         if part.values is UNSET:
-            return cls(part.value or 0, part.band)
+            return cls(part.value or 0, part.band, part.quantiles or {})
         return cls(_counts(part.values), part.band)
 
 

@@ -50,6 +50,8 @@ def _shown(release: dict[str, Any]) -> list[tuple[str, Any]]:
     if "fired" in release:
         fired = release["fired"]
         return [(", ".join(fired) or "no alert at this tick", True if fired else None)]
+    if "quantiles" in release:
+        return [(at, told["value"]) for at, told in release["quantiles"].items()]
     values: dict[str, Any] = release["values"]
     ranked = sorted(values.items(), key=lambda item: -item[1])[:SHOWN_KEYS]
     left = len(values) - len(ranked)

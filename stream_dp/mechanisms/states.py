@@ -30,6 +30,7 @@ from stream_dp.mechanisms.separate_counters import SeparateCounters, SeparateSta
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.sum_counter import SumCounterState
 from stream_dp.mechanisms.tree import TreeState
+from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantilesState
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.window_forest import WindowForestState
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEverState
@@ -73,6 +74,7 @@ STATES = Codec(
         Sum,
         SumCounterState,
         TreeState,
+        TumblingQuantilesState,
         WatchTerms,
         WatchersState,
         WindowForestState,

@@ -32,7 +32,7 @@ from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, whole
 from stream_dp.pipeline.fingerprints import Fingerprints, fingerprints
 from stream_dp.pipeline.groupings import grouping_text
-from stream_dp.pipeline.layout import SCALAR, entries_of_parts
+from stream_dp.pipeline.layout import entries_of_parts
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
 from stream_dp.pipeline.statistics import Series as SeriesSpec
@@ -67,7 +67,7 @@ class Chosen:
         confidence = float(spec.confidence)
         bands = Bands(self.mechanism, confidence)
         counts = self.spec.counts_band(self.mechanism, confidence)
-        named = keys if self.spec.keyed else SCALAR
+        named = self.spec.entries(keys)
         return Series(
             self.spec.name,
             self.mechanism,
@@ -79,7 +79,12 @@ class Chosen:
             asking=self.spec.asking(keys, self.mechanism, counts),
             counts_band=counts,
             views=tuple(
-                SeriesView(name, named, _from(start, ViewBands(self._viewed, place, confidence)))
+                SeriesView(
+                    name,
+                    named,
+                    _from(start, ViewBands(self._viewed, place, confidence)),
+                    self.spec.teller(),
+                )
                 for place, name in enumerate(self.spec.views)
             ),
             ask_band=lambda tick, query, state: self.spec.ask_band(

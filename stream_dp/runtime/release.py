@@ -58,16 +58,35 @@ class Head(PublicBody, frozen=True, kw_only=True):
         return parse_moment(self.end) or 0
 
 
+class Quantile(msgspec.Struct, frozen=True, kw_only=True):
+    """The public bucket, from `low` to `high`, that a quantile was found in, and a `value` that stands for it."""
+
+    value: int | float
+    low: int | float
+    high: int | float
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
 class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a release says of one window: one `value`, or `values` by key, and the half-width `band` of each."""
+    """What a release says of one window: one `value`, or `values` by key, and the half-width `band` of each.
+
+    Or `quantiles` of the window that ended last, none before the first end; then `band` is in ranks, by how many events
+    a told bucket may miss the rank that was asked.
+    """
 
     value: int | float | UnsetType = UNSET
     values: dict[str, int | float] | UnsetType = UNSET
+    quantiles: dict[str, Quantile] | UnsetType = UNSET
     band: int | float
 
     def __post_init__(self) -> None:
-        if [self.value, self.values].count(UNSET) != 1:
-            raise ValueError("a window has one of value and values")
+        if [self.value, self.values, self.quantiles].count(UNSET) != 2:
+            raise ValueError("a window has one of value, values and quantiles")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"

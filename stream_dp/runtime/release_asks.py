@@ -7,6 +7,7 @@ never with its value. This file knows no mechanism, actor or journal.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from stream_dp.errors import UsageError
@@ -53,6 +54,9 @@ def _shown(released: Released, wanted: Sequence[str]) -> dict[str, Any]:
 
 
 def _part(part: WindowPart, wanted: Sequence[str]) -> dict[str, Any]:
+    if part.quantiles is not UNSET:
+        told = msgspec.to_builtins(part.quantiles)
+        return {"quantiles": {key: told[key] for key in wanted if key in told}, "band": part.band}
     if part.values is UNSET:
         return {"value": part.value, "band": part.band}
     values = part.values

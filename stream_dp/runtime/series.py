@@ -3,11 +3,11 @@
 Rules: the form of a release is that of `release`. This file knows no actor, journal or file format of the pipeline.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from msgspec import UNSET
@@ -20,6 +20,7 @@ from stream_dp.runtime.release import (
     VERSION,
     Released,
     Shape,
+    WindowPart,
     content,
     in_units,
     part,
@@ -30,6 +31,7 @@ from stream_dp.runtime.release import (
 _HEAD_BYTES = 250
 _ENTRY_BYTES = 24
 _VIEW_BYTES = 80
+_TOLD_BYTES = 120
 
 
 class Asking(Protocol):
@@ -48,13 +50,30 @@ class Asking(Protocol):
         ...
 
 
+Tell: TypeAlias = Callable[[Sequence[str], IntArray], Mapping[str, Any]]
+"""Returns the fields of a window's part of a release, but its band, from the names of its entries and its answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class SeriesView:
-    """A window of a series: its name in releases, the keys of its entries ("" a scalar's), its `band(tick, state)`."""
+    """A window of a series: its name in releases, the keys of its entries ("" a scalar's), its `band(tick, state)`.
+
+    Without `tell` its entries are counts or sums, and none is told below 0 unless they are signed.
+    """
 
     name: str
     keys: tuple[str, ...]
     band: Callable[[int, Any], int]
+    tell: Tell | None = None
+
+    def part(
+        self, tick: int, state: Any, answer: IntArray, unit: Fraction, *, signed: bool
+    ) -> WindowPart:
+        """Return what a release says of this window, where 1 in an answer is a `unit`."""
+        band = self.band(tick, state)
+        if self.tell is None:
+            return part(self.keys, answer if signed else clipped(answer), band, unit)
+        return WindowPart(**self.tell(self.keys, answer), band=band)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +131,13 @@ class Series:
 
     def body(self, grid: TickGrid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
         """The exact public bytes of one release; no count in it is below 0, and no sum of what is not."""
-        shown = answer if self.signed else clipped(answer)
         released = Released(
             v=VERSION,
             sequence=sequence,
             series=self.name,
             tick=tick,
             end=grid.end_text(tick),
-            **self._content(tick, state, shown),
+            **self._content(tick, state, answer),
             counts_band=UNSET if self.counts_band is None else self.counts_band,
             confidence=self.confidence,
             not_private=not self.private,
@@ -129,18 +147,20 @@ class Series:
     def _content(self, tick: int, state: Any, answer: IntArray) -> dict[str, Any]:
         """The answer with its band, or those of the views."""
         if not self.views:
-            shown = in_units(content(self.shape, self.keys, answer), self.unit)
+            counts = answer if self.signed else clipped(answer)
+            shown = in_units(content(self.shape, self.keys, counts), self.unit)
             return {**shown, "band": told_number(self.band(tick, state), self.unit)}
         ends = list(accumulate(len(view.keys) for view in self.views))
         parts = np.split(answer, ends[:-1])
         pairs = zip(self.views, parts, strict=True)
         return {
             "windows": {
-                view.name: part(view.keys, entries, view.band(tick, state), self.unit)
+                view.name: view.part(tick, state, entries, self.unit, signed=self.signed)
                 for view, entries in pairs
             }
         }
 
 
 def _view_bytes(view: SeriesView) -> int:
-    return _VIEW_BYTES + sum(map(len, view.keys)) + _ENTRY_BYTES * len(view.keys)
+    entry = _ENTRY_BYTES if view.tell is None else _TOLD_BYTES
+    return _VIEW_BYTES + sum(map(len, view.keys)) + entry * len(view.keys)

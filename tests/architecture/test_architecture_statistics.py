@@ -23,6 +23,7 @@ CLASSES = (
     "LargestSeries",
     "ColumnsAboveSeries",
     "QuantitySeries",
+    "QuantilesSeries",
     "AlertsSeries",
     "MonitorSeries",
 )
@@ -33,6 +34,7 @@ WORDS = (
     "largest",
     "columns_above",
     "quantity",
+    "quantiles",
     "alerts",
     "monitor",
 )

@@ -26,6 +26,7 @@ from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quan
 from stream_dp.mechanisms.separate_counters import SeparateCounters
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.mechanisms.sum_counter import SumCounter
+from stream_dp.mechanisms.tumbling_quantiles import UNTOLD, TumblingQuantiles
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.window_forest import WindowForest
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
@@ -147,6 +148,16 @@ def monitor(width: int, relation: Neighbors, watch: WatchTerms) -> Case:
         name=f"Monitor {width} {relation} {watch}",
         make=lambda: Monitor(width, ONE, relation, watches),
         column=lambda: Monitor(1, ONE, relation, watches[:1]),
+    )
+
+
+def quantiles(relation: Neighbors, windows: tuple[int, ...], unranked: int = 0) -> Case:
+    """The case of tumbling quantiles."""
+    at = (Fraction(1, 2), Fraction(9, 10))
+    return Case(
+        name=f"TumblingQuantiles {relation} {windows}",
+        make=lambda: TumblingQuantiles(5, ONE, relation, windows, at, unranked),
+        untold=UNTOLD,
     )
 
 
@@ -288,6 +299,8 @@ CASES = [
         threshold=200,
     ),
     composite(ColumnsAbove(25), ADD),
+    quantiles(ADD, (1,)),
+    quantiles(REPLACE, (3, 5), 1),
     per_bin(ADD, TICKS),
     per_bin(REPLACE, None),
 ]

@@ -13,6 +13,7 @@ from stream_dp.pipeline.statistics.histogram import HistogramSeries
 from stream_dp.pipeline.statistics.largest import LargestSeries
 from stream_dp.pipeline.statistics.maximum import MaximumSeries
 from stream_dp.pipeline.statistics.monitor import MonitorSeries
+from stream_dp.pipeline.statistics.quantiles import QuantilesSeries
 from stream_dp.pipeline.statistics.quantity import QuantitySeries
 from stream_dp.pipeline.statistics.series_spec import SeriesSpec
 from stream_dp.pipeline.statistics.sum import SumSeries
@@ -25,6 +26,7 @@ STATISTICS: tuple[type[SeriesSpec], ...] = (
     LargestSeries,
     ColumnsAboveSeries,
     QuantitySeries,
+    QuantilesSeries,
     AlertsSeries,
     MonitorSeries,
 )

@@ -22,7 +22,7 @@ from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
 from stream_dp.pipeline.groupings import By, grouping_text, most_ones
 from stream_dp.pipeline.scalars import Epsilon, Frozen, Name
 from stream_dp.runtime.release import Shape
-from stream_dp.runtime.series import Asking
+from stream_dp.runtime.series import Asking, Tell
 
 Place = tuple[str | int, ...]
 _CONDITION: TypeAdapter[Any] = TypeAdapter(Condition)
@@ -95,6 +95,14 @@ class SeriesSpec(Frozen, ABC):
     def views(self) -> tuple[str, ...]:
         """The names of the windows that its releases show, in their order; nothing where they show one thing."""
         return ()
+
+    def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the entries of an answer, or of one window's, where `keys` names those of the rows."""
+        return tuple(keys) if self.keyed else ("",)
+
+    def teller(self) -> Tell | None:
+        """Return what tells a window's answer in its own words; None: its counts are told."""
+        return None
 
     @property
     def form(self) -> Shape:

@@ -6,7 +6,7 @@ in them and never write one: the answers around them are encoded by `serve.route
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictFloat, StrictInt
 
 from stream_dp.serve.models.answer import Absent, Answer, Confidence, HalfWidth, Tick, Time
 
@@ -39,14 +39,14 @@ class _Banded(_Confident):
 class ScalarRelease(_Banded):
     """One number: a count, a maximum."""
 
-    value: StrictInt | float
+    value: StrictInt | StrictFloat
     """The noisy value: a count, or a decimal on the grid of a sum; below 0 only where true values may be."""
 
 
 class HistogramRelease(_Banded):
     """One number for each key of the series' domain."""
 
-    values: dict[str, StrictInt | float]
+    values: dict[str, StrictInt | StrictFloat]
     """The noisy value by key, as the value of a scalar."""
 
 
@@ -64,7 +64,7 @@ class FlagsRelease(_Banded):
 class WindowValue(Answer):
     """One number over a window."""
 
-    value: StrictInt
+    value: StrictInt | StrictFloat
     """The noisy value, never below 0."""
     band: HalfWidth
     """The half-width around it that holds with the release's `confidence`."""
@@ -73,16 +73,36 @@ class WindowValue(Answer):
 class WindowValues(Answer):
     """One number for each key over a window."""
 
-    values: dict[str, StrictInt]
+    values: dict[str, StrictInt | StrictFloat]
     """The noisy value by key, never below 0."""
     band: HalfWidth
     """The half-width around each of them that holds with the release's `confidence`."""
 
 
+class FoundQuantile(Answer):
+    """The bucket of a public grid that a quantile was found in."""
+
+    value: float
+    """Its middle, or the clamp where the quantile lies beyond it."""
+    low: float
+    """Where the bucket begins."""
+    high: float
+    """Where it ends."""
+
+
+class WindowQuantiles(Answer):
+    """Quantiles of the window that ended last."""
+
+    quantiles: dict[str, FoundQuantile]
+    """By quantile, such as `0.5`; none before the first window has ended."""
+    band: HalfWidth
+    """By how many events the rank of each bucket may miss the rank that was asked, for all of them at once."""
+
+
 class WindowsRelease(_Confident):
     """What was counted in the last tick, and in each window that ends with it."""
 
-    windows: dict[str, WindowValue | WindowValues]
+    windows: dict[str, WindowValue | WindowValues | WindowQuantiles]
     """By window, in the order of the series: `tick` first, then as declared, `ever` (so far) last."""
 
 

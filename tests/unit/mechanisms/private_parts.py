@@ -29,6 +29,7 @@ from stream_dp.mechanisms.separate_counters import SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.sum_counter import SumCounterState
 from stream_dp.mechanisms.tree import TreeState
+from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantilesState
 from stream_dp.mechanisms.window_forest import WindowForestState
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEverState
 from stream_dp.testing.taint import Tainted
@@ -55,6 +56,7 @@ PUBLIC: dict[type, set[str]] = {
     SparseVectorState: {"halted"},
     SumCounterState: set(),
     TreeState: {"prefix"},
+    TumblingQuantilesState: {"updates", "told"},
     WatchersState: set(),
     WindowForestState: {"updates"},
     WindowsAndEverState: set(),

@@ -89,6 +89,8 @@ FROZEN = {
     ("sum-counter-state", 1): "noise total",
     ("tree-noise", 2): "(only rested on)",
     ("tree-state", 2): "here left prefix slope windows",
+    ("tumbling-quantiles", 1): "at epsilon neighbors unranked=0 width windows",
+    ("tumbling-quantiles-state", 1): "counts told updates",
     ("window-forest", 1): "epsilon neighbors ones=1 shape weight=1 width windows",
     ("window-forest-state", 1): "open sums surpluses updates",
     ("windows-and-ever", 1): "ever forest",

@@ -196,7 +196,7 @@ def test_ticks_depend_on_the_records_alone(
 class _ReadingMoment(TickAssembler):
     """Broken: a record goes into the tick that is open when it is read."""
 
-    def add(self, batch: Batch, routed: Routed) -> None:
+    def add(self, batch: Batch, routed: Routed, *_: Any, **__: Any) -> None:
         rows = sum(routed.rows.values(), np.zeros(WIDTH, np.int64))
         number = sum(routed.records.values())
         moved = Routed({self._next: rows}, routed.dead, {self._next: number}) if number else routed
@@ -225,7 +225,7 @@ class _Forgetful(TickAssembler):
 class _NewestPosition(TickAssembler):
     """Broken: positions are those of the last read, so a restart skips what was read behind the cut."""
 
-    def add(self, batch: Batch, routed: Routed) -> None:
+    def add(self, batch: Batch, routed: Routed, *_: Any, **__: Any) -> None:
         super().add(batch, routed)
         self._newest = getattr(self, "_newest", {}) | {batch.partition: batch.position}
 

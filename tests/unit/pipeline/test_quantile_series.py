@@ -1,0 +1,149 @@
+"""The statistic `quantiles`: its buckets and price, what its releases say and when, and what is refused, and where."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from stream_dp.core.messages import Query, Update
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.errors import UsageError
+from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.release import Shape, read
+from stream_dp.runtime.release_asks import selected
+from stream_dp.runtime.series import Series
+from stream_dp.testing.noise import ZeroNoise
+
+FILE = """\
+version: 1
+name: orders
+source: {{kind: file, path: orders.jsonl}}
+schema:
+  time: {{type: time}}
+  amount: {{type: number, nullable: true}}
+  items: {{type: integer}}
+  shop: {{type: category, domain: [a, b]}}
+privacy: {{epsilon: 2}}
+clock: {{kind: replay, field: time, start: "2026-03-01T00:00:00Z", step: 1h, horizon: 48}}
+series:
+  - {{name: one, statistic: quantiles, {keys}, epsilon: 1}}
+"""
+RIGHT = {
+    "of": "amount",
+    "clamp": "[0, 6]",
+    "buckets": "4",
+    "at": "[0.5, 0.9]",
+    "windows": "[2h, 3h]",
+}
+GRID = TickGrid(1_772_323_200_000, 3_600_000)
+
+
+def file(folder: Path, **more: str) -> Path:
+    """A pipeline file with one series of these keys; an empty text leaves a key out."""
+    keys = ", ".join(f"{key}: {value}" for key, value in {**RIGHT, **more}.items() if value)
+    path = folder / "orders.yaml"
+    path.write_text(FILE.format(keys=keys))
+    return path
+
+
+def series_of(path: Path) -> Series:
+    """What the engine runs."""
+    built = build(load(path))
+    (chosen,) = built.chosen
+    return chosen.series(built.spec, built.layout.slice("one"), built.layout.keys("one"))
+
+
+def windows(series: Series, rows: list[list[int]]) -> list[dict[str, Any]]:
+    """The windows of each release, without noise."""
+    mechanism, found = series.mechanism, []
+    state = mechanism.init(ZeroNoise())
+    for tick, row in enumerate(rows):
+        state, _ = mechanism.step(state, Update(np.array(row, dtype=np.int64)), ZeroNoise())
+        state, answer = mechanism.step(state, Query(), ZeroNoise())
+        assert answer is not None
+        body = series.body(GRID, tick + 1, tick, state, answer)
+        assert len(body) <= series.most_bytes
+        assert read(body).shape is Shape.WINDOWS
+        found.append(msgspec.json.decode(body)["windows"])
+    return found
+
+
+def test_what_a_window_tells_stays_until_the_next_one_ends(tmp_path: Path) -> None:
+    """Entries of a row: below 0, four buckets, 6 and more, no number. Nothing is told before an end."""
+    series = series_of(file(tmp_path))
+    low, mid, none = [0, 5, 0, 0, 0, 0, 90], [0, 0, 0, 7, 0, 3, 0], [0] * 7
+    first, second, third, fourth = windows(series, [low, mid, mid, none])
+    assert list(first) == ["2h", "3h"]
+    assert first["2h"]["quantiles"] == first["3h"]["quantiles"] == {}
+    pair = {
+        "0.5": {"value": 3.75, "low": 3, "high": 4.5},
+        "0.9": {"value": 6, "low": 6, "high": 6},
+    }
+    assert second["2h"]["quantiles"] == third["2h"]["quantiles"] == pair
+    assert third["3h"]["quantiles"]["0.5"] == pair["0.5"]
+    assert fourth["3h"] == third["3h"]
+    assert {each["band"] for each in first.values()} == {series.band(0, None)}
+
+
+def test_an_event_pays_for_each_quantile_of_each_length(tmp_path: Path) -> None:
+    built = build(load(file(tmp_path)))
+    mechanism = built.chosen[0].mechanism
+    assert isinstance(mechanism, TumblingQuantiles)
+    assert mechanism.windows == (2, 3)
+    assert mechanism.at == (Fraction(1, 2), Fraction(9, 10))
+    assert mechanism.choice_epsilon == Fraction(1, 4)
+    assert (mechanism.width, mechanism.buckets) == (7, 6)
+    (planned,) = plan_json(built)["series"]
+    assert planned["epsilon"] == 1
+    errors = {each["window"]: each["predicted_error"][-1]["error"] for each in planned["windows"]}
+    assert errors == dict.fromkeys(("2h", "3h"), mechanism.band(None, 0.95))
+
+
+def test_buckets_are_200_where_none_are_named(tmp_path: Path) -> None:
+    assert series_of(file(tmp_path, buckets="")).mechanism.width == 203
+
+
+def test_a_quantile_may_be_asked_by_its_name(tmp_path: Path) -> None:
+    series = series_of(file(tmp_path))
+    assert series.keys == ("0.5", "0.9")
+    state = series.mechanism.init(ZeroNoise())
+    body = series.body(GRID, 1, 0, state, np.array([1, 2, -1, -1]))
+    found = selected(series, body, {"keys": ["0.9"]})
+    assert found["windows"]["2h"]["quantiles"] == {"0.9": {"value": 2.25, "low": 1.5, "high": 3}}
+    assert found["windows"]["3h"]["quantiles"] == {}
+
+
+@pytest.mark.parametrize(
+    ("keys", "place", "words"),
+    [
+        ({"clamp": "[6, 6]"}, "clamp", "is empty: 6 is not below 6"),
+        ({"at": "[0.5, 1]"}, "at[1]", "'1' must be between 0 and 1, both excluded"),
+        ({"at": "[0.9, 0.5]"}, "at[1]", "must be greater than the one before"),
+        ({"at": "[0.5, 0.5]"}, "at[1]", "must be greater than the one before"),
+        ({"at": "[]"}, "at", "at least 1"),
+        ({"at": f"[{', '.join(f'0.{n}' for n in range(11, 32))}]"}, "at", "at most 20"),
+        ({"windows": ""}, "windows", ""),
+        ({"windows": "[90m]"}, "windows[0]", "no whole number of ticks"),
+        ({"windows": "[1h, 3d]"}, "windows[1]", "longer than the horizon"),
+        ({"windows": "[1h, ever]"}, "windows[1]", "quantiles are told of windows that end"),
+        ({"windows": "[2h, 120m]"}, "windows[1]", "'120m' is '2h' once more"),
+        ({"of": "shop"}, "of", "'shop' is a category, not a number or an integer"),
+        ({"of": "price"}, "of", "'price' is not in the schema"),
+        ({"of": "items"}, "buckets", "choose a number of buckets that divides the range"),
+        ({"buckets": "0"}, "buckets", "greater than or equal to 1"),
+    ],
+)
+def test_nonsense_is_refused_with_its_place(
+    tmp_path: Path, keys: dict[str, str], place: str, words: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        load(file(tmp_path, **keys))
+    (line,) = [each for each in str(refused.value).splitlines() if f"series[0].{place}:" in each]
+    assert "orders.yaml:12:" in line
+    assert words in line
