@@ -6,7 +6,7 @@ in them and never write one: the answers around them are encoded by `serve.route
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictFloat, StrictInt
 
 from stream_dp.serve.models.answer import Absent, Answer, Confidence, HalfWidth, Tick, Time
 
@@ -39,14 +39,14 @@ class _Banded(_Confident):
 class ScalarRelease(_Banded):
     """One number: a count, a maximum."""
 
-    value: StrictInt | float
+    value: StrictInt | StrictFloat
     """The noisy value: a count, or a decimal on the grid of a sum; below 0 only where true values may be."""
 
 
 class HistogramRelease(_Banded):
     """One number for each key of the series' domain."""
 
-    values: dict[str, StrictInt | float]
+    values: dict[str, StrictInt | StrictFloat]
     """The noisy value by key, as the value of a scalar."""
 
 

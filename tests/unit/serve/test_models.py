@@ -235,7 +235,7 @@ def test_the_examples_are_releases_of_their_shape(shape: str) -> None:
     ("change", "key"),
     [
         ({"values": {"UA": True}}, "values"),
-        ({"value": 1.5}, "value"),
+        ({"value": "1.5"}, "value"),
         ({"value": 1, "offset": 4711}, "offset"),
         ({"fired": {"UA": True}}, "fired"),
     ],
