@@ -24,6 +24,8 @@ async def test_each_of_both_draws_from_its_own_seed_again() -> None:
     assert "answer" in world.replies()["c1"], world.replies()["c1"]
     kinds = [tuple(type(c) for c in commit.changes) for commit in world.commits() if commit.changes]
     assert kinds == [(Asked, Created)]
+    seeds = [seed for commit in world.commits() for seed in commit.seeds]
+    assert len(set(seeds)) == len(seeds)  # also of two that draw from streams of their own
     once, drawn[:] = sorted(drawn), []
     bodies = list(world.bodies)
     await world.live()

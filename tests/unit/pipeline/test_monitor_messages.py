@@ -69,6 +69,9 @@ async def test_a_watch_counts_whole_ticks_from_its_cut_on(tick: int) -> None:
     assert answer == {"series": "m", "watch": "fr", "start": start}
     assert start > tick
     assert fired(world, "fr") == expected(start, HORIZON, IS_FR, 4)
+    assert fired(world, "large") == expected_large()  # the others do not notice
+    alone = await run([message(0, "l1", "list")])
+    assert world.releases("orders") == alone.releases("orders")
 
 
 async def test_a_watch_ends_and_its_place_is_free_for_another() -> None:
