@@ -1,0 +1,205 @@
+"""A monitor under a flood: hostile and good messages that are all there at once, and ticks that come meanwhile.
+
+A tick may be read once so many messages were handed out, so what is counted is messages and never time.
+`flood_findings` says what is wrong in the end.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from unit.pipeline.live_series_worlds import HORIZON, Stopping
+from unit.pipeline.message_worlds import NOW, sealed, text
+from unit.pipeline.monitor_worlds import FR, MonitorWorld
+
+from stream_dp.runtime.commit import Commit
+from stream_dp.runtime.conversation import WAITING_BYTES
+from stream_dp.runtime.engine import Engine
+from stream_dp.runtime.ports import Question
+
+AT_A_TIME = 32
+"""How many messages are handed out at once."""
+HOLDS_UP = 6
+"""How many times messages may be taken before a tick that may be read is on record."""
+ANALYSTS = ("", "ann", "bob")
+
+
+def good(chance: Random, name: str, analyst: str) -> bytes:
+    """A message that is accepted: mostly questions, and watches that come and go."""
+    says: list[dict[str, Any]] = [
+        {"do": "ask", "series": "orders"},
+        {"do": "ask", "series": "m", "watch": "large", "threshold": 10**6},
+        {"do": "ask", "series": "nobody"},
+        {"do": "list"},
+        {"do": "watch", "series": "m", "watch": FR},
+        {"do": "unwatch", "series": "m", "watch": "fr"},
+    ]
+    return sealed(text(name, analyst=analyst, **chance.choice(says)), analyst)
+
+
+def hostile(chance: Random, name: str, sent: Sequence[bytes]) -> list[bytes]:
+    """Some records of one sort that are no messages."""
+    kind, many = chance.randrange(6), chance.randint(1, 60)
+    match kind:
+        case 0:
+            return [chance.randbytes(chance.randint(0, 99)) for _ in range(many)]
+        case 1:
+            return [b'{"v":1,"message":"' + b"x" * 70_000 + b'","signature":""}'] * (many // 10 + 1)
+        case 2:
+            return [sealed(text(f"{name}-{at}", "list", "ann"), "bob") for at in range(many)]
+        case 3:
+            return [sealed(text(name, "list", until="2025-10-09T08:00:00Z")) for _ in range(many)]
+        case 4:
+            return [chance.choice(sent) for _ in range(many)]
+        case _:
+            return [sealed(text("g0", "preview", series={"name": str(at)})) for at in range(many)]
+
+
+def flood(messages: int, chance: Random) -> tuple[list[bytes], dict[int, str]]:
+    """Return so many messages, runs of good ones and of hostile ones, and the ids of the good ones by their places.
+
+    A copy of a good one is among the hostile, and good itself where the first was refused because there were too many.
+    """
+    found = [sealed(text("g0", "list"))]
+    names = {found[0]: "g0"}
+    while len(found) < messages:
+        for _ in range(chance.randint(1, 40)):
+            name = f"g{len(found)}"
+            found.append(good(chance, name, chance.choice(ANALYSTS)))
+            names[found[-1]] = name
+        found += hostile(chance, f"h{len(found)}", found)
+    ids = {at: names[value] for at, value in enumerate(found[:messages]) if value in names}
+    return found[:messages], ids
+
+
+@dataclass
+class Flood:
+    """A queue that always has the next messages at once; ticks may be read as it goes."""
+
+    messages: Sequence[bytes]
+    source: Stopping
+    place: int = 0
+    freed: dict[int, int] = field(default_factory=dict)
+    """The place at which each tick could be read first."""
+
+    async def open(self) -> None:
+        """Nothing to connect to."""
+
+    async def seek(self, place: int) -> None:
+        """Continue at this place."""
+        self.place = max(0, place)
+
+    async def read(self) -> Sequence[Question]:
+        """The next ones, without waiting; at the end, for ever."""
+        if self.place >= len(self.messages):
+            await asyncio.Event().wait()
+        places = range(self.place, min(self.place + AT_A_TIME, len(self.messages)))
+        self.place = places.stop
+        tick = min(self.place * (HORIZON - 1) // len(self.messages), HORIZON - 2)
+        if tick not in self.freed:
+            self.freed[tick] = self.place
+            self.source.go(tick)
+        return [Question(at, self.messages[at], NOW + at) for at in places]
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+
+@dataclass
+class FloodedWorld(MonitorWorld):
+    """What outlives an engine under a flood; `held` says how much of it was read and not on record, at most."""
+
+    per_tick: int = 10
+    held: int = 0
+    waiting: int = 0
+    ids: dict[int, str] = field(default_factory=dict)
+    queue: Flood = field(init=False)
+
+    async def flooded(self, messages: int, seed: int) -> None:
+        """Run an engine through the flood, to its end."""
+        values, self.ids = flood(messages, Random(seed))
+        source = Stopping(0)
+        self.queue = Flood(values, source)
+        engine = self.messaging(source)
+        engine._ports = replace(engine._ports, questions=self.queue)
+        run = asyncio.create_task(engine.run())
+        while not run.done() and not self.over(engine, messages):  # noqa: ASYNC110 - steps of the loop, no time
+            await asyncio.sleep(0)
+        source.go(HORIZON)
+        await run
+
+    def over(self, engine: Engine, messages: int) -> bool:
+        """Whether all is executed and all ticks but the last are on record; notes what is held in memory."""
+        if not hasattr(engine, "_chain"):
+            return False
+        talk = engine._chain.now.conversation
+        self.held = max(self.held, self.queue.place - max(0, talk.place))
+        self.waiting = max(self.waiting, sum(len(answer.body) for answer in talk._waiting))
+        return talk.place >= messages and engine._chain.settled >= HORIZON - 1
+
+
+def flood_findings(world: FloodedWorld) -> list[str]:
+    """What is wrong after a flood; empty where nothing is."""
+    found, said, queue = list[str](), world.said(), world.queue
+    places = [place for each in said for place in each["places"]]
+    if sorted(places) != list(range(len(queue.messages))):
+        found.append("places: not each of them answered once")
+    named = [(each["places"][0], each["id"]) for each in said if each["id"] is not None]
+    refused = {place: each for each in said if each["id"] is None for place in each["places"]}
+    rated = {place for place, each in refused.items() if each["refused"]["kind"] == "rate"}
+    if any(world.ids.get(place) != name for place, name in named):
+        found.append("ids: an answer is not that of the message at its place")
+    if max(Counter(name for _, name in named).values()) > 1:
+        found.append("ids: one has two answers")
+    never = {place for place, name in world.ids.items() if name not in dict(named).values()}
+    if not never <= rated <= world.ids.keys():
+        found.append(
+            "rate: refuses what is no message, or a good one is refused for something else"
+        )
+    if not shared(said, queue.place):
+        found.append("refusals: do not share answers")
+    if world.held > AT_A_TIME:
+        found.append("memory: more was read than is executed at a time")
+    if world.waiting > WAITING_BYTES + 100_000:
+        found.append("memory: answers wait without end")
+    return found + _ticks(world)
+
+
+def shared(said: Sequence[dict[str, Any]], messages: int) -> bool:
+    """Whether no two refusals that follow each other could have shared an answer, but where a batch ended."""
+    refused = [each for each in said if each["id"] is None]
+    alike = sum(
+        one["id"] is None and other["id"] is None and one["refused"] == other["refused"]
+        and one["places"][-1] // AT_A_TIME == other["places"][0] // AT_A_TIME
+        for one, other in pairwise(said)
+    )  # fmt: skip
+    return alike == 0 and len(refused) < messages / 5
+
+
+def _ticks(world: FloodedWorld) -> list[str]:
+    """Whether ticks went on, and each analyst had her messages between two of them and no more."""
+    found, taken = list[str](), Counter[str]()
+    for commit in world.commits():
+        taken.update(_accepted(commit))
+        if max(taken.values(), default=0) > world.per_tick:
+            found.append("rate: more than so many between two ticks")
+        if not commit.ticks:
+            continue
+        taken.clear()
+        freed = world.queue.freed.get(commit.ticks[-1], len(world.queue.messages))
+        if commit.asked > freed + HOLDS_UP * AT_A_TIME:
+            found.append(f"ticks: {commit.ticks[-1]} was held up by messages")
+    return found
+
+
+def _accepted(commit: Commit) -> list[str]:
+    """Whose messages a commit accepts."""
+    answers = [json.loads(answer.body) for answer in commit.answers]
+    return [
+        answer.analyst for answer, body in zip(commit.answers, answers, strict=True) if body["id"]
+    ]
