@@ -18,7 +18,7 @@ from unit.pipeline.message_worlds import NOW, sealed, text
 from unit.pipeline.monitor_worlds import FR, MonitorWorld
 
 from stream_dp.runtime.commit import Commit
-from stream_dp.runtime.conversation import WAITING_BYTES
+from stream_dp.runtime.conversation import PLACES, WAITING_BYTES
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.ports import Question
 
@@ -26,6 +26,7 @@ AT_A_TIME = 32
 """How many messages are handed out at once."""
 HOLDS_UP = 6
 """How many times messages may be taken before a tick that may be read is on record."""
+LARGE = b'{"v":1,"message":"' + b"x" * 70_000 + b'","signature":""}'
 ANALYSTS = ("", "ann", "bob")
 
 
@@ -49,7 +50,7 @@ def hostile(chance: Random, name: str, sent: Sequence[bytes]) -> list[bytes]:
         case 0:
             return [chance.randbytes(chance.randint(0, 99)) for _ in range(many)]
         case 1:
-            return [b'{"v":1,"message":"' + b"x" * 70_000 + b'","signature":""}'] * (many // 10 + 1)
+            return [LARGE] * (many // 10 + 1)
         case 2:
             return [sealed(text(f"{name}-{at}", "list", "ann"), "bob") for at in range(many)]
         case 3:
@@ -86,6 +87,8 @@ class Flood:
     place: int = 0
     freed: dict[int, int] = field(default_factory=dict)
     """The place at which each tick could be read first."""
+    begins: set[int] = field(default_factory=set)
+    """Where what was handed out at once begins."""
 
     async def open(self) -> None:
         """Nothing to connect to."""
@@ -99,12 +102,17 @@ class Flood:
         if self.place >= len(self.messages):
             await asyncio.Event().wait()
         places = range(self.place, min(self.place + AT_A_TIME, len(self.messages)))
+        self.handed(places)
+        return [Question(at, self.messages[at], NOW + at) for at in places]
+
+    def handed(self, places: range) -> None:
+        """These are handed out: perhaps one more tick may be read."""
         self.place = places.stop
+        self.begins.add(places.start)
         tick = min(self.place * (HORIZON - 1) // len(self.messages), HORIZON - 2)
         if tick not in self.freed:
             self.freed[tick] = self.place
             self.source.go(tick)
-        return [Question(at, self.messages[at], NOW + at) for at in places]
 
     async def close(self) -> None:
         """Nothing to give back."""
@@ -115,6 +123,7 @@ class FloodedWorld(MonitorWorld):
     """What outlives an engine under a flood; `held` says how much of it was read and not on record, at most."""
 
     per_tick: int = 10
+    at_a_time: int = AT_A_TIME
     held: int = 0
     waiting: int = 0
     ids: dict[int, str] = field(default_factory=dict)
@@ -126,12 +135,16 @@ class FloodedWorld(MonitorWorld):
         source = Stopping(0)
         self.queue = Flood(values, source)
         engine = self.messaging(source)
-        engine._ports = replace(engine._ports, questions=self.queue)
+        self.plugged(engine)
         run = asyncio.create_task(engine.run())
         while not run.done() and not self.over(engine, messages):  # noqa: ASYNC110 - steps of the loop, no time
             await asyncio.sleep(0)
         source.go(HORIZON)
         await run
+
+    def plugged(self, engine: Engine) -> None:
+        """Give an engine the flood."""
+        engine._ports = replace(engine._ports, questions=self.queue)
 
     def over(self, engine: Engine, messages: int) -> bool:
         """Whether all is executed and all ticks but the last are on record; notes what is held in memory."""
@@ -161,24 +174,24 @@ def flood_findings(world: FloodedWorld) -> list[str]:
         found.append(
             "rate: refuses what is no message, or a good one is refused for something else"
         )
-    if not shared(said, queue.place):
+    if not shared(said, queue):
         found.append("refusals: do not share answers")
-    if world.held > AT_A_TIME:
+    if world.held > world.at_a_time:
         found.append("memory: more was read than is executed at a time")
     if world.waiting > WAITING_BYTES + 100_000:
         found.append("memory: answers wait without end")
     return found + _ticks(world)
 
 
-def shared(said: Sequence[dict[str, Any]], messages: int) -> bool:
+def shared(said: Sequence[dict[str, Any]], queue: Flood) -> bool:
     """Whether no two refusals that follow each other could have shared an answer, but where a batch ended."""
     refused = [each for each in said if each["id"] is None]
     alike = sum(
         one["id"] is None and other["id"] is None and one["refused"] == other["refused"]
-        and one["places"][-1] // AT_A_TIME == other["places"][0] // AT_A_TIME
+        and other["places"][0] not in queue.begins and len(one["places"]) < PLACES
         for one, other in pairwise(said)
     )  # fmt: skip
-    return alike == 0 and len(refused) < messages / 5
+    return alike == 0 and len(refused) < queue.place / 5
 
 
 def _ticks(world: FloodedWorld) -> list[str]:
@@ -192,7 +205,7 @@ def _ticks(world: FloodedWorld) -> list[str]:
             continue
         taken.clear()
         freed = world.queue.freed.get(commit.ticks[-1], len(world.queue.messages))
-        if commit.asked > freed + HOLDS_UP * AT_A_TIME:
+        if commit.asked > freed + HOLDS_UP * world.at_a_time:
             found.append(f"ticks: {commit.ticks[-1]} was held up by messages")
     return found
 

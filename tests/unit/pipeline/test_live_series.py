@@ -21,16 +21,17 @@ async def at_a_cut(engine: Engine) -> None:
         await engine.halt("nothing")
 
 
-async def test_it_counts_from_its_first_tick_and_the_others_do_not_notice() -> None:
+@pytest.mark.parametrize("tick", [2, 3, 5])  # before, at and after an early record of a later tick
+async def test_it_counts_from_its_first_tick_and_the_others_do_not_notice(tick: int) -> None:
     world, alone = World(noise=zero), World(noise=zero)
     await alone.engine(MemorySource(batches(), partitions=(0, 1))).run()
 
     async def ask(engine: Engine, _source: Stopping) -> None:
         created = await engine.create(question())
-        assert (created.start, created.number) == (3, 1)
+        assert (created.start, created.number) == (tick + 1, 1)
 
-    await running(world, 2, ask)
-    assert world.releases("large") == {t: large(t, 3) for t in range(3, HORIZON)}
+    await running(world, tick, ask)
+    assert world.releases("large") == {t: large(t, tick + 1) for t in range(tick + 1, HORIZON)}
     assert world.releases("orders") == alone.releases("orders")
 
 
