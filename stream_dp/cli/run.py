@@ -15,6 +15,8 @@ from stream_dp.app.running import PRODUCT, Run, Setup, Unanswered
 from stream_dp.cli.options import KeyFile, PipelineFile, Port
 from stream_dp.cli.progress import progress
 
+OVER = "its last tick is over: messages that come from now on are not answered"
+
 Standby: TypeAlias = Annotated[
     bool,
     typer.Option(
@@ -109,6 +111,8 @@ def run_on_terminal(
         )
     )
     console.print(f"{done.built.spec.name}: {done.ticks} ticks, {done.releases} releases")
+    if done.ticks == done.built.spec.clock.horizon:
+        tell(f"{done.built.spec.name}: {OVER}")
     tell(_totals(pipeline, operator.figures, shown=verbose or done.built.spec.public_data))
 
 

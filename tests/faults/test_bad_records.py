@@ -35,11 +35,12 @@ def test_a_thousand_junk_records_are_a_thousand_dead_letters(tmp_path: Path) -> 
     dirty = Case(folder, expectation("flights", TICKS, letters=letters), clean.events)
     done = dirty.run("--until-end", "--zero-noise")
 
-    starts, warning, end, more = done.stderr.splitlines()
+    starts, warning, end, over, more = done.stderr.splitlines()
     assert done.returncode == 0
     assert "flights: a new ledger; counts what slice.jsonl holds" in starts
     assert "Warning: more of the records than `warn_dead` allows" in warning
     assert end == "flights: 120 ticks, 600 releases"
+    assert over == "flights: its last tick is over: messages that come from now on are not answered"
     assert "NOT PRIVATE" in more
     assert not {"1000", "1,000", f"{len(lines)}", f"{len(lines):,}"} & set(done.stderr.split())
     assert dirty.findings() == []

@@ -1,4 +1,4 @@
-"""A flood through real files, for minutes: journal and messages in SQLite, filled by another thread meanwhile."""
+"""A flood through real files, for a minute: journal and messages in SQLite, filled by another thread meanwhile."""
 
 import asyncio
 import sqlite3

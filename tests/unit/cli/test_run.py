@@ -29,6 +29,7 @@ def test_a_run_to_the_end_and_once_more(live_series: LiveSeriesService) -> None:
     said = live_series.command("run", "--until-end")
     assert (said.code, said.out) == (0, "")
     assert "clicks: 6 ticks, 18 releases" in said.err
+    assert f"clicks: {run_module.OVER}" in said.err.splitlines()
     releases = [json.loads(line) for line in live_series.releases]
     assert [r["sequence"] for r in releases] == list(range(1, SERIES * HORIZON + 1))
     assert releases[0].keys() == {
@@ -44,7 +45,9 @@ def test_a_run_to_the_end_and_once_more(live_series: LiveSeriesService) -> None:
     assert releases[1]["values"].keys() == {"home", "help", "other"}
     assert releases[-1]["end"] == "2024-05-01T06:00:00Z"
     before, sealed = live_series.releases, read_sealed(live_series.journal)
-    assert live_series.command("run", "--until-end").code == 0
+    again = live_series.command("run", "--until-end")
+    assert again.code == 0
+    assert f"clicks: {run_module.OVER}" in again.err.splitlines()
     assert (live_series.releases, read_sealed(live_series.journal)) == (before, sealed)
 
 
