@@ -57,12 +57,12 @@ async function fetchAll() {
   return { pipeline, plan, budget, queries, series, releases: histories.flat() };
 }
 
-/** The releases a card starts from: all of a scalar, only the newest of a histogram. */
+/** The releases a card starts from: all of what is drawn over time, only the newest of everything else. */
 async function history(pipeline, name, latest) {
   if (latest === null) return [];
   const series = describe(pipeline, name);
   const shape = shapeOf(series, latest);
-  if (shape === "histogram") return [latest];
+  if (!["scalar", "rate", "flags"].includes(shape)) return [latest];
   const large = shape === "flags" && (series.domain?.length ?? 0) > LARGE_DOMAIN;
   const from = large ? Math.max(0, latest.tick - RECENT_TICKS) : 0;
   return (await get(`/api/series/${encodeURIComponent(name)}?from=${from}&to=${latest.tick}`)).releases;

@@ -1,7 +1,9 @@
 // One card for each series: what its releases say, in words, numbers and pictures.
 // Rules: a card takes releases in order (each sequence once) and draws when asked, so that many releases
 // cost one drawing. A value within its band is called noise. The foot of every card says the same of every series,
-// of the file or a live one: mechanism, price, expected error, start, end, analyst. Cards know no network.
+// of the file or a live one: mechanism, price, expected error, start, end, analyst. A card of windows is that of a
+// count or a histogram for the window that is chosen, the single tick at first. What has no picture says so. Cards know
+// no network.
 
 import { isHalted } from "./budget.js";
 import { BandChart, drawStrip, thin } from "./charts.js";
@@ -10,17 +12,20 @@ import { amount, band, count, el, errorText, percent, seconds, setText, shortTim
 const TOP = 15;
 const MOST_ROWS = 300;
 const MOST_STRIPS = 40;
+const TICK = "tick";
+const EVER = "ever";
 
-/** The shape of a series' releases, as the API says it; of one that the API has not told of yet, as its release shows it. */
+/** How a series is shown, by what its release says, before there is one by the shape that the API tells. */
 export function shapeOf(series, release) {
-  if (series.shape) return series.shape;
-  return Object.keys(SHOWN_BY).find((shape) => release && SHOWN_BY[shape] in release) ?? "scalar";
+  if (!release) return { scalar: "scalar", histogram: "histogram", flags: "flags", windows: series.domain ? "rates" : "rate" }[series.shape ?? "scalar"] ?? "unknown";
+  const [part] = Object.values(release.windows ?? {});
+  const found = (shown, said) => Object.keys(shown).find((shape) => shown[shape] in said) ?? "unknown";
+  return part ? found({ rate: "value", rates: "values" }, part) : found({ scalar: "value", histogram: "values", flags: "fired" }, release);
 }
 
-const SHOWN_BY = { scalar: "value", histogram: "values", flags: "fired" };
-
 export function makeCard(series, planned, shape) {
-  return new { scalar: ScalarCard, histogram: HistogramCard, flags: FlagsCard }[shape](series, planned);
+  const cards = { scalar: ScalarCard, histogram: HistogramCard, flags: FlagsCard, rate: RateCard, rates: RatesCard };
+  return new (cards[shape] ?? UnknownCard)(series, planned);
 }
 
 class Card {
@@ -30,6 +35,7 @@ class Card {
     this.received = 0;
     this.latest = null;
     this.halted = false;
+    this.over = "";
     this.foot = el("footer", { class: "card-foot" });
     this.note = el("p", { class: "note" }, "Waiting for the first release.");
     this.body = el("div", { class: "card-body" });
@@ -70,6 +76,7 @@ class Card {
   }
 
   draw(range) {
+    this.range = range;
     if (this.latest === null) return;
     Object.assign(this.element.dataset, { tick: this.latest.tick, received: this.received });
     this.show(range);
@@ -99,9 +106,9 @@ function spanText({ start, start_time: began, end, end_time: ended, analyst }) {
 }
 
 class ScalarCard extends Card {
-  constructor(series, planned) {
-    super(series, planned, "scalar");
-    this.points = { tick: [], x: [], value: [], band: [] };
+  constructor(series, planned, shape = "scalar") {
+    super(series, planned, shape);
+    this.points = noPoints();
     this.value = el("span", { class: "value" }, "–");
     this.band = el("span", { class: "band" });
     this.holder = el("div", { class: "chart", tabindex: "0", role: "img" });
@@ -111,8 +118,7 @@ class ScalarCard extends Card {
     this.readout.textContent = " ";
   }
 
-  take(release) {
-    const { tick, x, value, band } = this.points;
+  take(release, { tick, x, value, band } = this.points) {
     tick.push(release.tick);
     x.push(seconds(release.end));
     value.push(release.value);
@@ -122,15 +128,15 @@ class ScalarCard extends Card {
   show(range) {
     const { value, band: width, confidence } = this.latest;
     setText(this.value, count(value));
-    setText(this.band, band(width));
+    setText(this.band, band(width) + this.over);
     this.value.classList.toggle("noise", Math.abs(value) <= width);
     setText(this.note, Math.abs(value) <= width
       ? "Within its band: not distinguishable from zero (noise)."
       : `The exact figure lies between ${count(value - width)} and ${count(value + width)} with ${percent(confidence ?? 0.95)} confidence.`);
     const start = Math.max(0, lowerBound(this.points.tick, range.first(this.latest.tick)));
     this.chart.draw(thin(this.points, start));
-    this.holder.setAttribute("aria-label", `Line chart of ${words(this.series.name)} with its error band, ` +
-      `now ${count(value)} ${band(width)}. Arrow keys read single points.`);
+    this.holder.setAttribute("aria-label", `${this.chart.bars ? "Bar" : "Line"} chart of ${words(this.series.name)} with its error band, ` +
+      `now ${count(value)} ${band(width)}${this.over}. Arrow keys read single points.`);
   }
 
   recolour() {
@@ -142,9 +148,11 @@ class ScalarCard extends Card {
   }
 }
 
+const noPoints = () => ({ tick: [], x: [], value: [], band: [] });
+
 class HistogramCard extends Card {
-  constructor(series, planned) {
-    super(series, planned, "histogram");
+  constructor(series, planned, shape = "histogram") {
+    super(series, planned, shape);
     this.rows = [];
     this.list = el("ol", { class: "bars", "aria-label": `Largest values of ${words(series.name)}` });
     this.filter = el("input", { type: "search", placeholder: "filter", "aria-label": "Filter the keys", autocomplete: "off" });
@@ -165,12 +173,12 @@ class HistogramCard extends Card {
     const width = this.latest.band;
     this.sorted = Object.entries(this.latest.values).sort(([, one], [, two]) => two - one);
     const top = this.sorted.slice(0, TOP);
-    const scale = Math.max(1, ...top.map(([, value]) => value + width));
+    const scale = Math.max(0, ...top.map(([, value]) => value + width)) || 1;
     while (this.rows.length < top.length) this.#addRow();
     this.rows.forEach((row, index) => fillRow(row, top[index], width, scale));
     setText(this.summary, `Show all ${count(this.sorted.length)}`);
     const faint = this.sorted.filter(([, value]) => Math.abs(value) <= width).length;
-    setText(this.note, `Each value ${band(width)} with ${this.confidence()} confidence.` +
+    setText(this.note, `Each value${this.over} ${band(width)} with ${this.confidence()} confidence.` +
       (faint === 0 ? "" : ` Within the band, so not distinguishable from noise: ${count(faint)} of ${count(this.sorted.length)} keys.`));
     if (this.details.open && performance.now() - this.shown > 1000) this.#fillTable();
   }
@@ -208,6 +216,80 @@ function fillRow(parts, entry, width, scale) {
   parts.bar.style.width = `${at(value)}%`;
   parts.whisker.style.left = `${at(value - width)}%`;
   parts.whisker.style.width = `${at(value + width) - at(value - width)}%`;
+}
+
+/** A card of `Base` that shows one window of its releases: the first, that is the single tick, until another is chosen. */
+const windowed = (Base, shape) => class extends Base {
+  constructor(series, planned) {
+    super(series, planned, shape);
+    this.kept = new Map();
+    this.choice = el("div", { class: "segmented over", role: "group", "aria-label": `Window of ${words(series.name)}` });
+    this.body.prepend(this.choice);
+  }
+
+  /** The expected error is that of the window. */
+  tell(planned, query) {
+    this.query = query;
+    super.tell(planned && { ...planned, ...planned.windows?.find(({ window }) => window === this.window) }, query);
+  }
+
+  take(release) {
+    for (const [name, part] of Object.entries(release.windows)) {
+      if (!this.kept.has(name)) this.#offer(name);
+      super.take({ ...release, ...part }, this.kept.get(name));
+    }
+    if (this.window === undefined) this.#choose(Object.keys(release.windows)[0]);
+    this.latest = { ...release, ...release.windows[this.window] };
+  }
+
+  #offer(name) {
+    const button = el("button", { type: "button", value: name, "aria-label": spoken(name) }, name);
+    button.addEventListener("click", () => {
+      this.#choose(name);
+      this.draw(this.range);
+    });
+    this.kept.set(name, noPoints());
+    this.choice.append(button);
+  }
+
+  #choose(name) {
+    this.window = name;
+    this.over = name === EVER ? " so far" : ` in the last ${name}`;
+    this.latest = { ...this.latest, ...this.latest.windows[name] };
+    for (const button of this.choice.children) button.setAttribute("aria-pressed", String(button.value === name));
+    this.tell(this.planned, this.query);
+    this.look(name);
+  }
+};
+
+const spoken = (name) => (name === EVER ? "ever, so far" : `the last ${name}`);
+
+/** A single tick is bars, for each stands alone; a window is a line, for it slides. */
+class RateCard extends windowed(ScalarCard, "rate") {
+  look(name) {
+    this.points = this.kept.get(name);
+    this.chart.bars = name === TICK;
+    this.chart.forget();
+  }
+}
+
+class RatesCard extends windowed(HistogramCard, "rates") {
+  look() {
+    this.shown = -Infinity;
+  }
+}
+
+/** What a newer engine may release. */
+class UnknownCard extends Card {
+  constructor(series, planned) {
+    super(series, planned, "unknown");
+  }
+
+  take() {}
+
+  show() {
+    setText(this.note, "No picture for this yet: its releases are at /api/series.");
+  }
 }
 
 class FlagsCard extends Card {

@@ -1,4 +1,4 @@
-// Drawing: a line with its error band (uPlot), and strips of alert marks (canvas).
+// Drawing: a line or bars with their error band (uPlot), and strips of alert marks (canvas).
 // Rules: colours come from the style sheet; what is drawn is thinned to the pixels there are, and the
 // band of a thinned point covers the bands of all points it stands for. Charts know no API.
 
@@ -6,7 +6,8 @@ import { axisCount, axisTimes, band, count, time } from "./format.js";
 
 const MOST_POINTS = 600;
 const HEIGHT = 190;
-const WHOLE_STEPS = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
+const STEPS = Array.from({ length: 21 }, (_, place) => [1, 2, 5].map((digit) => Number(`${digit}e${place - 6}`))).flat();
+const WHOLE_STEPS = STEPS.filter(Number.isInteger);
 
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -36,6 +37,7 @@ export class BandChart {
     this.readout = readout;
     this.bandAt = bandAt;
     this.plot = null;
+    this.bars = false;
     holder.addEventListener("keydown", (event) => this.#move(event));
     holder.addEventListener("blur", () => this.plot?.setCursor({ left: -10, top: -10 }));
   }
@@ -68,11 +70,12 @@ export class BandChart {
       tzDate: (stamp) => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
       axes: [
         { ...axis, space: 64, size: 30, values: (_plot, splits, _axis, _space, increment) => axisTimes(splits, increment) },
-        { ...axis, size: 62, incrs: WHOLE_STEPS, values: (_plot, splits) => splits.map(axisCount) },
+        { ...axis, size: 62, incrs: (plot) => (plot.data[3].every(Number.isInteger) ? WHOLE_STEPS : STEPS), values: (_plot, splits) => splits.map(axisCount) },
       ],
       series: [{}, edge, edge, { stroke: colour("--accent"), width: 2, points: { show: false } }],
       bands: [{ series: [2, 1], fill: colour("--band") }],
-      hooks: { setCursor: [(plot) => this.#read(plot)] },
+      hooks: { setCursor: [(plot) => this.#read(plot)], draw: this.bars ? [drawWhiskers] : [] },
+      ...(this.bars ? barOptions(edge) : {}),
     };
   }
 
@@ -93,6 +96,35 @@ export class BandChart {
     const left = this.plot.valToPos(this.plot.data[0][next], "x");
     this.plot.setCursor({ left, top: 10 });
   }
+}
+
+/** Bars from zero; half a bar stands beyond the first point and the last. */
+function barOptions(edge) {
+  const half = (plot, first, last) => (last - first) / (plot.data[0].length - 1) / 2 || 1;
+  return {
+    scales: {
+      x: { range: (plot, first, last) => [first - half(plot, first, last), last + half(plot, first, last)] },
+      y: { range: (_plot, low, high) => uPlot.rangeNum(Math.min(0, low), Math.max(0, high), 0.1, true) },
+    },
+    series: [{}, edge, edge, { fill: colour("--bar"), width: 0, paths: uPlot.paths.bars({ size: [0.7] }), points: { show: false } }],
+    bands: [],
+  };
+}
+
+/** The band of each bar: a line from its low end to its high one, thin where bars are. */
+function drawWhiskers(plot) {
+  const { ctx: context, data: [x, low, high], bbox } = plot;
+  context.save();
+  context.strokeStyle = colour("--text");
+  context.lineWidth = Math.min(2 * uPlot.pxRatio, bbox.width / x.length / 6);
+  context.beginPath();
+  x.forEach((at, index) => {
+    const left = plot.valToPos(at, "x", true);
+    context.moveTo(left, plot.valToPos(low[index], "y", true));
+    context.lineTo(left, plot.valToPos(high[index], "y", true));
+  });
+  context.stroke();
+  context.restore();
 }
 
 /** One mark for each alert between the ticks `first` and `last`, over a faint base line. */

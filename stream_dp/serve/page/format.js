@@ -12,10 +12,9 @@ const day = utc({ day: "numeric", month: "short" });
 const hour = utc({ hour: "2-digit", minute: "2-digit" });
 const second = utc({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const month = utc({ month: "short" });
+const grid = new Intl.NumberFormat("en", { maximumFractionDigits: 6 });
 
-const grid = new Intl.NumberFormat("en", { maximumSignificantDigits: 8 });
-
-/** A count as an integer; a sum on a finer grid with its digits, as far as people read them. */
+/** A count as an integer; a sum on a finer grid, of at most 6 places, with its digits. */
 const exactly = (value) => (Number.isInteger(value) ? integer : grid).format(value);
 export const count = (value) => exactly(value).replace("-", "−");
 export const axisCount = (value) => (Math.abs(value) < 1e6 ? count(value) : compact.format(value).replace("-", "−"));
@@ -26,7 +25,7 @@ export const shortTime = (seconds) => shortMoment.format(seconds * 1000);
 /** When a tick begins, from the API's time; seconds where there are any. */
 export const beginning = (iso) => (Date.parse(iso) % 60_000 === 0 ? stamp : exactStamp).format(Date.parse(iso));
 export const tickText = (tick, iso) => `tick ${count(tick)}${iso ? ` (${beginning(iso)} UTC)` : ""}`;
-export const errorText = ({ error, tick, confidence }) => `± ${integer.format(error)} at tick ${count(tick)} with ${percent(confidence)} confidence`;
+export const errorText = ({ error, tick, confidence }) => `${band(error)} at tick ${count(tick)} with ${percent(confidence)} confidence`;
 export const seconds = (iso) => Date.parse(iso) / 1000;
 export const words = (name) => String(name ?? "").replaceAll("_", " ");
 
