@@ -1,4 +1,4 @@
-"""The statistic `alerts`: per category, have about `threshold` events come since its last alert?"""
+"""The statistic `alerts`: per category, have at least about `threshold` events come since its last alert?"""
 
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
@@ -13,7 +13,7 @@ from stream_dp.runtime.release import Shape
 
 
 class AlertsSeries(GroupedSeries):
-    """Per category: have about `threshold` events come since its last alert?"""
+    """Per category: have at least about `threshold` events come since its last alert?"""
 
     shape: ClassVar[Shape] = Shape.FLAGS
 
@@ -28,7 +28,7 @@ class AlertsSeries(GroupedSeries):
     @property
     def meaning(self) -> str:
         """What an alert means."""
-        return f"about {self.threshold:,} {{band}} events since the one before"
+        return f"at least about {self.threshold:,} {{band}} events since the one before"
 
     @property
     def parameters(self) -> dict[str, int | str]:
