@@ -139,6 +139,9 @@ async def talked(kafka: str, folder: Path, seed: int) -> tuple[list[str], int]:
                 if number % 5 == 0:
                     assert await watcher.look() == [], f"after kill {number}"
             async with running(world, kit=True) as run:
+                while len(analyst.sent) <= KILLS + 1:  # the next one is sent after an answer
+                    assert not talk.done() or talk.result()
+                    await asyncio.sleep(0.05)
                 done.set()
                 await asyncio.wait_for(talk, 120)
                 last = await analyst.ask("list")  # what came before it is answered before it

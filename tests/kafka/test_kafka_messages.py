@@ -313,7 +313,8 @@ async def test_an_engine_goes_on_past_hostile_messages_and_answers(
     assert before["answer"] == after["answer"]
     assert asked["refused"]["kind"] == "unknown"
     said = [json.loads(one.body) for one in await world.public() if one.committed]
-    by_place = {place: one["refused"]["kind"] for one in said for place in one.get("places", ())}
+    refused = [one for one in said if "refused" in one]
+    by_place = {place: one["refused"]["kind"] for one in refused for place in one["places"]}
     assert {what: by_place[place] for what, place in places.items()} == {
         what: kind for what, (_, kind) in kinds.items()
     }

@@ -22,7 +22,7 @@ from stream_dp.runtime.journal_summary import JournalSummary
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Batch, Ports
 from stream_dp.runtime.recovery import Recovered
-from stream_dp.runtime.release import Head, Released, WindowPart
+from stream_dp.runtime.release import Head, Quantile, Released, WindowPart
 from stream_dp.runtime.tick_assembler import ClosedTick, Cut, Routed, TickAssembler
 
 SECRET = 987654321
@@ -88,6 +88,7 @@ PRIVATE: list[Any] = [
         confidence=0.95,
     ),
     WindowPart(value=SECRET, band=SECRET),
+    Quantile(value=SECRET, low=SECRET, high=SECRET),
 ]
 
 
