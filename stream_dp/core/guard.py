@@ -7,6 +7,8 @@ sides of every accepted pair pass it. This file knows no mechanism.
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import event
@@ -18,19 +20,31 @@ class Guard:
     """The one-sided guard of the event and user relations on rows of shape (width,).
 
     Whether a row is admissible depends for these on the row alone, and not on the relation, the cap or the rows before:
-    the guard has no state to lose in a crash.
+    the guard has no state to lose in a crash. In the columns of `amounts` (sums of units, of either sign) any integer
+    is admissible: a limit would be a decision about exact sums, before any noise.
     """
 
     width: int
+    amounts: tuple[slice, ...] = ()
 
     def admit(self, row: IntArray) -> IntArray:
         """Return the row as it is.
 
         Raises:
-            FailClosed: it is not a row of counts of this width, so no guarantee covers it.
+            FailClosed: it is not a row of counts, and amounts, of this width, so no guarantee covers it.
         """
-        if event(Neighbors.REPLACE, self.width).accept(row, row) is None:
+        counts = self._counts(row)
+        if event(Neighbors.REPLACE, self.width).accept(counts, counts) is None:
             raise FailClosed(
                 "a row that no stream of events can produce reached the guard; stop and report this"
             )
         return row
+
+    def _counts(self, row: IntArray) -> IntArray:
+        """The row with nothing in the columns of amounts."""
+        if not self.amounts or not isinstance(row, np.ndarray):
+            return row
+        counts = row.copy()
+        for columns in self.amounts:
+            counts[columns] = 0
+        return counts

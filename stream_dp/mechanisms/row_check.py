@@ -1,7 +1,8 @@
 """The checks every mechanism makes on the rows it is given, and on their number.
 
-The bound keeps sums of rows inside 64 bits; the guard in front of the engine lets much less through, so that no
-sum of admitted rows is ever refused behind it.
+The bound keeps sums of rows inside 64 bits; the guard in front of the engine lets much fewer counts through, so that no
+sum of admitted counts is ever refused behind it. An amount beyond it takes more than 10^9 of the
+largest records in a tick.
 """
 
 import numpy as np

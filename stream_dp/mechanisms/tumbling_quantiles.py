@@ -37,11 +37,13 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
+from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.row_check import checked
 
 SOURCE = "noisy maximum with one-sided noise (McKenna, Sheldon 2020; Ding, Kifer et al. 2021)"
 TEST = "tests/unit/audit/test_small_quantiles.py"  # exact, against every adversary
+WIDEST = 1 << 40  # a noise of a wider scale is never drawn
 UNTOLD = -1
 """The answer where no window has ended yet."""
 
@@ -114,8 +116,14 @@ class TumblingQuantiles:
         """Derive the guarantee: one choice, those of one window, windows one after the other, all lengths at once.
 
         Raises:
-            NotDerivable: the noise is too small for `epsilon`, or an event may lie in two ticks.
+            NotDerivable: the noise is too small for `epsilon`, or wider than can be drawn; or an event may lie in two
+                ticks.
         """
+        if max(map(self.scale, self.at)) > WIDEST:
+            raise NotDerivable(
+                "noise for these quantiles is too wide to be drawn: write them with fewer decimals, "
+                "or give more epsilon"
+            )
         once = Touched.intervals(self.neighbors, "an event lies in one window of each length", TEST)
         window = derive(tuple(map(self._choice, self.at)), Fixed("the quantiles of one window"))
         lengths = [

@@ -93,6 +93,7 @@ class Chosen:
             askers=self.spec.askers,
             unit=self.spec.unit,
             signed=self.spec.signed,
+            amounts=self.spec.amount is not None,
         )
 
     @property

@@ -185,7 +185,6 @@ def series_problems(
         *statistic.problems(at, series, fields),
         *statistic.clock_problems(at, series, clock),
     ]
-    step = getattr(clock, "step", None)
     for place, by in statistic.groupings(series):
-        found += tick_problems((*at, *place), by, step)
+        found += tick_problems((*at, *place), by, clock)
     return found

@@ -53,10 +53,18 @@ def by_problems(at: _Place, by: Any, fields: Mapping[str, Any]) -> list[InitErro
     return []
 
 
-def tick_problems(at: _Place, by: Any, step: Any) -> list[InitErrorDetails]:
-    """Return what is wrong where one tick has several hours or weekdays; `step` is in ms, if it is known."""
-    longest = longest_tick(by)
-    if longest is None or not isinstance(step, int) or step <= longest[1]:
+def tick_problems(at: _Place, by: Any, clock: Any) -> list[InitErrorDetails]:
+    """Return what is wrong where a tick has several hours or weekdays, or where only a first start says which it has.
+
+    The clock may be a sketch, or unknown.
+    """
+    longest, step = longest_tick(by), getattr(clock, "step", None)
+    if longest is None:
+        return []
+    if getattr(clock, "start", 0) is None:
+        why = "needs to know when tick 0 begins: declare clock.start, such as 2026-01-01T00:00:00Z"
+        return [problem((*at, "by"), why)]
+    if not isinstance(step, int) or step <= longest[1]:
         return []
     key, _ = longest
     length = "an hour" if key == "hour" else "a day"

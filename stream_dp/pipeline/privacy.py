@@ -25,7 +25,7 @@ from stream_dp.pipeline.scalars import (
     Frozen,
     Name,
     Order,
-    Share,
+    PublicShare,
     problem,
     refuse,
 )
@@ -78,7 +78,7 @@ class Privacy(Frozen):
     max_events: Cap | None = None
     per: Duration | None = None
     overall: Cap | None = None
-    share: Share | None = None
+    share: PublicShare | None = None
     neighbors: Annotated[Neighbors, BeforeValidator(_written)] = Neighbors.ADD_REMOVE
     moves: Literal["any_tick", "within_tick"] = "any_tick"
     epsilon: Epsilon

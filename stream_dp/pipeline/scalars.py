@@ -28,6 +28,7 @@ from stream_dp.core.moments import parse_moment
 OTHER = "other"
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**6), Fraction(100)
 LARGEST_DELTA = Fraction(1, 1000)
+SMALLEST_SHARE = Fraction(1, 10**6)
 _NUMBER = re.compile(
     r"[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?|[+-]?\d{1,30}/\d{1,30}", re.ASCII
 )
@@ -159,6 +160,12 @@ def _part(value: Fraction) -> Fraction:
     return value
 
 
+def _some(value: Fraction) -> Fraction:
+    if not SMALLEST_SHARE <= value <= 1:
+        raise ValueError("must lie between 1e-6 and 1, such as 1/4")
+    return value
+
+
 def _distinct(domain: tuple[str, ...]) -> tuple[str, ...]:
     first: dict[str, int] = {}
     problems = []
@@ -197,6 +204,7 @@ Order: TypeAlias = Annotated[_Exact, AfterValidator(_above_one)]
 Confidence: TypeAlias = Annotated[_Exact, AfterValidator(_probability)]
 Size: TypeAlias = Annotated[int, Field(ge=2**10, le=2**30), BeforeValidator(size)]
 Share: TypeAlias = Annotated[_Exact, AfterValidator(_part)]
+PublicShare: TypeAlias = Annotated[_Exact, AfterValidator(_some)]
 Duration: TypeAlias = Annotated[int, Field(gt=0, le=10**12), BeforeValidator(milliseconds)]
 Moment: TypeAlias = Annotated[int, BeforeValidator(moment)]
 LocalPath: TypeAlias = Annotated[Path, BeforeValidator(_written), AfterValidator(_below)]

@@ -59,7 +59,7 @@ class UserGuard:
         self._field, self._hash = privacy.user, UserHash(key)
         self._partitioner = _partitioner(spec.source)
         self._grid = TickGrid(origin_ms, clock.step, clock.horizon)
-        self._highest = int(_HASHES * (privacy.share or 1)) - 1
+        self._highest = int(_HASHES * (1 if privacy.share is None else privacy.share)) - 1
         own = clock.field if isinstance(clock, ReplayClock) else None
         used = {privacy.user: spec.fields[privacy.user].model_copy(update={"nullable": False})}
         self._decoder = RecordDecoder(used if own is None else used | {own: spec.fields[own]})

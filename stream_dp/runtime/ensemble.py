@@ -6,6 +6,7 @@ A query goes to one actor, with noise from a seed that nothing else has. This fi
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stream_dp.core.guard import Guard
@@ -45,6 +46,8 @@ class Ensemble:
 
     def start(self, live: LiveSeries, state: Any) -> None:
         """Give a series its actor."""
+        if live.series.amounts:
+            self._guard = replace(self._guard, amounts=(*self._guard.amounts, live.series.rows))
         actor = self._actors[live.number] = Actor(live.series, self._grid, state)
         self._tasks.create_task(actor.run())
 
@@ -54,7 +57,7 @@ class Ensemble:
 
     def widen(self, width: int) -> None:
         """Take rows of `width` entries from now on."""
-        self._guard = Guard(width)
+        self._guard = replace(self._guard, width=width)
 
     async def halt(self, number: int) -> None:
         """End the actor of a series."""

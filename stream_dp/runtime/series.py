@@ -87,7 +87,7 @@ class Series:
     after the other, and each has its own band; `keys` are then those of a view. `ask_band(tick, query, state)` is that
     of the answer to a query at the cut before a tick, from the public part of the state before it. `askers` are the
     analysts who may ask the mechanism, beside the operator and whose ledger paid for it; None: all. `unit`: what 1 in
-    an answer is as a number; `signed`: true values may be below 0.
+    an answer is as a number; `signed`: true values may be below 0; `amounts`: its rows hold sums of units, not counts.
     """
 
     name: str
@@ -105,6 +105,7 @@ class Series:
     askers: tuple[str, ...] | None = ()
     unit: Fraction = Fraction(1)
     signed: bool = False
+    amounts: bool = False
 
     @property
     def most_bytes(self) -> int:

@@ -1,7 +1,7 @@
 """The statistic `quantiles`: which values have a given share of the records below them, window by window.
 
-Windows follow one another without a gap, the first from tick 0 on; what is told of a window at its end stays until the
-next one ends. Values are told by the bucket of a public grid that they lie in.
+Windows follow one another without a gap, the first from the series' first tick on; what is told of one at its end stays
+until the next one ends. Values are told by the bucket of a public grid that they lie in.
 """
 
 from collections.abc import Mapping, Sequence

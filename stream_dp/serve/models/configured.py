@@ -67,7 +67,10 @@ class SeriesEntry(Answer):
     """The names of its windows, as they are shown: the single tick first; missing where it has none."""
     about: Annotated[str, Field(examples=["maximum by destination so far"])]
     """What is released, in a few words."""
-    meaning: Annotated[str, Field(examples=["at least about 100 {band} events since the one before"])] | None
+    meaning: (
+        Annotated[str, Field(examples=["at least about 100 {band} events since the one before"])]
+        | None
+    )
     """What a flag means, `{band}` standing for the release's band; null without flags."""
     domain: tuple[str, ...] | Absent = None
     """The values of `by`, in order; missing where `by` is null."""

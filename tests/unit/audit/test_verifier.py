@@ -154,3 +154,15 @@ def test_sensitivities() -> None:
     assert ADD.monotone(5)
     assert REPLACE.monotone(1)
     assert not REPLACE.monotone(5)
+
+
+def test_amounts_may_be_any_and_counts_beside_them_may_not() -> None:
+    guard = Guard(3, (slice(1, 3),))
+    row = np.array([4, -918273, 1 << 50])
+    assert guard.admit(row) is row
+    assert row.tolist() == [4, -918273, 1 << 50]
+    for bad in ([-1, 0, 0], [1 << 50, 0, 0], [1, 2, 3, 4]):
+        with pytest.raises(FailClosed):
+            guard.admit(np.array(bad))
+    with pytest.raises(FailClosed):
+        Guard(3).admit(row)

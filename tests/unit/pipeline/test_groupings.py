@@ -15,8 +15,10 @@ from stream_dp.errors import UsageError
 from stream_dp.mechanisms.serving import ones_of as ones_of_mechanism
 from stream_dp.pipeline import named_zones
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.endpoints import WallClock
 from stream_dp.pipeline.entry_columns import tick_key
 from stream_dp.pipeline.fingerprints import fingerprint, fingerprints
+from stream_dp.pipeline.grouping_problems import tick_problems
 from stream_dp.pipeline.groupings import Edges, TickKey, decimal_text, keys_of, most_ones
 from stream_dp.pipeline.layout import RowLayout
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
@@ -305,3 +307,15 @@ def test_decimals_are_written_as_people_write_them() -> None:
     values = ["0", "-7", "0.05", "-12.5", "1/3", "100", "0.0001"]
     assert [decimal_text(Fraction(value)) for value in values] == values
     assert keys_of({}, Edges(field="x", edges=(Fraction(1, 8),)))[0] == "below 0.125"
+
+
+@pytest.mark.parametrize("by", ["{tick: hour}", "[airline, {tick: weekday}]"])
+def test_a_key_of_the_tick_needs_to_know_when_tick_0_begins(tmp_path: Path, by: str) -> None:
+    """Without `start` the grid begins at the first start, which a later one does not know before it has recovered."""
+    grouping = spec_of(tmp_path, by).series[0].grouped_by
+    wall = WallClock.model_validate({"step": "1h"})
+    (found,) = tick_problems(("series", 0), grouping, wall)
+    assert found["loc"] == ("series", 0, "by")
+    assert "declare clock.start" in str(found["type"])
+    told = WallClock.model_validate({"step": "1h", "start": "2026-01-01T00:00:00Z"})
+    assert tick_problems(("series", 0), grouping, told) == []

@@ -1,5 +1,6 @@
 """The statistic `quantiles`: its buckets and price, what its releases say and when, and what is refused, and where."""
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from stream_dp.core.messages import Query, Update
+from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.errors import UsageError
+from stream_dp.errors import NotDerivable, UsageError
+from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.report import plan_json
@@ -147,3 +150,11 @@ def test_nonsense_is_refused_with_its_place(
     (line,) = [each for each in str(refused.value).splitlines() if f"series[0].{place}:" in each]
     assert "orders.yaml:12:" in line
     assert words in line
+
+
+def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_charged() -> None:
+    quantile = Fraction("0.1234567890123")
+    made = TumblingQuantiles(5, Fraction(1), Neighbors.ADD_REMOVE, (2,), (quantile,))
+    with pytest.raises(NotDerivable, match="too wide to be drawn"):
+        derived(made, "q")
+    derived(replace(made, at=(Fraction("0.123456"),)), "q")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stream_dp.app.attack import attack, fresh_noise
+from stream_dp.app.embedded import Pipeline
 from stream_dp.app.public_release import PublicRelease
 from stream_dp.audit.lower_bound import audit_mechanism
 from stream_dp.core.messages import IntArray, Query, Update
@@ -315,3 +316,28 @@ def test_the_audit_refutes_a_sum_whose_weight_is_forgotten(
             monkeypatch.setattr(SumCounter, "noise", property(lambda self: plain))
         found = audit_mechanism(mechanism, fresh_noise, runs=400, ticks=1, failure=1e-3)
         assert found.violated == twin
+
+
+@pytest.mark.parametrize(
+    ("what", "amounts"),
+    [
+        (FINE, [-3.5, 7.0]),
+        (f"{FINE}, by: country", [-3.5, -9.0]),
+        ("of: amount, clamp: [0, 1000], step: 0.000001", [1000.0] * 1_101),
+    ],
+    ids=["below 0", "below 0 by key", "more units than there are events"],
+)
+def test_no_sum_decides_whether_the_engine_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, amounts: list[float]
+) -> None:
+    """The row of a tick may hold any sum: what cannot be a count stops nothing."""
+    records = [{"time": T, "country": "DE", "amount": one, "pieces": 1} for one in amounts]
+    (tmp_path / "shop.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path / "home"))
+    key = tmp_path / "key"
+    key.write_bytes(bytes(range(32)))
+    key.chmod(0o600)
+    pipeline = Pipeline.load(file(tmp_path, what), key_file=key)
+    told: list[PublicRelease] = []
+    pipeline.run(told.append)
+    assert [one.tick for one in told] == list(range(8))

@@ -308,7 +308,8 @@ def test_single_events_have_no_guard() -> None:
             "privacy.unit is event",
         ),
         ({"privacy": {"epsilon": "1", "share": "1/2"}}, "privacy.share", "belongs to unit user"),
-        ({"privacy": FOR_EVER | {"share": "0"}}, "privacy.share", ""),
+        ({"privacy": FOR_EVER | {"share": "0"}}, "privacy.share", "between 1e-6 and 1"),
+        ({"privacy": FOR_EVER | {"share": "1e-25"}}, "privacy.share", "between 1e-6 and 1"),
         ({"source": KEYED | {"partitioner": "sticky"}}, "source.kafka.partitioner", "murmur2"),
     ],
 )
