@@ -210,6 +210,7 @@ def ask(
     keys: Annotated[str, typer.Option(metavar="A,B", help="These keys of a histogram.")] = "",
     first: Annotated[str, typer.Option("--from", help="The first key of a range.")] = "",
     last: Annotated[str, typer.Option("--to", help="The last key of a range.")] = "",
+    window: Annotated[str, typer.Option(help="One window of a series with windows.")] = "",
     watch: Annotated[str, typer.Option(help="A watch of a monitor, with --threshold.")] = "",
     threshold: Annotated[int | None, typer.Option(help="What the watch is compared with.")] = None,
     name: Id = "",
@@ -225,7 +226,9 @@ def ask(
 
     --json prints the answer as it was published, byte for byte.
     """
-    told = {"keys": keys.split(",") if keys else None, "from": first, "to": last, "watch": watch}
+    told = {
+        "keys": keys.split(",") if keys else None, "from": first, "to": last, "window": window, "watch": watch,
+    }  # fmt: skip
     asked: dict[str, Any] = {key: value for key, value in told.items() if value}
     if threshold is not None:
         asked["threshold"] = threshold

@@ -22,7 +22,7 @@ from stream_dp.pipeline.yaml import message as in_words
 
 _ID, _ANALYST = r"^[A-Za-z0-9_.-]{1,64}$", r"^([a-z0-9][a-z0-9_.-]{0,62})?$"
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
-_MOST_KEYS, _LARGEST, _LONGEST_WATCH = 10_000, 2**62, 300
+_MOST_KEYS, _LARGEST, _LONGEST_WATCH, _LONGEST_WINDOW = 10_000, 2**62, 300, 32
 
 Id: TypeAlias = Annotated[str, Field(pattern=_ID, examples=["c1f"])]
 Analyst: TypeAlias = Annotated[str, Field(pattern=_ANALYST, examples=["ann"])]
@@ -93,7 +93,7 @@ class ListMessage(Message):
 
 
 class AskMessage(Message):
-    """Ask a series. Of released ones: `keys`, or a range, or all. Of a monitor: one watch, at a threshold."""
+    """Ask a series. Of released ones: `keys`, or a range, or all; a window. Of a monitor: one watch, at a threshold."""
 
     do: Literal["ask"]
     series: Name
@@ -104,6 +104,8 @@ class AskMessage(Message):
     """The first key of a range, in the order of the declared domain; without it the range begins with the first."""
     to: str | None = None
     """The last key of a range; without it the range ends with the last."""
+    window: Annotated[str | None, Field(min_length=1, max_length=_LONGEST_WINDOW)] = None
+    """One window of a series with windows, `tick` or as the series declares it; without it all of them."""
     watch: Annotated[str | None, Field(min_length=1, max_length=_LONGEST_WATCH)] = None
     """The watch of a monitor; of one with a `by`, the value that is asked about behind a stroke: `busy/ATL`."""
     threshold: Annotated[int | None, Field(strict=True, ge=-_LARGEST, le=_LARGEST)] = None
@@ -114,7 +116,7 @@ class AskMessage(Message):
         """What is asked, by its keys in the message; those that are not there are left out."""
         said = {
             "keys": self.keys and list(self.keys), "from": self.from_, "to": self.to,
-            "watch": self.watch, "threshold": self.threshold,
+            "window": self.window, "watch": self.watch, "threshold": self.threshold,
         }  # fmt: skip
         return {key: value for key, value in said.items() if value is not None}
 

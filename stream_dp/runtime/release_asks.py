@@ -19,26 +19,27 @@ _TAKEN = ("keys", "from", "to")
 
 def selected(series: Series, body: bytes, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what a release of `series` says of the keys that `parameters` name: `keys`, a range from `from` to `to` in
-    the order of the series, both included, or all.
+    the order of the series, both included, or all; of a series with windows, of the `window` that they name, or of all.
 
     Raises:
-        UsageError: other parameters, keys that the series does not have, or keys of a series without any.
+        UsageError: other parameters, keys or a window that the series does not have, or keys of a series without any.
     """
-    wanted = _chosen(series, parameters)
+    names = _windows(series, parameters)
+    wanted = _chosen(series, {key: one for key, one in parameters.items() if key != "window"})
     released = read(body)
     return {
         "series": series.name,
         "sequence": released.sequence,
         "tick": released.tick,
         "end": released.end,
-        **_shown(released, wanted),
+        **_shown(released, wanted, names),
         **({} if released.band is UNSET else {"band": released.band}),
         "confidence": released.confidence,
         **({"not_private": True} if released.not_private else {}),
     }
 
 
-def _shown(released: Released, wanted: Sequence[str]) -> dict[str, Any]:
+def _shown(released: Released, wanted: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
     match released.shape:
         case Shape.SCALAR:
             return {"value": released.value}
@@ -50,7 +51,7 @@ def _shown(released: Released, wanted: Sequence[str]) -> dict[str, Any]:
             return {"fired": [key for key in wanted if key in fired]}
         case Shape.WINDOWS:
             windows = released.windows or {}
-            return {"windows": {name: _part(each, wanted) for name, each in windows.items()}}
+            return {"windows": {name: _part(windows[name], wanted) for name in names}}
 
 
 def _part(part: WindowPart, wanted: Sequence[str]) -> dict[str, Any]:
@@ -61,6 +62,22 @@ def _part(part: WindowPart, wanted: Sequence[str]) -> dict[str, Any]:
         return {"value": part.value, "band": part.band}
     values = part.values
     return {"values": {key: values[key] for key in wanted}, "band": part.band}
+
+
+def _windows(series: Series, parameters: Mapping[str, Any]) -> Sequence[str]:
+    """The names of the windows asked for, in the order of the series.
+
+    Raises:
+        UsageError: a window that it does not have.
+    """
+    names = [view.name for view in series.views]
+    if "window" not in parameters:
+        return names
+    if not names:
+        raise UsageError("window: this series has no windows")
+    if parameters["window"] not in names:
+        raise UsageError(f"window: is none of this series; it has {', '.join(names)}")
+    return [parameters["window"]]
 
 
 def _chosen(series: Series, parameters: Mapping[str, Any]) -> Sequence[str]:

@@ -25,7 +25,7 @@ class AnalystMessage(Documented):
 
 
 class AskParameters(Documented):
-    """What is asked of a series: of released ones some keys, a range or all; of a monitor a watch and a threshold."""
+    """What is asked: of a released one some keys, a range or all, and a window; of a monitor a watch at a threshold."""
 
     keys: Annotated[tuple[str, ...] | Absent, Field(min_length=1)] = None
     """These keys."""
@@ -33,6 +33,8 @@ class AskParameters(Documented):
     """The first key of a range, in the order of the series."""
     to: str | Absent = None
     """The last key of a range."""
+    window: str | Absent = None
+    """One window of a series with windows."""
     watch: str | Absent = None
     """The watch of a monitor."""
     threshold: int | Absent = None

@@ -1,6 +1,7 @@
 """Releases of windows: their exact bytes, what is read from them, what is asked of them, and what is refused."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,20 @@ def test_who_asks_is_told_the_keys_of_every_window() -> None:
     }
     with pytest.raises(UsageError, match="one value and no keys"):
         selected(one, scalar, {"keys": ["ATL"]})
+    assert selected(one, scalar, {"window": "24h"})["windows"] == {"24h": {"value": 40, "band": 13}}
+    assert selected(many, body, {"window": "tick", "from": "Å b"})["windows"] == {
+        "tick": {"values": {"Å b": 2, "other": 0}, "band": 7}
+    }
+    for window in ("7d", "", 24, ["tick"]):
+        with pytest.raises(UsageError, match="window: is none of this series; it has tick, 24h"):
+            selected(one, scalar, {"window": window})
+
+
+def test_a_series_without_windows_is_asked_for_none() -> None:
+    plain = replace(series(("",)), shape=Shape.SCALAR, views=())
+    body = plain.body(GRID, 12, 4, None, np.array([7]))
+    with pytest.raises(UsageError, match="window: this series has no windows"):
+        selected(plain, body, {"window": "tick"})
 
 
 def test_a_release_that_is_not_public_yet_shows_nothing() -> None:
