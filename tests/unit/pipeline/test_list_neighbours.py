@@ -38,7 +38,7 @@ SPEC = PipelineSpec.model_validate(
             "size": {"type": "integer"},
         },
         "privacy": {"epsilon": "9"},
-        "clock": {"kind": "wall", "step": "1s"},
+        "clock": {"kind": "wall", "step": "1s", "start": "1970-01-01T00:00:00Z"},
         "journal": {"kind": "kafka"},
         "series": [
             {"name": "all", "statistic": "count", "epsilon": "1"},
