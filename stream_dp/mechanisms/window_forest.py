@@ -33,11 +33,11 @@ from stream_dp.mechanisms.forest_shape import ForestShape
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
 from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.row_ring import Ring, pushed, row_back
+from stream_dp.mechanisms.tree import LIKELY
 
 SOURCE = "discrete Laplace mechanism (Ghosh, Roughgarden, Sundararajan 2009)"
 TEST = "tests/unit/mechanisms/test_forest_exact.py"
 FRACTION_BITS = 14
-LIKELY = 128  # scales: one noise is larger with a probability below e^-127
 MOST_HELD = 400_000  # numbers: a snapshot of them takes 3 MB
 
 

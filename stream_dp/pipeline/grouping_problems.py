@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from pydantic_core import InitErrorDetails
 
 from stream_dp.pipeline.groupings import (
@@ -21,7 +21,7 @@ from stream_dp.pipeline.groupings import (
     number_of_keys,
     parts_of,
 )
-from stream_dp.pipeline.scalars import problem
+from stream_dp.pipeline.scalars import problem, valid_or_none
 
 _BY: TypeAdapter[Any] = TypeAdapter(By)
 _Place = tuple[str | int, ...]
@@ -29,10 +29,7 @@ _Place = tuple[str | int, ...]
 
 def grouping_sketched(value: Any) -> Any:
     """Return what `by` says in a broken entry; None where it is broken itself."""
-    try:
-        return None if value is None else _BY.validate_python(value)
-    except ValidationError:
-        return None
+    return None if value is None else valid_or_none(_BY, value)
 
 
 def by_problems(at: _Place, by: Any, fields: Mapping[str, Any]) -> list[InitErrorDetails]:

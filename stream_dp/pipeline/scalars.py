@@ -8,7 +8,7 @@ context `folder`). This file knows no part of the pipeline.
 import re
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -18,6 +18,7 @@ from pydantic import (
     Field,
     InstanceOf,
     PlainSerializer,
+    TypeAdapter,
     ValidationError,
     ValidationInfo,
 )
@@ -56,6 +57,14 @@ def refuse(problems: list[InitErrorDetails]) -> None:
     """Raise all `problems` at once, if there are any."""
     if problems:
         raise ValidationError.from_exception_data("pipeline", problems)
+
+
+def valid_or_none(kind: TypeAdapter[Any], value: object) -> Any:
+    """Return what a part of a broken entry says; None where it is broken itself."""
+    try:
+        return kind.validate_python(value)
+    except ValidationError:
+        return None
 
 
 def exact(value: object) -> Fraction:

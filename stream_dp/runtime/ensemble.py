@@ -46,8 +46,9 @@ class Ensemble:
 
     def start(self, live: LiveSeries, state: Any) -> None:
         """Give a series its actor."""
-        if live.series.amounts:
-            self._guard = replace(self._guard, amounts=(*self._guard.amounts, live.series.rows))
+        amounts, rows = self._guard.amounts, live.series.rows
+        if live.series.amounts and rows not in amounts:
+            self._guard = replace(self._guard, amounts=(*amounts, rows))
         actor = self._actors[live.number] = Actor(live.series, self._grid, state)
         self._tasks.create_task(actor.run())
 

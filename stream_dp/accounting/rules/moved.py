@@ -10,7 +10,7 @@ for one step alone.
 """
 
 from stream_dp.accounting.rules.group import group
-from stream_dp.accounting.rules.rule import Premises, Rule, all_finite
+from stream_dp.accounting.rules.rule import Premises, Rule, all_finite, one_event_each, rests_on
 from stream_dp.accounting.situations import Group, Moved
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Measure
@@ -21,18 +21,11 @@ STEPS = 2
 
 def halved(derivation: Derivation) -> bool:
     """Say whether all that this rests on is by `moved`: one event more or less costs at most half of it."""
-    if derivation.rule == moved.name:
-        return True
-    return bool(derivation.premises) and all(map(halved, derivation.premises))
+    return rests_on(derivation, moved.name)
 
 
 def _conditions(premises: Premises, situation: Moved) -> tuple[Condition, ...]:
-    protected = {(p.guarantee.neighbors, p.guarantee.unit) for p in premises}
-    steps = Condition(
-        "one removed, one added",
-        protected == {(Neighbors.ADD_REMOVE, "")},
-        "each is a step under add_remove, in a tick of its own",
-    )
+    steps = one_event_each("one removed, one added", premises)
     _, *others = group.conditions(premises, Group(situation.subject, STEPS))
     return steps, *others
 

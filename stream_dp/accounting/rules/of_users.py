@@ -12,27 +12,19 @@ one event alone.
 """
 
 from stream_dp.accounting.rules.group import group
-from stream_dp.accounting.rules.rule import Premises, Rule, all_finite
+from stream_dp.accounting.rules.rule import Premises, Rule, all_finite, one_event_each, rests_on
 from stream_dp.accounting.situations import Group, OfUsers
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Measure
-from stream_dp.core.neighbors import Neighbors
 
 
 def divided(derivation: Derivation) -> bool:
     """Say whether all that this rests on is by `of_users`: each of a user's k events costs at most a k-th of it."""
-    if derivation.rule == of_users.name:
-        return True
-    return bool(derivation.premises) and all(map(divided, derivation.premises))
+    return rests_on(derivation, of_users.name)
 
 
 def _conditions(premises: Premises, situation: OfUsers) -> tuple[Condition, ...]:
-    protected = {(p.guarantee.neighbors, p.guarantee.unit) for p in premises}
-    steps = Condition(
-        "one event more each",
-        protected == {(Neighbors.ADD_REMOVE, "")},
-        "each is a step under add_remove, in a tick of its own",
-    )
+    steps = one_event_each("one event more each", premises)
     _, *others = group.conditions(premises, _group(situation))
     enforced = f"{situation.users}: a guard in front of all parts lets no more count"
     return Condition("cap", True, enforced), steps, *others

@@ -145,3 +145,17 @@ def dp(epsilon: Fraction, delta: Fraction) -> Measure:
     if delta >= 1:
         raise NotDerivable("delta reaches 1: nothing would be promised")
     return ApproxDP(epsilon, delta) if delta else PureDP(epsilon)
+
+
+def rests_on(derivation: Derivation, rule: str) -> bool:
+    """Say whether all that a derivation rests on is by the rule of this name."""
+    if derivation.rule == rule:
+        return True
+    return bool(derivation.premises) and all(rests_on(each, rule) for each in derivation.premises)
+
+
+def one_event_each(name: str, premises: Premises) -> Condition:
+    """Return the condition that the premises are for one event under add_remove, each step in a tick of its own."""
+    protected = {(p.guarantee.neighbors, p.guarantee.unit) for p in premises}
+    holds = protected == {(Neighbors.ADD_REMOVE, "")}
+    return Condition(name, holds, "each is a step under add_remove, in a tick of its own")

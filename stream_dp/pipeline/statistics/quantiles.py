@@ -9,15 +9,16 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
 from stream_dp.mechanisms.tumbling_quantiles import UNTOLD, TumblingQuantiles
+from stream_dp.pipeline.amount_units import plain_number
 from stream_dp.pipeline.choice import Choice, Setting, steady
 from stream_dp.pipeline.grouping_problems import by_problems
 from stream_dp.pipeline.groupings import Edge, Edges, decimal_text
-from stream_dp.pipeline.scalars import FieldName, milliseconds, problem
+from stream_dp.pipeline.scalars import FieldName, milliseconds, problem, valid_or_none
 from stream_dp.pipeline.statistics.series_spec import Place, SeriesSpec
 from stream_dp.pipeline.windows import (
     EVER,
@@ -114,10 +115,7 @@ class QuantilesSeries(SeriesSpec):
     @classmethod
     def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return what can be read of a broken entry's conditions, windows and clamp."""
-        try:
-            clamp = _CLAMP.validate_python(value.get("clamp"))
-        except ValidationError:
-            clamp = None
+        clamp = valid_or_none(_CLAMP, value.get("clamp"))
         return {**super().sketched(value), **windows_sketched(value), "clamp": clamp}
 
     @classmethod
@@ -165,11 +163,8 @@ def _edges(clamp: tuple[Fraction, Fraction], buckets: int) -> tuple[Fraction, ..
 
 def _told(low: Fraction, high: Fraction) -> Quantile:
     """A bucket, and its middle; all three are public numbers of the grid."""
-    return Quantile(value=_number((low + high) / 2), low=_number(low), high=_number(high))
-
-
-def _number(value: Fraction) -> int | float:
-    return value.numerator if value.denominator == 1 else float(value)
+    value, low_, high_ = map(plain_number, ((low + high) / 2, low, high))
+    return Quantile(value=value, low=low_, high=high_)
 
 
 def _placed(at: Place, found: InitErrorDetails, series: QuantilesSeries) -> InitErrorDetails:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray, Query
@@ -20,7 +20,7 @@ from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
 from stream_dp.pipeline.groupings import By, grouping_text, most_ones
-from stream_dp.pipeline.scalars import Epsilon, Frozen, Name
+from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, valid_or_none
 from stream_dp.runtime.release import Shape
 from stream_dp.runtime.series import Asking, Tell
 
@@ -255,15 +255,11 @@ class GroupedSeries(SeriesSpec):
 def where_sketched(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return the conditions of a broken entry, None for those that are broken themselves."""
     where = value.get("where")
-    return {"where": [_condition(each) for each in where] if isinstance(where, list) else []}
-
-
-def _condition(value: Any) -> Condition | None:
-    try:
-        found: Condition = _CONDITION.validate_python(value)
-    except ValidationError:
-        return None
-    return found
+    return {
+        "where": [valid_or_none(_CONDITION, each) for each in where]
+        if isinstance(where, list)
+        else []
+    }
 
 
 def where_problems(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
@@ -13,7 +13,7 @@ from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.pipeline.amount_units import Amount, Clamp, Step, amount_problems, plain_number
 from stream_dp.pipeline.choice import Choice, Setting, steady
 from stream_dp.pipeline.groupings import By, decimal_text, grouping_text
-from stream_dp.pipeline.scalars import FieldName
+from stream_dp.pipeline.scalars import FieldName, valid_or_none
 from stream_dp.pipeline.statistics.series_spec import Place, SeriesSpec
 from stream_dp.runtime.release import Shape
 
@@ -79,8 +79,8 @@ class SumSeries(SeriesSpec):
     @classmethod
     def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return what can be read of a broken entry's conditions, clamp and step."""
-        clamp = _read(_CLAMP, value.get("clamp"))
-        step = _read(_STEP, value.get("step", "1"))
+        clamp = valid_or_none(_CLAMP, value.get("clamp"))
+        step = valid_or_none(_STEP, value.get("step", "1"))
         return {**super().sketched(value), "clamp": clamp, "step": step}
 
     @classmethod
@@ -114,10 +114,3 @@ class SumSeries(SeriesSpec):
         """Return the sum, or that of each key."""
         told = [plain_number(units * self.step) for units in totals.tolist()]
         return told[0] if self.by is None else dict(zip(keys, told, strict=True))
-
-
-def _read(kind: TypeAdapter[Any], value: Any) -> Any:
-    try:
-        return kind.validate_python(value)
-    except ValidationError:
-        return None
