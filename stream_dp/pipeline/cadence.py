@@ -32,9 +32,11 @@ def cadence_words(every: int) -> str:
     return "" if every == 1 else f", released every {every} ticks"
 
 
-def without_tree(at: tuple[str | int, ...], series: Any) -> list[InitErrorDetails]:
-    """Return that a series, or a sketch of it, declares a cadence and no tree to release by it."""
+def without_tree(at: tuple[str | int, ...], series: Any, *methods: str) -> list[InitErrorDetails]:
+    """Return that a series, or a sketch of it, declares a cadence and a method that is not a tree, nor of `methods`."""
     declared = getattr(series, "release_every", None)
-    if declared in (None, 1) or getattr(series, "method", "tree") == "tree":
+    if declared in (None, 1) or getattr(series, "method", "tree") in ("tree", *methods):
         return []
+    if getattr(series, "windows", ()) or getattr(series, "window", None):
+        return []  # windows are refused a cadence whatever the method
     return [problem((*at, "release_every"), "is for method tree only")]

@@ -27,9 +27,10 @@ class Setting:
     """What the pipeline gives a series: rows of `width` entries, at most `horizon` ticks (None: endless).
 
     `delta` is what a series that is not pure is stated at, 0 where the filter grants none; `gdp`: its filter adds up
-    Gaussian DP. `steps`: how many steps of `neighbors` make one of the pipeline's relation. One event sets at most
-    `ones` entries of a row, and adds at most `weight` to each, or where rows are `signed` takes as much off. `parts`:
-    how many entries each part has of a series that counts several things. `step`: the length of a tick, in ms.
+    Gaussian DP; `by_rho`: it adds up what Gaussian noise costs, by whatever measure, and charges no delta for it.
+    `steps`: how many steps of `neighbors` make one of the pipeline's relation. One event sets at most `ones` entries of
+    a row, and adds at most `weight` to each, or where rows are `signed` takes as much off. `parts`: how many entries
+    each part has of a series that counts several things. `step`: the length of a tick, in ms.
     """
 
     width: int
@@ -38,6 +39,7 @@ class Setting:
     confidence: float
     delta: Fraction = Fraction(0)
     gdp: bool = False
+    by_rho: bool = False
     steps: int = 1
     ones: int = 1
     parts: tuple[int, ...] = ()

@@ -1,6 +1,7 @@
 """Choosing an HSS, and which, or a tree instead, from the specification alone, before any data is touched.
 
-Its counter is one of trees, or Gaussian where `counter: gaussian` asks for it and a delta is granted.
+Its counter is one of trees, or Gaussian where `counter: gaussian` asks for it and a delta is granted; `method: auto`
+weighs that form too, and a Gaussian counter, where the filter adds up what they cost.
 
 Thresholds are self-tuned, so no parameter depends on the volume: `expected_events` and `expected_shape` move what is
 predicted, and with it which form `method: auto` takes. Where nothing is guessed, predictions are for one event a tick;
@@ -24,8 +25,24 @@ from stream_dp.mechanisms.gaussian_hss import GaussianHSS
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import Quantity
-from stream_dp.pipeline.choice import ENDLESS, Choice, Setting, largest_rho
-from stream_dp.pipeline.predicted_errors import hss_error, tree_error
+from stream_dp.pipeline.choice import (
+    ENDLESS,
+    Choice,
+    Setting,
+    by_gaussian,
+    gaussian_counter,
+    largest_rho,
+    tree_counter,
+)
+from stream_dp.pipeline.choose_noise import (
+    GAUSSIAN,
+    TREE,
+    cheaper,
+    gaussian_fits,
+    least_regret,
+    shown,
+)
+from stream_dp.pipeline.predicted_errors import counter_error, hss_error
 from stream_dp.pipeline.profiles import SUPPOSED, ExpectedShape, Profile
 
 COUNTER_SHARE = Fraction(17, 20)  # of epsilon, for the joint form's counter
@@ -35,7 +52,8 @@ GAUSSIAN_SHARE = Fraction(2, 3)  # of rho, for a Gaussian counter
 GAUSSIAN_QUANTITY_SHARE = Fraction(1, 2)  # the same where one quantity is released
 FINE = 10**6  # a pure epsilon beside it is rounded down to a multiple of 1 / FINE
 FEW = 2  # entries an event reaches, up to which the form bin by bin is mostly the better one
-TREE, JOINT, BINS = "tree", "hss joint", "hss bin by bin"
+JOINT, BINS, GAUSSIAN_HSS = "hss joint", "hss bin by bin", "hss gaussian"
+HSS_FORMS = (JOINT, BINS, GAUSSIAN_HSS)
 MOST_EVENTS = 1 << 50
 
 ExpectedEvents: TypeAlias = Annotated[int, Field(ge=1, le=10**15)] | None
@@ -97,18 +115,31 @@ def hss_choice(demand: Demand, why: str) -> Choice:
 
 
 def better_choice(demand: Demand, tree: Choice) -> Choice:
-    """Choose a form of HSS or the given tree: the one with the smaller typical error (RMSE) over the horizon."""
-    errors = form_errors(demand, (TREE, *hss_forms(demand)))
-    shown = ", ".join(
-        f"{form} {' / '.join(f'{error:.1f}' for error in found)}" for form, found in errors.items()
-    )
+    """Choose a form of HSS, the given tree or a Gaussian counter: by the typical error (RMSE) over the horizon."""
+    forms = all_forms(demand)
+    errors = form_errors(demand, forms)
     most = break_even(demand)
     until = f"up to about {most} events" if most < MOST_EVENTS else "for any number of events"
-    why = f"method: auto, typical error (RMSE) for {demand.words}: {shown}; hss is taken {until}"
-    form = least_regret(errors)
-    if form == TREE:
-        return Choice(tree.mechanism, why, tree.expected)
-    return _choice(bins_hss(demand) if form == BINS else joint_hss(demand), demand, why)
+    form = taken(errors)
+    why = f"method: auto, typical error (RMSE) for {demand.words}: {shown(errors)}{cheaper(errors, form)}"
+    why = f"{why}; hss is taken {until}"
+    if form in HSS_FORMS:
+        return _choice(_made(form, demand), demand, why)
+    counter = tree if form == TREE else by_gaussian(demand.setting, demand.epsilon)
+    return Choice(counter.mechanism, why, counter.expected)
+
+
+def taken(errors: Mapping[str, tuple[float, ...]]) -> str:
+    """Return which form `auto` takes, of those that have these errors."""
+    return least_regret(errors, [form for form in errors if form in (GAUSSIAN, GAUSSIAN_HSS)])
+
+
+def all_forms(demand: Demand) -> tuple[str, ...]:
+    """Return the forms that come into question for a histogram."""
+    forms = (TREE, *hss_forms(demand))
+    if not gaussian_fits(demand.setting):
+        return forms
+    return (*forms, GAUSSIAN) if demand.setting.gdp else (*forms, GAUSSIAN, GAUSSIAN_HSS)
 
 
 def _choice(hss: HSS | PerBinHSS, demand: Demand, why: str) -> Choice:
@@ -133,33 +164,25 @@ def hss_forms(demand: Demand) -> tuple[str, ...]:
 
 def form_errors(demand: Demand, forms: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
     """The typical error of each form, for each of the demand's profiles."""
-    profiles, setting = demand.profiles, demand.setting
-    found: dict[str, tuple[float, ...]] = {}
-    for form in forms:
-        if form == TREE:
-            found[form] = tuple(tree_error(setting, demand.epsilon, each) for each in profiles)
-        else:
-            hss = bins_hss(demand) if form == BINS else joint_hss(demand)
-            found[form] = tuple(hss_error(hss, setting, each) for each in profiles)
-    return found
+    return {
+        form: tuple(_error(form, demand, profile) for profile in demand.profiles) for form in forms
+    }
 
 
-def least_regret(errors: Mapping[str, tuple[float, ...]]) -> str:
-    """The form whose error, over the smallest of all forms, is least for the worst profile.
+def _error(form: str, demand: Demand, profile: Profile) -> float:
+    setting, epsilon = demand.setting, demand.epsilon
+    if form in HSS_FORMS:
+        return hss_error(_made(form, demand), setting, profile)
+    counter = tree_counter if form == TREE else gaussian_counter
+    return counter_error(counter(setting, epsilon), setting, profile)
 
-    The first of those that are equal, to a hundredth: predictions are not better than that.
 
-    Example:
-        >>> least_regret({"safe": (10.0, 12.0), "bold": (9.0, 20.0)})
-        'safe'
-    """
-    smallest = [min(found) for found in zip(*errors.values(), strict=True)]
-    return min(
-        errors,
-        key=lambda form: round(
-            max(error / least for error, least in zip(errors[form], smallest, strict=True)), 2
-        ),
-    )
+@lru_cache(maxsize=64)
+def _made(form: str, demand: Demand) -> HSS | PerBinHSS:
+    """The HSS of this form."""
+    if form == GAUSSIAN_HSS:
+        return with_gaussian_counter(demand)
+    return bins_hss(demand) if form == BINS else joint_hss(demand)
 
 
 @lru_cache(maxsize=64)
@@ -168,15 +191,15 @@ def break_even(demand: Demand) -> int:
 
     The more events, the worse is HSS beside a tree: found by bisection.
     """
-    forms = (TREE, *hss_forms(demand))
+    forms = all_forms(demand)
     low, high = -1, MOST_EVENTS.bit_length()
     while high - low > 1:
         middle = (low + high) // 2
         other = replace(demand, expected_events=1 << middle)
-        if least_regret(form_errors(other, forms)) == TREE:
-            high = middle
-        else:
+        if taken(form_errors(other, forms)) in HSS_FORMS:
             low = middle
+        else:
+            high = middle
     return 1 << low if low >= 0 else 0
 
 

@@ -1,23 +1,27 @@
-"""Typical errors (RMSE) of trees and of HSS, predicted from the specification alone: what `method: auto` compares.
+"""Typical errors (RMSE) of counters and of HSS, predicted from the specification alone: what `method: auto` compares.
 
-Of a tree it is its noise, as it is drawn. An HSS is followed through its intervals, as many events as they hold on
+Of a counter it is its noise, as it is drawn. An HSS is followed through its intervals, as many events as they hold on
 average: public thresholds say when one closes, until then its events go by unseen, and the counter's noise of so many
 updates is on top. What is published is not below 0, which halves the noise of an empty category. Rules: both use the
 noise that mechanisms really draw; a profile says how events fall. This file knows no data and no state.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.hss import HSS
+from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.inner_counter import InnerCounter
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
-from stream_dp.pipeline.choice import Setting, tree_counter
+from stream_dp.mechanisms.separate_counters import SeparateCounters
+from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.profiles import Floats, Profile
 
 WATCHING = 2.6  # variance of where an interval closes, in squares of the scale of the sparse vector's noises
@@ -26,12 +30,15 @@ BY_CHANCE = (
 )  # the most it adds to the square of what is unseen, in squares of an interval that noise closes
 SAMPLED = 90  # numbers of updates, or prefixes, that stand for all
 LEAST = 1e-12
+ROUNDING = 1 / 12  # the variance that rounding adds
 ERF = np.vectorize(math.erf, otypes=[float])
 
+AnyCounter: TypeAlias = Counter | HybridCounter | GaussianCounter
 
-def tree_error(setting: Setting, epsilon: Fraction, profile: Profile) -> float:
-    """Return the RMSE of the tree's published counts, over the horizon."""
-    prefixes, noise = _tree_noise(setting, epsilon)
+
+def counter_error(counter: AnyCounter, setting: Setting, profile: Profile) -> float:
+    """Return the RMSE of the counter's published counts, over the horizon."""
+    prefixes, noise = _counter_noise(counter, setting.last + 1)
     counts = profile.counts[:, None] * prefixes[None, :] / prefixes[-1]
     squares = _published(noise[None, :], counts).mean(axis=1)
     return math.sqrt(float(squares @ profile.weights) / setting.width)
@@ -156,12 +163,17 @@ def _published(noise: Floats, counts: Floats) -> Floats:
 
 
 @lru_cache(maxsize=32)
-def _tree_noise(setting: Setting, epsilon: Fraction) -> tuple[Floats, Floats]:
-    """Some prefixes, and the variance of the tree's noise after each."""
-    counter, last = tree_counter(setting, epsilon), setting.last + 1
+def _counter_noise(counter: AnyCounter, last: int) -> tuple[Floats, Floats]:
+    """Some prefixes of `last` ticks, and the variance of the counter's noise after each."""
     prefixes = sorted({max(1, round(last * (i + 1) / SAMPLED)) for i in range(SAMPLED)})
-    noise = [variance(counter.noise_terms(prefix)) for prefix in prefixes]
+    noise = [_variance_after(counter, prefix) for prefix in prefixes]
     return np.array(prefixes, dtype=np.float64), np.array(noise)
+
+
+def _variance_after(counter: AnyCounter | InnerCounter | SeparateCounters, updates: int) -> float:
+    if isinstance(counter, GaussianCounter):
+        return counter.lattice.deviation(updates) ** 2 + ROUNDING
+    return variance(counter.noise_terms(updates))
 
 
 @lru_cache(maxsize=32)
@@ -169,11 +181,11 @@ def _course(mechanism: HSS | PerBinHSS, ticks: int) -> Course:
     """The course of an HSS over so many ticks, at most one update each."""
     updates = np.unique(np.append((0, 1), np.geomspace(1, ticks, SAMPLED).astype(np.int64) - 1))
     steps = np.append(np.diff(updates), 1).astype(np.float64)
-    terms: Callable[[int], Iterable[Any]]
+    counter: InnerCounter | SeparateCounters
     if isinstance(mechanism, PerBinHSS):
-        scale, terms = mechanism.watchers.scale, mechanism.counters.noise_terms
+        scale, counter = mechanism.watchers.scale, mechanism.counters
     else:
-        scale, terms = mechanism.instance().query_scale, mechanism.counter.noise_terms
+        scale, counter = mechanism.instance().query_scale, mechanism.counter
     gammas = [mechanism.gamma(ticks, number) for number in updates.tolist()]
-    noise = [variance(terms(number)) if number else 0.0 for number in updates.tolist()]
+    noise = [_variance_after(counter, number) if number else 0.0 for number in updates.tolist()]
     return Course(ticks, float(scale), steps, np.array(gammas, dtype=np.float64), np.array(noise))

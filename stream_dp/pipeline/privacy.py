@@ -128,6 +128,11 @@ class Privacy(Frozen):
         return self.first_block_delta if self.filter in WITH_OWN_DELTA else self.delta
 
     @property
+    def by_rho(self) -> bool:
+        """Whether the filter adds up what Gaussian noise costs, and charges no delta for it."""
+        return bool(self.delta) and self.filter not in WITH_OWN_DELTA
+
+    @property
     def admitted_delta(self) -> Fraction:
         """What the deltas of everything admitted may come to; the rest of `delta` is the filter's own theorem's."""
         if self.filter == "basic":

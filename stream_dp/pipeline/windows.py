@@ -119,7 +119,7 @@ def window_problems(at: Place, series: Any, method: str = "tree") -> list[InitEr
     if method not in ("tree", "auto"):
         why = "windows are made by a forest of their own: leave method out"
         found.append(problem((*at, "method"), why))
-    elif getattr(series, "release_every", 1) not in (1, "1") and method == "tree":
+    elif getattr(series, "release_every", 1) not in (1, "1"):
         found.append(
             problem((*at, "release_every"), "windows are released at every tick: leave it out")
         )

@@ -86,7 +86,7 @@ def promise_of(filter_: Filter, parts: tuple[Derivation, ...], target: ApproxDP)
 
 
 def choose_counter(setting: Setting, epsilon: Fraction, method: str) -> Mechanism:
-    """Return a tree counter, a hybrid one without a horizon; or a Gaussian one.
+    """Return a tree counter, a hybrid one without a horizon; or a Gaussian one, or the better one.
 
     Raises
     ------

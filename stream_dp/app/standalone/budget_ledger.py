@@ -118,7 +118,8 @@ class BudgetLedger(Single):
             None if horizon is None else positive("horizon", horizon),
             confidence_from(confidence),
             self._privacy.stated_delta,
-            self._privacy.filter == "gdp",
+            gdp=self._privacy.filter == "gdp",
+            by_rho=self._privacy.by_rho,
             ones=positive("most", most),
         )
 

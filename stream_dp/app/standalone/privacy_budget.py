@@ -23,7 +23,7 @@ from stream_dp.app.standalone.keyed import declared
 from stream_dp.app.standalone.numbers import Amount, epsilon_from, positive
 from stream_dp.errors import UsageError
 
-CountMethod: TypeAlias = Literal["tree", "gaussian"]
+CountMethod: TypeAlias = Literal["auto", "tree", "gaussian"]
 Method: TypeAlias = Literal["tree", "hss", "auto", "gaussian"]
 EventShape: TypeAlias = Literal["even", "zipf", "bursts"]
 
@@ -78,7 +78,7 @@ class Budget(BudgetLedger):
         *,
         epsilon: Amount,
         horizon: int | None = None,
-        method: CountMethod = "tree",
+        method: CountMethod = "auto",
         confidence: Amount | float = "0.95",
         name: str | None = None,
     ) -> ContinualCounter:
@@ -90,9 +90,9 @@ class Budget(BudgetLedger):
             What it costs, for all its releases together.
         horizon : int, optional
             How many ticks there will be at most; without it there is no limit, and the error is larger.
-        method : {"tree", "gaussian"}
+        method : {"auto", "tree", "gaussian"}
             A tree counter; or Gaussian noise, for a budget whose filter is ``zcdp``, ``renyi`` or ``gdp``: `epsilon` is
-            what it would be alone, at the budget's delta, and squares add up.
+            what it would be alone, at the budget's delta, and squares add up. ``auto`` compares the errors predicted.
         confidence : float, int, str, Fraction or Decimal
             With which the band of each release holds.
         name : str, optional
@@ -110,7 +110,7 @@ class Budget(BudgetLedger):
         BudgetRefused
             It does not fit; nothing was created, charged or drawn.
         """
-        _require(method, "tree", "gaussian")
+        _require(method, "auto", "tree", "gaussian")
         choose = partial(blocks.choose_counter, epsilon=epsilon_from(epsilon), method=method)
         setting = self._setting(1, horizon, confidence)
         return ContinualCounter(self._paid("counter", name, setting, choose))

@@ -8,6 +8,7 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.messages import IntArray
 from stream_dp.pipeline.cadence import ReleaseEvery, cadence_words, tree_choice, without_tree
 from stream_dp.pipeline.choice import Choice, Setting, by_gaussian
+from stream_dp.pipeline.choose_noise import better_counter
 from stream_dp.pipeline.statistics.series_spec import Place
 from stream_dp.pipeline.statistics.windowed import WindowedSeries
 from stream_dp.runtime.release import Shape
@@ -20,7 +21,7 @@ class CountSeries(WindowedSeries):
     later: ClassVar[tuple[str, ...]] = ("method", "release_every", *WindowedSeries.later)
 
     statistic: Literal["count"] = "count"
-    method: Literal["tree", "gaussian"] = "tree"
+    method: Literal["tree", "gaussian", "auto"] = "auto"
     release_every: ReleaseEvery = 1
 
     @property
@@ -33,15 +34,17 @@ class CountSeries(WindowedSeries):
         cls, at: Place, series: Any, fields: Mapping[str, Any] | None
     ) -> list[InitErrorDetails]:
         """Return those of every series, and a cadence without a tree."""
-        return [*without_tree(at, series), *super().problems(at, series, fields)]
+        return [*without_tree(at, series, "auto"), *super().problems(at, series, fields)]
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose what `method` names, or what answers the windows."""
+        """Choose what answers the windows, or what `method` names; `auto` weighs tree and Gaussian noise."""
         if self.declared:
             return self.windowed(setting)
         if self.method == "gaussian":
             return by_gaussian(setting, self.epsilon)
-        return tree_choice(setting, self.epsilon, self.release_every, "a count is a tree counter")
+        tree = tree_choice(setting, self.epsilon, self.release_every, "a count is a tree counter")
+        weighed = self.method == "auto" and self.release_every == 1
+        return better_counter(setting, self.epsilon, tree) if weighed else tree
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int | None:
         """Return the count; nothing over windows, for the totals of a run are none."""

@@ -23,7 +23,6 @@ from stream_dp.pipeline.choose_hss import (
     BINS,
     JOINT,
     MOST_EVENTS,
-    TREE,
     Demand,
     better_choice,
     bins_hss,
@@ -32,9 +31,9 @@ from stream_dp.pipeline.choose_hss import (
     hss_for,
     hss_forms,
     joint_hss,
-    least_regret,
     predicted_intervals,
 )
+from stream_dp.pipeline.choose_noise import TREE, least_regret
 from stream_dp.pipeline.spec import PipelineSpec
 
 Data = dict[str, Any]

@@ -162,9 +162,9 @@ def test_where_no_delta_is_granted_one_message_says_so(
     assert said in found[0]["msg"]
 
 
-def test_a_count_without_a_method_is_what_it_always_was(data: Data) -> None:
+def test_a_count_without_a_method_is_what_auto_makes_it(data: Data) -> None:
     plain = fingerprint(PipelineSpec.model_validate(data))
-    data["series"][0]["method"] = "tree"
+    data["series"][0]["method"] = "auto"
     assert fingerprint(PipelineSpec.model_validate(data)) == plain
 
 

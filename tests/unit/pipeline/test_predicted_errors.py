@@ -7,24 +7,29 @@ import numpy as np
 import pytest
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.pipeline.choice import Setting
+from stream_dp.pipeline.choice import Setting, tree_counter
 from stream_dp.pipeline.choose_hss import Demand, bins_hss, joint_hss
-from stream_dp.pipeline.predicted_errors import hss_error, tree_error, variance
+from stream_dp.pipeline.predicted_errors import counter_error, hss_error, variance
 from stream_dp.pipeline.profiles import Profile
 
 SETTING = Setting(20, Neighbors.ADD_REMOVE, 1000, 0.95)
 DEMAND = Demand(SETTING, None, Fraction(1))
 
 
+def tree_rmse(setting: Setting, epsilon: Fraction, profile: Profile) -> float:
+    """What is predicted for the tree of a setting."""
+    return counter_error(tree_counter(setting, epsilon), setting, profile)
+
+
 def test_a_tree_of_half_the_epsilon_errs_twice_as_much() -> None:
     full = Profile.of(20, 10**7)
-    one = tree_error(SETTING, Fraction(1), full)
-    assert tree_error(SETTING, Fraction(1, 2), full) == pytest.approx(2 * one, rel=1e-3)
+    one = tree_rmse(SETTING, Fraction(1), full)
+    assert tree_rmse(SETTING, Fraction(1, 2), full) == pytest.approx(2 * one, rel=1e-3)
 
 
 def test_empty_columns_have_half_the_variance() -> None:
     """What is published is not below 0."""
-    full, empty = (tree_error(SETTING, Fraction(1), Profile.of(20, n)) for n in (10**7, 1))
+    full, empty = (tree_rmse(SETTING, Fraction(1), Profile.of(20, n)) for n in (10**7, 1))
     assert empty == pytest.approx(full / math.sqrt(2), rel=0.02)
 
 
@@ -32,13 +37,13 @@ def test_empty_columns_have_half_the_variance() -> None:
 def test_the_clip_is_as_integrated(count: int) -> None:
     """A tree of one tick has the variance of one node."""
     setting = Setting(1, Neighbors.ADD_REMOVE, 1, 0.95)
-    noise = tree_error(setting, Fraction(1, 10), Profile.of(1, 10**9))
+    noise = tree_rmse(setting, Fraction(1, 10), Profile.of(1, 10**9))
     z = np.linspace(-12, 12, 200_001)
     off = np.maximum(noise * z, -count)
     density = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
     wanted = math.sqrt(float(np.trapezoid(off**2 * density, z)))
     profile = Profile.of(1, count)
-    assert tree_error(setting, Fraction(1, 10), profile) == pytest.approx(wanted, rel=1e-4)
+    assert tree_rmse(setting, Fraction(1, 10), profile) == pytest.approx(wanted, rel=1e-4)
 
 
 @pytest.mark.parametrize("form", [bins_hss, joint_hss])
