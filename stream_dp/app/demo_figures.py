@@ -67,11 +67,11 @@ async def figures_of(done: DemoRun, *, compare_exact: bool) -> DemoFigures:
 
 
 def _final(last: Released) -> dict[str, Any]:
-    """Return of a series' last release: value, values or fired with its band, or windows, and the tick."""
+    """Return of a series' last release: value, values, fired or ranks with its band, or windows, and the tick."""
     whole = msgspec.to_builtins(last)
     return {
         key: whole[key]
-        for key in ("value", "values", "fired", "windows", "band", "tick")
+        for key in ("value", "values", "fired", "ranks", "windows", "band", "tick")
         if key in whole
     }
 

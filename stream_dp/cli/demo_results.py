@@ -50,6 +50,8 @@ def _shown(release: dict[str, Any]) -> list[tuple[str, Any]]:
     if "fired" in release:
         fired = release["fired"]
         return [(", ".join(fired) or "no alert at this tick", True if fired else None)]
+    if "ranks" in release:
+        return [(rank["name"], rank["value"]) for rank in release["ranks"][:SHOWN_KEYS]]
     if "quantiles" in release:
         return [(at, told["value"]) for at, told in release["quantiles"].items()]
     values: dict[str, Any] = release["values"]

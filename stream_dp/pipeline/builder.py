@@ -39,7 +39,7 @@ from stream_dp.pipeline.statistics import Series as SeriesSpec
 from stream_dp.pipeline.uncollected import uncollected
 from stream_dp.runtime.admission import charge_of
 from stream_dp.runtime.run_config import RunConfig
-from stream_dp.runtime.series import Series, SeriesView
+from stream_dp.runtime.series import Series, SeriesView, Tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +65,21 @@ class Chosen:
     ) -> Series:
         """What the engine runs: on these rows from tick `start` on, with `keys` naming their entries."""
         confidence = float(spec.confidence)
-        bands = Bands(self.mechanism, confidence)
+        sure = self.spec.each(confidence, self.mechanism.width)
         counts = self.spec.counts_band(self.mechanism, confidence)
         named = self.spec.entries(keys)
+        told = self.spec.told_bytes(named)
+
+        def teller(place: int | None) -> Tell | None:
+            return _told_from(start, self.spec.teller(self.mechanism, place, confidence))
+
         return Series(
             self.spec.name,
             self.mechanism,
             rows,
             named,
             self.spec.form,
-            _from(start, bands),
+            _from(start, Bands(self.mechanism, sure)),
             confidence,
             asking=self.spec.asking(keys, self.mechanism, counts),
             counts_band=counts,
@@ -82,8 +87,9 @@ class Chosen:
                 SeriesView(
                     name,
                     named,
-                    _from(start, ViewBands(self._viewed, place, confidence)),
-                    self.spec.teller(),
+                    _from(start, ViewBands(self._viewed, place, sure)),
+                    teller(place),
+                    told,
                 )
                 for place, name in enumerate(self.spec.views)
             ),
@@ -94,6 +100,8 @@ class Chosen:
             unit=self.spec.unit,
             signed=self.spec.signed,
             amounts=self.spec.amount is not None,
+            tell=None if self.spec.views else teller(None),
+            told_bytes=None if self.spec.views else told,
         )
 
     @property
@@ -105,6 +113,13 @@ class Chosen:
 def _from(start: int, band: Callable[[int, Any], int]) -> Callable[[int, Any], int]:
     """The bands of a mechanism whose first tick is `start`."""
     return lambda tick, state: band(tick - start, state)
+
+
+def _told_from(start: int, tell: Tell | None) -> Tell | None:
+    """What tells the answers of a mechanism whose first tick is `start`."""
+    if tell is None:
+        return None
+    return lambda names, answer, tick, state: tell(names, answer, tick - start, state)
 
 
 @dataclass(frozen=True)

@@ -32,11 +32,12 @@ _ONE = Fraction(1)
 
 
 class Shape(StrEnum):
-    """How a series' releases look: one `value`, `values` by key, the keys that `fired`, or one of these a window."""
+    """How a series' releases look: one `value`, `values` by key, keys that `fired`, `ranks`, or one of these a window."""
 
     SCALAR = "scalar"
     HISTOGRAM = "histogram"
     FLAGS = "flags"
+    RANKS = "ranks"
     WINDOWS = "windows"
 
 
@@ -72,21 +73,41 @@ class Quantile(msgspec.Struct, frozen=True, kw_only=True):
         return []
 
 
+class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A place in a top list: whose it is by the released values, and who else it may be.
+
+    `tied` are the names that are not told apart from `name`, the greatest first; so many `more` are not listed.
+    """
+
+    name: str
+    value: int | float
+    tied: tuple[str, ...]
+    more: _Number = 0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
 class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a release says of one window: one `value`, or `values` by key, and the half-width `band` of each.
 
     Or `quantiles` of the window that ended last, none before the first end; then `band` is in ranks, by how many events
-    a told bucket may miss the rank that was asked.
+    a told bucket may miss the rank that was asked. Or `ranks`, the greatest first; then `band` holds for all their
+    values at once.
     """
 
     value: int | float | UnsetType = UNSET
     values: dict[str, int | float] | UnsetType = UNSET
     quantiles: dict[str, Quantile] | UnsetType = UNSET
+    ranks: tuple[Rank, ...] | UnsetType = UNSET
     band: int | float
 
     def __post_init__(self) -> None:
-        if [self.value, self.values, self.quantiles].count(UNSET) != 2:
-            raise ValueError("a window has one of value, values and quantiles")
+        if [self.value, self.values, self.quantiles, self.ranks].count(UNSET) != 3:
+            raise ValueError("a window has one of value, values, quantiles and ranks")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -96,16 +117,17 @@ class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
-    """A whole release; of `value`, `values`, `fired` and `windows` exactly one is set.
+    """A whole release; of `value`, `values`, `fired`, `ranks` and `windows` exactly one is set.
 
-    `counts` may stand beside `fired`: the noisy count of each key that did, `counts_band` their half-width. `windows`
-    are in the order in which they are shown, the single tick first. `band` is the half-width that holds with
-    `confidence`; windows have one each, and no other. `not_private` marks noise of the test kit, which protects nobody.
+    `counts` may stand beside `fired`: the noisy count of each key that did, `counts_band` their half-width. `ranks` and
+    `windows` are in the order in which they are shown, the greatest and the single tick first. `band` is the half-width
+    that holds with `confidence`; windows have one each, and no other. `not_private` marks noise of the test kit, which protects nobody.
     """
 
     value: int | float | UnsetType = UNSET
     values: dict[str, int | float] | UnsetType = UNSET
     fired: tuple[str, ...] | UnsetType = UNSET
+    ranks: tuple[Rank, ...] | UnsetType = UNSET
     counts: dict[str, int] | UnsetType = UNSET
     windows: dict[str, WindowPart] | UnsetType = UNSET
     band: int | float | UnsetType = UNSET
@@ -115,8 +137,8 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if [self.value, self.values, self.fired, self.windows].count(UNSET) != 3:
-            raise ValueError("a release has one of value, values, fired and windows")
+        if [self.value, self.values, self.fired, self.ranks, self.windows].count(UNSET) != 4:
+            raise ValueError("a release has one of value, values, fired, ranks and windows")
         if (self.band is UNSET) != bool(self.windows):
             raise ValueError("a release has a band, or windows that have one each")
         told = {} if self.counts is UNSET else self.counts
@@ -128,12 +150,14 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def shape(self) -> Shape:
-        """The shape of the release: which of `value`, `values`, `fired` and `windows` it has."""
-        if self.value is not UNSET:
-            return Shape.SCALAR
-        if self.windows is not UNSET:
-            return Shape.WINDOWS
-        return Shape.FLAGS if self.values is UNSET else Shape.HISTOGRAM
+        """The shape of the release: which of `value`, `values`, `fired`, `ranks` and `windows` it has."""
+        shown = {
+            Shape.SCALAR: self.value,
+            Shape.HISTOGRAM: self.values,
+            Shape.RANKS: self.ranks,
+            Shape.WINDOWS: self.windows,
+        }
+        return next((shape for shape, told in shown.items() if told is not UNSET), Shape.FLAGS)
 
 
 def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, Any]:
@@ -151,8 +175,8 @@ def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, An
     if len(answer) != len(keys) and not counted:
         raise ValueError("an answer has one entry for each key")
     match shape:
-        case Shape.WINDOWS:
-            raise ValueError("each window has an answer of its own")
+        case Shape.WINDOWS | Shape.RANKS:
+            raise ValueError("windows and ranks are told by their series")
         case Shape.SCALAR:
             (value,) = answer.tolist()
             return {"value": value}

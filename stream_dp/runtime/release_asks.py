@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from stream_dp.errors import UsageError
-from stream_dp.runtime.release import Released, Shape, WindowPart, read
+from stream_dp.runtime.release import Rank, Released, Shape, WindowPart, read
 from stream_dp.runtime.series import Series
 
 _TAKEN = ("keys", "from", "to")
@@ -49,6 +49,8 @@ def _shown(released: Released, wanted: Sequence[str], names: Sequence[str]) -> d
         case Shape.FLAGS:
             fired = set(released.fired or ())
             return {"fired": [key for key in wanted if key in fired]}
+        case Shape.RANKS:
+            return {"ranks": _ranks(released.ranks or (), wanted)}
         case Shape.WINDOWS:
             windows = released.windows or {}
             return {"windows": {name: _part(windows[name], wanted) for name in names}}
@@ -58,10 +60,18 @@ def _part(part: WindowPart, wanted: Sequence[str]) -> dict[str, Any]:
     if part.quantiles is not UNSET:
         told = msgspec.to_builtins(part.quantiles)
         return {"quantiles": {key: told[key] for key in wanted if key in told}, "band": part.band}
+    if part.ranks is not UNSET:
+        return {"ranks": _ranks(part.ranks, wanted), "band": part.band}
     if part.values is UNSET:
         return {"value": part.value, "band": part.band}
     values = part.values
     return {"values": {key: values[key] for key in wanted}, "band": part.band}
+
+
+def _ranks(ranks: Sequence[Rank], wanted: Sequence[str]) -> list[dict[str, Any]]:
+    """The ranks that are held by these keys, in their order."""
+    asked = set(wanted)
+    return [msgspec.to_builtins(rank) for rank in ranks if rank.name in asked]
 
 
 def _windows(series: Series, parameters: Mapping[str, Any]) -> Sequence[str]:

@@ -50,21 +50,24 @@ class Asking(Protocol):
         ...
 
 
-Tell: TypeAlias = Callable[[Sequence[str], IntArray], Mapping[str, Any]]
-"""Returns the fields of a window's part of a release, but its band, from the names of its entries and its answer."""
+Tell: TypeAlias = Callable[[Sequence[str], IntArray, int, Any], Mapping[str, Any]]
+"""Returns the fields of a release, or of a window's part, but its band: from the names of its entries, its answer, the
+tick, and the public part of the state."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesView:
     """A window of a series: its name in releases, the keys of its entries ("" a scalar's), its `band(tick, state)`.
 
-    Without `tell` its entries are counts or sums, and none is told below 0 unless they are signed.
+    Without `tell` its entries are counts or sums, and none is told below 0 unless they are signed. `told_bytes`: how
+    many bytes `tell` fills at most; None: about as many for each entry.
     """
 
     name: str
     keys: tuple[str, ...]
     band: Callable[[int, Any], int]
     tell: Tell | None = None
+    told_bytes: int | None = None
 
     def part(
         self, tick: int, state: Any, answer: IntArray, unit: Fraction, *, signed: bool
@@ -73,7 +76,7 @@ class SeriesView:
         band = self.band(tick, state)
         if self.tell is None:
             return part(self.keys, answer if signed else clipped(answer), band, unit)
-        return WindowPart(**self.tell(self.keys, answer), band=band)
+        return WindowPart(**self.tell(self.keys, answer, tick, state), band=band)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ class Series:
     of the answer to a query at the cut before a tick, from the public part of the state before it. `askers` are the
     analysts who may ask the mechanism, beside the operator and whose ledger paid for it; None: all. `unit`: what 1 in
     an answer is as a number; `signed`: true values may be below 0; `amounts`: its rows hold sums of units, not counts.
+    `tell` and `told_bytes` are those of a series without views.
     """
 
     name: str
@@ -106,12 +110,16 @@ class Series:
     unit: Fraction = Fraction(1)
     signed: bool = False
     amounts: bool = False
+    tell: Tell | None = None
+    told_bytes: int | None = None
 
     @property
     def most_bytes(self) -> int:
         """How many bytes a release has, about and at most; public."""
         if self.views:
             return _HEAD_BYTES + sum(map(_view_bytes, self.views))
+        if self.told_bytes is not None:
+            return _HEAD_BYTES + self.told_bytes
         entries = sum(map(len, self.keys)) + _ENTRY_BYTES * len(self.keys)
         return _HEAD_BYTES + entries * (1 if self.counts_band is None else 2)
 
@@ -148,9 +156,11 @@ class Series:
     def _content(self, tick: int, state: Any, answer: IntArray) -> dict[str, Any]:
         """The answer with its band, or those of the views."""
         if not self.views:
+            band = told_number(self.band(tick, state), self.unit)
+            if self.tell is not None:
+                return {**self.tell(self.keys, answer, tick, state), "band": band}
             counts = answer if self.signed else clipped(answer)
-            shown = in_units(content(self.shape, self.keys, counts), self.unit)
-            return {**shown, "band": told_number(self.band(tick, state), self.unit)}
+            return {**in_units(content(self.shape, self.keys, counts), self.unit), "band": band}
         ends = list(accumulate(len(view.keys) for view in self.views))
         parts = np.split(answer, ends[:-1])
         pairs = zip(self.views, parts, strict=True)
@@ -163,5 +173,7 @@ class Series:
 
 
 def _view_bytes(view: SeriesView) -> int:
+    if view.told_bytes is not None:
+        return _VIEW_BYTES + view.told_bytes
     entry = _ENTRY_BYTES if view.tell is None else _TOLD_BYTES
     return _VIEW_BYTES + sum(map(len, view.keys)) + entry * len(view.keys)

@@ -36,11 +36,11 @@ def sample_release(
 ) -> Release:
     """A release with its body as it leaves the engine; its tick is its sequence unless given.
 
-    `content` is one of value, values, fired and windows (default: the sequence's square), and what else differs of the
+    `content` is one of value, values, fired, ranks and windows (default: the sequence's square), and what else differs of the
     band 7, the confidence 0.95 and the end, `tick` + 1 seconds after 1970 began.
     """
     tick = sequence if tick is None else tick
-    shown = {"value", "values", "fired", "windows"} & content.keys()
+    shown = {"value", "values", "fired", "ranks", "windows"} & content.keys()
     content = {
         "end": TickGrid(0, 1000).end_text(tick),
         **({} if "windows" in content else {"band": 7}),

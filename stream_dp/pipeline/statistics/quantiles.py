@@ -88,12 +88,12 @@ class QuantilesSeries(SeriesSpec):
         """Return the quantiles, as they are named in releases."""
         return tuple(map(decimal_text, self.at))
 
-    def teller(self) -> Tell:
+    def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
         """Return what tells the buckets of one window's quantiles: a clamped value is the clamp itself."""
         low, high = self.clamp
         ends = [(low, low), *pairwise(self.edges), (high, high)]
 
-        def tell(names: Sequence[str], answer: IntArray) -> dict[str, Any]:
+        def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
             places = zip(names, answer.tolist(), strict=True)
             told = {name: _told(*ends[place]) for name, place in places if place != UNTOLD}
             return {"quantiles": told}

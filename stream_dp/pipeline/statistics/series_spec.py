@@ -100,9 +100,20 @@ class SeriesSpec(Frozen, ABC):
         """Return the names of the entries of an answer, or of one window's, where `keys` names those of the rows."""
         return tuple(keys) if self.keyed else ("",)
 
-    def teller(self) -> Tell | None:
-        """Return what tells a window's answer in its own words; None: its counts are told."""
+    def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell | None:
+        """Return what tells the answer, or that of the window at `place`, in its own words; None: its counts are told.
+
+        Its ticks count from the mechanism's first.
+        """
         return None
+
+    def told_bytes(self, names: Sequence[str]) -> int | None:
+        """Return how many bytes `teller` fills at most, of entries of these names; None: about as many for each."""
+        return None
+
+    def each(self, confidence: float, width: int) -> float:
+        """Return the confidence of the band of one entry of `width`, where what is told is to hold with `confidence`."""
+        return confidence
 
     @property
     def form(self) -> Shape:

@@ -1,4 +1,4 @@
-"""Published releases in their four shapes, and the answers that hold them.
+"""Published releases in their five shapes, and the answers that hold them.
 
 Rules: a release was written once, before it was published; the API hands on those bytes. These models say what is
 in them and never write one: the answers around them are encoded by `serve.routes.series` with the bytes as they are.
@@ -61,6 +61,26 @@ class FlagsRelease(_Banded):
     """The half-width around each of these counts; missing where there are none."""
 
 
+class FoundRank(Answer):
+    """A place in a top list, by the released values."""
+
+    name: str
+    """The key that has it; of equal values the first of the domain is greater."""
+    value: StrictInt | StrictFloat
+    """Its noisy value, as the value of a scalar."""
+    tied: tuple[str, ...]
+    """The keys that are not told apart from it, the greatest first: their true order may be the other way round."""
+    more: Annotated[int, Field(ge=1)] | Absent = None
+    """How many more keys are not told apart from it and not listed; missing where all are."""
+
+
+class RanksRelease(_Banded):
+    """The greatest keys, their values, and which are not told apart; the band holds for all of these values at once."""
+
+    ranks: tuple[FoundRank, ...]
+    """The greatest first."""
+
+
 class WindowValue(Answer):
     """One number over a window."""
 
@@ -99,14 +119,25 @@ class WindowQuantiles(Answer):
     """By how many events the rank of each bucket may miss the rank that was asked, for all of them at once."""
 
 
+class WindowRanks(Answer):
+    """The greatest keys over a window."""
+
+    ranks: tuple[FoundRank, ...]
+    """The greatest first."""
+    band: HalfWidth
+    """The half-width that holds for all of these values at once with the release's `confidence`."""
+
+
 class WindowsRelease(_Confident):
     """What was counted in the last tick, and in each window that ends with it."""
 
-    windows: dict[str, WindowValue | WindowValues | WindowQuantiles]
+    windows: dict[str, WindowValue | WindowValues | WindowQuantiles | WindowRanks]
     """By window, in the order of the series: `tick` first, then as declared, `ever` (so far) last."""
 
 
-Release: TypeAlias = ScalarRelease | HistogramRelease | FlagsRelease | WindowsRelease
+Release: TypeAlias = (
+    ScalarRelease | HistogramRelease | FlagsRelease | RanksRelease | WindowsRelease
+)
 
 
 def _example(sequence: int, series: str, content: dict[str, object]) -> dict[str, object]:
@@ -125,6 +156,16 @@ EXAMPLES = {
     "scalar": _example(1236, "departures", {"value": 1203}),
     "histogram": _example(1237, "by_destination", {"values": {"ATL": 641, "other": -4}}),
     "flags": _example(1238, "late_departures", {"fired": ["UA"]}),
+    "ranks": _example(
+        1240,
+        "leaders",
+        {
+            "ranks": [
+                {"name": "ATL", "value": 641, "tied": []},
+                {"name": "ORD", "value": 512, "tied": ["LAX"]},
+            ]
+        },
+    ),
     "windows": _example(
         1239,
         "departures_rate",
