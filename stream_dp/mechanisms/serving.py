@@ -42,16 +42,20 @@ class Derivable(Protocol):
         ...
 
 
-class ServingMechanism(Mechanism[S], Derivable, Protocol[S]):
-    """A mechanism whose answers are published: one answer after each update, with a band."""
+class Banded(Protocol):
+    """What has a band, by public values alone."""
 
-    def public(self, updates: int, state: S) -> Hashable:
+    def public(self, updates: int, state: Any) -> Hashable:
         """Return the public values that the band of the answer after `updates` updates depends on."""
         ...
 
     def band(self, public: Any, confidence: float) -> int:
         """Return the half-width that holds with `confidence` for one value, at what `public` returned."""
         ...
+
+
+class ServingMechanism(Mechanism[S], Derivable, Banded, Protocol[S]):
+    """A mechanism whose answers are published: one answer after each update, with a band."""
 
     def opening(self) -> tuple[int, int]:
         """Return how many other events an audit's adversary puts into columns 0 and 1 beside its one event.
@@ -120,7 +124,7 @@ def event_rows(mechanism: Any, neighbors: Neighbors, events: int = 1) -> Relatio
 class Bands:
     """The bands of one mechanism, remembered: `bands(tick, state)` is that of the release of its tick `tick`."""
 
-    def __init__(self, mechanism: ServingMechanism[Any], confidence: float) -> None:
+    def __init__(self, mechanism: Banded, confidence: float) -> None:
         self._mechanism = mechanism
         self._confidence = confidence
         self._known: dict[Hashable, int] = {}

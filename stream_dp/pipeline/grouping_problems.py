@@ -50,6 +50,20 @@ def by_problems(at: _Place, by: Any, fields: Mapping[str, Any]) -> list[InitErro
     return []
 
 
+def rank_problems(
+    at: _Place, rank: Any, by: Any, fields: Mapping[str, Any] | None
+) -> list[InitErrorDetails]:
+    """Return that a rank, or a number of ranks, which stands at `at`, is beyond the entries; nothing of broken ones."""
+    if fields is None or not isinstance(rank, int) or by is None or by_problems(at, by, fields):
+        return []
+    if any(fields[name] is None for name in grouping_fields(by)):
+        return []
+    if rank <= (entries := number_of_keys(fields, by)):
+        return []
+    what = "categories, with 'other'" if isinstance(by, str) else "entries"
+    return [problem(at, f"there are {entries} {what}")]
+
+
 def tick_problems(at: _Place, by: Any, clock: Any) -> list[InitErrorDetails]:
     """Return what is wrong where a tick has several hours or weekdays, or where only a first start says which it has.
 

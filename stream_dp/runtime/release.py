@@ -32,7 +32,7 @@ _ONE = Fraction(1)
 
 
 class Shape(StrEnum):
-    """How a series' releases look: one `value`, `values` by key, keys that `fired`, `ranks`, or one of these a window."""
+    """How a series' releases look: a `value`, `values` by key, keys that `fired`, `ranks`, or one of these a window."""
 
     SCALAR = "scalar"
     HISTOGRAM = "histogram"
@@ -121,7 +121,8 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
 
     `counts` may stand beside `fired`: the noisy count of each key that did, `counts_band` their half-width. `ranks` and
     `windows` are in the order in which they are shown, the greatest and the single tick first. `band` is the half-width
-    that holds with `confidence`; windows have one each, and no other. `not_private` marks noise of the test kit, which protects nobody.
+    that holds with `confidence`; windows have one each, and no other. `not_private` marks noise of the test kit, which
+    protects nobody.
     """
 
     value: int | float | UnsetType = UNSET

@@ -36,8 +36,8 @@ def sample_release(
 ) -> Release:
     """A release with its body as it leaves the engine; its tick is its sequence unless given.
 
-    `content` is one of value, values, fired, ranks and windows (default: the sequence's square), and what else differs of the
-    band 7, the confidence 0.95 and the end, `tick` + 1 seconds after 1970 began.
+    `content` is one of value, values, fired, ranks and windows (default: the sequence's square), and what else differs
+    of the band 7, the confidence 0.95 and the end, `tick` + 1 seconds after 1970 began.
     """
     tick = sequence if tick is None else tick
     shown = {"value", "values", "fired", "ranks", "windows"} & content.keys()

@@ -19,6 +19,7 @@ BLOCK = re.compile(r"^```python (file|list)=(\S+)\n(.*?)^```$", re.DOTALL | re.M
 CLASSES = (
     "CountSeries",
     "HistogramSeries",
+    "TopSeries",
     "MaximumSeries",
     "LargestSeries",
     "ColumnsAboveSeries",
@@ -30,6 +31,7 @@ CLASSES = (
 WORDS = (
     "count",
     "histogram",
+    "top",
     "maximum",
     "largest",
     "columns_above",

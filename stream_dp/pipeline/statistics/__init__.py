@@ -17,11 +17,13 @@ from stream_dp.pipeline.statistics.quantiles import QuantilesSeries
 from stream_dp.pipeline.statistics.quantity import QuantitySeries
 from stream_dp.pipeline.statistics.series_spec import SeriesSpec
 from stream_dp.pipeline.statistics.sum import SumSeries
+from stream_dp.pipeline.statistics.top import TopSeries
 
 STATISTICS: tuple[type[SeriesSpec], ...] = (
     CountSeries,
     SumSeries,
     HistogramSeries,
+    TopSeries,
     MaximumSeries,
     LargestSeries,
     ColumnsAboveSeries,

@@ -11,9 +11,7 @@ from stream_dp.mechanisms.quantities import Largest
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
 from stream_dp.pipeline.choose_paper_hss import paper_hss_choice
-from stream_dp.pipeline.grouping_problems import by_problems
-from stream_dp.pipeline.groupings import grouping_fields, number_of_keys
-from stream_dp.pipeline.scalars import problem
+from stream_dp.pipeline.grouping_problems import rank_problems
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
 from stream_dp.runtime.release import Shape
 
@@ -45,17 +43,8 @@ class LargestSeries(GroupedSeries):
         cls, at: Place, series: Any, fields: Mapping[str, Any] | None
     ) -> list[InitErrorDetails]:
         """Return those of every grouped series, and a rank beyond the categories."""
-        found = super().problems(at, series, fields)
-        rank, by = getattr(series, "rank", None), getattr(series, "by", None)
-        if not isinstance(rank, int) or by is None or by_problems(at, by, fields or {}):
-            return found
-        named = grouping_fields(by)
-        if fields is None or any(fields[name] is None for name in named):
-            return found
-        if rank > (entries := number_of_keys(fields, by)):
-            what = "categories, with 'other'" if isinstance(by, str) else "entries"
-            found.append(problem((*at, "rank"), f"there are {entries} {what}"))
-        return found
+        found, by = super().problems(at, series, fields), getattr(series, "by", None)
+        return [*found, *rank_problems((*at, "rank"), getattr(series, "rank", None), by, fields)]
 
     def choose(self, setting: Setting) -> Choice:
         """Choose what `method` names.

@@ -112,7 +112,7 @@ class SeriesSpec(Frozen, ABC):
         return None
 
     def each(self, confidence: float, width: int) -> float:
-        """Return the confidence of the band of one entry of `width`, where what is told is to hold with `confidence`."""
+        """Return the confidence of the band of one of `width` entries, where a release is to hold with `confidence`."""
         return confidence
 
     @property

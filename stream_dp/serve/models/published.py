@@ -135,9 +135,7 @@ class WindowsRelease(_Confident):
     """By window, in the order of the series: `tick` first, then as declared, `ever` (so far) last."""
 
 
-Release: TypeAlias = (
-    ScalarRelease | HistogramRelease | FlagsRelease | RanksRelease | WindowsRelease
-)
+Release: TypeAlias = ScalarRelease | HistogramRelease | FlagsRelease | RanksRelease | WindowsRelease
 
 
 def _example(sequence: int, series: str, content: dict[str, object]) -> dict[str, object]:
