@@ -26,7 +26,7 @@ from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.commit import Release
-from stream_dp.runtime.release import Released, Shape, content, part, write
+from stream_dp.runtime.release import Rank, Released, Shape, content, part, write
 from stream_dp.serve.api import create_app
 from stream_dp.serve.broadcast import Broadcast
 from stream_dp.serve.models import answer, asked, configured, published
@@ -63,6 +63,7 @@ SHAPES: dict[Shape, type[answer.Answer]] = {
     Shape.SCALAR: published.ScalarRelease,
     Shape.HISTOGRAM: published.HistogramRelease,
     Shape.FLAGS: published.FlagsRelease,
+    Shape.RANKS: published.RanksRelease,
     Shape.WINDOWS: published.WindowsRelease,
 }
 RELEASE: TypeAdapter[Any] = TypeAdapter(published.Release)
@@ -207,6 +208,9 @@ def test_what_the_engine_writes_is_a_release_of_its_shape(shape: Shape, private:
     if shape is Shape.WINDOWS:
         both = part(("",), entries[1:], 3), part(("AA", "UA"), entries, 4)
         shown: dict[str, Any] = {"windows": dict(zip(("tick", "1h"), both, strict=True))}
+    elif shape is Shape.RANKS:
+        first = Rank(name="AA", value=3, tied=("UA",), more=2)
+        shown = {"ranks": (first, Rank(name="UA", value=0, tied=())), "band": 2}
     else:
         shown = {**content(shape, ("AA", "UA")[: len(entries)], entries), "band": 2}
     body = write(

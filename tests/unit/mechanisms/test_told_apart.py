@@ -1,0 +1,110 @@
+"""The band of all differences, against exact laws by brute force, and its shares over pairs and views."""
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.forest_shape import FLAT
+from stream_dp.mechanisms.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.hss import HSS
+from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.per_bin_hss import PerBinHSS
+from stream_dp.mechanisms.serving import Bands
+from stream_dp.mechanisms.told_apart import Differences, all_at_once
+from stream_dp.mechanisms.window_forest import WindowForest
+from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
+
+ADD = Neighbors.ADD_REMOVE
+HALF = Fraction(1, 2)
+
+
+def laplace(scale: float, reach: int = 400) -> np.ndarray[Any, Any]:
+    """The law of a discrete Laplace noise from -reach to reach."""
+    a = math.exp(-1 / scale)
+    return (1 - a) / (1 + a) * a ** np.abs(np.arange(-reach, reach + 1))
+
+
+def range_exceeds(law: np.ndarray[Any, Any], width: int, bound: int) -> float:
+    """P(largest - smallest > bound) of so many independent noises of this law, from its distribution function."""
+    below = np.concatenate([np.zeros(1), np.cumsum(law), np.ones(bound)])
+    top = below[1 + bound :] - below[: -1 - bound]  # all within [x, x + bound]
+    without = below[1 + bound :] - np.concatenate([below[1 : -bound or None]])
+    return 1 - float((top[: len(without)] ** width - without**width).sum())
+
+
+def brute_range_exceeds(law: np.ndarray[Any, Any], width: int, bound: int) -> float:
+    """The same by all outcomes."""
+    found = 0.0
+    for noises in itertools.product(range(len(law)), repeat=width):
+        if max(noises) - min(noises) > bound:
+            found += float(np.prod(law[list(noises)]))
+    return found
+
+
+@pytest.mark.parametrize("bound", [0, 1, 3])
+def test_the_oracle_of_the_range_is_right(bound: int) -> None:
+    law = laplace(1.0, 6)
+    law /= law.sum()
+    assert range_exceeds(law, 3, bound) == pytest.approx(
+        brute_range_exceeds(law, 3, bound), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("width", [2, 5, 40])
+@pytest.mark.parametrize("scale", [1, 5])
+def test_the_order_of_any_two_is_told_wrongly_as_rarely_as_stated(width: int, scale: int) -> None:
+    """Where all counts are equal every order is wrong; among single noises the law is known, and little is lost."""
+    counter = Counter(width, Fraction(1, scale), ADD, 1)
+    band = Differences(counter).band(1, 0.95)
+    law = laplace(scale)
+    assert range_exceeds(law, width, band) <= 0.05
+    least = next(b for b in range(400) if range_exceeds(law, width, b) <= 0.05)
+    assert band <= 1.1 * least + 1
+
+
+def test_half_of_the_band_and_that_of_a_single_value_are_too_narrow() -> None:
+    """Twins: a band for one value, and that of one difference without its share."""
+    law, counter = laplace(5), Counter(20, Fraction(1, 5), ADD, 1)
+    right = Differences(counter).band(1, 0.95)
+    assert range_exceeds(law, 20, counter.band(1, 0.95)) > 0.5
+    assert range_exceeds(law, 20, right // 2) > 0.5
+    one = Differences(Counter(2, Fraction(1, 5), ADD, 1)).band(1, 0.95)
+    assert range_exceeds(law, 20, one) > 0.5
+
+
+MECHANISMS: dict[str, tuple[Any, Any]] = {
+    "counter": (Counter(20, HALF, ADD, 300), 299),
+    "hybrid": (HybridCounter(20, HALF, ADD), 299),
+    "gaussian": (GaussianCounter(20, Fraction(1, 50), ADD, 300), 299),
+    "bins": (PerBinHSS(20, HALF, HALF, ADD, 300), (300, frozenset({0, 7, 20}))),
+    "hss": (HSS(20, None, HALF, HALF, HALF, ADD, 300, None), (300, 7, b"")),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_difference_has_less_error_than_two_bands(name: str) -> None:
+    """Both for all at once: wider than the band of one value, narrower than the sum of two."""
+    mechanism, public = MECHANISMS[name]
+    found = Differences(mechanism).band(public, 0.95)
+    one = mechanism.band(public, all_at_once(0.95, 20))
+    assert one < found < 2 * one
+
+
+def test_each_window_has_its_own_and_the_count_so_far_that_of_its_counter() -> None:
+    forest, ever = WindowForest(4, HALF, ADD, (1, 24), FLAT), Counter(4, HALF, ADD, 100)
+    both = WindowsAndEver(forest, ever)
+    found = [Bands(Differences(both, place), 0.95)(49, None) for place in range(3)]
+    alone = [Bands(Differences(forest, place), 0.95)(49, None) for place in range(2)]
+    assert found == [*alone, Bands(Differences(ever), 0.95)(49, None)]
+    assert alone[0] < alone[1]
+
+
+def test_where_there_is_one_name_or_nothing_was_counted_no_order_is_in_doubt() -> None:
+    assert Differences(Counter(1, HALF, ADD, 9)).band(3, 0.95) == 0
+    assert Differences(GaussianCounter(3, Fraction(1, 50), ADD, 9)).band(0, 0.95) == 0
