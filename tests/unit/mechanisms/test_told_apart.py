@@ -59,13 +59,13 @@ def test_the_oracle_of_the_range_is_right(bound: int) -> None:
 @pytest.mark.parametrize("width", [2, 5, 40])
 @pytest.mark.parametrize("scale", [1, 5])
 def test_the_order_of_any_two_is_told_wrongly_as_rarely_as_stated(width: int, scale: int) -> None:
-    """Where all counts are equal every order is wrong; among single noises the law is known, and little is lost."""
+    """Where all counts are equal every order is wrong; of single noises the law is known: an eighth is lost at most."""
     counter = Counter(width, Fraction(1, scale), ADD, 1)
     band = Differences(counter).band(1, 0.95)
     law = laplace(scale)
     assert range_exceeds(law, width, band) <= 0.05
     least = next(b for b in range(400) if range_exceeds(law, width, b) <= 0.05)
-    assert band <= 1.1 * least + 1
+    assert band <= 1.12 * least + 1
 
 
 def test_half_of_the_band_and_that_of_a_single_value_are_too_narrow() -> None:
