@@ -19,6 +19,8 @@ EVERY: list[dict[str, Any]] = [
     {"statistic": "count", "release_every": "3"},
     {"statistic": "histogram", "by": "destination", "method": "tree"},
     {"statistic": "histogram", "by": "destination", "method": "hss"},
+    {"statistic": "top", "by": "destination", "k": "3", "method": "tree"},
+    {"statistic": "top", "by": "destination", "k": "3", "method": "hss"},
     {"statistic": "maximum", "by": "destination"},
     {"statistic": "alerts", "by": "airline", "threshold": "30"},
 ]
@@ -45,6 +47,20 @@ def test_a_series_band_depends_on_public_parts_only(
     data: dict[str, Any], more: dict[str, Any]
 ) -> None:
     check(series(data, more))
+
+
+@pytest.mark.parametrize("method", ["tree", "hss"])
+def test_who_is_tied_depends_on_the_answer_and_on_public_parts_only(
+    data: dict[str, Any], method: str
+) -> None:
+    one = series(data, {"statistic": "top", "by": "destination", "k": "3", "method": method})
+    counts = np.arange(one.mechanism.width, dtype=np.int64) ** 2
+
+    def told(tick: int, state: Any) -> Any:
+        assert one.tell is not None
+        return one.tell(one.keys, counts, tick, state)["ranks"]
+
+    check(replace(one, band=told))
 
 
 def test_a_builder_that_widens_bands_by_what_is_pending_is_caught(data: dict[str, Any]) -> None:
