@@ -75,13 +75,15 @@ def test_two_levels_meet_their_claim() -> None:
 
 
 @pytest.mark.parametrize(
-    ("relation", "ones", "l1"), [(REPLACE, 1, 4), (ADD, 2, 4), (REPLACE, 2, 6)]
+    ("relation", "ones", "highest", "l1"), [(REPLACE, 1, 2, 4), (ADD, 2, 2, 4), (REPLACE, 2, 1, 4)]
 )
-def test_two_entries_meet_their_claim(relation: Neighbors, ones: int, l1: int) -> None:
+def test_two_entries_meet_their_claim(
+    relation: Neighbors, ones: int, highest: int, l1: int
+) -> None:
     """An amount that moves to another key, one at two keys, and one of another sign at both."""
-    made = SumForest(2, Fraction(l1), relation, (1,), FLAT, -1, 2, ones)
+    made = SumForest(2, Fraction(l1), relation, (1,), FLAT, -1, highest, ones)
     assert made.l1 == l1
-    assert met(made, turns(relation, 2, ones, -1, 2), l1, 1, 6)
+    assert met(made, turns(relation, 2, ones, -1, highest), l1, 1, 4)
 
 
 def test_windows_with_the_sum_so_far_meet_their_claim() -> None:
