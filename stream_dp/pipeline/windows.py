@@ -129,8 +129,13 @@ def _why(shape: ForestShape, share: Fraction, what: str) -> str:
     return f"{made}; the {what} so far has {share} of the epsilon" if share else made
 
 
-def window_problems(at: Place, series: Any, method: str = "tree") -> list[InitErrorDetails]:
-    """Return what a series, or a sketch of it, says of windows and must not; `method` makes its releases."""
+def window_problems(
+    at: Place, series: Any, method: str = "tree", cadence: object = 1
+) -> list[InitErrorDetails]:
+    """Return what a series, or a sketch of it, says of windows and must not.
+
+    `method` makes its releases, at every tick or by the key release_every at every `cadence`-th.
+    """
     windows, one = getattr(series, "windows", ()), getattr(series, "window", None)
     found, seen = [], dict[int | str, str]()
     if one is not None and windows:
@@ -156,7 +161,7 @@ def window_problems(at: Place, series: Any, method: str = "tree") -> list[InitEr
     if method not in ("tree", "auto"):
         why = "windows are made by a forest of their own: leave method out"
         found.append(problem((*at, "method"), why))
-    elif getattr(series, "release_every", 1) not in (1, "1"):
+    elif cadence not in (1, "1"):
         found.append(
             problem((*at, "release_every"), "windows are released at every tick: leave it out")
         )
