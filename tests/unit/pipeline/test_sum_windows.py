@@ -290,4 +290,4 @@ async def test_live_sums_go_below_nothing_and_are_asked_by_window() -> None:
         }
     (at_nine,) = [each["windows"] for each in wide if each["tick"] == 9]
     for window, answer in answers.items():
-        assert answer["windows"] == {window: at_nine[window]}
+        assert answer["answer"]["windows"] == {window: at_nine[window]}
