@@ -20,6 +20,7 @@ from stream_dp.mechanisms.lattice_noise import LatticeState
 from stream_dp.mechanisms.local_protocol import LocalProtocolState
 from stream_dp.mechanisms.monitor import MonitorState
 from stream_dp.mechanisms.multi_sparse_vector import MultiSparseVector, MultiSparseVectorState
+from stream_dp.mechanisms.noisy_forest import WindowForestState
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantity, NoisyQuantityState
 from stream_dp.mechanisms.paper_hss import PaperHSSState
 from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
@@ -32,7 +33,6 @@ from stream_dp.mechanisms.sum_counter import SumCounterState
 from stream_dp.mechanisms.tree import TreeState
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantilesState
 from stream_dp.mechanisms.watch_messages import WatchTerms
-from stream_dp.mechanisms.window_forest import WindowForestState
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEverState
 
 UPGRADES: Upgrades = {}

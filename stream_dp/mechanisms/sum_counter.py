@@ -1,10 +1,10 @@
 """Continual sums: how much so far, per column, where an event adds an integer amount instead of 1.
 
 An event adds one amount, which lies between `lowest` and `highest`, to the entries it sets. What changes between
-neighbours is the l1 norm of a row's difference, and a tree's noise is private for any integer stream: to explain a
-difference y at a step its nodes are shifted by R y, whose norm is the height times that of y (`tree` has the proof). So
-all columns together are one leaf. The noise is that of a counter at epsilon / l1. This file knows no ticks, no names
-and no grid: amounts are whole units.
+neighbours is the l1 norm of a row's difference (`event_amounts`), and a tree's noise is private for any integer stream:
+to explain a difference y at a step its nodes are shifted by R y, whose norm is the height times that of y (`tree` has
+the proof). So all columns together are one leaf. The noise is that of a counter at epsilon / l1. This file knows no
+ticks, no names and no grid: amounts are whole units.
 """
 
 from dataclasses import dataclass
@@ -21,11 +21,10 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.core.row_relations import AMOUNTS, AmountRows
 from stream_dp.core.wire import wire
-from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.column_counter import UpdatesAlone
 from stream_dp.mechanisms.counter import Counter, CounterState
+from stream_dp.mechanisms.event_amounts import EventAmounts
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
@@ -35,8 +34,6 @@ from stream_dp.mechanisms.tree import TreeNoise
 SOURCE = (
     "k-ary tree on integer rows, l1 sensitivity = height times that of a row (arXiv 2408.07021)"
 )
-MOST_UNITS = 10**9
-"""The largest amount of one event, so that sums of some 10^9 events of it fit into 64 bits."""
 
 
 @wire("sum-counter-state", 1)
@@ -50,7 +47,7 @@ class SumCounterState:
 
 @wire("sum-counter", 1, rests_on=(Counter, HybridCounter))
 @dataclass(frozen=True)
-class SumCounter(UpdatesAlone):
+class SumCounter(EventAmounts, UpdatesAlone):
     """`width` continual sums for at most `horizon` updates, or for any number (up to 2^40) where it is None.
 
     An event adds one amount from `lowest` to `highest` (in units) to at most `ones` entries of its row, or nothing.
@@ -80,35 +77,7 @@ class SumCounter(UpdatesAlone):
 
     def __post_init__(self) -> None:
         """Refuse amounts that are none."""
-        if not self.lowest <= self.highest or not 1 <= self.weight <= MOST_UNITS:
-            raise NotDerivable(
-                f"a sum needs amounts from a lowest to a highest one, of at most {MOST_UNITS:,} units, not all 0"
-            )
-
-    @property
-    def weight(self) -> int:
-        """The largest amount of an event, its sign left out: what it changes an entry by at most, more or less."""
-        return max(abs(self.lowest), abs(self.highest))
-
-    @property
-    def span(self) -> int:
-        """What another content changes an entry by at most; it may as well add nothing."""
-        return max(self.highest, 0) - min(self.lowest, 0)
-
-    @property
-    def l1(self) -> int:
-        """What one event changes in a row in all, by the relation.
-
-        Under `add_remove` its amount in each of its entries. Under `replace` the largest amount in the entries of the
-        old and in those of the new content; or the two farthest amounts, which add up also where entries are the same.
-
-        Raises:
-            NotDerivable: the event may lie in two rows.
-        """
-        touched = self.neighbors.l0(self.width, self.ones)
-        if self.neighbors is Neighbors.ADD_REMOVE:
-            return touched * self.weight
-        return max(touched * self.weight, min(self.ones, self.width) * self.span)
+        self._require_amounts()
 
     @property
     def guarantee(self) -> Guarantee:
@@ -129,19 +98,6 @@ class SumCounter(UpdatesAlone):
         if isinstance(self.noise, HybridCounter):
             return (self.noise.inner(0), self.noise.totals)
         return (self.noise.tree,)
-
-    def event_rows(self, neighbors: Neighbors, events: int = 1) -> AmountRows:
-        """Return the relation on rows of `events` events: this mechanism's, or of a replacement in any tick."""
-        moves = neighbors is Neighbors.REPLACE_ANY_TICK
-        linf = self.weight if self.neighbors is Neighbors.ADD_REMOVE else self.span
-        most = 2 * events if moves else events
-        return AmountRows(self.l1, linf, most, AMOUNTS.of_width(self.width), moves)
-
-    def takes(self, message: object) -> bool:
-        """Whether the message is a query or a row of amounts."""
-        if isinstance(message, Update):
-            return AMOUNTS.of_width(self.width).holds(message.row)
-        return isinstance(message, Query)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:

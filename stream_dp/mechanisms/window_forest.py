@@ -1,19 +1,11 @@
-"""Sliding windows from one forest: every tick, and each window that is asked, at every tick and at one price.
+"""Sliding windows of counts from one forest: every tick, and each window that is asked, at one price.
 
-A node of the forest covers some ticks; when its last one has come its exact counts are given noise, once, and
-forgotten. Answers are made of these noisy counts and of nothing else, so they cost nothing: a window is the sum of its
-noisy ticks, corrected by what the higher nodes know (`forest_decoding`). In fixed point: the correction is a function
-of surpluses, a node's noisy count less that of its ticks, which no count moves; it may be rounded. An event lies in one
-node of a level, so the shares of the levels add up. The forest goes on for ever; its state holds the longest window.
-This file knows no ticks' times and no names.
+The noise of `noisy_forest` at the scale of one event's ones. This file knows no ticks' times and no names.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-
-import numpy as np
 
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.derive import derive
@@ -21,49 +13,22 @@ from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Fixed, Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
-from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.column_counter import ColumnShares
 from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.forest_decoding import GAIN_BITS, UNIT, Edge, ForestDecoding, Whole
 from stream_dp.mechanisms.forest_shape import ForestShape
-from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
-from stream_dp.mechanisms.row_check import checked
-from stream_dp.mechanisms.row_ring import Ring, pushed, row_back
-from stream_dp.mechanisms.tree import LIKELY
+from stream_dp.mechanisms.noisy_forest import ONCE, TEST, NoisyForest
 
 SOURCE = "discrete Laplace mechanism (Ghosh, Roughgarden, Sundararajan 2009)"
-TEST = "tests/unit/mechanisms/test_forest_exact.py"
-FRACTION_BITS = 14
-MOST_HELD = 400_000  # numbers: a snapshot of them takes 3 MB
-
-
-@wire("window-forest-state", 1)
-@dataclass(frozen=True, slots=True, repr=False)
-class WindowForestState:
-    """After `updates` ticks, which is public. `open`: exact counts of the open nodes, shape (levels - 1, width).
-
-    `sums[l]` holds rows of shape (width,): at level 0 the noisy ticks added up, above it the corrections of complete
-    nodes added up, so that what lies between two of them is a difference; `surpluses[l - 1]` those of complete nodes of
-    level l. Both of the higher levels in units of 2^-FRACTION_BITS.
-    """
-
-    updates: int
-    open: IntArray
-    sums: tuple[Ring, ...]
-    surpluses: tuple[Ring, ...]
 
 
 @wire("window-forest", 1)
 @dataclass(frozen=True)
-class WindowForest(ColumnShares):
+class WindowForest(NoisyForest, ColumnShares):
     """Answers of shape (windows * width,): the counts of each of `windows` (in ticks), one window after the other.
 
-    A window longer than what has been seen counts what there is. `ones`: the most entries of a row that one event sets;
-    `weight`: the most that it adds to one of them.
+    A window longer than what has been seen counts what there is. `ones`: the most entries of a row that one event sets.
 
     Privacy claim: `epsilon`-DP for such event streams under `neighbors`, adaptively: each level's nodes have noise of
     their own at the level's share; an event lies in one node of each level, in L0 of its entries ([HSV] Cor 5.5), and
@@ -80,33 +45,15 @@ class WindowForest(ColumnShares):
     windows: tuple[int, ...]
     shape: ForestShape
     ones: int = 1
-    weight: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what cannot be held or summed up."""
-        if not self.windows or min(self.windows) < 1 or self.weight < 1:
-            raise NotDerivable("windows have 1 or more ticks, and events a weight of 1 or more")
-        if max(self.windows) < self.shape.spans[-1]:
-            raise NotDerivable("the nodes of a forest are no longer than its longest window")
-        if (held := max(self.windows) * self.width) > MOST_HELD:
-            raise NotDerivable(
-                f"a window of {max(self.windows):,} ticks of {self.width:,} counts would hold {held:,} numbers, more "
-                f"than {MOST_HELD:,}: ask a shorter window, fewer keys, or a longer step of the clock"
-            )
-        nodes = (4 * max(self.windows) // span + 4 for span in self.shape.spans)
-        widest = sum(float(s) * number for s, number in zip(self.scales, nodes, strict=True))
-        if widest * LIKELY >= 1 << (62 - FRACTION_BITS):
-            raise NotDerivable("noise in these windows is too wide for 64 bits; give more epsilon")
+        self._require_room()
 
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
         """The scale of a node's noise, by level."""
-        return tuple(self.weight / (share * self.column_epsilon) for share in self.shape.shares)
-
-    @cached_property
-    def decoding(self) -> ForestDecoding:
-        """How windows are made of nodes."""
-        return ForestDecoding(self.shape.arities, tuple(scale**2 for scale in self.scales))
+        return tuple(1 / (share * self.column_epsilon) for share in self.shape.shares)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
@@ -123,131 +70,10 @@ class WindowForest(ColumnShares):
         span, scale = self.shape.spans[level], self.scales[level]
         touched = Touched.columns(self.neighbors, self.width, ones=self.ones)
         share = self.shape.shares[level] * self.epsilon / touched.k
-        enough = Condition(
-            "noise",
-            scale * share >= self.weight,
-            f"weight / scale = {self.weight} / {text(scale)}, at most {text(share)}",
-        )
+        why = f"1 / scale = 1 / {text(scale)}, at most {text(share)}"
+        enough = Condition("noise", scale * share >= 1, why)
         each = Guarantee(PureDP(share), self.neighbors)
         one = leaf(f"one count of {span} tick(s)", each, SOURCE, (enough,))
         node = derive((one,), Parallel(f"{self.width} column(s)", touched, (self.width,)))
-        why = "a node is given noise once, when its last tick has come, and an event lies in one of a level"
-        once = Touched.intervals(self.neighbors, why, TEST)
+        once = Touched.intervals(self.neighbors, ONCE, TEST)
         return derive((node,), Parallel(f"counts of {span} tick(s)", once))
-
-    def public(self, updates: int, state: WindowForestState) -> int:
-        """Return the number of updates, as far as the noise depends on it: what repeats is said once."""
-        return self._repeating(updates, max(self.windows))
-
-    def band(self, public: int, confidence: float) -> int:
-        """Return the largest half-width of the windows."""
-        views = ((place, self._repeating(public, each)) for place, each in enumerate(self.windows))
-        return max(self.view_band(place, now, confidence) for place, now in views)
-
-    def view_public(self, place: int, updates: int, state: WindowForestState) -> int:
-        """Return the same for the window at `place` alone."""
-        return self._repeating(updates, self.windows[place])
-
-    def view_band(self, place: int, public: int, confidence: float) -> int:
-        """Return the quantile of the noise of a value of the window at `place`; from its exact law."""
-        return laplace_quantile(tuple(self.noise_terms(place, public)), 1 - confidence)
-
-    def _repeating(self, updates: int, window: int) -> int:
-        """Updates up to the window's length; then one turn of the highest nodes after the other is the same."""
-        turn = self.shape.spans[-1]
-        return updates if updates <= window else window + (updates - window - 1) % turn + 1
-
-    def noise_terms(self, place: int, updates: int) -> list[Term]:
-        """The independent noises in the window at `place` after `updates` updates, before it is rounded."""
-        found = self.decoding.weights(updates, self.windows[place])
-        return [Term(self.scales[level], number, abs(weight)) for number, level, weight in found]
-
-    def opening(self) -> tuple[int, int]:
-        """Return (0, 0): no decision is taken by counts."""
-        return 0, 0
-
-    def init(self, noise: Noise) -> WindowForestState:
-        """Return the first state: nothing counted, nothing drawn."""
-        zeros, higher = np.zeros(self.width, dtype=np.int64), self.shape.height - 1
-        begun = pushed((), zeros, 1)
-        none: Sequence[Ring] = [()] * higher
-        return WindowForestState(
-            0, np.zeros((higher, self.width), dtype=np.int64), (begun,) * (higher + 1), tuple(none)
-        )
-
-    def step(
-        self, state: WindowForestState, message: Message, noise: Noise
-    ) -> tuple[WindowForestState, IntArray | None]:
-        """Add a row and give noise to the nodes that are complete with it, or answer all windows.
-
-        Raises:
-            RejectedMessage: a bad row.
-        """
-        if isinstance(message, Query):
-            return state, np.concatenate([self._window(state, each) for each in self.windows])
-        return self._taken(state, checked(message.row, self.width), noise), None
-
-    def _taken(self, state: WindowForestState, row: IntArray, noise: Noise) -> WindowForestState:
-        """The state with one more tick."""
-        updates = state.updates + 1
-        ticks = row_back(state.sums[0], 0) + row + noise.laplace(self.scales[0], self.width)
-        sums = [pushed(state.sums[0], ticks, max(self.windows) + 1), *state.sums[1:]]
-        surpluses, counted = list(state.surpluses), state.open + row
-        for level in range(1, self.shape.height):
-            span = self.shape.spans[level]
-            if updates % span:
-                break
-            noisy = counted[level - 1] + noise.laplace(self.scales[level], self.width)
-            known = self._children(sums, level)
-            of_ticks = ticks - row_back(sums[0], span)
-            surplus = ((noisy - of_ticks) << FRACTION_BITS) - known
-            correction = known + _part(self.decoding.own_gains[level], surplus)
-            keep = max(self.windows) // span + 3
-            sums[level] = pushed(sums[level], row_back(sums[level], 0) + correction, keep)
-            surpluses[level - 1] = pushed(surpluses[level - 1], surplus, keep)
-            counted[level - 1] = 0
-        return WindowForestState(updates, counted, tuple(sums), tuple(surpluses))
-
-    def _children(self, sums: Sequence[Ring], level: int) -> IntArray:
-        """The corrections of the nodes of the node of `level` that is complete now."""
-        if level == 1:
-            return np.zeros(self.width, dtype=np.int64)
-        ring = sums[level - 1]
-        return row_back(ring, 0) - row_back(ring, self.shape.arities[level - 1])
-
-    def _window(self, state: WindowForestState, window: int) -> IntArray:
-        """The counts of the last `window` ticks, or of all where there are fewer."""
-        updates, ring = state.updates, state.sums[0]
-        found = row_back(ring, 0) - row_back(ring, min(window, updates))
-        if self.shape.height == 1:
-            return found
-        whole, edge = self.decoding.cover(updates, window)
-        fine = self._corrections(state, whole)
-        if edge is not None:
-            fine += self._corrections(state, self.decoding.behind(edge))
-            fine += self._corrected(state, edge)
-        return found + ((fine + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS)
-
-    def _corrections(self, state: WindowForestState, parts: Sequence[Whole]) -> IntArray:
-        """The corrections of complete nodes."""
-        fine = np.zeros(self.width, dtype=np.int64)
-        for level, first, past in parts:
-            if level and past > first:
-                ring, last = state.sums[level], state.updates // self.shape.spans[level]
-                fine += row_back(ring, last - past) - row_back(ring, last - first)
-        return fine
-
-    def _corrected(self, state: WindowForestState, edge: Edge) -> IntArray:
-        """What the surpluses of the nodes above the edge say of the ticks behind it."""
-        fine = np.zeros(self.width, dtype=np.int64)
-        for level, gain in enumerate(self.decoding.gains(edge), start=1):
-            span = self.shape.spans[level]
-            back = state.updates // span - 1 - edge.before // span
-            fine += _part(gain, row_back(state.surpluses[level - 1], back))
-        return fine
-
-
-def _part(gain: int, surplus: IntArray) -> IntArray:
-    """Gain times surplus, rounded. In two parts, for the product may be wide."""
-    low = (surplus & (UNIT - 1)) * gain
-    return (surplus >> GAIN_BITS) * gain + ((low + UNIT // 2) >> GAIN_BITS)

@@ -1,4 +1,4 @@
-"""Sliding windows with the count so far beside them: a forest and a counter on the same rows, each at its share.
+"""Sliding windows with the count, or the sum, so far beside them: a forest and a counter on the same rows.
 
 With n windows (the single tick is one) the counter has 1 / (n + 1) of the budget: there the geometric mean of all
 errors is least. This file knows no noise and no ticks.
@@ -18,11 +18,16 @@ from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.row_relations import AmountRows
 from stream_dp.core.wire import wire
+from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.counter import Counter, CounterState
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
-from stream_dp.mechanisms.window_forest import WindowForest, WindowForestState
+from stream_dp.mechanisms.noisy_forest import WindowForestState
+from stream_dp.mechanisms.sum_counter import SumCounter, SumCounterState
+from stream_dp.mechanisms.sum_forest import SumForest
+from stream_dp.mechanisms.window_forest import WindowForest
 
 SoFar: TypeAlias = Counter | HybridCounter
 
@@ -38,19 +43,18 @@ class WindowsAndEverState:
     """The states of both."""
 
     forest: WindowForestState
-    ever: CounterState | HybridState
+    ever: CounterState | HybridState | SumCounterState
 
 
-@wire("windows-and-ever", 1)
-@dataclass(frozen=True)
-class WindowsAndEver:
-    """Answers of shape ((windows + 1) * width,): those of `forest`, and behind them the counts so far of `ever`.
+class _WithEver:
+    """What windows with a value so far have alike: two mechanisms on the same rows, at their shares.
 
-    Privacy claim: the sum of both epsilons, adaptively: both see the same rows ([HSV] Thm 4.10).
+    Answers of shape ((windows + 1) * width,): those of `forest`, and behind them those of `ever`. Privacy claim: the
+    sum of both epsilons, adaptively: both see the same rows ([HSV] Thm 4.10).
     """
 
-    forest: WindowForest
-    ever: SoFar
+    forest: WindowForest | SumForest
+    ever: SoFar | SumCounter
 
     @property
     def width(self) -> int:
@@ -72,15 +76,9 @@ class WindowsAndEver:
         """Pure DP at the sum of the shares."""
         return Guarantee(PureDP(self.forest.epsilon + self.ever.epsilon), self.neighbors)
 
-    @of_the_exact_class
-    def derivation(self) -> Derivation:
-        """Derive the guarantee: forest and counter at once.
-
-        Raises:
-            NotDerivable: the noise of one is too small.
-        """
-        parts = (self.forest.derivation(), self.ever.derivation())
-        return derive(parts, Fixed("windows and the count so far"))
+    def _both(self, subject: str) -> Derivation:
+        """Derive the guarantee of both at once (NotDerivable where the noise of one is too small)."""
+        return derive((self.forest.derivation(), self.ever.derivation()), Fixed(subject))
 
     def public(self, updates: int, state: WindowsAndEverState) -> int:
         """Return the number of updates: the counter's noise depends on it."""
@@ -127,3 +125,77 @@ class WindowsAndEver:
         if isinstance(message, Query) and windows is not None:
             return after, np.concatenate([windows, total])
         return after, None
+
+
+@wire("windows-and-ever", 1)
+@dataclass(frozen=True)
+class WindowsAndEver(_WithEver):
+    """Counts over windows and, last, the counts so far."""
+
+    forest: WindowForest
+    ever: SoFar
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: forest and counter at once.
+
+        Raises:
+            NotDerivable: the noise of one is too small.
+        """
+        return self._both("windows and the count so far")
+
+
+@wire("sums-and-ever", 1)
+@dataclass(frozen=True)
+class SumsAndEver(_WithEver):
+    """Sums over windows and, last, the sums so far, of the same amounts.
+
+    Raises:
+        NotDerivable: the two are made for other rows or amounts.
+    """
+
+    forest: SumForest
+    ever: SumCounter
+
+    def __post_init__(self) -> None:
+        """Refuse two that are not made for the same."""
+        for name in ("width", "neighbors", "lowest", "highest", "ones"):
+            if getattr(self.forest, name) != getattr(self.ever, name):
+                raise NotDerivable(f"windows and the sum so far differ in {name}")
+
+    @property
+    def weight(self) -> int:
+        """The largest amount of an event, its sign left out."""
+        return self.forest.weight
+
+    @property
+    def lowest(self) -> int:
+        """The least amount of an event."""
+        return self.forest.lowest
+
+    @property
+    def highest(self) -> int:
+        """The largest amount of an event."""
+        return self.forest.highest
+
+    @property
+    def l1(self) -> int:
+        """What one event changes in a row in all."""
+        return self.forest.l1
+
+    def event_rows(self, neighbors: Neighbors, events: int = 1) -> AmountRows:
+        """Return the relation on rows of `events` events."""
+        return self.forest.event_rows(neighbors, events)
+
+    def takes(self, message: object) -> bool:
+        """Whether the message is a query or a row of amounts."""
+        return self.forest.takes(message)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: both at once.
+
+        Raises:
+            NotDerivable: the noise of one is too small.
+        """
+        return self._both("windows and the sum so far")

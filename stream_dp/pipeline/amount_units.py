@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, InstanceOf, PlainSerialize
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
-from stream_dp.mechanisms.sum_counter import MOST_UNITS
+from stream_dp.mechanisms.event_amounts import MOST_UNITS
 from stream_dp.pipeline.groupings import decimal_text
 from stream_dp.pipeline.record_columns import Numbers
 from stream_dp.pipeline.scalars import exact, problem

@@ -1,20 +1,23 @@
 """The key `windows` of a series: sliding windows at every tick, the single tick first, all from one mechanism.
 
-A window is a duration as the file has it, which is its name in releases, or `ever`, the count so far. Rules: a window
-is a whole number of ticks and not longer than the horizon. This file knows no statistic.
+A window is a duration as the file has it, which is its name in releases, or `ever`: the count, or sum, so far. Rules: a
+window is a whole number of ticks and not longer than the horizon. This file knows no statistic.
 """
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator
 from pydantic_core import InitErrorDetails
 
-from stream_dp.mechanisms.forest_shape import best_forest
+from stream_dp.mechanisms.forest_shape import ForestShape, best_forest
 from stream_dp.mechanisms.serving import ViewBands
+from stream_dp.mechanisms.sum_counter import SumCounter
+from stream_dp.mechanisms.sum_forest import SumForest
 from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import WindowsAndEver, ever_share
+from stream_dp.mechanisms.windows_and_ever import SumsAndEver, WindowsAndEver, ever_share
 from stream_dp.pipeline.choice import Choice, Setting, tree_counter
 from stream_dp.pipeline.scalars import duration_text, milliseconds, problem
 
@@ -55,8 +58,15 @@ def windows_words(declared: Sequence[str]) -> str:
     return f"per tick{over}{', and so far' if EVER in declared else ''}"
 
 
-def window_choice(setting: Setting, epsilon: Fraction, declared: Sequence[str]) -> Choice:
+def window_choice(
+    setting: Setting,
+    epsilon: Fraction,
+    declared: Sequence[str],
+    amounts: tuple[int, int] | None = None,
+) -> Choice:
     """Choose one forest for the single tick and all windows, and a counter beside it where `ever` is among them.
+
+    `amounts`: the least and the largest number of units that an event adds; None: events are counted.
 
     Raises:
         NotDerivable: the longest window of so many keys is more than a state may hold.
@@ -64,36 +74,68 @@ def window_choice(setting: Setting, epsilon: Fraction, declared: Sequence[str]) 
     spans = [milliseconds(name) // setting.step for name in declared if name != EVER]
     ticks = (1, *spans)
     share = ever_share(len(ticks)) if EVER in declared else Fraction(0)
-    shape = best_forest(ticks)
-    forest = WindowForest(
-        setting.width, epsilon * (1 - share), setting.neighbors, ticks, shape, setting.ones
-    )
-    mechanism: WindowForest | WindowsAndEver = forest
-    if share:
-        mechanism = WindowsAndEver(forest, tree_counter(setting, epsilon * share))
+    made = _counting if amounts is None else partial(_summing, amounts=amounts)
+    mechanism = made(setting, epsilon, ticks, share)
     names = views(declared)
     bands = [ViewBands(mechanism, place, setting.confidence) for place in range(len(names))]
     expected = {
         name: lambda tick, band=band: band(tick, None)
         for name, band in zip(names, bands, strict=True)
     }
-    return Choice(mechanism, _why(forest, share), expected[TICK], expected)
+    what = "count" if amounts is None else "sum"
+    return Choice(mechanism, _why(best_forest(ticks), share, what), expected[TICK], expected)
 
 
-def _why(forest: WindowForest, share: Fraction) -> str:
-    """How the windows are made, and what each level and the count so far cost."""
-    shape = forest.shape
+def _counting(
+    setting: Setting, epsilon: Fraction, ticks: tuple[int, ...], share: Fraction
+) -> WindowForest | WindowsAndEver:
+    """The mechanism where events are counted; `share` of the epsilon is the count so far's."""
+    forest = WindowForest(
+        setting.width,
+        epsilon * (1 - share),
+        setting.neighbors,
+        ticks,
+        best_forest(ticks),
+        setting.ones,
+    )
+    return WindowsAndEver(forest, tree_counter(setting, epsilon * share)) if share else forest
+
+
+def _summing(
+    setting: Setting,
+    epsilon: Fraction,
+    ticks: tuple[int, ...],
+    share: Fraction,
+    amounts: tuple[int, int],
+) -> SumForest | SumsAndEver:
+    """The mechanism where amounts are added up."""
+    rows, neighbors = setting.width, setting.neighbors
+    one = epsilon * (1 - share)
+    forest = SumForest(rows, one, neighbors, ticks, best_forest(ticks), *amounts, setting.ones)
+    if not share:
+        return forest
+    ever = SumCounter(rows, epsilon * share, neighbors, setting.horizon, *amounts, setting.ones)
+    return SumsAndEver(forest, ever)
+
+
+def _why(shape: ForestShape, share: Fraction, what: str) -> str:
+    """How the windows are made, and what each level and the value so far cost; `what` is a count or a sum."""
     if shape.height == 1:
         made = "windows add up single ticks"
     else:
         levels = zip(shape.spans, shape.shares, strict=True)
-        parts = ", ".join(f"{part} on counts of {span} tick(s)" for span, part in levels)
+        parts = ", ".join(f"{part} on {what}s of {span} tick(s)" for span, part in levels)
         made = f"windows from a forest, of its epsilon {parts}"
-    return f"{made}; the count so far has {share} of the epsilon" if share else made
+    return f"{made}; the {what} so far has {share} of the epsilon" if share else made
 
 
-def window_problems(at: Place, series: Any, method: str = "tree") -> list[InitErrorDetails]:
-    """Return what a series, or a sketch of it, says of windows and must not; `method` makes its releases."""
+def window_problems(
+    at: Place, series: Any, method: str = "tree", cadence: object = 1
+) -> list[InitErrorDetails]:
+    """Return what a series, or a sketch of it, says of windows and must not.
+
+    `method` makes its releases, at every tick or by the key release_every at every `cadence`-th.
+    """
     windows, one = getattr(series, "windows", ()), getattr(series, "window", None)
     found, seen = [], dict[int | str, str]()
     if one is not None and windows:
@@ -119,7 +161,7 @@ def window_problems(at: Place, series: Any, method: str = "tree") -> list[InitEr
     if method not in ("tree", "auto"):
         why = "windows are made by a forest of their own: leave method out"
         found.append(problem((*at, "method"), why))
-    elif getattr(series, "release_every", 1) not in (1, "1"):
+    elif cadence not in (1, "1"):
         found.append(
             problem((*at, "release_every"), "windows are released at every tick: leave it out")
         )

@@ -64,6 +64,11 @@ class Case:
         """A query as this mechanism wants it."""
         return Query(self.threshold)
 
+    def rows(self, ticks: int = TICKS) -> Iterator[IntArray]:
+        """Some rows as this mechanism takes them, of both signs where it does."""
+        for tick, row in enumerate(rows(self.make().width, ticks)):
+            yield -row if self.signed and tick % 3 == 1 else row
+
 
 Check: TypeAlias = Callable[[Case], None]
 
@@ -133,7 +138,7 @@ def refuses(case: Case) -> None:
         for message in (always, case.query):
             _refused(case, mechanism, halted, message)
     if case.horizon is not None:
-        updates = [Update(row) for row in rows(mechanism.width, case.horizon)]
+        updates = [Update(row) for row in case.rows(case.horizon)]
         full, answers = drive(mechanism, mechanism.init(_later(1)), updates, _later(2))
         _require("refused" not in answers, "an update within the horizon is refused")
         _refused(case, mechanism, full, updates[0])
@@ -181,7 +186,7 @@ def counts_exactly(case: Case) -> None:
     """Without noise the answers are the running counts."""
     mechanism, noise = case.make(), ZeroNoise()
     state, total = mechanism.init(noise), np.zeros(case.make().width, dtype=np.int64)
-    for row in rows(mechanism.width):
+    for row in case.rows():
         total += row
         state, answers = drive(mechanism, state, [Update(row), case.query], noise)
         _require(answers[-1] == tuple(total.tolist()), "a count without noise is not exact")
@@ -191,7 +196,7 @@ def counts_windows_exactly(case: Case) -> None:
     """Without noise the answers are the sums of the last rows, for each window."""
     mechanism, noise = case.make(), ZeroNoise()
     state, taken = mechanism.init(noise), list[IntArray]()
-    for row in rows(mechanism.width):
+    for row in case.rows():
         taken.append(row)
         state, answers = drive(mechanism, state, [Update(row), case.query], noise)
         sums = [np.sum(taken[-window:], axis=0) for window in case.windows]
@@ -203,7 +208,7 @@ def queries_change_nothing(case: Case) -> None:
     """Asking a counter twice gives one answer, no new noise and one state."""
     mechanism, noise = case.make(), SeededNoise(SEED)
     state = mechanism.init(noise)
-    for row in rows(mechanism.width):
+    for row in case.rows():
         state, _ = mechanism.step(state, Update(row), noise)
         before, drawn = case.codec.encode(state), noise.drawn
         state, answers = drive(mechanism, state, [case.query] * 3, noise)
@@ -217,7 +222,7 @@ def draws_ignore_the_data(case: Case) -> None:
     calls = []
     for factor in (0, 1):
         mechanism, noise = case.make(), SeededNoise(SEED)
-        updates = [Update(row * factor) for row in rows(mechanism.width)]
+        updates = [Update(row * factor) for row in case.rows()]
         drive(mechanism, mechanism.init(noise), updates, noise)
         calls.append(noise.calls)
     _require(calls[0] == calls[1], "how much noise a counter draws depends on the data")
@@ -342,8 +347,7 @@ def _plain_step(
 
 
 def _messages(case: Case) -> list[Message]:
-    width = case.make().width
-    return [m for row in rows(width) for m in (Update(row), case.query)]
+    return [m for row in case.rows() for m in (Update(row), case.query)]
 
 
 def _bad(case: Case, width: int) -> Iterator[Message]:

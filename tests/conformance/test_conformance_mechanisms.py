@@ -26,10 +26,11 @@ from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quan
 from stream_dp.mechanisms.separate_counters import SeparateCounters
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.mechanisms.sum_counter import SumCounter
+from stream_dp.mechanisms.sum_forest import SumForest
 from stream_dp.mechanisms.tumbling_quantiles import UNTOLD, TumblingQuantiles
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
+from stream_dp.mechanisms.windows_and_ever import SumsAndEver, WindowsAndEver
 from stream_dp.testing.conformance import TICKS, Case, Check, checks_of
 
 ONE = Fraction(1)
@@ -120,6 +121,34 @@ def with_ever(horizon: int | None) -> Case:
         return WindowsAndEver(WindowForest(3, ONE, ADD, (1, 6), LEVELS), so_far)
 
     return Case(name=f"WindowsAndEver {horizon}", make=make, horizon=horizon, windows=(1, 6, 1_000))
+
+
+def sum_forest(
+    width: int, relation: Neighbors, windows: tuple[int, ...], shape: ForestShape = FLAT
+) -> Case:
+    """The case of a forest of sums; a column of its own has the noise that all together are made for."""
+    return Case(
+        name=f"SumForest {width} {relation} {windows}",
+        make=lambda: SumForest(width, ONE, relation, windows, shape, -3, 60),
+        windows=windows,
+        signed=True,
+    )
+
+
+def sums_with_ever(horizon: int | None) -> Case:
+    """The case of windows with the sum so far."""
+
+    def make() -> SumsAndEver:
+        so_far = SumCounter(3, ONE, REPLACE, horizon, -3, 60)
+        return SumsAndEver(SumForest(3, ONE, REPLACE, (1, 6), LEVELS, -3, 60), so_far)
+
+    return Case(
+        name=f"SumsAndEver {horizon}",
+        make=make,
+        horizon=horizon,
+        windows=(1, 6, 1_000),
+        signed=True,
+    )
 
 
 def coarse(horizon: int | None, relation: Neighbors) -> Case:
@@ -260,6 +289,10 @@ CASES = [
     forest(3, ADD, (1, 3, 8), LEVELS),
     with_ever(TICKS),
     with_ever(None),
+    sum_forest(1, ADD, (1,)),
+    sum_forest(4, REPLACE, (1, 7), LEVELS),
+    sums_with_ever(TICKS),
+    sums_with_ever(None),
     coarse(TICKS, ADD),
     coarse(None, REPLACE),
     sparse((0,), 400, ADD),

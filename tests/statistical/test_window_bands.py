@@ -21,8 +21,10 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.forest_shape import FLAT, ForestShape, best_forest
 from stream_dp.mechanisms.serving import ViewBands
+from stream_dp.mechanisms.sum_counter import SumCounter
+from stream_dp.mechanisms.sum_forest import SumForest
 from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
+from stream_dp.mechanisms.windows_and_ever import SumsAndEver, WindowsAndEver
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 HALF = Fraction(1, 2)
@@ -36,6 +38,10 @@ FORESTS: dict[str, Any] = {
     "replace": WindowForest(20, HALF, REPLACE, (1, 60), DEEP),
     "large epsilon": WindowForest(20, Fraction(4), ADD, (1, 60), DEEP),
     "chosen": WindowForest(20, HALF, ADD, (66,), best_forest((66,))),
+    "sums": SumForest(20, HALF, REPLACE, (1, 12, 60), DEEP, -3, 8),
+    "sums with ever": SumsAndEver(
+        SumForest(20, HALF, ADD, (1, 24), FLAT, 0, 40), SumCounter(20, HALF, ADD, None, 0, 40)
+    ),
     "with ever": WindowsAndEver(
         WindowForest(20, HALF, ADD, (1, 24), FLAT), Counter(20, HALF, ADD, 130)
     ),
@@ -45,20 +51,24 @@ VIEWS = [
     for name, forest in FORESTS.items()
     for place in range(len(getattr(forest, "windows", (0, 0, 0))))
 ]
-Forest = WindowForest | WindowsAndEver
+Forest = WindowForest | SumForest | WindowsAndEver | SumsAndEver
 
 
 def windows(forest: Forest) -> tuple[int, ...]:
     """The windows, the count so far as a very long one."""
-    return forest.windows if isinstance(forest, WindowForest) else (*forest.forest.windows, 10**6)
+    if isinstance(forest, WindowForest | SumForest):
+        return forest.windows
+    return *forest.forest.windows, 10**6
 
 
 @lru_cache(maxsize=16)
 def answers(name: str) -> tuple[IntArray, IntArray]:
-    """|answer - true| of shape (runs, ticks looked at, views, width), and the true counts."""
+    """|answer - true| of shape (runs, ticks looked at, views, width), and the true counts or sums."""
     forest, found, right = FORESTS[name], [], []
+    below = getattr(forest, "lowest", 0) < 0
+    signs = np.where(np.arange(SHAPE.width) % 2, 1, -1) if below else 1
     for run in range(SHAPE.runs):
-        noise, rows = noise_of(f"windows {name}", run), SHAPE.rows(run)
+        noise, rows = noise_of(f"windows {name}", run), SHAPE.rows(run) * signs
         state = forest.init(noise)
         for tick, row in enumerate(rows):
             state, _ = forest.step(state, Update(row), noise)
@@ -96,14 +106,21 @@ def test_bands_of_windows_cover_and_are_tight(name: str, place: int) -> None:
     assert late.ratio <= WIDEST, f"{name} {place}: {late.ratio:.2f} times the quantile"
 
 
-@pytest.mark.parametrize(("name", "place"), [("flat", 1), ("levels", 1), ("levels", 2)])
+@pytest.mark.parametrize(
+    ("name", "place"), [("flat", 1), ("levels", 1), ("levels", 2), ("sums", 0), ("sums", 2)]
+)
 def test_twice_a_windows_band_is_too_wide_and_half_the_scale_does_not_cover(
     name: str, place: int
 ) -> None:
     found, forest = errors(name, place), FORESTS[name]
     assert Errors(found.errors, 2 * found.bands, found.runs).ratio > WIDEST
-    assert isinstance(forest, WindowForest)
+    assert isinstance(forest, WindowForest | SumForest)
     assert not covers(errors(name, place, replace(forest, epsilon=2 * forest.epsilon)))
+
+
+def test_bands_for_ones_do_not_cover_sums_of_amounts() -> None:
+    forest = FORESTS["sums"]
+    assert not covers(errors("sums", 1, replace(forest, lowest=0, highest=1)))
 
 
 def test_a_band_of_another_window_does_not_cover() -> None:

@@ -1,6 +1,6 @@
-"""The statistic `sum`: how much so far, of a clamped number, over all or for each of what it goes by."""
+"""The statistic `sum`: how much of a clamped number, so far or over sliding windows, over all or by what it goes by."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -14,15 +14,17 @@ from stream_dp.pipeline.amount_units import Amount, Clamp, Step, amount_problems
 from stream_dp.pipeline.choice import Choice, Setting, steady
 from stream_dp.pipeline.groupings import By, decimal_text, grouping_text
 from stream_dp.pipeline.scalars import FieldName, valid_or_none
-from stream_dp.pipeline.statistics.series_spec import Place, SeriesSpec
+from stream_dp.pipeline.statistics.series_spec import Place
+from stream_dp.pipeline.statistics.windowed import WindowedSeries
+from stream_dp.pipeline.windows import window_choice
 from stream_dp.runtime.release import Shape
 
 _CLAMP: TypeAdapter[Any] = TypeAdapter(Clamp)
 _STEP: TypeAdapter[Any] = TypeAdapter(Step)
 
 
-class SumSeries(SeriesSpec):
-    """The sum so far of the field `of`, each value within `clamp`, on a grid of `step`."""
+class SumSeries(WindowedSeries):
+    """The sum of the field `of`, so far or over sliding windows, each value within `clamp`, on a grid of `step`."""
 
     shape: ClassVar[Shape] = Shape.SCALAR
 
@@ -34,8 +36,10 @@ class SumSeries(SeriesSpec):
 
     @property
     def form(self) -> Shape:
-        """One value, or values by key."""
-        return Shape.SCALAR if self.by is None else Shape.HISTOGRAM
+        """One value, or values by key, or either for each window."""
+        if self.declared:
+            return Shape.WINDOWS
+        return Shape.HISTOGRAM if self.keyed else Shape.SCALAR
 
     @property
     def keyed(self) -> bool:
@@ -68,7 +72,7 @@ class SumSeries(SeriesSpec):
         """What is released, in a few words."""
         low, high = (decimal_text(bound) for bound in self.clamp)
         by = "" if self.by is None else f" by {grouping_text(self.by)}"
-        return f"sum of {self.of}, each from {low} to {high},{by} so far"
+        return f"sum of {self.of}, each from {low} to {high},{by} {self.over}"
 
     @property
     def parameters(self) -> dict[str, int | str]:
@@ -92,25 +96,38 @@ class SumSeries(SeriesSpec):
         return found if fields is None else [*amount_problems(at, series, fields), *found]
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose a tree counter for amounts."""
+        """Choose what answers the windows, or a tree counter for amounts."""
         lowest, highest = self.amount.units
-        sums = SumCounter(
-            setting.width,
-            self.epsilon,
-            setting.neighbors,
-            setting.horizon,
-            lowest,
-            highest,
-            setting.ones,
-        )
+        if self.declared:
+            chosen = self.windowed(setting)
+        else:
+            counter = SumCounter(
+                setting.width,
+                self.epsilon,
+                setting.neighbors,
+                setting.horizon,
+                lowest,
+                highest,
+                setting.ones,
+            )
+            chosen = steady(counter, "a sum is a tree counter", setting)
+        windows = {name: self._shown(error) for name, error in chosen.windows.items()}
+        shown = replace(chosen, expected=self._shown(chosen.expected), windows=windows)
+        sums: Any = chosen.mechanism
         changed = decimal_text(sums.l1 * self.step)
-        why = f"a sum is a tree counter; one event changes it by up to {changed} in all"
-        chosen = steady(sums, why, setting)
-        return replace(
-            chosen, expected=lambda tick: plain_number(Fraction(chosen.expected(tick)) * self.step)
-        )
+        return shown.saying(f"one event changes it by up to {changed} in all")
+
+    def windowed(self, setting: Setting) -> Choice:
+        """Choose what answers the windows, with errors in units."""
+        return window_choice(setting, self.epsilon, self.declared, self.amount.units)
+
+    def _shown(self, error: Callable[[int], float]) -> Callable[[int], float]:
+        """An error in units as a number that people read."""
+        return lambda tick: plain_number(Fraction(error(tick)) * self.step)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
-        """Return the sum, or that of each key."""
+        """Return the sum, or that of each key; nothing over windows, for the totals of a run are none."""
+        if self.declared:
+            return None
         told = [plain_number(units * self.step) for units in totals.tolist()]
         return told[0] if self.by is None else dict(zip(keys, told, strict=True))

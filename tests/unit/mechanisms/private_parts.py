@@ -22,6 +22,7 @@ from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridState
 from stream_dp.mechanisms.lattice_noise import LatticeState
 from stream_dp.mechanisms.monitor import MonitorState
+from stream_dp.mechanisms.noisy_forest import WindowForestState
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantityState
 from stream_dp.mechanisms.paper_hss import PaperHSSState
 from stream_dp.mechanisms.per_bin_hss import PerBinState
@@ -30,7 +31,6 @@ from stream_dp.mechanisms.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.sum_counter import SumCounterState
 from stream_dp.mechanisms.tree import TreeState
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantilesState
-from stream_dp.mechanisms.window_forest import WindowForestState
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEverState
 from stream_dp.testing.taint import Tainted
 

@@ -31,10 +31,11 @@ from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
 from stream_dp.mechanisms.sum_counter import SumCounter
+from stream_dp.mechanisms.sum_forest import SumForest
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
+from stream_dp.mechanisms.windows_and_ever import SumsAndEver, WindowsAndEver
 from stream_dp.testing.noise import SeededNoise
 
 TICKS, WIDTH = 12, 3
@@ -62,6 +63,10 @@ MECHANISMS: list[Any] = [
     GaussianHSS(WIDTH, None, *SHARES[:2], ADD, TICKS, rho=HALF),
     GaussianHSS(WIDTH, MAXIMUM, *SHARES[:2], REPLACE, None, ones=2, rho=HALF),
     GaussianPaperHSS(WIDTH, MAXIMUM, Fraction(20), TICKS, rho=HALF),
+    SumForest(WIDTH, HALF, REPLACE, (1, 4), FLAT, -3, 8),
+    SumsAndEver(
+        SumForest(WIDTH, HALF, ADD, (1, 4), FLAT, 0, 8), SumCounter(WIDTH, HALF, ADD, None, 0, 8)
+    ),
     SumCounter(WIDTH, HALF, ADD, TICKS, -3, 8),
     SumCounter(WIDTH, HALF, REPLACE, None, 0, 8),
     TumblingQuantiles(WIDTH, HALF, ADD, (2, 3), (HALF,)),

@@ -22,8 +22,9 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.forest_decoding import ForestDecoding
 from stream_dp.mechanisms.forest_shape import FLAT, ForestShape, best_forest, window_variances
+from stream_dp.mechanisms.noisy_forest import MOST_HELD
 from stream_dp.mechanisms.serving import derived
-from stream_dp.mechanisms.window_forest import MOST_HELD, WindowForest
+from stream_dp.mechanisms.window_forest import WindowForest
 from stream_dp.testing.noise import ScriptedNoise, ZeroNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
@@ -226,16 +227,14 @@ def drawn_for_queries(forest: WindowForest) -> None:
 def test_scales_are_exactly_the_claimed_ones(
     relation: Neighbors, width: int, ones: int, l0: int
 ) -> None:
-    for weight in (1, 5):
-        forest = WindowForest(width, EPSILON, relation, (1, 6), THREE, ones, weight)
-        assert derived(forest, "it").guarantee == forest.guarantee
-        noise = ScriptedNoise([0] * 1_000)
-        state = forest.init(noise)
-        for _ in range(12):
-            state, _ = forest.step(state, Update(np.zeros(width, dtype=np.int64)), noise)
-        wanted = {weight * l0 / (share * EPSILON) for share in THREE.shares}
-        assert {call.scale for call in noise.calls} == wanted
-        assert {call.size for call in noise.calls} == {width}
+    forest = WindowForest(width, EPSILON, relation, (1, 6), THREE, ones)
+    assert derived(forest, "it").guarantee == forest.guarantee
+    noise = ScriptedNoise([0] * 1_000)
+    state = forest.init(noise)
+    for _ in range(12):
+        state, _ = forest.step(state, Update(np.zeros(width, dtype=np.int64)), noise)
+    assert {call.scale for call in noise.calls} == {l0 / (s * EPSILON) for s in THREE.shares}
+    assert {call.size for call in noise.calls} == {width}
 
 
 def test_shares_that_are_more_than_the_whole_are_refused() -> None:
@@ -262,9 +261,24 @@ def test_what_cannot_be_is_refused(windows: tuple[int, ...], shape: ForestShape,
         WindowForest(1, ONE, ADD, windows, shape)
 
 
-def test_noise_beyond_64_bits_is_refused() -> None:
+@pytest.mark.parametrize(("shape", "epsilon"), [(FLAT, 10**16), (PAIRS, 10**12)])
+def test_noise_beyond_64_bits_is_refused(shape: ForestShape, epsilon: int) -> None:
     with pytest.raises(NotDerivable, match="64 bits"):
-        WindowForest(1, Fraction(1, 10**12), ADD, (1, 100), FLAT)
+        WindowForest(1, Fraction(1, epsilon), ADD, (1, 100), shape)
+
+
+@pytest.mark.parametrize(("shape", "epsilon"), [(FLAT, 10**14), (PAIRS, 10**10)])
+def test_noise_that_is_taken_stays_inside_64_bits(shape: ForestShape, epsilon: int) -> None:
+    """Every node's noise as large as no more than e^-40 of them are: windows are still those of Python's integers."""
+    forest = WindowForest(1, Fraction(1, epsilon), ADD, (1, 100), shape)
+    huge = int(40 * max(forest.scales))
+    drawn = ScriptedNoise([huge] * 1_000)
+    state = forest.init(drawn)
+    for _ in range(250):
+        state, _ = forest.step(state, Update(np.zeros(1, dtype=np.int64)), drawn)
+        _, answer = forest.step(state, Query(), drawn)
+        assert answer is not None
+        assert 0 < answer.min() <= answer.max() <= 101 * huge
 
 
 @pytest.mark.parametrize("arities", [(1,), (2, 2)])

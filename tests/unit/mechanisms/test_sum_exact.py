@@ -6,12 +6,12 @@ in Fractions from the two-sided geometric law.
 """
 
 import itertools
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from oracles.event_contents import differences
 from oracles.tree_privacy import least_shift, step_shift
 from unit.mechanisms.broken_sums import EPSILON, TWINS
 
@@ -19,9 +19,10 @@ from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import AMOUNTS, AmountRows
 from stream_dp.errors import NotDerivable, RejectedMessage
+from stream_dp.mechanisms.event_amounts import MOST_UNITS
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.serving import derived, event_rows, ones_of, weight_of
-from stream_dp.mechanisms.sum_counter import MOST_UNITS, SumCounter
+from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.testing.noise import ScriptedNoise, SeededNoise, ZeroNoise
 
 ADD, REPLACE, MOVES = Neighbors.ADD_REMOVE, Neighbors.REPLACE, Neighbors.REPLACE_ANY_TICK
@@ -32,25 +33,6 @@ SMALL = [
     for ones in (1, 2)
     for lowest, highest in ((0, 1), (0, 3), (2, 3), (-1, 2), (-3, -1), (-2, 2), (1, 1), (-3, 0))
 ]
-
-
-def contents(width: int, ones: int, lowest: int, highest: int) -> Iterator[tuple[int, ...]]:
-    """What one event may add to a row: nothing, or one amount in up to `ones` entries."""
-    yield (0,) * width
-    for number in range(1, min(ones, width) + 1):
-        for places in itertools.combinations(range(width), number):
-            for amount in range(lowest, highest + 1):
-                yield tuple(amount if at in places else 0 for at in range(width))
-
-
-def differences(relation: Neighbors, *setting: int) -> set[tuple[int, ...]]:
-    """How the rows of neighbouring streams differ in the tick of the event."""
-    every = set(contents(*setting))
-    if relation is ADD:
-        return {tuple(sign * units for units in one) for one in every for sign in (1, -1)}
-    return {
-        tuple(a - b for a, b in zip(*pair, strict=True)) for pair in itertools.product(every, every)
-    }
 
 
 def sums(relation: Neighbors, *setting: int, kind: type[SumCounter] = SumCounter) -> SumCounter:

@@ -65,10 +65,10 @@ def batches() -> list[Batch]:
 
 
 class Stopping(MemorySource):
-    """Gives batches up to `limit`'s mark, and no more until `go` is set anew."""
+    """Gives batches up to `limit`'s mark, and no more until `go` is set anew; those of `batches` unless others."""
 
-    def __init__(self, limit: int = HORIZON) -> None:
-        super().__init__(batches(), partitions=(0, 1))
+    def __init__(self, limit: int = HORIZON, given: Sequence[Batch] | None = None) -> None:
+        super().__init__(batches() if given is None else given, partitions=(0, 1))
         self.limit = limit
         self.moved = asyncio.Event()
 
