@@ -4,11 +4,10 @@ A node of the forest covers some ticks; when its last one has come its exact sum
 Answers are made of these noisy sums and of nothing else, so they cost nothing: a window is the sum of its noisy ticks,
 corrected by what the higher nodes know (`forest_decoding`). In fixed point: the correction is a function of surpluses,
 a node's noisy sum less that of its ticks, which no row moves; it may be rounded. A row lies in one node of a level, so
-the shares of the levels add up. The forest goes on for ever; its state holds the longest window. What the noise is made
-for is said by `window_forest` and `sum_forest`; this file knows no privacy parameter, no ticks' times and no names.
+the shares of the levels add up. The forest goes on for ever; its state holds the longest window. What the noise is is
+said by `laplace_forest` and `gaussian_forest`; this file knows no privacy parameter, no ticks' times and no names.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,10 +21,8 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.forest_decoding import GAIN_BITS, UNIT, Edge, ForestDecoding, Whole
 from stream_dp.mechanisms.forest_shape import ForestShape
-from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
 from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.row_ring import Ring, pushed, row_back
-from stream_dp.mechanisms.tree import LIKELY
 
 TEST = "tests/unit/mechanisms/test_forest_exact.py"
 ONCE = (
@@ -55,8 +52,8 @@ class WindowForestState:
 class NoisyForest:
     """Answers of shape (windows * width,): the sums over each of `windows` (in ticks), one window after the other.
 
-    No fields: those of a mechanism are its own, `scales` among them. A window longer than what has been seen counts
-    what there is.
+    No fields: those of a mechanism are its own. A window longer than what has been seen counts what there is. The law
+    of the noise is a subclass's: `node_variances`, `_reach`, `view_band`, and `_drawn` alone draws.
     """
 
     width: int
@@ -64,20 +61,29 @@ class NoisyForest:
     shape: ForestShape
 
     @property
-    def scales(self) -> tuple[Fraction, ...]:
-        """The scale of a node's noise, by level."""
+    def node_variances(self) -> tuple[Fraction, ...]:
+        """The variance of a node's noise, by level; up to lattice effects."""
+        raise NotImplementedError
+
+    def _reach(self, level: int, number: int) -> float:
+        """Beyond which the noises of so many nodes of a level add up to with a probability below e^-LIKELY."""
+        raise NotImplementedError
+
+    def _drawn(self, level: int, noise: Noise) -> IntArray:
+        """The noise of one node of a level, shape (width,)."""
+        raise NotImplementedError
+
+    def view_band(self, place: int, public: int, confidence: float) -> int:
+        """Return the quantile of the noise of a value of the window at `place`."""
         raise NotImplementedError
 
     @cached_property
     def decoding(self) -> ForestDecoding:
         """How windows are made of nodes."""
-        return ForestDecoding(self.shape.arities, tuple(scale**2 for scale in self.scales))
+        return ForestDecoding(self.shape.arities, self.node_variances)
 
     def _require_room(self) -> None:
-        """Refuse what cannot be held or summed up (NotDerivable).
-
-        A sum of n Laplace noises of scale s is beyond s (2 sqrt(n x) + x) with a probability below e^-x; x is LIKELY.
-        """
+        """Refuse what cannot be held or summed up (NotDerivable)."""
         if not self.windows or min(self.windows) < 1:
             raise NotDerivable("windows have 1 or more ticks")
         longest = max(self.windows)
@@ -89,8 +95,7 @@ class NoisyForest:
                 f"than {MOST_HELD:,}: ask a shorter window, fewer keys, or a longer step of the clock"
             )
         widest = sum(
-            float(scale) * (2 * math.sqrt((longest // span + 1) * LIKELY) + LIKELY)
-            for scale, span in zip(self.scales, self.shape.spans, strict=True)
+            self._reach(level, longest // span + 1) for level, span in enumerate(self.shape.spans)
         )
         bits = 62 if self.shape.height == 1 else 62 - FRACTION_BITS
         if MARGIN * widest >= 1 << bits:
@@ -119,19 +124,10 @@ class NoisyForest:
         """Return the same for the window at `place` alone."""
         return self._repeating(updates, self.windows[place])
 
-    def view_band(self, place: int, public: int, confidence: float) -> int:
-        """Return the quantile of the noise of a value of the window at `place`; from its exact law."""
-        return laplace_quantile(tuple(self.noise_terms(place, public)), 1 - confidence)
-
     def _repeating(self, updates: int, window: int) -> int:
         """Updates up to the window's length; then one turn of the highest nodes after the other is the same."""
         turn = self.shape.spans[-1]
         return updates if updates <= window else window + (updates - window - 1) % turn + 1
-
-    def noise_terms(self, place: int, updates: int) -> list[Term]:
-        """The independent noises in the window at `place` after `updates` updates, before it is rounded."""
-        found = self.decoding.weights(updates, self.windows[place])
-        return [Term(self.scales[level], number, abs(weight)) for number, level, weight in found]
 
     def opening(self) -> tuple[int, int]:
         """Return (0, 0): no decision is taken by counts."""
@@ -161,14 +157,14 @@ class NoisyForest:
     def _taken(self, state: WindowForestState, row: IntArray, noise: Noise) -> WindowForestState:
         """The state with one more tick."""
         updates = state.updates + 1
-        ticks = row_back(state.sums[0], 0) + row + noise.laplace(self.scales[0], self.width)
+        ticks = row_back(state.sums[0], 0) + row + self._drawn(0, noise)
         sums = [pushed(state.sums[0], ticks, max(self.windows) + 1), *state.sums[1:]]
         surpluses, counted = list(state.surpluses), state.open + row
         for level in range(1, self.shape.height):
             span = self.shape.spans[level]
             if updates % span:
                 break
-            noisy = counted[level - 1] + noise.laplace(self.scales[level], self.width)
+            noisy = counted[level - 1] + self._drawn(level, noise)
             known = self._children(sums, level)
             of_ticks = ticks - row_back(sums[0], span)
             surplus = ((noisy - of_ticks) << FRACTION_BITS) - known

@@ -1,6 +1,6 @@
 """Sliding windows of sums from one forest: an event adds an integer amount, which may be negative, instead of 1.
 
-The noise of `noisy_forest`: one node's row is given discrete Laplace noise at the scale of the l1 norm that one event
+The noise of `laplace_forest`: one node's row is given discrete Laplace noise at the scale of the l1 norm that one event
 changes (`event_amounts`), all its entries together, so that they are one leaf. That noise is private for any integer
 row: a difference y is explained by a shift of one node's noises a level by y. This file knows no ticks' times, no names
 and no grid: amounts are whole units.
@@ -22,7 +22,8 @@ from stream_dp.core.wire import wire
 from stream_dp.mechanisms.event_amounts import EventAmounts
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.forest_shape import ForestShape
-from stream_dp.mechanisms.noisy_forest import ONCE, TEST, NoisyForest
+from stream_dp.mechanisms.laplace_forest import LaplaceForest
+from stream_dp.mechanisms.noisy_forest import ONCE, TEST
 from stream_dp.mechanisms.row_check import checked_amounts
 
 SOURCE = "discrete Laplace mechanism on integer rows, scale l1 / epsilon (Ghosh, Roughgarden, Sundararajan 2009)"
@@ -30,7 +31,7 @@ SOURCE = "discrete Laplace mechanism on integer rows, scale l1 / epsilon (Ghosh,
 
 @wire("sum-forest", 1)
 @dataclass(frozen=True)
-class SumForest(EventAmounts, NoisyForest):
+class SumForest(EventAmounts, LaplaceForest):
     """Answers of shape (windows * width,): the sums over each of `windows` (in ticks), one window after the other.
 
     A window longer than what has been seen adds up what there is. An event adds one amount from `lowest` to `highest`

@@ -9,19 +9,20 @@ a function of public values; what is published clipped at 0 differs by less and 
 names.
 """
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from math import ceil
 from statistics import NormalDist
 from typing import Any
 
 from stream_dp.mechanisms.column_counter import ColumnCounter
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
+from stream_dp.mechanisms.windows_and_ever import WithEver
 
 
 def all_at_once(confidence: float, number: int) -> float:
@@ -58,13 +59,16 @@ class Differences:
         if width < 2:
             return 0
         failure, whole = 1 - confidence, self.mechanism
-        if isinstance(whole, WindowsAndEver):
+        if isinstance(whole, WithEver):
             if self.place is None or self.place == len(whole.forest.windows):
                 return Differences(whole.ever).band(public, confidence)
             return Differences(whole.forest, self.place).band(public, confidence)
         pairs = width * (width - 1) // 2
         if isinstance(whole, WindowForest):
             return _additive(whole.noise_terms(self.place or 0, public), failure / pairs)
+        if isinstance(whole, GaussianForest):
+            deviation = math.sqrt(whole.view_variance(self.place or 0, public))
+            return _normal(deviation, 0.5, failure / pairs)
         if isinstance(whole, ColumnCounter):
             return _additive(whole.noise_terms(public), failure / pairs)
         if isinstance(whole, GaussianCounter):
@@ -85,11 +89,16 @@ def _additive(terms: Any, failure: float) -> int:
 
 
 def _gaussian(counter: GaussianCounter, updates: int, failure: float) -> int:
-    """That of the difference of two normal noises and their roundings."""
+    """That of the difference of two noises of a counter."""
     if updates == 0:
         return 0
-    lattice, quantile = counter.lattice, -NormalDist().inv_cdf(failure / 2)
-    return ceil(quantile * 2**0.5 * lattice.deviation(updates) + 2 * lattice.drift(updates))
+    return _normal(counter.lattice.deviation(updates), counter.lattice.drift(updates), failure)
+
+
+def _normal(deviation: float, rest: float, failure: float) -> int:
+    """That of the difference of two normal noises and of what else there is of each, roundings among it."""
+    quantile = -NormalDist().inv_cdf(failure / 2)
+    return math.ceil(quantile * 2**0.5 * deviation + 2 * rest)
 
 
 def _too_high(mechanism: Any, public: Any, failure: float, otherwise: int) -> int:

@@ -1,6 +1,6 @@
 """Sliding windows of counts from one forest: every tick, and each window that is asked, at one price.
 
-The noise of `noisy_forest` at the scale of one event's ones. This file knows no ticks' times and no names.
+The noise of `laplace_forest` at the scale of one event's ones. This file knows no ticks' times and no names.
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,15 @@ from stream_dp.core.wire import wire
 from stream_dp.mechanisms.column_counter import ColumnShares
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.forest_shape import ForestShape
-from stream_dp.mechanisms.noisy_forest import ONCE, TEST, NoisyForest
+from stream_dp.mechanisms.laplace_forest import LaplaceForest
+from stream_dp.mechanisms.noisy_forest import ONCE, TEST
 
 SOURCE = "discrete Laplace mechanism (Ghosh, Roughgarden, Sundararajan 2009)"
 
 
 @wire("window-forest", 1)
 @dataclass(frozen=True)
-class WindowForest(NoisyForest, ColumnShares):
+class WindowForest(LaplaceForest, ColumnShares):
     """Answers of shape (windows * width,): the counts of each of `windows` (in ticks), one window after the other.
 
     A window longer than what has been seen counts what there is. `ones`: the most entries of a row that one event sets.

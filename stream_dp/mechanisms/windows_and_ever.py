@@ -14,7 +14,7 @@ import numpy as np
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.situations import Fixed
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.guarantee import ZCDP, Guarantee, Measure, PureDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
@@ -23,6 +23,8 @@ from stream_dp.core.wire import wire
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.counter import Counter, CounterState
 from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.gaussian_counter import GaussianCounter, GaussianCounterState
+from stream_dp.mechanisms.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.noisy_forest import WindowForestState
 from stream_dp.mechanisms.sum_counter import SumCounter, SumCounterState
@@ -43,18 +45,18 @@ class WindowsAndEverState:
     """The states of both."""
 
     forest: WindowForestState
-    ever: CounterState | HybridState | SumCounterState
+    ever: CounterState | HybridState | SumCounterState | GaussianCounterState
 
 
-class _WithEver:
+class WithEver:
     """What windows with a value so far have alike: two mechanisms on the same rows, at their shares.
 
     Answers of shape ((windows + 1) * width,): those of `forest`, and behind them those of `ever`. Privacy claim: the
     sum of both epsilons, adaptively: both see the same rows ([HSV] Thm 4.10).
     """
 
-    forest: WindowForest | SumForest
-    ever: SoFar | SumCounter
+    forest: WindowForest | SumForest | GaussianForest
+    ever: SoFar | SumCounter | GaussianCounter
 
     @property
     def width(self) -> int:
@@ -73,8 +75,12 @@ class _WithEver:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at the sum of the shares."""
-        return Guarantee(PureDP(self.forest.epsilon + self.ever.epsilon), self.neighbors)
+        """The sum of the shares."""
+        return Guarantee(self._measure, self.neighbors)
+
+    @property
+    def _measure(self) -> Measure:
+        raise NotImplementedError
 
     def _both(self, subject: str) -> Derivation:
         """Derive the guarantee of both at once (NotDerivable where the noise of one is too small)."""
@@ -129,11 +135,15 @@ class _WithEver:
 
 @wire("windows-and-ever", 1)
 @dataclass(frozen=True)
-class WindowsAndEver(_WithEver):
+class WindowsAndEver(WithEver):
     """Counts over windows and, last, the counts so far."""
 
     forest: WindowForest
     ever: SoFar
+
+    @property
+    def _measure(self) -> Measure:
+        return PureDP(self.forest.epsilon + self.ever.epsilon)
 
     @of_the_exact_class
     def derivation(self) -> Derivation:
@@ -145,9 +155,43 @@ class WindowsAndEver(_WithEver):
         return self._both("windows and the count so far")
 
 
+@wire("gaussian-and-ever", 1)
+@dataclass(frozen=True)
+class GaussianAndEver(WithEver):
+    """Counts over windows and, last, the counts so far, with Gaussian noise: in zCDP.
+
+    Raises:
+        NotDerivable: the two are made for other rows, or the counter claims Gaussian DP.
+    """
+
+    forest: GaussianForest
+    ever: GaussianCounter
+
+    def __post_init__(self) -> None:
+        """Refuse two that are not made for the same."""
+        for name in ("width", "neighbors", "ones"):
+            if getattr(self.forest, name) != getattr(self.ever, name):
+                raise NotDerivable(f"windows and the count so far differ in {name}")
+        if self.ever.gdp:
+            raise NotDerivable("windows are zCDP, and the count so far claims Gaussian DP")
+
+    @property
+    def _measure(self) -> Measure:
+        return ZCDP(self.forest.rho + self.ever.rho)
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: both at once.
+
+        Raises:
+            NotDerivable: the noise of one is too small.
+        """
+        return self._both("windows and the count so far, Gaussian")
+
+
 @wire("sums-and-ever", 1)
 @dataclass(frozen=True)
-class SumsAndEver(_WithEver):
+class SumsAndEver(WithEver):
     """Sums over windows and, last, the sums so far, of the same amounts.
 
     Raises:
@@ -156,6 +200,10 @@ class SumsAndEver(_WithEver):
 
     forest: SumForest
     ever: SumCounter
+
+    @property
+    def _measure(self) -> Measure:
+        return PureDP(self.forest.epsilon + self.ever.epsilon)
 
     def __post_init__(self) -> None:
         """Refuse two that are not made for the same."""

@@ -36,10 +36,11 @@ from stream_dp.pipeline.choice import (
 )
 from stream_dp.pipeline.choose_noise import (
     GAUSSIAN,
+    GAUSSIAN_HSS,
     TREE,
-    cheaper,
     gaussian_fits,
     least_regret,
+    price_words,
     shown,
 )
 from stream_dp.pipeline.predicted_errors import counter_error, hss_error
@@ -52,7 +53,7 @@ GAUSSIAN_SHARE = Fraction(2, 3)  # of rho, for a Gaussian counter
 GAUSSIAN_QUANTITY_SHARE = Fraction(1, 2)  # the same where one quantity is released
 FINE = 10**6  # a pure epsilon beside it is rounded down to a multiple of 1 / FINE
 FEW = 2  # entries an event reaches, up to which the form bin by bin is mostly the better one
-JOINT, BINS, GAUSSIAN_HSS = "hss joint", "hss bin by bin", "hss gaussian"
+JOINT, BINS = "hss joint", "hss bin by bin"
 HSS_FORMS = (JOINT, BINS, GAUSSIAN_HSS)
 MOST_EVENTS = 1 << 50
 
@@ -121,8 +122,10 @@ def better_choice(demand: Demand, tree: Choice) -> Choice:
     most = break_even(demand)
     until = f"up to about {most} events" if most < MOST_EVENTS else "for any number of events"
     form = taken(errors)
-    why = f"method: auto, typical error (RMSE) for {demand.words}: {shown(errors)}{cheaper(errors, form)}"
-    why = f"{why}; hss is taken {until}"
+    why = f"method: auto, typical error (RMSE) for {demand.words}: {shown(errors)}; hss is taken {until}"
+    if GAUSSIAN in errors:
+        best = errors[form] == min(errors.values())
+        why = f"{why}{price_words(demand.setting, demand.epsilon, form, best)}"
     if form in HSS_FORMS:
         return _choice(_made(form, demand), demand, why)
     counter = tree if form == TREE else by_gaussian(demand.setting, demand.epsilon)

@@ -8,11 +8,20 @@ error is at most TOLERANCE more. This file knows no journal and no data.
 from collections.abc import Collection, Mapping
 from fractions import Fraction
 
-from stream_dp.pipeline.choice import Choice, Setting, by_gaussian, gaussian_counter, tree_counter
+from stream_dp.accounting.conversions import pure_to_zcdp
+from stream_dp.core.guarantee import PureDP
+from stream_dp.pipeline.choice import (
+    Choice,
+    Setting,
+    by_gaussian,
+    gaussian_counter,
+    largest_rho,
+    tree_counter,
+)
 from stream_dp.pipeline.predicted_errors import counter_error
 from stream_dp.pipeline.profiles import Profile
 
-TREE, GAUSSIAN = "tree", "gaussian"
+TREE, GAUSSIAN, GAUSSIAN_HSS = "tree", "gaussian", "hss gaussian"
 TOLERANCE = 0.05  # what is cheaper may have so much more error
 
 
@@ -33,7 +42,8 @@ def better_counter(setting: Setting, epsilon: Fraction, tree: Choice) -> Choice:
     errors = {form: (counter_error(one, setting, profile),) for form, one in counters.items()}
     form = least_regret(errors, (GAUSSIAN,))
     chosen = tree if form == TREE else by_gaussian(setting, epsilon)
-    why = f"method: auto, typical error (RMSE): {shown(errors)}{cheaper(errors, form)}"
+    price = price_words(setting, epsilon, form, errors[form] == min(errors.values()))
+    why = f"method: auto, typical error (RMSE): {shown(errors)}{price}"
     return Choice(chosen.mechanism, why, chosen.expected)
 
 
@@ -66,8 +76,11 @@ def shown(errors: Mapping[str, tuple[float, ...]]) -> str:
     )
 
 
-def cheaper(errors: Mapping[str, tuple[float, ...]], form: str) -> str:
-    """Return what is said where the form taken has not the smallest error."""
-    if errors[form] == min(errors.values()) or GAUSSIAN not in form:
-        return ""
-    return f"; {form} is at most {TOLERANCE:.0%} worse and costs this filter less"
+def price_words(setting: Setting, epsilon: Fraction, form: str, best: bool) -> str:
+    """Return what is said of the filter's price where Gaussian noise was weighed; `best`: the form errs least."""
+    pure = pure_to_zcdp(PureDP(epsilon * setting.steps)).rho
+    parts = pure / (largest_rho(setting, epsilon, "method") * setting.steps**2)
+    costs = f"costs this filter about 1/{round(parts)} of what a pure series does"
+    if form not in (GAUSSIAN, GAUSSIAN_HSS):
+        return f"; gaussian {costs}"
+    return f"; {form} {costs}" if best else f"; {form} is at most {TOLERANCE:.0%} worse and {costs}"

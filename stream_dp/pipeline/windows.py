@@ -71,19 +71,28 @@ def window_choice(
     Raises:
         NotDerivable: the longest window of so many keys is more than a state may hold.
     """
-    spans = [milliseconds(name) // setting.step for name in declared if name != EVER]
-    ticks = (1, *spans)
+    ticks = spans_of(setting, declared)
     share = ever_share(len(ticks)) if EVER in declared else Fraction(0)
     made = _counting if amounts is None else partial(_summing, amounts=amounts)
-    mechanism = made(setting, epsilon, ticks, share)
+    what = "count" if amounts is None else "sum"
+    why = forest_words(best_forest(ticks), share, what)
+    return windowed(made(setting, epsilon, ticks, share), setting, declared, why)
+
+
+def spans_of(setting: Setting, declared: Sequence[str]) -> tuple[int, ...]:
+    """Return the lengths of all windows in ticks, the single tick first; without the count so far."""
+    return 1, *(milliseconds(name) // setting.step for name in declared if name != EVER)
+
+
+def windowed(mechanism: Any, setting: Setting, declared: Sequence[str], why: str) -> Choice:
+    """Choose a mechanism that answers these windows: the band of each is the error to expect."""
     names = views(declared)
     bands = [ViewBands(mechanism, place, setting.confidence) for place in range(len(names))]
     expected = {
         name: lambda tick, band=band: band(tick, None)
         for name, band in zip(names, bands, strict=True)
     }
-    what = "count" if amounts is None else "sum"
-    return Choice(mechanism, _why(best_forest(ticks), share, what), expected[TICK], expected)
+    return Choice(mechanism, why, expected[TICK], expected)
 
 
 def _counting(
@@ -118,15 +127,15 @@ def _summing(
     return SumsAndEver(forest, ever)
 
 
-def _why(shape: ForestShape, share: Fraction, what: str) -> str:
-    """How the windows are made, and what each level and the value so far cost; `what` is a count or a sum."""
+def forest_words(shape: ForestShape, share: Fraction, what: str, of: str = "epsilon") -> str:
+    """Return how the windows are made, and what each level and the value so far cost; `what` is a count or a sum."""
     if shape.height == 1:
         made = "windows add up single ticks"
     else:
         levels = zip(shape.spans, shape.shares, strict=True)
         parts = ", ".join(f"{part} on {what}s of {span} tick(s)" for span, part in levels)
-        made = f"windows from a forest, of its epsilon {parts}"
-    return f"{made}; the {what} so far has {share} of the epsilon" if share else made
+        made = f"windows from a forest, of its {of} {parts}"
+    return f"{made}; the {what} so far has {share} of the {of}" if share else made
 
 
 def window_problems(
@@ -158,7 +167,7 @@ def window_problems(
         found.append(problem((*at, "windows"), why))
     if not windows and one is None:
         return found
-    if method not in ("tree", "auto"):
+    if method not in ("tree", "auto", "gaussian"):
         why = "windows are made by a forest of their own: leave method out"
         found.append(problem((*at, "method"), why))
     elif cadence not in (1, "1"):

@@ -12,6 +12,7 @@ from stream_dp.mechanisms.count_watchers import CountWatchers
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
@@ -30,7 +31,7 @@ from stream_dp.mechanisms.sum_forest import SumForest
 from stream_dp.mechanisms.tumbling_quantiles import UNTOLD, TumblingQuantiles
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import SumsAndEver, WindowsAndEver
+from stream_dp.mechanisms.windows_and_ever import GaussianAndEver, SumsAndEver, WindowsAndEver
 from stream_dp.testing.conformance import TICKS, Case, Check, checks_of
 
 ONE = Fraction(1)
@@ -111,6 +112,28 @@ def forest(
         windows=windows,
         column=(lambda: WindowForest(1, ONE, relation, windows, shape)) if alone else None,
     )
+
+
+def gaussian_forest(
+    width: int, relation: Neighbors, windows: tuple[int, ...], shape: ForestShape = FLAT
+) -> Case:
+    """The case of a forest with Gaussian noise."""
+    return Case(
+        name=f"GaussianForest {width} {relation} {windows}",
+        make=lambda: GaussianForest(width, ONE / 8, relation, windows, shape),
+        windows=windows,
+    )
+
+
+def gaussian_with_ever(horizon: int | None) -> Case:
+    """The case of windows with the count so far, in zCDP."""
+
+    def make() -> GaussianAndEver:
+        so_far = GaussianCounter(3, ONE / 8, ADD, horizon)
+        return GaussianAndEver(GaussianForest(3, ONE / 8, ADD, (1, 6), LEVELS), so_far)
+
+    name = f"GaussianAndEver {horizon}"
+    return Case(name=name, make=make, horizon=horizon, windows=(1, 6, 1_000))
 
 
 def with_ever(horizon: int | None) -> Case:
@@ -287,6 +310,10 @@ CASES = [
     forest(1, ADD, (1,)),
     forest(4, REPLACE, (7,), LEVELS),
     forest(3, ADD, (1, 3, 8), LEVELS),
+    gaussian_forest(1, ADD, (1,)),
+    gaussian_forest(4, REPLACE, (1, 7), LEVELS),
+    gaussian_with_ever(TICKS),
+    gaussian_with_ever(None),
     with_ever(TICKS),
     with_ever(None),
     sum_forest(1, ADD, (1,)),

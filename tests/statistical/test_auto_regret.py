@@ -30,7 +30,6 @@ from stream_dp.mechanisms.counter import Counter
 from stream_dp.pipeline.choice import Setting, gaussian_counter
 from stream_dp.pipeline.choose_hss import (
     BINS,
-    GAUSSIAN_HSS,
     JOINT,
     Demand,
     all_forms,
@@ -40,7 +39,7 @@ from stream_dp.pipeline.choose_hss import (
     taken,
     with_gaussian_counter,
 )
-from stream_dp.pipeline.choose_noise import GAUSSIAN, TREE
+from stream_dp.pipeline.choose_noise import GAUSSIAN, GAUSSIAN_HSS, TREE
 from stream_dp.pipeline.profiles import ExpectedShape
 from stream_dp.testing.noise import SeededNoise
 

@@ -22,6 +22,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.serving import Bands, ViewBands
@@ -40,6 +41,7 @@ SERIES: dict[str, tuple[Any, int | None, float]] = {
     "counter replace": (Counter(WIDTH, HALF, REPLACE, 1_000), None, 1.3),
     "hybrid counter": (HybridCounter(WIDTH, HALF, ADD), None, 1.3),
     "gaussian": (GaussianCounter(WIDTH, Fraction(1, 50), ADD, TICKS), None, 1.3),
+    "gaussian window": (GaussianForest(WIDTH, Fraction(1, 50), ADD, (1, 24), FLAT), 1, 1.3),
     "flat window": (WindowForest(WIDTH, HALF, ADD, (1, 24), FLAT), 1, 1.3),
     "deep window": (WindowForest(WIDTH, HALF, ADD, (1, 40), DEEP), 1, 1.3),
     "single tick": (WindowForest(WIDTH, HALF, ADD, (1, 40), DEEP), 0, 1.3),

@@ -20,11 +20,13 @@ from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.forest_shape import FLAT, ForestShape, best_forest
+from stream_dp.mechanisms.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.serving import ViewBands
 from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.mechanisms.sum_forest import SumForest
 from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import SumsAndEver, WindowsAndEver
+from stream_dp.mechanisms.windows_and_ever import GaussianAndEver, SumsAndEver, WindowsAndEver
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 HALF = Fraction(1, 2)
@@ -42,6 +44,11 @@ FORESTS: dict[str, Any] = {
     "sums with ever": SumsAndEver(
         SumForest(20, HALF, ADD, (1, 24), FLAT, 0, 40), SumCounter(20, HALF, ADD, None, 0, 40)
     ),
+    "gaussian": GaussianForest(20, Fraction(1, 50), REPLACE, (1, 12, 60), DEEP),
+    "gaussian with ever": GaussianAndEver(
+        GaussianForest(20, Fraction(1, 50), ADD, (1, 24), FLAT),
+        GaussianCounter(20, Fraction(1, 100), ADD, 130),
+    ),
     "with ever": WindowsAndEver(
         WindowForest(20, HALF, ADD, (1, 24), FLAT), Counter(20, HALF, ADD, 130)
     ),
@@ -51,12 +58,12 @@ VIEWS = [
     for name, forest in FORESTS.items()
     for place in range(len(getattr(forest, "windows", (0, 0, 0))))
 ]
-Forest = WindowForest | SumForest | WindowsAndEver | SumsAndEver
+Forest = WindowForest | SumForest | GaussianForest | WindowsAndEver | SumsAndEver | GaussianAndEver
 
 
 def windows(forest: Forest) -> tuple[int, ...]:
     """The windows, the count so far as a very long one."""
-    if isinstance(forest, WindowForest | SumForest):
+    if isinstance(forest, WindowForest | SumForest | GaussianForest):
         return forest.windows
     return *forest.forest.windows, 10**6
 
@@ -116,6 +123,14 @@ def test_twice_a_windows_band_is_too_wide_and_half_the_scale_does_not_cover(
     assert Errors(found.errors, 2 * found.bands, found.runs).ratio > WIDEST
     assert isinstance(forest, WindowForest | SumForest)
     assert not covers(errors(name, place, replace(forest, epsilon=2 * forest.epsilon)))
+
+
+def test_bands_for_another_rho_do_not_cover_or_are_too_wide() -> None:
+    forest = FORESTS["gaussian"]
+    for place in range(3):
+        assert not covers(errors("gaussian", place, replace(forest, rho=4 * forest.rho)))
+        found = errors("gaussian", place, replace(forest, rho=forest.rho / 4))
+        assert found.ratio > WIDEST
 
 
 def test_bands_for_ones_do_not_cover_sums_of_amounts() -> None:

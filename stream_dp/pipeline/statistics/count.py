@@ -39,7 +39,7 @@ class CountSeries(WindowedSeries):
     def choose(self, setting: Setting) -> Choice:
         """Choose what answers the windows, or what `method` names; `auto` weighs tree and Gaussian noise."""
         if self.declared:
-            return self.windowed(setting)
+            return self.windowed(setting, self.method)
         if self.method == "gaussian":
             return by_gaussian(setting, self.epsilon)
         tree = tree_choice(setting, self.epsilon, self.release_every, "a count is a tree counter")

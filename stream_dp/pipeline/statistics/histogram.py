@@ -60,7 +60,7 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
     def choose(self, setting: Setting) -> Choice:
         """Choose what answers the windows, or what `method` names; `auto` takes the smaller error over the horizon."""
         if self.declared:
-            return self._unguessed(self.windowed(setting))
+            return self._unguessed(self.windowed(setting, self.method))
         if self.method == "gaussian":
             return self._unguessed(by_gaussian(setting, self.epsilon))
         tree = tree_choice(setting, self.epsilon, self.release_every, "method: tree")

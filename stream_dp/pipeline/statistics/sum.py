@@ -117,8 +117,8 @@ class SumSeries(WindowedSeries):
         changed = decimal_text(sums.l1 * self.step)
         return shown.saying(f"one event changes it by up to {changed} in all")
 
-    def windowed(self, setting: Setting) -> Choice:
-        """Choose what answers the windows, with errors in units."""
+    def windowed(self, setting: Setting, method: str = "tree") -> Choice:
+        """Choose what answers the windows, with errors in units; there is no other `method`."""
         return window_choice(setting, self.epsilon, self.declared, self.amount.units)
 
     def _shown(self, error: Callable[[int], float]) -> Callable[[int], float]:

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 from pydantic_core import InitErrorDetails
 
 from stream_dp.pipeline.choice import Choice, Setting
+from stream_dp.pipeline.choose_windows import choose_windows
 from stream_dp.pipeline.statistics.series_spec import Place, SeriesSpec
 from stream_dp.pipeline.windows import (
     Window,
     Windows,
     views,
-    window_choice,
     window_lengths,
     window_problems,
     windows_sketched,
@@ -48,9 +48,9 @@ class WindowedSeries(SeriesSpec):
         """What is counted over, in a few words."""
         return windows_words(self.declared) if self.declared else "so far"
 
-    def windowed(self, setting: Setting) -> Choice:
-        """Choose what answers the windows."""
-        return window_choice(setting, self.epsilon, self.declared)
+    def windowed(self, setting: Setting, method: str = "tree") -> Choice:
+        """Choose what answers the windows, as `method` says."""
+        return choose_windows(setting, self.epsilon, self.declared, method)
 
     @classmethod
     def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:

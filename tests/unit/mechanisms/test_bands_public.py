@@ -21,6 +21,7 @@ from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.gaussian_hss import GaussianHSS, GaussianPaperHSS
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter
 from stream_dp.mechanisms.hss import HSS
@@ -35,7 +36,7 @@ from stream_dp.mechanisms.sum_forest import SumForest
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import SumsAndEver, WindowsAndEver
+from stream_dp.mechanisms.windows_and_ever import GaussianAndEver, SumsAndEver, WindowsAndEver
 from stream_dp.testing.noise import SeededNoise
 
 TICKS, WIDTH = 12, 3
@@ -64,6 +65,10 @@ MECHANISMS: list[Any] = [
     GaussianHSS(WIDTH, MAXIMUM, *SHARES[:2], REPLACE, None, ones=2, rho=HALF),
     GaussianPaperHSS(WIDTH, MAXIMUM, Fraction(20), TICKS, rho=HALF),
     SumForest(WIDTH, HALF, REPLACE, (1, 4), FLAT, -3, 8),
+    GaussianForest(WIDTH, HALF, REPLACE, (1, 4), FLAT),
+    GaussianAndEver(
+        GaussianForest(WIDTH, HALF, ADD, (1, 4), FLAT), GaussianCounter(WIDTH, HALF, ADD, TICKS)
+    ),
     SumsAndEver(
         SumForest(WIDTH, HALF, ADD, (1, 4), FLAT, 0, 8), SumCounter(WIDTH, HALF, ADD, None, 0, 8)
     ),

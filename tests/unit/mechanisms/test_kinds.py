@@ -44,8 +44,10 @@ FROZEN = {
     ("hand-over-counter", 1): "epsilon neighbors ones=1 width",
     ("hand-over-counter-state", 1): "base number total tree",
     ("forest-shape", 1): "(only rested on)",
+    ("gaussian-and-ever", 1): "ever forest",
     ("gaussian-counter", 1): "gdp=False horizon neighbors ones=1 rho width",
     ("gaussian-counter-state", 1): "noise total",
+    ("gaussian-forest", 1): "neighbors ones=1 rho shape width windows",
     ("gaussian-hss", 1): (
         "counter_epsilon=0 horizon kappa=2/5 neighbors ones=1 quantity query_epsilon rho threshold_epsilon width"
     ),

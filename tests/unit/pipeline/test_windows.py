@@ -173,7 +173,6 @@ NINE = "[1m, 2m, 3m, 4m, 5m, 6m, 7m, 8m, 9m]"
             f"windows: {NINE}",
             [("[1m", "windows", "has 9 windows, and one forest answers at most 8")],
         ),
-        ("window: 1h, method: gaussian", [("gaussian", "method", METHOD)]),
         (
             "window: 1h, release_every: 3",
             [("3}", "release_every", "windows are released at every tick: leave it out")],
