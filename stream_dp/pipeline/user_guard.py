@@ -3,8 +3,9 @@
 Rules: the first ones count, in the order of the user's partition. Which do depends on that user's own records, on
 public windows and ticks, and on the key of the hashes; it does not depend on other users, on how records come in
 batches, or on room. A user outside the declared share counts nowhere, by its keyed hash. A record that cannot say whose
-it is, or lies in another partition than its user's, is a dead letter; one that is late, or of a time outside the grid,
-uses nothing. What a record holds else plays no part, so later series change nothing here. Nothing raises.
+it is, or in more than `LONGEST_NAME` bytes, or that lies in another partition than its user's, is a dead letter; one that
+is late, or of a time outside the grid, uses nothing. What a record holds else plays no part, so later series change
+nothing here. Nothing raises.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,13 +25,15 @@ from stream_dp.pipeline.own_ticks import OwnTicks
 from stream_dp.pipeline.record_columns import BoolArray
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import Homes
-from stream_dp.runtime.dead_letters import WRONG_PARTITION, as_spans
+from stream_dp.runtime.dead_letters import NAME_TOO_LONG, WRONG_PARTITION, as_spans
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.record_guard import Admitted, EveryRecord, RecordGuard
 from stream_dp.runtime.user_hash import UserHash
 from stream_dp.runtime.user_memory import Used, UserMemory
 
 _HASHES = 1 << 64
+LONGEST_NAME = 1024
+"""How many bytes a user's name may have in UTF-8: what is longer would be work for nobody."""
 NO_KEY = bytes(32)
 """For those who look at records and remember nothing of them."""
 
@@ -41,10 +44,14 @@ def guard_of(spec: PipelineSpec, origin_ms: int, key: bytes) -> RecordGuard:
 
 
 class _Users(NamedTuple):
-    """The different users of some records as text, and which of them each record is of."""
+    """The different users of some records as text, and which of them each record is of.
+
+    `long` are those whose name is too long; nothing else is known of them, and their text is empty.
+    """
 
     texts: list[bytes]
     of: IntArray
+    long: BoolArray
 
 
 class UserGuard:
@@ -94,17 +101,22 @@ class UserGuard:
             return Admitted(batch)
         decoded = self._decoder.decode(batch.payloads)
         users = _users(map(self._user_of, decoded.records))
-        astray = (self._homes.of(users.texts) != batch.partition)[users.of]
+        long, astray = users.long, self._homes.of(users.texts) != batch.partition
+        sound = ~(long | astray)[users.of]
         ticks = self._ticks_of(decoded, batch.tick)
-        counting = ~astray & (ticks > passed) & (ticks >= 0)
+        counting = sound & (ticks > passed) & (ticks >= 0)
         kept, used = self._first_ones(users, ticks, counting)
-        stays = ~astray & (kept | ~counting)
+        stays = sound & (kept | ~counting)
         if decoded.refused:
             readable, stays = stays, np.zeros(len(batch.payloads), np.bool_)
             stays[np.asarray(decoded.positions, np.int64)] = readable
         if stays.all():
             return Admitted(batch, used)
-        refused = [*decoded.refused, *self._astray(decoded, astray)]
+        refused = [
+            *decoded.refused,
+            *self._dead(decoded, NAME_TOO_LONG, long[users.of]),
+            *self._dead(decoded, WRONG_PARTITION, (astray & ~long)[users.of]),
+        ]
         return Admitted(_part(batch, stays, refused), used, int(np.count_nonzero(counting & ~kept)))
 
     def _ticks_of(self, decoded: Decoded, given: int | None) -> IntArray:
@@ -133,10 +145,10 @@ class UserGuard:
             taken += [used] if len(used.users) else []
         return kept, taken
 
-    def _astray(self, decoded: Decoded, astray: BoolArray) -> list[Refusal]:
+    def _dead(self, decoded: Decoded, reason: str, those: BoolArray) -> list[Refusal]:
         return [
-            Refusal(position, WRONG_PARTITION, self._field)
-            for position in compress(decoded.positions, astray.tolist())
+            Refusal(position, reason, self._field)
+            for position in compress(decoded.positions, those.tolist())
         ]
 
 
@@ -151,7 +163,11 @@ def _users(values: Iterable[str | int]) -> _Users:
     named = list(values)
     places = dict(zip(dict.fromkeys(named), count(), strict=False))
     of = np.fromiter(map(places.__getitem__, named), np.int64, len(named))
-    return _Users(list(map(str.encode, map(str, places))), of)
+    texts = list(map(str.encode, map(str, places)))
+    long = np.fromiter(map(len, texts), np.int64, len(texts)) > LONGEST_NAME
+    for at in np.flatnonzero(long).tolist():
+        texts[at] = b""
+    return _Users(texts, of, long)
 
 
 def _by_user(of: IntArray) -> tuple[IntArray, IntArray, IntArray]:

@@ -30,7 +30,7 @@ from stream_dp.pipeline import user_guard
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec, diagnose
-from stream_dp.pipeline.user_guard import UserGuard, guard_of
+from stream_dp.pipeline.user_guard import LONGEST_NAME, UserGuard, guard_of
 from stream_dp.runtime.dead_letters import DeadLetters
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.record_guard import EveryRecord
@@ -266,6 +266,21 @@ def test_what_lies_in_anothers_partition_is_dead() -> None:
         home = [u for u in USERS if made._homes and made._homes.of([u.encode()])[0] == partition]
         assert [json.loads(p)["customer"] for p in found.batch.payloads] == home
         assert {reason for reason, *_ in letters(found.batch)} == {"wrong_partition"}
+
+
+def test_a_name_that_is_too_long_is_a_dead_letter_wherever_it_lies() -> None:
+    spec = specification(
+        source=KEYED, journal={"kind": "sqlite", "path": "j"}, releases={"path": "r"}
+    )
+    longest, longer = "é" * (LONGEST_NAME // 2), "é" * (LONGEST_NAME // 2) + "x"
+    for partitions in ((0,), (0, 1)):
+        made, stay = guard(spec, partitions), []
+        for partition in partitions:
+            found = made.admit(batch(record(longest), record(longer), partition=partition), -1)
+            stay += [json.loads(each)["customer"] for each in found.batch.payloads]
+            assert ("name_too_long", "customer", 101, 101) in letters(found.batch)
+            assert ("wrong_partition", "customer", 101, 101) not in letters(found.batch)
+        assert stay == [longest]
 
 
 def test_several_partitions_need_a_declared_key() -> None:
