@@ -3,14 +3,14 @@
 Rules: the first ones count, in the order of the user's partition. Which do depends on that user's own records, on
 public windows and ticks, and on the key of the hashes; it does not depend on other users, on how records come in
 batches, or on room. A user outside the declared share counts nowhere, by its keyed hash. A record that cannot say whose
-it is, or in more than `LONGEST_NAME` bytes, or that lies in another partition than its user's, is a dead letter; one that
-is late, or of a time outside the grid, uses nothing. What a record holds else plays no part, so later series change
-nothing here. Nothing raises.
+it is, or in more than `LONGEST_NAME` bytes, or that lies in another partition than its user's, is a dead letter; one
+that is late, or of a time outside the grid, uses nothing. What a record holds else plays no part, so later series
+change nothing here. Nothing raises.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import compress, count
+from itertools import compress
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -44,13 +44,9 @@ def guard_of(spec: PipelineSpec, origin_ms: int, key: bytes) -> RecordGuard:
 
 
 class _Users(NamedTuple):
-    """The different users of some records as text, and which of them each record is of.
-
-    `long` are those whose name is too long; nothing else is known of them, and their text is empty.
-    """
+    """The users of some records as text; `long` are those whose name is too long: their text is empty."""
 
     texts: list[bytes]
-    of: IntArray
     long: BoolArray
 
 
@@ -102,7 +98,7 @@ class UserGuard:
         decoded = self._decoder.decode(batch.payloads)
         users = _users(map(self._user_of, decoded.records))
         long, astray = users.long, self._homes.of(users.texts) != batch.partition
-        sound = ~(long | astray)[users.of]
+        sound = ~(long | astray)
         ticks = self._ticks_of(decoded, batch.tick)
         counting = sound & (ticks > passed) & (ticks >= 0)
         kept, used = self._first_ones(users, ticks, counting)
@@ -114,8 +110,8 @@ class UserGuard:
             return Admitted(batch, used)
         refused = [
             *decoded.refused,
-            *self._dead(decoded, NAME_TOO_LONG, long[users.of]),
-            *self._dead(decoded, WRONG_PARTITION, (astray & ~long)[users.of]),
+            *self._dead(decoded, NAME_TOO_LONG, long),
+            *self._dead(decoded, WRONG_PARTITION, astray & ~long),
         ]
         return Admitted(_part(batch, stays, refused), used, int(np.count_nonzero(counting & ~kept)))
 
@@ -135,15 +131,10 @@ class UserGuard:
         if not counting.any():
             return kept, []
         hashes = self._hash.of(users.texts)
-        counting = counting & (hashes[:, 0] <= np.uint64(self._highest))[users.of]
-        windows, taken = self.memory.windows(ticks), []
-        for window in np.unique(windows[counting]).tolist():
-            those = np.flatnonzero(counting & (windows == window))
-            some, events, places = _by_user(users.of[those])
-            admitted, used = self.memory.admit(window, hashes[some], events)
-            kept[those[places]] = _counted_up(events) < np.repeat(admitted, events)
-            taken += [used] if len(used.users) else []
-        return kept, taken
+        counting = counting & (hashes[:, 0] <= np.uint64(self._highest))
+        windows = self.memory.windows(ticks)
+        kept[counting], used = self.memory.admit(hashes[counting], windows[counting])
+        return kept, [] if used is None else [used]
 
     def _dead(self, decoded: Decoded, reason: str, those: BoolArray) -> list[Refusal]:
         return [
@@ -160,29 +151,11 @@ def _partitioner(source: SourceSpec) -> str | None:
 
 
 def _users(values: Iterable[str | int]) -> _Users:
-    named = list(values)
-    places = dict(zip(dict.fromkeys(named), count(), strict=False))
-    of = np.fromiter(map(places.__getitem__, named), np.int64, len(named))
-    texts = list(map(str.encode, map(str, places)))
+    texts = list(map(str.encode, map(str, values)))
     long = np.fromiter(map(len, texts), np.int64, len(texts)) > LONGEST_NAME
     for at in np.flatnonzero(long).tolist():
         texts[at] = b""
-    return _Users(texts, of, long)
-
-
-def _by_user(of: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """The users there are, how many records each has, and the places of these, user by user and else in order."""
-    places = np.argsort(of, kind="stable")
-    ordered = of[places]
-    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
-    return ordered[begins], np.diff(begins, append=len(ordered)), places
-
-
-def _counted_up(numbers: IntArray) -> IntArray:
-    """0, 1, 2 ... for each number, one behind the other."""
-    ends = np.cumsum(numbers)
-    counted: IntArray = np.arange(ends[-1]) - np.repeat(ends - numbers, numbers)
-    return counted
+    return _Users(texts, long)
 
 
 def _part(batch: Batch, stays: BoolArray, refused: Iterable[Refusal]) -> Batch:
