@@ -12,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.core.messages import IntArray
+from stream_dp.errors import UsageError
+from stream_dp.pipeline.endpoints import KafkaSourceSpec
+from stream_dp.pipeline.spec import PipelineSpec
 
 _SEED, _TIMES, _SHIFT = 0x9747B28C, 0x5BD1E995, 24
 _POSITIVE = 0x7FFFFFFF
@@ -78,3 +81,20 @@ class Homes:
         if self._place is None or len(self._partitions) == 1:
             return np.full(len(users), self._partitions[0])
         return self._partitions[self._place(users, len(self._partitions))]
+
+
+def homes_of(spec: PipelineSpec, partitions: Sequence[int]) -> Homes:
+    """Return where the users of this pipeline are, whose source had these partitions at the first start.
+
+    Raises:
+        UsageError: there are several, and nothing says which one is a user's.
+    """
+    source, field = spec.source, spec.privacy.user
+    keyed = isinstance(source, KafkaSourceSpec) and source.keyed_by is not None
+    if len(partitions) > 1 and not keyed:
+        raise UsageError(
+            f"privacy.user: the source has {len(partitions)} partitions, and all records of a user must come from one "
+            f"of them. If producers give each record the text of {field!r} as its key, say so: source.keyed_by: "
+            f"{field}; else use a topic of one partition"
+        )
+    return Homes(partitions, source.partitioner if isinstance(source, KafkaSourceSpec) else None)

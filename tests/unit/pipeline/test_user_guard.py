@@ -31,7 +31,8 @@ from stream_dp.pipeline import user_guard
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec, diagnose
-from stream_dp.pipeline.user_guard import LONGEST_NAME, UserGuard, guard_of
+from stream_dp.pipeline.user_guard import UserGuard, guard_of
+from stream_dp.pipeline.user_names import LONGEST_NAME
 from stream_dp.runtime.dead_letters import DeadLetters
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.record_guard import EveryRecord
