@@ -33,19 +33,19 @@ def exact(units: int) -> Fraction:
 def text(amount: Fraction | int) -> str:
     """A decimal without trailing zeros; integers are units.
 
-    >>> text(Fraction(3, 2)), text(200000000000), text(Fraction(0)), text(Fraction(1, 3))
-    ('1.5', '0.2', '0', '0.333333333334')
+    >>> text(Fraction(3, 2)), text(200000000000), text(Fraction(0)), text(Fraction(1, 3)), text(Fraction(-15, 2))
+    ('1.5', '0.2', '0', '0.333333333334', '-7.5')
     """
     units = amount if isinstance(amount, int) else cost_units(amount)
-    whole, rest = divmod(units, UNITS)
-    return f"{whole}.{rest:012d}".rstrip("0").rstrip(".")
+    whole, rest = divmod(abs(units), UNITS)
+    return f"{'-' * (units < 0)}{whole}.{rest:012d}".rstrip("0").rstrip(".")
 
 
 def number(amount: Fraction | int) -> int | float:
     """The amount of `text` as a JSON number, to be shown and never to be reckoned with; integers are units.
 
-    >>> number(Fraction(2)), number(200000000000)
-    (2, 0.2)
+    >>> number(Fraction(2)), number(200000000000), number(Fraction(-15, 2))
+    (2, 0.2, -7.5)
     """
     shown = text(amount)
     return float(shown) if "." in shown else int(shown)

@@ -3,11 +3,10 @@
 Rules: a chunk of whole ticks is one transaction, so a feed that is killed goes on after its last complete tick and
 never sends a record twice, whatever others write there. A topic belongs to the feed of its first mark; one that holds
 anything else before it is refused, because the records of both would count. A record's partition is a function of
-the record alone. This file knows no mechanism and no release.
+the record alone (`runtime.placement`). This file knows no mechanism and no release.
 """
 
 import asyncio
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -17,6 +16,7 @@ from stream_dp.adapters.kafka_topics import administering, existing
 from stream_dp.adapters.records import Record
 from stream_dp.adapters.tick_marks import TICK_HEADER, TickMarks
 from stream_dp.errors import FailClosed, WorldError
+from stream_dp.runtime.placement import Placement, by_content
 
 _ANOTHER = "holds the tick marks of another replay (another file, other records left out, or another schema)"
 _UNMARKED = (
@@ -28,8 +28,11 @@ _Item: TypeAlias = tuple[bytes, list[tuple[str, bytes]]]
 class KafkaFeed:
     """Writes ticks into the topic of `marks`; one feed per topic (the newest wins)."""
 
-    def __init__(self, settings: KafkaSettings, marks: TickMarks) -> None:
+    def __init__(
+        self, settings: KafkaSettings, marks: TickMarks, place: Placement = by_content
+    ) -> None:
         self._settings = settings
+        self._place = place
         self._marks = marks
         self._topic = marks.topic
         self._producer: Any = None
@@ -40,6 +43,7 @@ class KafkaFeed:
 
         Raises:
             FailClosed: the topic holds what another feed, or nobody with this key, start and step, has sent.
+            UsageError: nothing says in which of its partitions records belong.
             WorldError: no such topic, no answer, or access denied.
         """
         async with administering(self._settings, f"topic {self._topic}") as admin:
@@ -58,6 +62,7 @@ class KafkaFeed:
             )
             await connect(self._settings, self._producer)
             self._partitions = tuple(sorted(await self._producer.partitions_for(self._topic)))
+        self._place((), self._partitions)
         held = await look_at(self._settings, self._marks, self._partitions)
         if held.feed is None and held.records:
             raise FailClosed(_refused(self._topic, _UNMARKED))
@@ -69,9 +74,10 @@ class KafkaFeed:
         """Write the records of ticks first, first+1, ... and their marks, all or nothing."""
         lanes: dict[int, list[_Item]] = {partition: [] for partition in self._partitions}
         for tick, records in enumerate(ticks, first):
-            for record in records:
-                placed = self._partitions[zlib.crc32(record.payload) % len(self._partitions)]
-                lanes[placed].append((record.payload, []))
+            payloads = [record.payload for record in records]
+            placed = self._place(payloads, self._partitions)
+            for payload, partition in zip(payloads, placed, strict=True):
+                lanes[partition].append((payload, []))
             for partition, lane in lanes.items():
                 lane.append((b"", [(TICK_HEADER, self._marks.sign(partition, tick))]))
         with speaking(self._settings, f"topic {self._topic}"):

@@ -5,6 +5,7 @@ open transaction ends it, and what was aborted is no part of it. Offsets are pri
 """
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from stream_dp.adapters.kafka_batches import batches, consumer
@@ -32,6 +33,13 @@ class SampledBatch(NamedTuple):
     records: Unpacked
 
 
+class SampledTopic(NamedTuple):
+    """The partitions of a topic, and batches of it."""
+
+    partitions: Sequence[int]
+    batches: Sequence[SampledBatch]
+
+
 async def sample_topic(
     settings: KafkaSettings,
     topic: str,
@@ -40,7 +48,7 @@ async def sample_topic(
     marks: bool,
     newest: bool = True,
     limit: int = LIMIT_BYTES,
-) -> list[SampledBatch]:
+) -> SampledTopic:
     """Return what the `most` newest offsets of each partition hold (or the oldest); `marks`: look for tick marks.
 
     A record batch that would expand beyond `limit` bytes is refused.
@@ -61,7 +69,8 @@ async def sample_topic(
             begins = await reader.beginning_offsets(places)
             ends = await reader.end_offsets(places)
             spans = {at: _span(begins[at], ends[at], most, newest=newest) for at in places}
-            return await _read(reader, spans, Unpacker(marks=marks, limit=limit))
+            found = await _read(reader, spans, Unpacker(marks=marks, limit=limit))
+            return SampledTopic(tuple(look.partitions), found)
     finally:
         await disconnect(reader)
         await disconnect(eyes)

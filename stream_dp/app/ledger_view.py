@@ -54,7 +54,7 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
         "neighbors": str(built.spec.relation),
         **condition_json(built.spec),
         **budget_json(built.spec, admission.subledgers),
-        **_loss(built, parts),
+        **loss_json(built, parts, total),
         "derivation": derivation_json(total),
         "charges": _charges(summary, TickGrid(header.origin, built.spec.clock.step).start_text),
         "messages": _messages(summary),
@@ -64,20 +64,32 @@ def ledger_json(built: Built, summary: JournalSummary) -> dict[str, Any]:
     }
 
 
-def _loss(built: Built, parts: Sequence[tuple[Derivation, Alive]]) -> dict[str, Any]:
+def loss_json(
+    built: Built, parts: Sequence[tuple[Derivation, Alive]], total: Derivation
+) -> dict[str, Any]:
     """The odometer of [WRRW] for what runs at once, under `loss`, where all parts are pure; else nothing.
 
-    A replacement that may move to another tick is in two, so that what is alive at either counts; and a user's events
-    are in many.
+    A replacement that may move to another tick is in two, so that what is alive at either counts. A user's events lie
+    in one public window, so that what is alive somewhere in it counts; without windows, everything. What `total` is
+    derived from, the parts that add up at one tick, holds with certainty, so the loss is never more than that either.
     """
     if built.ledger.filter.name != PURE:
         return {}
     each = [(p, alive) for part, alive in parts for p in _single(built, part)]
     epsilons = [differential_privacy(part.guarantee.measure).epsilon for part, _ in each]
-    one_tick = built.spec.protection.steps == 1
-    bound = loss_bound(epsilons, [alive for _, alive in each] if one_tick else None)
+    likely = loss_bound(epsilons, _touched(built, [alive for _, alive in each]))
+    certain = sum(differential_privacy(p.guarantee.measure).epsilon for p in total.premises)
+    bound = min(likely, certain)
     claim = "the privacy loss of everything that was released exceeds this, at any time, with probability delta at most"
     return {"loss": {"bound": text(bound), "delta": text(FAILS), "claim": claim}}
+
+
+def _touched(built: Built, times: Sequence[Alive]) -> Sequence[Alive] | None:
+    """The ticks at which one event, or all of a user's together, may be when they meet what lives so long."""
+    protection = built.spec.protection
+    if (users := protection.users) is not None:
+        return [Alive(*users.rounded(time.first, time.last)) for time in times]
+    return times if protection.steps == 1 else None
 
 
 def _single(built: Built, part: Derivation) -> tuple[Derivation, ...]:

@@ -18,8 +18,10 @@ from stream_dp.app.topic_made import make_topic
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_placement import placement_of
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.placement import Placement, by_content
 
 CHUNK_TICKS = 200
 CHUNKS_PER_SECOND = 10
@@ -109,11 +111,12 @@ async def _feed_records(
     """Feed the records; `create` makes a missing topic with so many partitions (0: it does not)."""
     clock, source = _replayed(spec)
     ticks = await asyncio.to_thread(ticked, records, clock.grid)
-    settings = settings_for(source)
+    settings, place = settings_for(source), placement_of(spec)
     if create:
+        place((), range(create))
         await make_topic(settings, topic, create, stamped=False)
     marks = TickMarks(sealer.mark_key(), topic, clock.grid, feed_id(ticks))
-    first = await feed(settings, marks, ticks, ticks_per_second)
+    first = await feed(settings, marks, ticks, ticks_per_second, place)
     before = sum(map(len, ticks[:first]))
     return Fed(len(records) - before, before)
 
@@ -131,15 +134,16 @@ async def feed(
     marks: TickMarks,
     ticks: Sequence[Sequence[Record]],
     ticks_per_second: float | None = None,
+    place: Placement = by_content,
 ) -> int:
     """Send what the topic does not hold yet; as fast as it goes, or at `ticks_per_second`.
 
     Returns the first tick that was sent.
 
     Raises:
-        FailClosed, WorldError: see `KafkaFeed.open`.
+        FailClosed, UsageError, WorldError: see `KafkaFeed.open`.
     """
-    sender = KafkaFeed(settings, marks)
+    sender = KafkaFeed(settings, marks, place)
     chunk = CHUNK_TICKS
     if ticks_per_second is not None:
         chunk = max(1, round(ticks_per_second / CHUNKS_PER_SECOND))

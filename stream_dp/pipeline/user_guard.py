@@ -3,28 +3,28 @@
 Rules: the first ones count, in the order of the user's partition. Which do depends on that user's own records, on
 public windows and ticks, and on the key of the hashes; it does not depend on other users, on how records come in
 batches, or on room. A user outside the declared share counts nowhere, by its keyed hash. A record that cannot say whose
-it is, or lies in another partition than its user's, is a dead letter; one that is late, or of a time outside the grid,
-uses nothing. What a record holds else plays no part, so later series change nothing here. Nothing raises.
+it is, or whose user's name is too long, or that lies in another partition than its user's, is a dead letter; one that
+is late, or of a time outside the grid, uses nothing. What a record holds else plays no part, so later series change
+nothing here. Nothing raises.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import compress, count
+from itertools import compress
 from operator import attrgetter
-from typing import NamedTuple
 
 import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.tick_grid import TickGrid
-from stream_dp.errors import UsageError
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder, Refusal
-from stream_dp.pipeline.endpoints import KafkaSourceSpec, ReplayClock, SourceSpec
+from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.own_ticks import OwnTicks
 from stream_dp.pipeline.record_columns import BoolArray
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_homes import Homes
-from stream_dp.runtime.dead_letters import WRONG_PARTITION, as_spans
+from stream_dp.pipeline.user_homes import Homes, homes_of
+from stream_dp.pipeline.user_names import UserNames, naming_field
+from stream_dp.runtime.dead_letters import NAME_TOO_LONG, WRONG_PARTITION, as_spans
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.record_guard import Admitted, EveryRecord, RecordGuard
 from stream_dp.runtime.user_hash import UserHash
@@ -40,13 +40,6 @@ def guard_of(spec: PipelineSpec, origin_ms: int, key: bytes) -> RecordGuard:
     return UserGuard(spec, origin_ms, key) if spec.privacy.unit == "user" else EveryRecord()
 
 
-class _Users(NamedTuple):
-    """The different users of some records as text, and which of them each record is of."""
-
-    texts: list[bytes]
-    of: IntArray
-
-
 class UserGuard:
     """The guard of a pipeline with `privacy: {unit: user}`."""
 
@@ -55,13 +48,13 @@ class UserGuard:
         privacy, clock = spec.privacy, spec.clock
         if privacy.user is None:
             raise TypeError("a guard for users needs the field that names them")
+        self._spec = spec
         self.memory = UserMemory(privacy.cap, privacy.window_ticks(clock))
         self._field, self._hash = privacy.user, UserHash(key)
-        self._partitioner = _partitioner(spec.source)
         self._grid = TickGrid(origin_ms, clock.step, clock.horizon)
         self._highest = int(_HASHES * (1 if privacy.share is None else privacy.share)) - 1
         own = clock.field if isinstance(clock, ReplayClock) else None
-        used = {privacy.user: spec.fields[privacy.user].model_copy(update={"nullable": False})}
+        used = naming_field(spec, privacy.user)
         self._decoder = RecordDecoder(used if own is None else used | {own: spec.fields[own]})
         self._user_of = attrgetter(self._decoder.attribute(privacy.user))
         self._time_of = None if own is None else attrgetter(self._decoder.attribute(own))
@@ -74,13 +67,7 @@ class UserGuard:
         Raises:
             UsageError: there are several, and nothing says which one is a user's.
         """
-        if len(partitions) > 1 and self._partitioner is None:
-            raise UsageError(
-                f"privacy.user: the source has {len(partitions)} partitions, and all records of a user must come from "
-                f"one of them. If producers give each record the text of {self._field!r} as its key, say so: "
-                f"source.keyed_by: {self._field}; else use a topic of one partition"
-            )
-        self._homes = Homes(partitions, self._partitioner)
+        self._homes = homes_of(self._spec, partitions)
 
     def admit(self, batch: Batch, passed: int) -> Admitted:
         """Decide a batch of a partition where the ticks up to `passed` are over.
@@ -93,18 +80,23 @@ class UserGuard:
         if not batch.payloads:
             return Admitted(batch)
         decoded = self._decoder.decode(batch.payloads)
-        users = _users(map(self._user_of, decoded.records))
-        astray = (self._homes.of(users.texts) != batch.partition)[users.of]
+        users = UserNames.of(map(self._user_of, decoded.records))
+        long, astray = users.long, self._homes.of(users.texts) != batch.partition
+        sound = ~(long | astray)
         ticks = self._ticks_of(decoded, batch.tick)
-        counting = ~astray & (ticks > passed) & (ticks >= 0)
+        counting = sound & (ticks > passed) & (ticks >= 0)
         kept, used = self._first_ones(users, ticks, counting)
-        stays = ~astray & (kept | ~counting)
+        stays = sound & (kept | ~counting)
         if decoded.refused:
             readable, stays = stays, np.zeros(len(batch.payloads), np.bool_)
             stays[np.asarray(decoded.positions, np.int64)] = readable
         if stays.all():
             return Admitted(batch, used)
-        refused = [*decoded.refused, *self._astray(decoded, astray)]
+        refused = [
+            *decoded.refused,
+            *self._dead(decoded, NAME_TOO_LONG, long),
+            *self._dead(decoded, WRONG_PARTITION, astray & ~long),
+        ]
         return Admitted(_part(batch, stays, refused), used, int(np.count_nonzero(counting & ~kept)))
 
     def _ticks_of(self, decoded: Decoded, given: int | None) -> IntArray:
@@ -116,57 +108,23 @@ class UserGuard:
         return self._ticks.of(map(self._time_of, decoded.records), number)
 
     def _first_ones(
-        self, users: _Users, ticks: IntArray, counting: BoolArray
+        self, users: UserNames, ticks: IntArray, counting: BoolArray
     ) -> tuple[BoolArray, list[Used]]:
         """Which records are among their users' first ones of those that are `counting`, and what they use."""
         kept = np.zeros(len(ticks), np.bool_)
         if not counting.any():
             return kept, []
         hashes = self._hash.of(users.texts)
-        counting = counting & (hashes[:, 0] <= np.uint64(self._highest))[users.of]
-        windows, taken = self.memory.windows(ticks), []
-        for window in np.unique(windows[counting]).tolist():
-            those = np.flatnonzero(counting & (windows == window))
-            some, events, places = _by_user(users.of[those])
-            admitted, used = self.memory.admit(window, hashes[some], events)
-            kept[those[places]] = _counted_up(events) < np.repeat(admitted, events)
-            taken += [used] if len(used.users) else []
-        return kept, taken
+        counting = counting & (hashes[:, 0] <= np.uint64(self._highest))
+        windows = self.memory.windows(ticks)
+        kept[counting], used = self.memory.admit(hashes[counting], windows[counting])
+        return kept, [] if used is None else [used]
 
-    def _astray(self, decoded: Decoded, astray: BoolArray) -> list[Refusal]:
+    def _dead(self, decoded: Decoded, reason: str, those: BoolArray) -> list[Refusal]:
         return [
-            Refusal(position, WRONG_PARTITION, self._field)
-            for position in compress(decoded.positions, astray.tolist())
+            Refusal(position, reason, self._field)
+            for position in compress(decoded.positions, those.tolist())
         ]
-
-
-def _partitioner(source: SourceSpec) -> str | None:
-    """How producers place a user's records, where the file says so."""
-    if not isinstance(source, KafkaSourceSpec) or source.keyed_by is None:
-        return None
-    return source.partitioner
-
-
-def _users(values: Iterable[str | int]) -> _Users:
-    named = list(values)
-    places = dict(zip(dict.fromkeys(named), count(), strict=False))
-    of = np.fromiter(map(places.__getitem__, named), np.int64, len(named))
-    return _Users(list(map(str.encode, map(str, places))), of)
-
-
-def _by_user(of: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """The users there are, how many records each has, and the places of these, user by user and else in order."""
-    places = np.argsort(of, kind="stable")
-    ordered = of[places]
-    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
-    return ordered[begins], np.diff(begins, append=len(ordered)), places
-
-
-def _counted_up(numbers: IntArray) -> IntArray:
-    """0, 1, 2 ... for each number, one behind the other."""
-    ends = np.cumsum(numbers)
-    counted: IntArray = np.arange(ends[-1]) - np.repeat(ends - numbers, numbers)
-    return counted
 
 
 def _part(batch: Batch, stays: BoolArray, refused: Iterable[Refusal]) -> Batch:

@@ -12,40 +12,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.core.messages import IntArray
+from stream_dp.errors import UsageError
+from stream_dp.pipeline.endpoints import KafkaSourceSpec
+from stream_dp.pipeline.spec import PipelineSpec
 
-_SEED, _TIMES, _SHIFT, _ALL = 0x9747B28C, 0x5BD1E995, 24, 0xFFFFFFFF
+_SEED, _TIMES, _SHIFT = 0x9747B28C, 0x5BD1E995, 24
 _POSITIVE = 0x7FFFFFFF
-_AT_ONCE = 64
 
 
 def murmur2(keys: Sequence[bytes]) -> IntArray:
-    """Return the 32-bit hash by which the Java client chooses partitions, of each key."""
-    found = np.empty(len(keys), np.int64)
-    short = [at for at, key in enumerate(keys) if len(key) <= _AT_ONCE]
-    found[short] = _together([keys[at] for at in short])
-    for at, key in enumerate(keys):
-        if len(key) > _AT_ONCE:
-            found[at] = _together([key])[0]
-    return found
+    """Return the 32-bit hash by which the Java client chooses partitions, of each key.
 
-
-def _together(keys: Sequence[bytes]) -> IntArray:
-    """The hashes of keys that are as long as the longest one, about."""
+    Word by word for all keys that have one there: as much work as there are words, whatever lengths come together.
+    """
     lengths = np.fromiter(map(len, keys), np.int64, len(keys))
-    width = 4 * (int(lengths.max(initial=0)) // 4 + 1)
-    padded = b"".join([key.ljust(width, b"\0") for key in keys])
-    words: NDArray[np.uint32] = np.frombuffer(padded, "<u4").reshape(len(keys), width // 4)
-    words = words.astype(np.uint32)
-    times, shift = np.uint32(_TIMES), np.uint32(_SHIFT)
-    found = np.uint32(_SEED) ^ lengths.astype(np.uint32)
-    for at in range(words.shape[1]):
-        word = words[:, at] * times
-        word = (word ^ (word >> shift)) * times
-        whole, rest = lengths // 4 > at, (lengths // 4 == at) & (lengths % 4 > 0)
-        found = np.where(whole, (found * times) ^ word, found)
-        found = np.where(rest, (found ^ words[:, at]) * times, found)
+    whole = lengths // 4
+    padded = b"".join([key.ljust(len(key) // 4 * 4 + 4, b"\0") for key in keys])
+    words: NDArray[np.uint32] = np.frombuffer(padded, "<u4").astype(np.uint32)
+    times, rests = np.uint32(_TIMES), np.cumsum(whole + 1) - 1
+    mixed = words * times
+    mixed = (mixed ^ (mixed >> np.uint32(_SHIFT))) * times
+    order = np.argsort(-whole, kind="stable")
+    begins = (rests - whole)[order]
+    found = np.uint32(_SEED) ^ lengths[order].astype(np.uint32)
+    places = np.arange(int(whole.max(initial=0)))
+    for at, some in enumerate(np.searchsorted(-whole[order], -places).tolist()):
+        found[:some] = (found[:some] * times) ^ mixed[begins[:some] + at]
+    rest = words[rests[order]]
+    found = np.where(lengths[order] % 4 > 0, (found ^ rest) * times, found)
     found = (found ^ (found >> np.uint32(13))) * times
-    return (found ^ (found >> np.uint32(15))).astype(np.int64)
+    hashed = np.empty(len(keys), np.int64)
+    hashed[order] = found ^ (found >> np.uint32(15))
+    return hashed
 
 
 def crc32(keys: Sequence[bytes]) -> IntArray:
@@ -83,3 +81,20 @@ class Homes:
         if self._place is None or len(self._partitions) == 1:
             return np.full(len(users), self._partitions[0])
         return self._partitions[self._place(users, len(self._partitions))]
+
+
+def homes_of(spec: PipelineSpec, partitions: Sequence[int]) -> Homes:
+    """Return where the users of this pipeline are, whose source had these partitions at the first start.
+
+    Raises:
+        UsageError: there are several, and nothing says which one is a user's.
+    """
+    source, field = spec.source, spec.privacy.user
+    keyed = isinstance(source, KafkaSourceSpec) and source.keyed_by is not None
+    if len(partitions) > 1 and not keyed:
+        raise UsageError(
+            f"privacy.user: the source has {len(partitions)} partitions, and all records of a user must come from one "
+            f"of them. If producers give each record the text of {field!r} as its key, say so: source.keyed_by: "
+            f"{field}; else use a topic of one partition"
+        )
+    return Homes(partitions, source.partitioner if isinstance(source, KafkaSourceSpec) else None)

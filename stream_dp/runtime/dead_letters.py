@@ -28,6 +28,8 @@ BAD_MARK: Final = "bad_tick_mark"
 """A record says that it is a tick mark and is none."""
 WRONG_PARTITION: Final = "wrong_partition"
 """A user's record lies in another partition than that user's."""
+NAME_TOO_LONG: Final = "name_too_long"
+"""What names a user has more bytes than a name may have."""
 
 DETAIL = 1000
 """How many ranges of one commit keep their places, over all partitions, reasons and fields."""

@@ -6,29 +6,25 @@ journal gives it back. A window is forgotten when its last tick has closed, and 
 nor for want of room. Private: hashes and numbers are in sealed commits only.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Commit
-from stream_dp.runtime.user_table import Hashes, UserTable
+from stream_dp.runtime.user_table import Counted, Hashes, UserTable
 
 _ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("events", "<u4")])
 
 
 class Used(NamedTuple):
-    """Events that count, by user, all in one public window; a user stands there once.
-
-    `number` counts what a memory has admitted.
-    """
+    """What some records used of their users' caps; `number` counts what a memory has admitted."""
 
     number: int
-    window: int
-    users: Hashes
-    events: IntArray
+    counted: Counted
 
     def __repr__(self) -> str:
         return "<Used>"
@@ -43,36 +39,36 @@ class UserMemory:
     def __init__(self, cap: int, window: int | None) -> None:
         self._cap = cap
         self._window = window
-        self._tables: dict[int, UserTable] = {}
+        self._table = UserTable()
         self._pending: dict[int, Used] = {}
         self._number = 0
+        self._open = 0
 
     @property
     def size(self) -> int:
-        """How many bytes its tables take (private)."""
-        return sum(table.size for table in self._tables.values())
+        """How many bytes its table takes (private)."""
+        return self._table.size
 
     def windows(self, ticks: IntArray) -> IntArray:
         """Return the public window of each tick, counted from tick 0."""
         return np.zeros_like(ticks) if self._window is None else ticks // self._window
 
-    def admit(self, window: int, users: Hashes, events: IntArray) -> tuple[IntArray, Used]:
-        """Admit so many further events of each user as the cap allows; return how many, and what that uses.
+    def admit(self, users: Hashes, windows: IntArray) -> tuple[NDArray[np.bool_], Used | None]:
+        """Admit records of these users in these windows, in this order, as far as their caps allow.
 
-        Each user is given once, with one event at least.
+        Return which are admitted, of shape (records,), and what that uses, if anything.
         """
-        taken = self._table(window).take(users, events, self._cap)
-        some = taken > 0
-        used = Used(self._number, window, users[some], taken[some])
-        if some.any():
-            self._pending[self._number] = used
-            self._number += 1
-        return taken, used
+        kept, counted = self._table.first(users, windows, self._cap)
+        if not len(counted.users):
+            return kept, None
+        used = self._pending[self._number] = Used(self._number, counted)
+        self._number += 1
+        return kept, used
 
     def rewind(self) -> None:
         """Forget what was read behind the cut."""
         for used in self._pending.values():
-            self._tables[used.window].give_back(used.users, used.events)
+            self._table.give_back(used.counted.since(self._open))
         self._pending.clear()
 
     def settle(self, taken: Iterable[Used], next_tick: int) -> dict[int, bytes]:
@@ -80,12 +76,12 @@ class UserMemory:
 
         Nothing is recorded of windows that are over.
         """
-        parts: dict[int, list[Used]] = {}
+        parts = []
         for used in taken:
             del self._pending[used.number]
-            parts.setdefault(used.window, []).append(used)
+            parts.append(used.counted)
         self._forget(next_tick)
-        return {each: _written(parts[each]) for each in sorted(parts) if each in self._tables}
+        return _written(Counted.together(parts).since(self._open))
 
     def replay(self, commit: Commit) -> None:
         """Take what a commit recorded.
@@ -94,49 +90,43 @@ class UserMemory:
             FailClosed: it is nothing that this guard has written.
         """
         for window, entries in commit.users.items():
-            users, events = _read(entries, commit.sequence)
-            if not np.array_equal(self._table(window).take(users, events, self._cap), events):
+            if not self._table.add(_read(window, entries, commit.sequence), self._cap):
                 raise _foreign(commit.sequence)
         if commit.ticks:
             self._forget(commit.ticks[-1] + 1)
 
     def content(self) -> dict[int, bytes]:
         """Return all that it holds, in the form of commits (private)."""
-        found = {w: Used(0, w, *table.items()) for w, table in sorted(self._tables.items())}
-        return {window: _written([used]) for window, used in found.items() if len(used.users)}
-
-    def _table(self, window: int) -> UserTable:
-        if window not in self._tables:
-            self._tables[window] = UserTable()
-        return self._tables[window]
+        return _written(self._table.items())
 
     def _forget(self, next_tick: int) -> None:
         """Forget the windows whose last tick lies before `next_tick`."""
-        if self._window is not None:
-            for window in [each for each in self._tables if each < next_tick // self._window]:
-                del self._tables[window]
+        if self._window is not None and next_tick // self._window > self._open:
+            self._open = next_tick // self._window
+            self._table.forget(self._open)
 
 
-def _written(parts: Sequence[Used]) -> bytes:
-    """Each user once, in the order of the hashes."""
-    users = np.concatenate([part.users for part in parts])
-    events = np.concatenate([part.events for part in parts])
-    order = np.lexsort((users[:, 1], users[:, 0]))
-    users, events = users[order], events[order]
+def _written(counted: Counted) -> dict[int, bytes]:
+    """Window by window, in each every user once, in the order of the hashes."""
+    users, windows, events = counted
+    order = np.lexsort((users[:, 1], users[:, 0], windows))
+    users, windows, events = users[order], windows[order], events[order]
     begins = np.ones(len(users), np.bool_)
-    begins[1:] = (users[1:] != users[:-1]).any(axis=1)
+    begins[1:] = (users[1:] != users[:-1]).any(axis=1) | (windows[1:] != windows[:-1])
     entries = np.empty(int(begins.sum()), _ENTRY)
     entries["high"], entries["low"] = users[begins].T
     entries["events"] = np.add.reduceat(events, np.flatnonzero(begins)) if len(users) else events
-    return entries.tobytes()
+    found, ends = np.unique(windows[begins], return_index=True)
+    parts = np.split(entries, ends[1:])
+    return {window: part.tobytes() for window, part in zip(found.tolist(), parts, strict=False)}
 
 
-def _read(entries: bytes, sequence: int) -> tuple[Hashes, IntArray]:
+def _read(window: int, entries: bytes, sequence: int) -> Counted:
     if len(entries) % _ENTRY.itemsize:
         raise _foreign(sequence)
     read = np.frombuffer(entries, _ENTRY)
     users = np.stack([read["high"], read["low"]], axis=1).astype(np.uint64)
-    return users, read["events"].astype(np.int64)
+    return Counted(users, np.full(len(read), window), read["events"].astype(np.int64))
 
 
 def _foreign(sequence: int) -> FailClosed:

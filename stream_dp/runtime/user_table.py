@@ -1,11 +1,13 @@
-"""How many events of each user count, by the user's keyed hash: an open-addressing table in numpy arrays.
+"""How many events of each user count in each public window, by the user's keyed hash: an open-addressing table.
 
-Rules: a hash has 128 bits, so that no two users share a row (for n users with a chance of n^2 / 2^129). A user takes
-20 bytes, and at most 60 with the room that the table keeps free; it only grows. What stands there for one user depends
-on what was added for that user alone, never on the order or on others. Private: nothing here is printed.
+Rules: a hash has 128 bits, so that no two users share a row (for n users with a chance of n^2 / 2^129). A row has 24
+bytes, and with the room that the table keeps free a user takes 62 at most in each window, beside 50 kB for all of them.
+What stands there for one user depends on what was added for that user alone, never on the order or on others. Private:
+nothing here is printed.
 """
 
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,104 +16,196 @@ from stream_dp.core.messages import IntArray
 
 Hashes: TypeAlias = NDArray[np.uint64]
 """Of shape (users, 2)."""
-_FREE = -1
-_SMALLEST = 1 << 6
-_AT_ONCE = 1 << 14
+Rows: TypeAlias = NDArray[np.uint64]
+"""Of shape (rows, 3)."""
+_BITS = np.uint64(16)
+_EVENTS = np.uint64((1 << 16) - 1)
+_HALF = np.uint64(32)
+_LOW = np.uint64((1 << 32) - 1)
+_APART = np.uint64(0x9E3779B1)  # odd, so that the windows of one user begin their search apart
+_SMALLEST = 1 << 11
+_ROOM = 1 << 10
+_WHOLE = np.dtype("V24")
+
+
+class Counted(NamedTuple):
+    """Events by user and public window: three arrays alike; a user may stand there several times."""
+
+    users: Hashes
+    windows: IntArray
+    events: IntArray
+
+    @classmethod
+    def nothing(cls) -> "Counted":
+        """Return no events."""
+        none = np.empty(0, np.int64)
+        return cls(np.empty((0, 2), np.uint64), none, none)
+
+    @classmethod
+    def together(cls, parts: Sequence["Counted"]) -> "Counted":
+        """Return all of these."""
+        users, windows, events = zip(cls.nothing(), *parts, strict=True)
+        return cls(np.concatenate(users), np.concatenate(windows), np.concatenate(events))
+
+    def since(self, window: int) -> "Counted":
+        """Return those of this window and later ones."""
+        kept = self.windows >= window
+        return Counted(self.users[kept], self.windows[kept], self.events[kept])
+
+    def __repr__(self) -> str:
+        return "<Counted>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
 
 
 class UserTable:
-    """Events by user; of a user that is not there none count."""
+    """Events by user and window; of who is not there none count. A number of events is below 2^16.
+
+    A row is a hash in two words, and a third one with window + 1 and the events; 0 there says that the row is free.
+    """
 
     def __init__(self) -> None:
         self._make(_SMALLEST)
 
     def __len__(self) -> int:
-        """Of how many users events count."""
-        return int(np.count_nonzero(self._events > 0))
+        """How many users there are of whom events count, in each window."""
+        return int(np.count_nonzero(self._rows[:, 2] & _EVENTS))
 
     @property
     def size(self) -> int:
         """How many bytes it takes."""
-        return self._keys.nbytes + self._events.nbytes
+        return self._rows.nbytes
 
-    def items(self) -> tuple[Hashes, IntArray]:
-        """Return the users of whom events count, and how many of each."""
-        kept = np.flatnonzero(self._events > 0)
-        return self._keys[kept], self._events[kept].astype(np.int64)
+    def items(self) -> Counted:
+        """Return the users of whom events count, in which windows, and how many of each."""
+        kept = self._rows[np.flatnonzero(self._rows[:, 2] & _EVENTS)]
+        windows = (kept[:, 2] >> _BITS).astype(np.int64) - 1
+        return Counted(kept[:, :2], windows, (kept[:, 2] & _EVENTS).astype(np.int64))
 
-    def take(self, users: Hashes, events: IntArray, cap: int) -> IntArray:
-        """Add so many events of each user, as far as all of that user's stay within `cap`; return how many that were.
+    def first(
+        self, users: Hashes, windows: IntArray, cap: int
+    ) -> tuple[NDArray[np.bool_], Counted]:
+        """Add an event for each of these users in its window, in this order, as far as `cap` allows.
 
-        Each user is given once, with one event at least.
+        Return which were added, of shape (users,), and all that was.
         """
-        slots = self._find(users)
-        known = slots >= 0
-        taken: IntArray = np.minimum(events, cap - np.where(known, self._events[slots], 0)).astype(
-            np.int64
-        )
-        self._events[slots[known]] += taken[known].astype(np.int32)
-        if not known.all():
-            self._reserve(len(users) - int(known.sum()))
-            self._put(users[~known], taken[~known])
-        return taken
+        kept = np.empty(len(users), np.bool_)
+        parts: list[Counted] = []
+        for some in self._in_parts(len(users)):
+            kept[some], used = self._first(users[some], windows[some], cap)
+            parts.append(used)
+        return kept, Counted.together(parts)
 
-    def give_back(self, users: Hashes, events: IntArray) -> None:
+    def add(self, counted: Counted, cap: int) -> bool:
+        """Add all of this, and say whether `cap` allows it."""
+        if (counted.events > cap).any():
+            return False
+        within = True
+        for some in self._in_parts(len(counted.users)):
+            slots = self._slots(counted.users[some], counted.windows[some])
+            np.add.at(self._rows[:, 2], slots, counted.events[some].astype(np.uint64))
+            within = within and bool((self._events(slots) <= cap).all())
+        return within
+
+    def give_back(self, counted: Counted) -> None:
         """Take away what was added."""
-        self._events[self._find(users)] -= events.astype(np.int32)
+        for some in self._in_parts(len(counted.users)):
+            slots = self._slots(counted.users[some], counted.windows[some])
+            np.subtract.at(self._rows[:, 2], slots, counted.events[some].astype(np.uint64))
+
+    def forget(self, before: int) -> None:
+        """Forget the windows before this one."""
+        marks = self._rows[:, 2]
+        marks[marks >> _BITS <= np.uint64(before)] &= ~_EVENTS
+        if 2 * len(self) < self._taken:
+            self._renew()
+
+    def _first(
+        self, users: Hashes, windows: IntArray, cap: int
+    ) -> tuple[NDArray[np.bool_], Counted]:
+        slots = self._slots(users, windows)
+        order = np.argsort(slots * len(slots) + np.arange(len(slots)))
+        ordered = slots[order]
+        begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+        rows, numbers = ordered[begins], np.diff(begins, append=len(ordered))
+        added = np.minimum(numbers, cap - self._events(rows))
+        self._rows[rows, 2] += added.astype(np.uint64)
+        kept = np.empty(len(users), np.bool_)
+        kept[order] = np.arange(len(order)) - np.repeat(begins, numbers) < np.repeat(added, numbers)
+        some = order[begins][added > 0]
+        return kept, Counted(users[some], windows[some], added[added > 0])
 
     def _make(self, size: int) -> None:
-        self._keys = np.zeros((size, 2), np.uint64)
-        self._events = np.full(size, _FREE, np.int32)
+        self._rows = np.zeros((size, 3), np.uint64)
+        self._whole = self._rows.view(_WHOLE).reshape(-1)
         self._taken = 0
 
-    def _reserve(self, more: int) -> None:
-        """Make room: a table is at most two thirds full, and right after it has grown at least one third."""
-        size = len(self._events)
-        if 3 * (self._taken + more) <= 2 * size:
-            return
-        users, events = self.items()
-        wanted = 3 * (len(users) + more) // 2
-        if 4 * len(users) > 3 * self._taken:  # few have gone, so it would soon be full again
-            wanted = max(wanted, size)
-        self._make(max(_SMALLEST, 1 << wanted.bit_length()))
-        self._put(users, events)
+    def _in_parts(self, number: int) -> Iterator[slice]:
+        """Parts of so many users, for each of which there is room once its turn comes; else the table grows.
 
-    def _first(self, users: Hashes) -> IntArray:
-        """The slot where each user's search begins."""
-        return (users[:, 0] & np.uint64(len(self._events) - 1)).astype(np.int64)
+        It is at most two thirds full, and right after it has grown more than a third.
+        """
+        begin = 0
+        while begin < number:
+            size = len(self._rows)
+            room = 2 * size // 3 - self._taken
+            if room < min(number - begin, max(_ROOM, size // 12)):
+                self._renew()
+                continue
+            yield slice(begin, begin := min(number, begin + room))
 
-    def _find(self, users: Hashes) -> IntArray:
-        """The slot of each user, -1 where there is none."""
-        parts = [self._probe(users[at : at + _AT_ONCE]) for at in range(0, len(users), _AT_ONCE)]
-        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+    def _renew(self) -> None:
+        """Make a table with room for as many as there are, and put them there."""
+        kept = self._rows[np.flatnonzero(self._rows[:, 2] & _EVENTS)]
+        self._make(_SMALLEST + 18 * len(kept) // 7)
+        begins = self._begin(kept)
+        order = np.argsort(begins, kind="stable")  # nearly sorted: the order of two tables is one
+        counted = np.arange(len(order))
+        at = np.maximum.accumulate(begins[order] - counted) + counted
+        inside = int(np.searchsorted(at, len(self._rows)))
+        self._rows[at[:inside]] = kept[order[:inside]]
+        self._taken = inside
+        self._placed(kept[order[inside:]])
 
-    def _probe(self, users: Hashes) -> IntArray:
-        found = np.full(len(users), -1, np.int64)
-        left, at = np.arange(len(users)), self._first(users)
+    def _events(self, slots: IntArray) -> IntArray:
+        events: IntArray = (self._rows[slots, 2] & _EVENTS).astype(np.int64)
+        return events
+
+    def _slots(self, users: Hashes, windows: IntArray) -> IntArray:
+        """The row of each user in its window, made where there was none."""
+        wanted = np.empty((len(users), 3), np.uint64)
+        wanted[:, :2] = users
+        wanted[:, 2] = (windows.astype(np.uint64) + np.uint64(1)) << _BITS
+        return self._placed(wanted)
+
+    def _placed(self, wanted: Rows) -> IntArray:
+        """The place of each of these rows, which are put where they were not; some may stand there several times."""
+        found, left = self._begin(wanted), np.arange(len(wanted))
         while left.size:
-            taken = self._events[at] != _FREE
-            there = self._keys[at]
-            same = taken & (there[:, 0] == users[:, 0]) & (there[:, 1] == users[:, 1])
-            found[left[same]] = at[same]
-            on = taken & ~same
-            left, users, at = left[on], users[on], self._next(at[on])
+            at = found[left]
+            there = self._rows.take(at, axis=0)
+            (free,) = (there[:, 2] == 0).nonzero()
+            if free.size:
+                self._put(wanted.take(free, axis=0), at[free])
+                there[free] = self._rows.take(at[free], axis=0)
+            there ^= wanted
+            there[:, 2] &= ~_EVENTS
+            (on,) = (there[:, 0] | there[:, 1] | there[:, 2]).nonzero()
+            left, wanted = left[on], wanted.take(on, axis=0)
+            found[left] = (at[on] + 1) % len(self._rows)
         return found
 
-    def _put(self, users: Hashes, events: IntArray) -> None:
-        """Give a slot to users who have none."""
-        self._taken += len(users)
-        for at in range(0, len(users), _AT_ONCE):
-            self._place(users[at : at + _AT_ONCE], events[at : at + _AT_ONCE])
+    def _put(self, wanted: Rows, at: IntArray) -> None:
+        """Put rows into free places; of those that ask for one place, one has it."""
+        asking = np.arange(1, len(at) + 1, dtype=np.uint64)
+        self._rows[at, 2] = asking
+        (won,) = (self._rows[at, 2] == asking).nonzero()
+        self._whole[at[won]] = wanted.view(_WHOLE).reshape(-1)[won]
+        self._taken += len(won)
 
-    def _place(self, users: Hashes, events: IntArray) -> None:
-        at = self._first(users)
-        while at.size:
-            free = np.flatnonzero(self._events[at] == _FREE)
-            won = free[np.unique(at[free], return_index=True)[1]]
-            self._keys[at[won]], self._events[at[won]] = users[won], events[won]
-            on = np.ones(len(at), np.bool_)
-            on[won] = False
-            users, events, at = users[on], events[on], self._next(at[on])
-
-    def _next(self, at: IntArray) -> IntArray:
-        return (at + 1) & (len(self._events) - 1)
+    def _begin(self, wanted: Rows) -> IntArray:
+        """The place where the search for each row begins."""
+        spread = (wanted[:, 0] + (wanted[:, 2] >> _BITS) * _APART) & _LOW
+        begins: IntArray = ((spread * np.uint64(len(self._rows))) >> _HALF).astype(np.int64)
+        return begins

@@ -34,6 +34,7 @@ from stream_dp.pipeline.user_guard import UserGuard
 from stream_dp.pipeline.user_homes import Homes
 from stream_dp.runtime.commit import Commit, Created
 from stream_dp.runtime.user_memory import Used, UserMemory
+from stream_dp.runtime.user_table import UserTable
 
 USERS = tuple(f"user {number}" for number in range(9))
 
@@ -215,13 +216,12 @@ class _Careless(UserMemory):
 class _MakesRoom(_Careless):
     """Has room for few users: whoever comes then drives out those who came first."""
 
-    def admit(self, window: int, users: Any, events: Any) -> Any:
+    def admit(self, users: Any, windows: Any) -> Any:
         """Make room, admit."""
-        table = self._tables.get(window)
-        if table is not None and len(table) > len(USERS) // 2:
-            del self._tables[window]
-            self._pending = {n: used for n, used in self._pending.items() if used.window != window}
-        return super().admit(window, users, events)
+        if len(self._table) > len(USERS) // 2:
+            self._table = UserTable()
+            self._pending.clear()
+        return super().admit(users, windows)
 
 
 class _WindowOfTheReader(_Careless):
@@ -232,7 +232,9 @@ class _WindowOfTheReader(_Careless):
         if len(ticks):
             self._forget(int(ticks.max()))
         self._pending = {
-            n: used for n, used in self._pending.items() if used.window in self._tables
+            n: used
+            for n, used in self._pending.items()
+            if (used.counted.windows >= self._open).all()
         }
         return super().windows(ticks)
 

@@ -136,8 +136,9 @@ async def test_a_sample_has_the_newest_records(
     await sent(kafka, case, wrong_typed, 40)
     await sent(kafka, case, good, 1)
     settings, topic = KafkaSettings(kafka), f"{case.expected.pipeline}.events"
-    newest = await sample_topic(settings, topic, 3, marks=False)
-    oldest = await sample_topic(settings, topic, 3, marks=False, newest=False)
+    partitions, newest = await sample_topic(settings, topic, 3, marks=False)
+    _, oldest = await sample_topic(settings, topic, 3, marks=False, newest=False)
+    assert sorted(partitions) == [0, 1]
     at = {
         n: [o for one in newest if one.partition == n for o in one.records.offsets] for n in (0, 1)
     }

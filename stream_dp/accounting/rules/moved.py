@@ -1,8 +1,10 @@
 """One event replaced, and the replacement may lie in another tick: two steps of one event under `add_remove`.
 
-Between two such streams lies the one with neither content: at each tick the lesser of the two rows, entry by entry, so
-it is known as soon as the pair of rows is. Left against it, an event is removed; it against right, one is added. Both
-games are those of `add_remove`, so this is group privacy over two (`rules.group`), adaptively.
+Between two such streams lies one that differs from each in one event. Where both contents lie in one tick, it has the
+row with neither there; else it has the right row at the first of the two ticks and the left row at the second. So it is
+known as soon as the pair of rows is, whatever an event adds: of counts the row with neither is the lesser of the two,
+entry by entry, of signed amounts it is not. Left against it, one event differs, in one tick; it against right, one, in
+one tick. Both games are those of `add_remove`, so this is group privacy over two (`rules.group`), adaptively.
 
 It says more than its sum: of the two steps, each costs at most half, whenever it comes. `halved` looks for that; the
 time rule rests on it, as the two steps may meet different mechanisms. A guarantee of another proof may cost all of it

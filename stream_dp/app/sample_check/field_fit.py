@@ -44,6 +44,8 @@ def used_fields(spec: PipelineSpec) -> set[str]:
     """The fields without which a record cannot be counted."""
     features = [feature for feature, _ in RowLayout.of(spec).counted(spec)]
     found = {name for feature in features for name in feature.fields}
+    if spec.privacy.user is not None:
+        found.add(spec.privacy.user)
     return found | ({spec.clock.field} if isinstance(spec.clock, ReplayClock) else set())
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 from stream_dp.app.sample_check.field_fit import FieldFit, field_fits
 from stream_dp.app.sample_check.hints import Hint, hints
+from stream_dp.app.sample_check.partitioner_hint import partitioner_hints
 from stream_dp.app.sample_check.sample import Sample
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.groupings import grouping_fields
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import NO_KEY, guard_of
-from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE
+from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_PARTITION
 from stream_dp.runtime.ports import Batch
 
 
@@ -59,16 +60,22 @@ class Fitting:
 
 
 def fitting_of(spec: PipelineSpec, sample: Sample) -> Fitting:
-    """Route a sample as the engine would."""
+    """Route a sample as the engine would.
+
+    Raises:
+        UsageError: users are protected, and nothing says in which of several partitions one is.
+    """
     why, late = _routed(spec, sample)
     fits = field_fits(spec, sample.payloads)
     outside = [at for at, (reason, _) in why.items() if reason == TIME_OUT_OF_RANGE]
     reasons = _reasons(sample, why)
     grouped = {name for series in spec.series for name in grouping_fields(series.grouped_by)}
     other = {at for fit in fits if fit.name in grouped for at in fit.other} - why.keys()
+    astray = [at for at, (reason, _) in why.items() if reason == WRONG_PARTITION]
+    suggested = hints(spec, sample.payloads, fits, outside, sample.columns)
     return Fitting(
         sample.origin, sample.records, sum(each.records for each in reasons), late, len(other),
-        reasons, fits, hints(spec, sample.payloads, fits, outside, sample.columns),
+        reasons, fits, [*partitioner_hints(spec, sample, astray), *suggested],
     )  # fmt: skip
 
 
@@ -80,7 +87,7 @@ def _routed(spec: PipelineSpec, sample: Sample) -> tuple[dict[int, tuple[str, st
     """
     replayed = isinstance(spec.clock, ReplayClock)
     router, guard = Router(spec, start := spec.clock.start or 0), guard_of(spec, start, NO_KEY)
-    guard.begin(sorted({piece.partition for piece in sample.pieces}) or (0,))
+    guard.begin(sample.partitions)
     why: dict[int, tuple[str, str | None]] = {}
     marked: dict[int, int] = {}
     late = begin = 0
@@ -89,7 +96,6 @@ def _routed(spec: PipelineSpec, sample: Sample) -> tuple[dict[int, tuple[str, st
         begin = places.stop
         tick = None if replayed else 0
         batch = Batch(piece.partition, piece.payloads, places, begin, tick)
-        guard.begin((piece.partition,))  # how many partitions there are, a sample does not know
         mark = marked.get(piece.partition, -1)
         routed = router.route(guard.admit(batch, mark).batch)
         for span in routed.dead:

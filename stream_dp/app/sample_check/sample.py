@@ -34,12 +34,16 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sample:
-    """Records of `origin` in reading order; `columns` are those of a table, `lines` whether places are lines."""
+    """Records of `origin` in reading order; `columns` are those of a table, `lines` whether places are lines.
+
+    `partitions` are all that a topic has, also those without records.
+    """
 
     origin: str
     pieces: Sequence[Piece]
     columns: Sequence[str] = ()
     lines: bool = False
+    partitions: Sequence[int] = (0,)
     payloads: list[bytes] = field(init=False)
     places: list[tuple[int, int]] = field(init=False)
 
@@ -112,7 +116,8 @@ async def topic_sample(
         settings_for(spec.source), topic, most,
         marks=replayed, newest=newest, limit=spec.source.largest_batch,
     )  # fmt: skip
-    return Sample(f"topic {topic}", await asyncio.to_thread(_pieces, spec, topic, found, sealer))
+    pieces = await asyncio.to_thread(_pieces, spec, topic, found.batches, sealer)
+    return Sample(f"topic {topic}", pieces, partitions=found.partitions)
 
 
 def _pieces(

@@ -11,7 +11,8 @@ order, lets the product over the mechanisms of e^(l loss - l (l+1) rho) Phi grow
 does a creation: it is a supermartingale that begins at 1, and is at least e^(l L - l (l+1) R). That is all that the
 line-crossing and mixture bounds ask of a sequential composition, and the mixture over l is one too. A bound by the
 largest load of a tick holds as well: an event touches only what is alive at its tick, a pure mechanism is as pure
-after any number of equal pairs, so that its factor may begin when it is touched, and B grows with R.
+after any number of equal pairs, so that its factor may begin when it is touched, and B grows with R. A user's events
+touch only what is alive at some tick of their public window: the same, with times rounded outward to whole windows.
 
 This is not so with a delta: a view is a post-processing of randomized responses, and pDP is not kept by that.
 """
@@ -39,7 +40,8 @@ def loss_bound(
 ) -> Fraction:
     """What the privacy loss stays below at all times with probability 1 - `fails`, rounded up; never above the sum.
 
-    `alive`: the ticks that each part sees, where an event is in one tick; None: an event may be in all of them.
+    `alive`: the ticks that each part sees, where an event is in one tick, rounded outward to public windows where a
+    user is in one; None: what is protected may be in all ticks.
     """
     lives = [Alive(0, None)] * len(epsilons) if alive is None else alive
     rhos = [pure_to_zcdp(PureDP(epsilon)).rho for epsilon in epsilons]

@@ -17,6 +17,7 @@ from stream_dp.integrations.faust.origin_writer import Target
 from stream_dp.integrations.faust.release_stream import ReleaseStream
 from stream_dp.pipeline.endpoints import KafkaJournalSpec, KafkaSourceSpec
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_placement import placement_of
 from stream_dp.pipeline.yaml import load
 
 
@@ -99,7 +100,8 @@ async def from_agent(app: App, pipeline: str | Path, stream: Stream[Any], enrich
 
 def _agent_source(app: App, spec: PipelineSpec, enrich: Enrich) -> AgentSource:
     source = settled(spec.source, KafkaSourceSpec)
-    return AgentSource(app, Target(settings_for(source), spec.name, source.topic), enrich)
+    target = Target(settings_for(source), spec.name, source.topic, placement_of(spec))
+    return AgentSource(app, target, enrich)
 
 
 def _on_kafka(path: Path) -> PipelineSpec:

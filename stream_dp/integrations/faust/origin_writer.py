@@ -8,7 +8,6 @@ function of the record alone.
 """
 
 import asyncio
-import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from stream_dp.adapters.kafka_topic_look import TopicEyes
 from stream_dp.adapters.kafka_topics import ensure
 from stream_dp.errors import FailClosed, Outage
 from stream_dp.integrations.faust.origin_head import OriginHead, decoded
+from stream_dp.runtime.placement import Placement, by_content
 
 _RULES = {
     "cleanup.policy": "compact",
@@ -48,11 +48,12 @@ class Made(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The source of `pipeline`: the topic that its engine reads."""
+    """The source of `pipeline`: the topic that its engine reads, and where in it a record belongs."""
 
     settings: KafkaSettings
     pipeline: str
     topic: str
+    place: Placement = by_content
 
     @property
     def heads(self) -> str:
@@ -80,6 +81,7 @@ class OriginWriter:
 
         Raises:
             FailClosed: the origin was deleted and made anew, or its head is damaged.
+            UsageError: nothing says in which of the source's partitions records belong.
             WorldError: no answer for a long while, or access denied.
         """
         return await self._patiently(lambda: self._fed(made))
@@ -133,6 +135,7 @@ class OriginWriter:
         await connect(target.settings, producer)
         try:
             self._places = tuple(sorted(await producer.partitions_for(target.topic)))
+            target.place((), self._places)
             self._head = await self._recorded(identity)
         except BaseException:
             await disconnect(producer)
@@ -179,9 +182,10 @@ class OriginWriter:
             return
         target, producer = self._target, self._producer
         async with producer.transaction():
+            placed = target.place(payloads, self._places)
             sent = [
-                await producer.send(target.topic, payload, partition=self._place(payload))
-                for payload in payloads
+                await producer.send(target.topic, payload, partition=partition)
+                for payload, partition in zip(payloads, placed, strict=True)
             ]
             sent.append(
                 await producer.send(
@@ -190,9 +194,6 @@ class OriginWriter:
             )
             await asyncio.gather(*sent)
         self._head = head
-
-    def _place(self, payload: bytes) -> int:
-        return self._places[zlib.crc32(payload) % len(self._places)]
 
     @property
     def _about(self) -> str:

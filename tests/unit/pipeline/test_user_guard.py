@@ -1,6 +1,7 @@
 """The guard for users: the oracle's records count, others' streams change nothing, and one user is k events at most."""
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
@@ -31,6 +32,7 @@ from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec, diagnose
 from stream_dp.pipeline.user_guard import UserGuard, guard_of
+from stream_dp.pipeline.user_names import LONGEST_NAME
 from stream_dp.runtime.dead_letters import DeadLetters
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.record_guard import EveryRecord
@@ -136,14 +138,15 @@ def _table_of_two(self: UserGuard, users: Any, ticks: Any, counting: Any) -> Any
     """A broken guard: first come, first served, for two users in all."""
     kept, used = honest(self, users, ticks, counting)
     known = vars(self).setdefault("known", [])
-    known += [t for t in users.texts if t not in known][: 2 - len(known)]
-    return kept & np.array([users.texts[at] in known for at in users.of], np.bool_), used
+    known += [t for t in dict.fromkeys(users.texts) if t not in known][: 2 - len(known)]
+    return kept & np.array([text in known for text in users.texts], np.bool_), used
 
 
 def _by_tick(self: UserGuard, users: Any, ticks: Any, counting: Any) -> Any:
     """A broken guard: the first by tick count, of each batch, and not those that came first."""
     order = np.argsort(ticks, kind="stable")
-    kept, used = honest(self, users._replace(of=users.of[order]), ticks[order], counting[order])
+    texts = [users.texts[at] for at in order.tolist()]
+    kept, used = honest(self, users._replace(texts=texts), ticks[order], counting[order])
     back = np.empty_like(kept)
     back[order] = kept
     return back, used
@@ -241,7 +244,25 @@ def test_late_records_and_those_of_no_tick_use_nothing() -> None:
     outside = record(tick=HORIZON)
     found = made.admit(batch(*[record(tick=1)] * 5, *[outside] * 5, *[record(tick=2)] * 2), 1)
     assert (len(found.batch.payloads), found.capped) == (12, 0)
-    assert [used.events.tolist() for used in found.used] == [[2]]
+    assert [used.counted.events.tolist() for used in found.used] == [[2]]
+
+
+def test_records_of_many_windows_are_no_more_work_than_those_of_one() -> None:
+    clock = SPEC.clock.model_dump(mode="json") | {
+        "horizon": "4000",
+        "start": "1970-01-01T00:00:00Z",
+    }
+    per = {"unit": "user", "user": "customer", "max_events": "1", "per": "1s", "epsilon": "9"}
+    made = guard(specification(clock=clock, privacy=per))
+    records = [record(tick=tick) for tick in range(4000)]
+    calls = Counter[str]()
+    sys.setprofile(lambda _frame, event, _called: calls.update((event,)))
+    try:
+        found = made.admit(batch(*records, *records), -1)
+    finally:
+        sys.setprofile(None)
+    assert (len(found.batch.payloads), found.capped) == (4000, 4000)
+    assert calls["c_call"] < 8 * 8000
 
 
 def test_a_tick_that_the_source_gives_is_that_of_all() -> None:
@@ -266,6 +287,21 @@ def test_what_lies_in_anothers_partition_is_dead() -> None:
         home = [u for u in USERS if made._homes and made._homes.of([u.encode()])[0] == partition]
         assert [json.loads(p)["customer"] for p in found.batch.payloads] == home
         assert {reason for reason, *_ in letters(found.batch)} == {"wrong_partition"}
+
+
+def test_a_name_that_is_too_long_is_a_dead_letter_wherever_it_lies() -> None:
+    spec = specification(
+        source=KEYED, journal={"kind": "sqlite", "path": "j"}, releases={"path": "r"}
+    )
+    longest, longer = "é" * (LONGEST_NAME // 2), "é" * (LONGEST_NAME // 2) + "x"
+    for partitions in ((0,), (0, 1)):
+        made, stay = guard(spec, partitions), []
+        for partition in partitions:
+            found = made.admit(batch(record(longest), record(longer), partition=partition), -1)
+            stay += [json.loads(each)["customer"] for each in found.batch.payloads]
+            assert ("name_too_long", "customer", 101, 101) in letters(found.batch)
+            assert ("wrong_partition", "customer", 101, 101) not in letters(found.batch)
+        assert stay == [longest]
 
 
 def test_several_partitions_need_a_declared_key() -> None:

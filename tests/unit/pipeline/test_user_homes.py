@@ -1,6 +1,9 @@
 """Partitions of users: those of the clients' own partitioners."""
 
+import sys
 import zlib
+from collections import Counter
+from types import FrameType
 
 import numpy as np
 import pytest
@@ -35,3 +38,20 @@ def test_a_user_has_one_home(texts: list[bytes], partitions: int) -> None:
 def test_the_only_partition_is_everybodys(partitioner: str | None) -> None:
     found = Homes((3,), partitioner).of([b"a", b"b", b""])
     assert np.array_equal(found, [3, 3, 3])
+
+
+def test_names_of_all_lengths_are_no_more_work_than_their_words() -> None:
+    """Were each length or each long name hashed for itself, a record would cost dozens of calls, each for one name."""
+    keys = [b"x" * length for length in range(64, 1025)] * 4
+    calls = Counter[str]()
+
+    def count(_frame: FrameType, event: str, _called: object) -> None:
+        calls[event] += 1
+
+    sys.setprofile(count)
+    try:
+        murmur2(keys)
+    finally:
+        sys.setprofile(None)
+    assert calls["c_call"] < 6 * len(keys)
+    assert calls["call"] < len(keys)

@@ -1,7 +1,8 @@
-"""The table of users: a dict, at most 60 bytes a user, and the memory around it by windows."""
+"""The table of users: a dict, at most 64 bytes a user, and the memory around it by windows."""
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,35 +11,64 @@ from hypothesis import strategies as st
 
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import FailClosed
-from stream_dp.runtime import user_table
 from stream_dp.runtime.commit import Commit
-from stream_dp.runtime.user_memory import UserMemory
-from stream_dp.runtime.user_table import Hashes, UserTable
+from stream_dp.runtime.user_memory import Used, UserMemory
+from stream_dp.runtime.user_table import Counted, Hashes, UserTable
 
 BYTES_A_USER = 64
+BYTES_FOR_ALL = 1 << 16
 
 
-def hashes(users: list[int], spread: int = 64) -> Hashes:
-    """Hashes that all begin their search in few slots."""
+def hashes(users: list[int]) -> Hashes:
+    """Hashes that all begin their search in one slot, and share a half with others."""
     numbers = np.array(users, np.uint64)
-    return np.stack([numbers % np.uint64(7) * np.uint64(spread), numbers], axis=1)
+    return np.stack([numbers % np.uint64(7), numbers], axis=1)
+
+
+def windowed(users: list[tuple[int, int]]) -> tuple[Hashes, IntArray]:
+    """The hashes of (user, window) pairs, and the windows."""
+    return hashes([user for user, _ in users]), np.array([w for _, w in users], np.int64)
+
+
+def counted(users: list[tuple[int, int]], events: list[int]) -> Counted:
+    return Counted(*windowed(users), np.array(events, np.int64))
+
+
+def as_counter(found: Counted) -> Counter[tuple[int, int]]:
+    all_of: Counter[tuple[int, int]] = Counter()
+    for user, window, events in zip(found.users[:, 1], found.windows, found.events, strict=True):
+        all_of[int(user), int(window)] += int(events)
+    return all_of
+
+
+def first_of(wanted: Counter[tuple[int, int]], user: tuple[int, int], cap: int) -> bool:
+    """What a dict says of one record."""
+    if wanted[user] >= cap:
+        return False
+    wanted[user] += 1
+    return True
 
 
 def check_against_a_dict(random: Random) -> None:
-    """Take events of users, give some back, and compare with a dict each time."""
-    table, wanted = UserTable(), Counter[int]()
+    """Count records of users, give some back, forget windows, and compare with a dict each time."""
+    table, wanted, begin = UserTable(), Counter[tuple[int, int]](), 0
     for _ in range(12):
-        users = random.sample(range(300), random.randint(0, 60))
-        events = [random.randint(1, 3) for _ in users]
-        taken = table.take(hashes(users), np.array(events, np.int64), 5)
-        assert taken.tolist() == [min(n, 5 - wanted[u]) for u, n in zip(users, events, strict=True)]
-        wanted.update(dict(zip(users, taken.tolist(), strict=True)))
-        gone = random.sample(users, random.choice([0, len(users) // 2, len(users)]))
-        table.give_back(hashes(gone), np.array([wanted.pop(user) for user in gone], np.int64))
-    kept = {user: number for user, number in wanted.items() if number}
-    found, numbers = table.items()
-    assert dict(zip(found[:, 1].tolist(), numbers.tolist(), strict=True)) == kept
-    assert len(table) == len(kept)
+        users = [
+            (random.randrange(150), random.randint(begin, begin + 3))
+            for _ in range(random.choice([0, 1, 40, 400]))
+        ]
+        kept, used = table.first(*windowed(users), 5)
+        assert kept.tolist() == [first_of(wanted, user, 5) for user in users]
+        assert sum(as_counter(used).values()) == sum(kept)
+        if random.random() < 0.3:
+            table.give_back(used)
+            wanted.subtract(as_counter(used))
+        if random.random() < 0.3:
+            begin += 1
+            table.forget(begin)
+            wanted = Counter({user: n for user, n in wanted.items() if user[1] >= begin})
+        assert as_counter(table.items()) == +wanted
+        assert len(table) == len(+wanted)
 
 
 @settings(max_examples=30, deadline=None)
@@ -47,46 +77,96 @@ def test_it_is_a_dict_of_numbers(seed: int) -> None:
     check_against_a_dict(Random(seed))
 
 
+def some_hashes(chance: np.random.Generator, number: int = 1000) -> Hashes:
+    return chance.integers(0, 2**63, (number, 2)).astype(np.uint64)
+
+
 def test_a_user_takes_at_most_sixty_four_bytes() -> None:
     table, chance, users = UserTable(), np.random.default_rng(1), 0
     while users < 200_000:
-        more = chance.integers(0, 2**63, (1000, 2)).astype(np.uint64)
-        table.take(more, np.ones(1000, np.int64), 20)
+        table.first(some_hashes(chance), np.zeros(1000, np.int64), 20)
         users += 1000
-        assert table.size <= BYTES_A_USER * users
+        assert table.size <= BYTES_A_USER * users + BYTES_FOR_ALL
+    assert len(table) == users
+
+
+def test_many_windows_of_one_user_take_no_more() -> None:
+    """A window that had a table of its own took 1.3 kB."""
+    memory = UserMemory(3, 1)
+    number = 20_000
+    kept, used = memory.admit(np.ones((number, 2), np.uint64), np.arange(number))
+    assert kept.all()
+    assert memory.size <= BYTES_A_USER * number + BYTES_FOR_ALL
+    assert used is not None
+    assert len(memory.settle([used], number // 2)) == number // 2
+    assert len(memory.content()) == number // 2
+
+
+def test_users_of_windows_that_are_over_take_no_room() -> None:
+    table, chance = UserTable(), np.random.default_rng(1)
+    for window in range(50):
+        table.first(some_hashes(chance, 5000), np.full(5000, window), 20)
+        table.forget(window)
+    assert table.size <= 2 * BYTES_A_USER * 5000 + BYTES_FOR_ALL
+    table.forget(50)
+    assert table.size <= BYTES_FOR_ALL
 
 
 def test_users_who_are_given_back_again_and_again_take_no_room() -> None:
     table, chance = UserTable(), np.random.default_rng(1)
     for _ in range(200):
-        more = chance.integers(0, 2**63, (1000, 2)).astype(np.uint64)
-        table.give_back(more, table.take(more, np.ones(1000, np.int64), 20))
+        _, used = table.first(some_hashes(chance), np.zeros(1000, np.int64), 20)
+        table.give_back(used)
     assert table.size <= 4 * BYTES_A_USER * 1000
 
 
-def test_a_table_that_mixes_up_users_of_one_slot_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def first_half(self: UserTable, users: Hashes) -> IntArray:
-        return probe(self, np.stack([users[:, 0], users[:, 0]], axis=1))
+def test_what_is_added_again_is_within_the_cap_or_not() -> None:
+    table = UserTable()
+    assert table.add(counted([(1, 0), (2, 0), (1, 1)], [3, 1, 2]), 3)
+    assert table.add(counted([(1, 1), (2, 0)], [1, 2]), 3)
+    assert as_counter(table.items()) == {(1, 0): 3, (2, 0): 3, (1, 1): 3}
+    for user in ((1, 0), (2, 0), (1, 1)):
+        assert not UserTable().add(counted([user], [4]), 3)
+        assert not table.add(counted([user], [1]), 3)
 
-    probe = user_table.UserTable._probe
-    monkeypatch.setattr(user_table.UserTable, "_probe", first_half)
+
+def _halves(self: UserTable, users: Hashes, windows: IntArray) -> IntArray:
+    """A broken table: it looks at one half of each hash."""
+    return honest(self, np.stack([users[:, 0], users[:, 0]], axis=1), windows)
+
+
+def _for_ever(self: UserTable, users: Hashes, windows: IntArray) -> IntArray:
+    """A broken table: its windows are one."""
+    return honest(self, users, np.zeros_like(windows))
+
+
+honest = UserTable._slots
+
+
+@pytest.mark.parametrize("twin", [_halves, _for_ever])
+def test_a_table_that_mixes_up_users_or_windows_is_caught(
+    twin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(UserTable, "_slots", twin)
     with pytest.raises(AssertionError):
         check_against_a_dict(Random(1))
 
 
-def admitted(memory: UserMemory, window: int, users: list[int]) -> list[int]:
+def admitted(memory: UserMemory, users: list[tuple[int, int]]) -> list[bool]:
     """Admit an event of each."""
-    taken, _ = memory.admit(window, hashes(users), np.ones(len(users), np.int64))
-    return list(map(int, taken))
+    kept, _ = memory.admit(*windowed(users))
+    return list(map(bool, kept))
 
 
 def test_a_window_is_forgotten_when_its_last_tick_has_closed() -> None:
     memory = UserMemory(1, 4)
     assert memory.windows(np.array([0, 3, 4, 11])).tolist() == [0, 0, 1, 2]
-    _, used = memory.admit(0, hashes([1]), np.ones(1, np.int64))
-    _, early = memory.admit(1, hashes([1]), np.ones(1, np.int64))
+    _, used = memory.admit(*windowed([(1, 0)]))
+    _, early = memory.admit(*windowed([(1, 1)]))
+    assert used is not None
+    assert early is not None
     assert memory.settle([used, early], 3).keys() == {0, 1}
-    assert admitted(memory, 0, [1, 2]) == [0, 1]
+    assert admitted(memory, [(1, 0), (2, 0)]) == [False, True]
     memory.rewind()
     assert memory.settle([], 4) == {}
     assert memory.content().keys() == {1}
@@ -95,25 +175,30 @@ def test_a_window_is_forgotten_when_its_last_tick_has_closed() -> None:
 def test_for_ever_is_one_window() -> None:
     memory = UserMemory(2, None)
     assert memory.windows(np.array([0, 10**9])).tolist() == [0, 0]
-    _, used = memory.admit(0, hashes([5]), np.array([9]))
+    kept, used = memory.admit(*windowed([(5, 0)] * 9))
+    assert kept.tolist() == [True, True] + [False] * 7
+    assert used is not None
     assert memory.settle([used], 10**9).keys() == {0}
-    assert admitted(memory, 0, [5]) == [0]
+    assert memory.admit(*windowed([(5, 0)]))[1] is None
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**9))
 def test_what_commits_record_is_the_memory_at_the_cut(seed: int) -> None:
     random, memory = Random(seed), UserMemory(3, 4)
-    waiting, commits = [], []
+    waiting: list[Used] = []
+    commits = []
     for tick in range(12):
         for _ in range(random.randint(0, 4)):
-            users = random.sample(range(20), random.randint(1, 10))
-            events = np.array([random.randint(1, 2) for _ in users])
-            _, used = memory.admit((tick + random.randint(0, 5)) // 4, hashes(users), events)
-            waiting += [used] if len(used.users) else []
+            users = [
+                (random.randrange(20), (tick + random.randint(0, 5)) // 4)
+                for _ in range(random.randint(1, 20))
+            ]
+            _, used = memory.admit(*windowed(users))
+            waiting += [] if used is None else [used]
         random.shuffle(waiting)
-        over = [used for used in waiting if used.window < (tick + 1) // 4]
-        later = [used for used in waiting if used.window >= (tick + 1) // 4]
+        over = [each for each in waiting if each.counted.windows.min() < (tick + 1) // 4]
+        later = [each for each in waiting if each.counted.windows.min() >= (tick + 1) // 4]
         ready = over + later[: random.randint(0, len(later))]
         waiting = [used for used in waiting if not any(used is each for each in ready)]
         commits.append(Commit(0, b"", ticks=(tick,), users=memory.settle(ready, tick + 1)))
@@ -137,6 +222,8 @@ def test_a_memory_that_no_guard_has_written_is_refused(entries: bytes) -> None:
 
 def test_nothing_of_it_is_shown() -> None:
     memory = UserMemory(3, 4)
-    _, used = memory.admit(0, hashes([123456]), np.array([3]))
+    _, used = memory.admit(*windowed([(123456, 0)]))
+    assert used is not None
     assert repr(used) == "<Used>"
+    assert repr(used.counted) == "<Counted>"
     assert "123456" not in repr(memory)
