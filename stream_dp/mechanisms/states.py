@@ -32,6 +32,7 @@ from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.sum_counter import SumCounterState
 from stream_dp.mechanisms.tree import TreeState
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantilesState
+from stream_dp.mechanisms.value_tree import ValueTreeState
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEverState
 
@@ -75,6 +76,7 @@ STATES = Codec(
         SumCounterState,
         TreeState,
         TumblingQuantilesState,
+        ValueTreeState,
         WatchTerms,
         WatchersState,
         WindowForestState,

@@ -90,6 +90,7 @@ class Chosen:
                     _from(start, ViewBands(self._viewed, place, sure)),
                     teller(place),
                     told,
+                    self.spec.numbers,
                 )
                 for place, name in enumerate(self.spec.views)
             ),

@@ -60,7 +60,7 @@ class SeriesView:
     """A window of a series: its name in releases, the keys of its entries ("" a scalar's), its `band(tick, state)`.
 
     Without `tell` its entries are counts or sums, and none is told below 0 unless they are signed. `told_bytes`: how
-    many bytes `tell` fills at most; None: about as many for each entry.
+    many bytes `tell` fills at most; None: about as many for each entry. An answer has so many `numbers` for each.
     """
 
     name: str
@@ -68,6 +68,7 @@ class SeriesView:
     band: Callable[[int, Any], int]
     tell: Tell | None = None
     told_bytes: int | None = None
+    numbers: int = 1
 
     def part(
         self, tick: int, state: Any, answer: IntArray, unit: Fraction, *, signed: bool
@@ -161,7 +162,7 @@ class Series:
                 return {**self.tell(self.keys, answer, tick, state), "band": band}
             counts = answer if self.signed else clipped(answer)
             return {**in_units(content(self.shape, self.keys, counts), self.unit), "band": band}
-        ends = list(accumulate(len(view.keys) for view in self.views))
+        ends = list(accumulate(len(view.keys) * view.numbers for view in self.views))
         parts = np.split(answer, ends[:-1])
         pairs = zip(self.views, parts, strict=True)
         return {

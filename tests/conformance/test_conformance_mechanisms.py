@@ -25,10 +25,13 @@ from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity, Sum
 from stream_dp.mechanisms.separate_counters import SeparateCounters
+from stream_dp.mechanisms.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.mechanisms.sum_forest import SumForest
 from stream_dp.mechanisms.tumbling_quantiles import UNTOLD, TumblingQuantiles
+from stream_dp.mechanisms.value_levels import ValueLevels
+from stream_dp.mechanisms.value_tree import Over, ValueTree
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.window_forest import WindowForest
 from stream_dp.mechanisms.windows_and_ever import GaussianAndEver, SumsAndEver, WindowsAndEver
@@ -213,6 +216,26 @@ def quantiles(relation: Neighbors, windows: tuple[int, ...], unranked: int = 0) 
     )
 
 
+def value_tree(counts: Over, arity: int) -> Case:
+    """The case of a tree over five values, and of an entry without one."""
+    levels = ValueLevels(5, arity)
+    return Case(
+        name=f"ValueTree {type(counts).__name__}",
+        make=lambda: ValueTree(levels, counts, 1),
+        horizon=counts.horizon if isinstance(counts, Counter) else None,
+    )
+
+
+def sliding_quantiles(counts: Over, arity: int) -> Case:
+    """The case of quantiles that are read from such a tree."""
+    at, tree = (Fraction(1, 2), Fraction(9, 10)), ValueTree(ValueLevels(5, arity), counts, 1)
+    return Case(
+        name=f"SlidingQuantiles {type(counts).__name__}",
+        make=lambda: SlidingQuantiles(tree, at, Fraction(19, 20)),
+        horizon=counts.horizon if isinstance(counts, Counter) else None,
+    )
+
+
 def sparse(
     offset: tuple[int, ...], threshold: int, relation: Neighbors, quantity: Quantity = MAXIMUM
 ) -> Case:
@@ -294,6 +317,7 @@ def per_bin(relation: Neighbors, horizon: int | None) -> Case:
     )
 
 
+NODES = WindowForest(7, ONE, REPLACE, (1, 6), LEVELS, 2)
 CASES = [
     counter(1, TICKS, ADD),
     counter(4, 40, ADD),
@@ -361,6 +385,11 @@ CASES = [
     composite(ColumnsAbove(25), ADD),
     quantiles(ADD, (1,)),
     quantiles(REPLACE, (3, 5), 1),
+    value_tree(NODES, 3),
+    value_tree(Counter(5, ONE, ADD, TICKS), 5),
+    sliding_quantiles(NODES, 3),
+    sliding_quantiles(WindowsAndEver(NODES, HybridCounter(7, ONE, REPLACE, 2)), 3),
+    sliding_quantiles(Counter(5, ONE, ADD, TICKS), 5),
     per_bin(ADD, TICKS),
     per_bin(REPLACE, None),
 ]

@@ -1,25 +1,36 @@
-"""The statistic `quantiles`: which values have a given share of the records below them, window by window.
+"""The statistic `quantiles`: which values have a given share of the records below them.
 
-Windows follow one another without a gap, the first from the series' first tick on; what is told of one at its end stays
-until the next one ends. Values are told by the bucket of a public grid that they lie in.
+Over sliding windows and so far, at every tick, each with the values that it may be; or by `every`, of windows that
+follow one another without a gap, the first from the series' first tick on: what is told of one at its end stays until
+the next one ends.
 """
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
-from stream_dp.mechanisms.tumbling_quantiles import UNTOLD, TumblingQuantiles
-from stream_dp.pipeline.amount_units import plain_number
-from stream_dp.pipeline.choice import Choice, Setting, steady
-from stream_dp.pipeline.grouping_problems import by_problems
+from stream_dp.mechanisms.sliding_quantiles import EACH, PARTS
+from stream_dp.mechanisms.tumbling_quantiles import UNTOLD
+from stream_dp.pipeline.choice import Choice, Setting
+from stream_dp.pipeline.choose_quantiles import sliding_choice, tumbling_choice
 from stream_dp.pipeline.groupings import Edge, Edges, decimal_text
-from stream_dp.pipeline.scalars import FieldName, milliseconds, problem, valid_or_none
+from stream_dp.pipeline.scalars import FieldName, problem
 from stream_dp.pipeline.statistics.series_spec import Place, SeriesSpec
+from stream_dp.pipeline.value_grids import (
+    BUCKETS,
+    MOST_BUCKETS,
+    Clamp,
+    Ends,
+    ValueGrid,
+    grid_problems,
+    grid_sketched,
+)
 from stream_dp.pipeline.windows import (
     EVER,
     Windows,
@@ -31,53 +42,56 @@ from stream_dp.runtime.release import Quantile, Shape
 from stream_dp.runtime.series import Tell
 
 
-def _clamp(value: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
-    if value[0] >= value[1]:
-        raise ValueError(
-            f"is empty: {decimal_text(value[0])} is not below {decimal_text(value[1])}"
-        )
-    return value
-
-
 def _share(value: Fraction) -> Fraction:
     if not 0 < value < 1:
         raise ValueError(f"'{decimal_text(value)}' must be between 0 and 1, both excluded")
     return value
 
 
-Clamp = Annotated[tuple[Edge, Edge], AfterValidator(_clamp)]
+def _listed(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
 Shares = Annotated[
     tuple[Annotated[Edge, AfterValidator(_share)], ...], Field(min_length=1, max_length=20)
 ]
-_CLAMP: TypeAdapter[Any] = TypeAdapter(Clamp)
+Every = Annotated[Windows, BeforeValidator(_listed)]
 
 
 class QuantilesSeries(SeriesSpec):
-    """Quantiles of the number `of` within `clamp`, in equal `buckets`, of each of the windows."""
+    """Quantiles of the number `of` on a grid, over sliding `windows`, of each window of `every`, or so far."""
 
     shape: ClassVar[Shape] = Shape.HISTOGRAM
+    later: ClassVar[tuple[str, ...]] = ("clamp", "edges", "buckets", "windows", "every")
 
     statistic: Literal["quantiles"] = "quantiles"
     of: FieldName
-    clamp: Clamp
-    buckets: Annotated[int, Field(ge=1, le=999)] = 200
+    clamp: Clamp | None = None
+    buckets: Annotated[int, Field(ge=1, le=MOST_BUCKETS)] | None = None
+    edges: Ends | None = None
     at: Shares
-    windows: Annotated[Windows, Field(min_length=1)]
+    windows: Windows = ()
+    every: Every = ()
 
     @property
-    def edges(self) -> tuple[Fraction, ...]:
-        """The ends of the buckets, from the lowest value to the highest."""
-        return _edges(self.clamp, self.buckets)
+    def grid(self) -> ValueGrid:
+        """The buckets of the values."""
+        if self.clamp is None:
+            return ValueGrid(self.edges or ())
+        return ValueGrid.within(self.clamp, self.buckets or BUCKETS)
 
     @property
     def grouped_by(self) -> Edges:
         """The buckets, and what lies below, above, or is no number."""
-        return Edges(field=self.of, edges=self.edges)
+        return Edges(field=self.of, edges=self.grid.ends)
 
     @property
     def views(self) -> tuple[str, ...]:
-        """The windows."""
-        return self.windows
+        """The windows, what counts so far last."""
+        if self.every:
+            return self.every
+        spans = tuple(name for name in self.windows if name != EVER)
+        return (*spans, EVER) if EVER in self.windows or not spans else spans
 
     @property
     def form(self) -> Shape:
@@ -88,93 +102,118 @@ class QuantilesSeries(SeriesSpec):
         """Return the quantiles, as they are named in releases."""
         return tuple(map(decimal_text, self.at))
 
+    @property
+    def numbers(self) -> int:
+        """A bucket, or a place with what is ruled out on both sides."""
+        return 1 if self.every else EACH
+
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
-        """Return what tells the buckets of one window's quantiles: a clamped value is the clamp itself."""
-        low, high = self.clamp
-        ends = [(low, low), *pairwise(self.edges), (high, high)]
-
-        def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
-            places = zip(names, answer.tolist(), strict=True)
-            told = {name: _told(*ends[place]) for name, place in places if place != UNTOLD}
-            return {"quantiles": told}
-
-        return tell
+        """Return what tells the quantiles of one window."""
+        return _bucket_teller(self.grid) if self.every else _place_teller(self.grid)
 
     @property
     def about(self) -> str:
         """What is released, in a few words."""
         asked = ", ".join(map(decimal_text, self.at))
-        return f"quantiles {asked} of {self.of} in each {', '.join(self.windows)}"
+        if self.every:
+            return f"quantiles {asked} of {self.of} in each {', '.join(self.every)}"
+        spans = [name for name in self.views if name != EVER]
+        over = f"over {', '.join(spans)}" if spans else ""
+        parts = [part for part in (over, "so far" if EVER in self.views else "") if part]
+        return f"quantiles {asked} of {self.of} {' and '.join(parts)}"
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        """The field, its clamp and the number of buckets."""
-        low, high = map(decimal_text, self.clamp)
-        return {"of": self.of, "clamp": f"{low} to {high}", "buckets": self.buckets}
+        """The field, its range, the number of buckets, and when windows end."""
+        ends = self.grid.ends
+        return {
+            "of": self.of,
+            "clamp": f"{decimal_text(ends[0])} to {decimal_text(ends[-1])}",
+            "buckets": len(ends) - 1,
+            "told": "when a window ends" if self.every else "at every tick",
+        }
 
     @classmethod
     def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what can be read of a broken entry's conditions, windows and clamp."""
-        clamp = valid_or_none(_CLAMP, value.get("clamp"))
-        return {**super().sketched(value), **windows_sketched(value), "clamp": clamp}
+        """Return what can be read of a broken entry's conditions, windows and grid."""
+        every = windows_sketched({"windows": _items(value.get("every"))})["windows"]
+        return {
+            **super().sketched(value),
+            **windows_sketched(value),
+            **grid_sketched(value),
+            "every": every,
+        }
 
     @classmethod
     def problems(
         cls, at: Place, series: Any, fields: Mapping[str, Any] | None
     ) -> list[InitErrorDetails]:
-        """Return those of every series, of the quantiles and windows, and of the buckets as values of the field."""
+        """Return those of every series, of the quantiles and windows, and of the grid with values of the field."""
         found = [*window_problems(at, series), *super().problems(at, series, fields)]
-        for place, name in enumerate(series.windows):
+        found += _of_every(at, window_problems(at, SimpleNamespace(windows=series.every)))
+        if series.windows and series.every:
+            why = (
+                "stands beside windows: those slide, these follow one another; name one of the two"
+            )
+            found.append(problem((*at, "every"), why))
+        for place, name in enumerate(series.every):
             if name == EVER:
-                why = "quantiles are told of windows that end: name a duration such as 24h"
-                found.append(problem((*at, "windows", place), why))
+                why = "is told of windows that end: name a duration such as 24h"
+                found.append(problem((*at, "every", place), why))
         for place, (before, share) in enumerate(pairwise(getattr(series, "at", ()) or ())):
             if not (isinstance(share, Fraction) and before < share):
                 here = (*at, "at", place + 1)
                 found.append(problem(here, "must be greater than the one before"))
-        if fields is None or not isinstance(series, QuantilesSeries):
-            return found
-        grid = by_problems(at, series.grouped_by, fields)
-        return [*found, *(_placed(at, each, series) for each in grid)]
+        return [*found, *grid_problems(at, series, fields)]
 
     @classmethod
     def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
         """Return which windows do not go with the clock."""
-        return window_lengths(at, series, clock)
+        ends = window_lengths(at, SimpleNamespace(windows=series.every), clock)
+        return [*window_lengths(at, series, clock), *_of_every(at, ends)]
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose a bucket for each quantile of each window, at equal shares of the epsilon."""
-        ticks = tuple(milliseconds(name) // setting.step for name in self.windows)
-        mechanism = TumblingQuantiles(
-            setting.width, self.epsilon, setting.neighbors, ticks, self.at, unranked=1
-        )
-        why = f"each choice has epsilon {mechanism.choice_epsilon}; errors are in ranks: events"
-        chosen = steady(mechanism, why, setting)
-        return Choice(mechanism, why, chosen.expected, dict.fromkeys(self.windows, chosen.expected))
+        """Choose a noisy maximum for windows that end, else a tree over the values."""
+        if self.every:
+            return tumbling_choice(setting, self.epsilon, self.every, self.at)
+        return sliding_choice(setting, self.epsilon, self.views, self.at)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
-        """Return nothing: the totals of a run are those of no window."""
+        """Return nothing: releases tell the places of values."""
 
 
-def _edges(clamp: tuple[Fraction, Fraction], buckets: int) -> tuple[Fraction, ...]:
-    low, high = clamp
-    return tuple(low + (high - low) * n / buckets for n in range(buckets + 1))
+def _bucket_teller(grid: ValueGrid) -> Tell:
+    """What tells the buckets of one window's quantiles: a clamped value is the clamp itself."""
+
+    def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
+        places = zip(names, answer.tolist(), strict=True)
+        return {"quantiles": {name: grid.bucket(at) for name, at in places if at != UNTOLD}}
+
+    return tell
 
 
-def _told(low: Fraction, high: Fraction) -> Quantile:
-    """A bucket, and its middle; all three are public numbers of the grid."""
-    value, low_, high_ = map(plain_number, ((low + high) / 2, low, high))
-    return Quantile(value=value, low=low_, high=high_)
+def _place_teller(grid: ValueGrid) -> Tell:
+    """What tells the places of one window's quantiles, and the values that are not ruled out."""
+    last = len(grid.buckets) - 1
+
+    def told(place: int, below: int, above: int) -> Quantile:
+        return grid.between(Fraction(place, PARTS), below, last - above)
+
+    def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
+        rows = zip(names, answer.reshape(-1, EACH).tolist(), strict=True)
+        return {"quantiles": {name: told(*row) for name, row in rows}}
+
+    return tell
 
 
-def _placed(at: Place, found: InitErrorDetails, series: QuantilesSeries) -> InitErrorDetails:
-    """A problem of the grid, at the key that it comes from."""
-    inner = tuple(found.get("loc", ()))[len(at) :]
-    if inner[:2] == ("by", "field"):
-        return {**found, "loc": (*at, "of")}
-    low, high = map(decimal_text, series.clamp)
-    why = (
-        f"{series.buckets} equal buckets from {low} to {high} do not begin at values of '{series.of}': choose a number "
-        "of buckets that divides the range"
-    )
-    return problem((*at, "buckets"), why)
+def _items(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _of_every(at: Place, found: list[InitErrorDetails]) -> list[InitErrorDetails]:
+    """The problems of `windows`, told of `every`."""
+    moved: list[InitErrorDetails] = []
+    for each in found:
+        inner = tuple(each.get("loc", ()))[len(at) + 1 :]
+        moved.append({**each, "loc": (*at, "every", *inner)})
+    return moved

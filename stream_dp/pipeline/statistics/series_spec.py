@@ -100,6 +100,11 @@ class SeriesSpec(Frozen, ABC):
         """Return the names of the entries of an answer, or of one window's, where `keys` names those of the rows."""
         return tuple(keys) if self.keyed else ("",)
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers an answer has for each entry of a window."""
+        return 1
+
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell | None:
         """Return what tells the answer, or that of the window at `place`, in its own words; None: its counts are told.
 

@@ -31,6 +31,7 @@ from stream_dp.mechanisms.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.sum_counter import SumCounterState
 from stream_dp.mechanisms.tree import TreeState
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantilesState
+from stream_dp.mechanisms.value_tree import ValueTreeState
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEverState
 from stream_dp.testing.taint import Tainted
 
@@ -57,6 +58,7 @@ PUBLIC: dict[type, set[str]] = {
     SumCounterState: set(),
     TreeState: {"prefix"},
     TumblingQuantilesState: {"updates", "told"},
+    ValueTreeState: {"updates"},
     WatchersState: set(),
     WindowForestState: {"updates"},
     WindowsAndEverState: set(),

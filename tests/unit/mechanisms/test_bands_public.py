@@ -31,9 +31,12 @@ from stream_dp.mechanisms.paper_hss import PaperHSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
 from stream_dp.mechanisms.quantities import MAXIMUM, ColumnsAbove, Largest, Quantity
 from stream_dp.mechanisms.serving import Bands
+from stream_dp.mechanisms.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.mechanisms.sum_forest import SumForest
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
+from stream_dp.mechanisms.value_levels import ValueLevels
+from stream_dp.mechanisms.value_tree import ValueTree
 from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.window_forest import WindowForest
 from stream_dp.mechanisms.windows_and_ever import GaussianAndEver, SumsAndEver, WindowsAndEver
@@ -44,6 +47,8 @@ ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 HALF, SHARES = Fraction(1, 2), (Fraction(2), Fraction(1), Fraction(2))
 
 FOREST = WindowForest(WIDTH, HALF, ADD, (1, 6), ForestShape((2,), (HALF, HALF)))
+
+VALUES = ValueTree(ValueLevels(3, 3), WindowForest(3, HALF, REPLACE, (1, 4), FLAT))
 
 MECHANISMS: list[Any] = [
     Counter(WIDTH, HALF, ADD, TICKS),
@@ -75,6 +80,8 @@ MECHANISMS: list[Any] = [
     SumCounter(WIDTH, HALF, ADD, TICKS, -3, 8),
     SumCounter(WIDTH, HALF, REPLACE, None, 0, 8),
     TumblingQuantiles(WIDTH, HALF, ADD, (2, 3), (HALF,)),
+    VALUES,
+    SlidingQuantiles(VALUES, (HALF,), Fraction(19, 20)),
     HandOverCounter(WIDTH, HALF, ADD),
     GaussianCounter(WIDTH, HALF, REPLACE, TICKS),
     GaussianCounter(WIDTH, HALF, ADD, None),

@@ -79,6 +79,7 @@ FROZEN = {
     ("quantity-maximum", 1): "",
     ("quantity-registered", 1): "constant name version",
     ("quantity-sum", 1): "",
+    ("sliding-quantiles", 1): "at confidence tree",
     ("sparse-vector", 1): (
         "neighbors offset ones=1 quantity=Maximum() query_epsilon threshold_epsilon width"
     ),
@@ -95,6 +96,9 @@ FROZEN = {
     ("tree-state", 2): "here left prefix slope windows",
     ("tumbling-quantiles", 1): "at epsilon neighbors unranked=0 width windows",
     ("tumbling-quantiles-state", 1): "counts told updates",
+    ("value-levels", 1): "(only rested on)",
+    ("value-tree", 1): "counts levels unranked=0",
+    ("value-tree-state", 1): "counts updates",
     ("window-forest", 1): "epsilon neighbors ones=1 shape width windows",
     ("window-forest-state", 1): "open sums surpluses updates",
     ("windows-and-ever", 1): "ever forest",

@@ -1,0 +1,132 @@
+"""The public grid over the values of a number field: equal buckets within a clamp, or declared edges.
+
+A value below the grid counts at its lower end, one above at its upper end; each end is a bucket by itself, first and
+last. Rules: a grid is public, and a value is told by public numbers of it. This file knows no mechanism.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic_core import InitErrorDetails
+
+from stream_dp.pipeline.amount_units import plain_number
+from stream_dp.pipeline.grouping_problems import by_problems
+from stream_dp.pipeline.groupings import Edge, Edges, decimal_text
+from stream_dp.pipeline.scalars import problem, valid_or_none
+from stream_dp.runtime.release import Quantile
+
+BUCKETS, MOST_BUCKETS = 200, 999
+_Place: TypeAlias = tuple[str | int, ...]
+
+
+def _clamp(value: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
+    if value[0] >= value[1]:
+        raise ValueError(
+            f"is empty: {decimal_text(value[0])} is not below {decimal_text(value[1])}"
+        )
+    return value
+
+
+Clamp = Annotated[tuple[Edge, Edge], AfterValidator(_clamp)]
+Ends = Annotated[tuple[Edge, ...], Field(min_length=2, max_length=MOST_BUCKETS + 1)]
+_CLAMP: TypeAdapter[Any] = TypeAdapter(Clamp)
+_ENDS: TypeAdapter[Any] = TypeAdapter(Ends)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueGrid:
+    """The `ends` of the buckets, from the lowest value to the highest."""
+
+    ends: tuple[Fraction, ...]
+
+    @classmethod
+    def within(cls, clamp: tuple[Fraction, Fraction], buckets: int) -> "ValueGrid":
+        """Return so many equal buckets."""
+        low, high = clamp
+        return cls(tuple(low + (high - low) * n / buckets for n in range(buckets + 1)))
+
+    @property
+    def buckets(self) -> tuple[tuple[Fraction, Fraction], ...]:
+        """The two ends of each, those of the values beyond the grid among them."""
+        low, high = self.ends[0], self.ends[-1]
+        return ((low, low), *pairwise(self.ends), (high, high))
+
+    def bucket(self, place: int) -> Quantile:
+        """Return what is told of a bucket: its ends, and its middle."""
+        low, high = self.buckets[place]
+        return self._told((low + high) / 2, low, high)
+
+    def between(self, place: Fraction, first: int, last: int) -> Quantile:
+        """Return what is told of a place in buckets, and of the buckets from `first` to `last` that it may be in."""
+        buckets = self.buckets
+        low, high = buckets[int(place)]
+        value = low + (high - low) * (place - int(place))
+        return self._told(value, buckets[first][0], buckets[last][1])
+
+    @staticmethod
+    def _told(value: Fraction, low: Fraction, high: Fraction) -> Quantile:
+        return Quantile(value=plain_number(value), low=plain_number(low), high=plain_number(high))
+
+
+def grid_sketched(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what can be read of a broken entry's grid."""
+    return {
+        "clamp": valid_or_none(_CLAMP, value.get("clamp")),
+        "edges": valid_or_none(_ENDS, value.get("edges")),
+        "grid_named": tuple(key for key in ("clamp", "edges") if key in value),
+    }
+
+
+def grid_problems(
+    at: _Place, series: Any, fields: Mapping[str, Any] | None
+) -> list[InitErrorDetails]:
+    """Return what a series, or a sketch of it, says of its grid and must not."""
+    clamp, edges = getattr(series, "clamp", None), getattr(series, "edges", None)
+    named = getattr(series, "grid_named", None)
+    if named is None:
+        named = tuple(key for key in ("clamp", "edges") if getattr(series, key) is not None)
+    if not named:
+        return [problem((*at, "clamp"), "is missing: name a range such as [0, 600], or edges")]
+    if len(named) == 2:
+        return [problem((*at, "edges"), "stands beside clamp: the first and the last are one")]
+    if clamp is None and edges is None:
+        return []
+    buckets, found = getattr(series, "buckets", None), []
+    if edges is not None and buckets is not None:
+        found.append(problem((*at, "buckets"), "stands beside edges: the edges make the buckets"))
+    of = getattr(series, "of", None)
+    if fields is None or not isinstance(of, str) or not isinstance(buckets, int | None):
+        return found
+    ends = edges if clamp is None else ValueGrid.within(clamp, buckets or BUCKETS).ends
+    grid = by_problems(at, Edges.model_construct(field=of, edges=tuple(ends or ())), fields)
+    if clamp is None:
+        return [*found, *(_at_edges(at, each) for each in grid)]
+    return [*found, *_at_buckets(at, grid, series)]
+
+
+def _at_edges(at: _Place, found: InitErrorDetails) -> InitErrorDetails:
+    """A problem of the grid at the edge, or the field, that it comes from."""
+    inner = tuple(found.get("loc", ()))[len(at) + 1 :]
+    return {**found, "loc": (*at, "of") if inner[0] == "field" else (*at, *inner)}
+
+
+def _at_buckets(at: _Place, grid: list[InitErrorDetails], series: Any) -> list[InitErrorDetails]:
+    """Problems of equal buckets, at the key that they come from; one for all their ends."""
+    found = [
+        {**each, "loc": (*at, "of")}
+        for each in grid
+        if tuple(each.get("loc", ()))[len(at) + 1 :][:1] == ("field",)
+    ]
+    if found or not grid:
+        return found  # type: ignore[return-value]  # a dictionary with another place
+    low, high = map(decimal_text, series.clamp)
+    many = BUCKETS if getattr(series, "buckets", None) is None else series.buckets
+    why = (
+        f"{many} equal buckets from {low} to {high} do not begin at values of '{series.of}': choose a number of "
+        "buckets that divides the range"
+    )
+    return [problem((*at, "buckets"), why)]
