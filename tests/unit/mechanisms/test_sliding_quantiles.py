@@ -45,15 +45,14 @@ def forest(
     return WindowForest(LEVELS.nodes, epsilon, ADD, windows, shape, LEVELS.height)
 
 
-EVER = [
-    Counter(LEVELS.nodes, ONE, ADD, 20, LEVELS.height),
-    HybridCounter(LEVELS.nodes, ONE, ADD, LEVELS.height),
-]
-WHOLE = [
+COUNTER = Counter(LEVELS.nodes, ONE, ADD, 20, LEVELS.height)
+ENDLESS = HybridCounter(LEVELS.nodes, ONE, ADD, LEVELS.height)
+WHOLE: list[tuple[Over, tuple[int, ...]]] = [
     (forest((3, 8)), (3, 8)),
     (forest((5,), shape=PAIRS), (5,)),
-    *((counts, (99,)) for counts in EVER),
-    (WindowsAndEver(forest((3,)), EVER[1]), (3, 99)),
+    (COUNTER, (99,)),
+    (ENDLESS, (99,)),
+    (WindowsAndEver(forest((3,)), ENDLESS), (3, 99)),
 ]
 
 

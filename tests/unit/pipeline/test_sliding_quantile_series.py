@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from unit.pipeline.test_quantile_series import GRID, file, series_of, windows
 
+from stream_dp.core.guarantee import PureDP
 from stream_dp.core.messages import Query, Update
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.counter import Counter
@@ -23,6 +24,7 @@ from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.release_asks import selected
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
+ONE = Fraction(1)
 SLIDING = {"every": ""}
 LOW, MID, NONE = [0, 5, 0, 0, 0, 0, 90], [0, 0, 0, 7, 0, 3, 0], [0] * 7
 
@@ -107,21 +109,18 @@ def test_an_event_pays_for_its_levels_and_all_windows_at_once(tmp_path: Path) ->
     assert "levels of 202, 9 counts" in planned["why"]
 
 
-def test_users_and_lists_of_quantiles_change_the_noise_not_the_form(tmp_path: Path) -> None:
+def test_of_users_each_event_has_its_part_of_the_epsilon(tmp_path: Path) -> None:
     path = file(tmp_path, **SLIDING, windows="[2h]")
-    text = path.read_text().replace(
-        "privacy: {epsilon: 2}",
-        "privacy: {unit: user, user: shop, max_events: 5, per: 1h, neighbors: add_remove, epsilon: 2}",
-    )
+    users = "{unit: user, user: who, max_events: 5, per: 1h, neighbors: add_remove, epsilon: 2}"
+    text = path.read_text().replace("privacy: {epsilon: 2}", f"privacy: {users}")
     path.write_text(text.replace("domain: [a, b]}", "domain: [a, b]}\n  who: {type: text}"))
-    path.write_text(path.read_text().replace("user: shop", "user: who"))
     built = build(load(path))
     (chosen,) = built.chosen
     mechanism: Any = chosen.mechanism
-    assert mechanism.guarantee.measure.epsilon == Fraction(1, 5)
-    users = chosen.derivation.guarantee.users
-    assert users is not None
-    assert chosen.derivation.guarantee.measure.epsilon == 1
+    assert mechanism.guarantee.measure == PureDP(ONE / 5)
+    whole = chosen.derivation.guarantee
+    assert whole.users is not None
+    assert whole.measure == PureDP(ONE)
 
 
 def test_one_of_the_windows_may_be_asked(tmp_path: Path) -> None:
