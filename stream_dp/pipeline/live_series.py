@@ -42,7 +42,8 @@ class LiveSeriesPlanner:
             UsageError: it is none; every problem is named with its key.
             NotDerivable: no rule covers it.
         """
-        series, spec = load_series(definition, self.spec), _later(self.spec, start)
+        spec = _later(self.spec, start)
+        series = load_series(definition, spec)
         feature = feature_of(self.spec, series)
         rows = slice(0, RowLayout.alone(self.spec, feature).width)
         return PlannedSeries(self, spec, start, feature, chosen_for(spec, series, rows))

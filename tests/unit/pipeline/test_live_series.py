@@ -12,6 +12,7 @@ from unit.pipeline.live_series_worlds import HORIZON, PIPELINE, Stopping, World,
 from stream_dp.adapters.memory import MemorySink, MemorySource
 from stream_dp.errors import UnknownMechanism, UsageError
 from stream_dp.pipeline import builder, live_series
+from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.runtime.engine import Engine
 
 
@@ -201,3 +202,50 @@ async def test_releases_of_what_is_created_say_that_test_noise_is_not_private(no
     bodies = [json.loads(body) for body in world.bodies]
     assert {b["series"] for b in bodies} == {"orders", "large"}
     assert all(("not_private" in b) == (noise is not None) for b in bodies)
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        "count, windows: [{}h]",
+        "quantiles, of: amount, clamp: [0, 9], buckets: 9, at: [0.5], windows: [{}h]",
+        "quantiles, of: amount, clamp: [0, 9], buckets: 9, at: [0.5], every: {}h",
+    ],
+)
+def test_a_window_is_held_against_what_is_left_of_the_horizon(statistic: str) -> None:
+    """From tick 8 on there are four: a window of more would never be whole, and was taken."""
+    spec = World().built.spec
+    planner = live_series.LiveSeriesPlanner(spec, OpenRouter(spec, 0))
+
+    def propose(hours: int) -> live_series.PlannedSeries:
+        text = f"{{name: late, statistic: {statistic.format(hours)}, epsilon: 0.1}}"
+        return planner.propose(text.encode(), HORIZON - 4)
+
+    assert propose(4).series.views[-1] == "4h"
+    with pytest.raises(UsageError, match="longer than the horizon: 4 ticks of 1h"):
+        propose(5)
+
+
+@pytest.mark.parametrize(
+    ("over", "told"),
+    [
+        ("windows: [2h]", [4, 5, 6, 7, 8, 9, 10, 11]),
+        ("every: 2h", [None, 5, 5, 7, 7, 9, 9, 11]),
+    ],
+)
+async def test_quantiles_that_are_created_count_from_their_first_tick(
+    over: str, told: list[int | None]
+) -> None:
+    """Tick t has 2 (t + 1) orders of t, one of 0 and one of 10: over two ticks the median is the later one's."""
+    world = World(noise=zero)
+    of = "of: amount, clamp: [0, 12], buckets: 12, at: [0.5]"
+    text = f"{{name: half, statistic: quantiles, {of}, {over}, epsilon: 0.5}}"
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        await engine.create(text.encode())
+
+    await running(world, 3, ask)
+    bodies = [body for body in map(json.loads, world.bodies) if body["series"] == "half"]
+    assert [body["tick"] for body in bodies] == list(range(4, HORIZON))
+    medians = [body["windows"]["2h"]["quantiles"] for body in bodies]
+    assert [int(median["0.5"]["value"]) if median else None for median in medians] == told
