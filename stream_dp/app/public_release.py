@@ -24,7 +24,7 @@ class PublicWindow:
     band : int or float
         The half-width that holds with the release's `confidence` for one value; of quantiles, in ranks.
     quantiles : mapping of str to Quantile
-        Quantiles of the window that ended last, by their share (`"0.5"`), each with `value`, `low` and `high`.
+        Quantiles of the window, by their share (`"0.5"`), each with `value`, `low` and `high`.
     ranks : tuple of Rank
         A top list, the greatest first: `name`, `value`, and `tied`, the names that are not told apart from it.
     """

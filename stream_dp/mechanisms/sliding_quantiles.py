@@ -10,6 +10,7 @@ buckets at once. Rules: ranks are integers, margins are functions of public para
 knows no values.
 """
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -38,6 +39,7 @@ PARTS = 100
 EACH = 3
 """Numbers told of a quantile: its place, in parts of buckets, and how many buckets below and above are ruled out."""
 Bools: TypeAlias = NDArray[np.bool_]
+RUNNING = 1.13
 _KEPT = 64  # margins of so many moments are remembered
 
 
@@ -102,8 +104,13 @@ class SlidingQuantiles:
         return self.tree.view_public(place, updates)
 
     def view_band(self, place: int, public: int, confidence: float) -> int:
-        """Return how many events the noisy ranks at the true quantiles of a view miss at most, with `confidence`."""
-        return int(self._computed(place, public, confidence).max())
+        """Return by how many events the told buckets of a view may miss the ranks that were asked.
+
+        A told bucket is too high by L events only if, from a bucket that the data name on, some running average of the
+        noise of the ranks is below -L; too low likewise. Running averages go `RUNNING` times as far as the largest
+        margin at most, in simulations of the worst data that there could be (test_running_ranks).
+        """
+        return math.ceil(RUNNING * int(self._computed(place, public, confidence).max()))
 
     def opening(self) -> tuple[int, int]:
         """Return so many events that the asked rank lies between the first two buckets."""

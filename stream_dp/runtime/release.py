@@ -60,7 +60,10 @@ class Head(PublicBody, frozen=True, kw_only=True):
 
 
 class Quantile(msgspec.Struct, frozen=True, kw_only=True):
-    """The public bucket, from `low` to `high`, that a quantile was found in, and a `value` that stands for it."""
+    """Where a quantile was found: a `value`, and the ends, `low` and `high`, of the public buckets that it may be in.
+
+    Of a window that ended that is the one bucket that was chosen, and says nothing of the noise.
+    """
 
     value: int | float
     low: int | float
@@ -94,9 +97,9 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a release says of one window: one `value`, or `values` by key, and the half-width `band` of each.
 
-    Or `quantiles` of the window that ended last, none before the first end; then `band` is in ranks, by how many events
-    a told bucket may miss the rank that was asked. Or `ranks`, the greatest first; then `band` holds for all their
-    values at once.
+    Or `quantiles`, none before the first end of a window that ends; then `band` is in ranks, by how many events a told
+    bucket may miss the rank that was asked. Or `ranks`, the greatest first; then `band` holds for all their values at
+    once.
     """
 
     value: int | float | UnsetType = UNSET

@@ -100,23 +100,23 @@ class WindowValues(Answer):
 
 
 class FoundQuantile(Answer):
-    """The bucket of a public grid that a quantile was found in."""
+    """Where a quantile was found on a public grid."""
 
     value: float
-    """Its middle, or the clamp where the quantile lies beyond it."""
+    """The quantile, or the end of the grid where it lies beyond it; of windows that end, the middle of its bucket."""
     low: float
-    """Where the bucket begins."""
+    """The least value that it may be, with the release's `confidence`; of windows that end, where its bucket begins."""
     high: float
-    """Where it ends."""
+    """The largest value that it may be; of windows that end, where its bucket ends."""
 
 
 class WindowQuantiles(Answer):
-    """Quantiles of the window that ended last."""
+    """Quantiles of a window: of the sliding one, of all so far, or of the one that ended last."""
 
     quantiles: dict[str, FoundQuantile]
     """By quantile, such as `0.5`; none before the first window has ended."""
     band: HalfWidth
-    """By how many events the rank of each bucket may miss the rank that was asked, for all of them at once."""
+    """By how many events noise may move a rank, for all quantiles at once: a told bucket misses its rank by no more."""
 
 
 class WindowRanks(Answer):
