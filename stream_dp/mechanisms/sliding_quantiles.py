@@ -193,10 +193,10 @@ def _inside(ranks: IntArray, bucket: int) -> int:
 
 
 def _last_holds(holds: Bools) -> Bools:
-    """The same, where the last bucket ends all events and so is never ruled out from below."""
+    """Which buckets end late enough: the last one always, for it ends all events."""
     return np.append(holds[:-1], [True])
 
 
 def _first_holds(holds: Bools) -> Bools:
-    """The same, where the first bucket begins all events and so is never ruled out from above."""
+    """Which buckets begin early enough: the first one always, for it begins all events."""
     return np.append([True], holds[1:])
