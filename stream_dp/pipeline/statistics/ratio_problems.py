@@ -26,7 +26,7 @@ def not_an_input(series: Any, name: Any, others: Mapping[str, Any]) -> str | Non
         return None
     if input_.inputs:
         return f"'{name}' is itself made of releases: name the series that it is made of"
-    if input_.form is Shape.FLAGS or input_.teller() is not None:
+    if input_.form is Shape.FLAGS or type(input_).teller is not SeriesSpec.teller:
         return f"'{name}' ({input_.statistic}) does not release numbers that could be divided"
     return None
 

@@ -42,9 +42,11 @@ series:
   - {name: volume, statistic: sum, of: amount, clamp: [-1, 4], step: 0.5, epsilon: 1}
   - {name: busy, statistic: alerts, by: country, threshold: 5, epsilon: 1}
   - {name: hss, statistic: histogram, by: country, method: hss, epsilon: 1}
+  - {name: leaders, statistic: top, by: country, k: 2, epsilon: 1}
+  - {name: medians, statistic: quantiles, of: amount, clamp: [0, 10], buckets: 10, at: [0.5], windows: [2h], epsilon: 1}
   - {name: held, statistic: count, release_every: 4, epsilon: 1}
 """
-LINE = 24
+LINE = 26
 START = "  - {name: share, statistic: ratio, "
 GRID = TickGrid(0, 1000, 8)
 
@@ -97,6 +99,12 @@ REFUSED = {
     "of: busy, over: all": (
         "of", "busy", "'busy' (alerts) does not release numbers that could be divided",
     ),
+    "of: leaders, over: all": (
+        "of", "leaders", "'leaders' (top) does not release numbers that could be divided",
+    ),
+    "of: medians, over: rate": (
+        "of", "medians", "'medians' (quantiles) does not release numbers that could be divided",
+    ),
     "of: all, over: volume": (
         "over", "volume", "'volume' may be 0 and below, where a ratio means nothing",
     ),
@@ -117,13 +125,13 @@ REFUSED = {
 def test_what_makes_no_sense_is_refused_at_its_place(tmp_path: Path, what: str) -> None:
     key, value, why = REFUSED[what]
     column = len(START) + what.index(f"{key}: {value}") + len(key) + 3
-    assert refusal(tmp_path, what) == f"shop.yaml:{LINE}:{column}: series[11].{key}: {why}"
+    assert refusal(tmp_path, what) == f"shop.yaml:{LINE}:{column}: series[13].{key}: {why}"
 
 
 def test_what_is_missing_or_not_known_is_said(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "of: late") == "shop.yaml:24:5: series[11].over: is missing"
+    assert refusal(tmp_path, "of: late") == "shop.yaml:26:5: series[13].over: is missing"
     assert refusal(tmp_path, "of: late, over: all, by: x").endswith(
-        "series[11].by: is not a known key; known are statistic, name, of, over, digits"
+        "series[13].by: is not a known key; known are statistic, name, of, over, digits"
     )
 
 
@@ -135,8 +143,8 @@ def test_a_ratio_of_a_ratio_is_refused_and_so_is_every_circle(tmp_path: Path) ->
     with pytest.raises(UsageError) as refused:
         load(path)
     assert str(refused.value).replace(f"{tmp_path}/", "").splitlines() == [
-        "shop.yaml:24:41: series[11].of: 'other' is itself made of releases: name the series that it is made of",
-        "shop.yaml:25:41: series[12].of: 'share' is itself made of releases: name the series that it is made of",
+        "shop.yaml:26:41: series[13].of: 'other' is itself made of releases: name the series that it is made of",
+        "shop.yaml:27:41: series[14].of: 'share' is itself made of releases: name the series that it is made of",
     ]
 
 
@@ -147,8 +155,8 @@ def test_one_mistake_hides_no_other(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         load(path)
     assert [line.split(": ")[1] for line in str(refused.value).splitlines()] == [
-        "series[11].over",
-        "series[12].epsilon",
+        "series[13].over",
+        "series[14].epsilon",
     ]
 
 
@@ -284,11 +292,8 @@ def test_it_is_described_as_what_it_is_made_of(tmp_path: Path) -> None:
     spec = load(file(tmp_path, "of: late_by_country, over: all"))
     series = spec.series[-1]
     assert isinstance(series, RatioSeries)
-    assert (series.form, series.inputs, series.price) == (
-        Shape.HISTOGRAM,
-        ("late_by_country", "all"),
-        0,
-    )
+    assert (series.form, series.inputs) == (Shape.HISTOGRAM, ("late_by_country", "all"))
+    assert series.price == 0
     assert series.described() == {
         "name": "share", "statistic": "ratio", "by": "country", "shape": "histogram",
         "about": "late_by_country over all", "meaning": None,
