@@ -12,12 +12,12 @@ from typing import Any
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.column_counter import UpdatesAlone
+from stream_dp.mechanisms.noisy_forest import NoisyForest
 from stream_dp.mechanisms.serving import Bands, ViewBands
-from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.mechanisms.windows_and_ever import WindowsAndEver
+from stream_dp.mechanisms.windows_and_ever import SumsAndEver, WindowsAndEver
 from stream_dp.runtime.made_series import MadeSeries
 
-_BY_TICK = (UpdatesAlone, CoarseCounter, WindowForest, WindowsAndEver)
+_BY_TICK = (UpdatesAlone, CoarseCounter, NoisyForest, WindowsAndEver, SumsAndEver)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,11 +42,15 @@ series:
   - {name: volume, statistic: sum, of: amount, clamp: [-1, 4], step: 0.5, epsilon: 1}
   - {name: busy, statistic: alerts, by: country, threshold: 5, epsilon: 1}
   - {name: hss, statistic: histogram, by: country, method: hss, epsilon: 1}
+  - {name: sums, statistic: sum, of: amount, clamp: [0, 4], step: 0.5, windows: [2h, ever], epsilon: 1}
+  - {name: late_sums, statistic: sum, of: amount, clamp: [0, 4], step: 0.5, windows: [2h, ever],
+     where: [{field: amount, at_least: 5}], epsilon: 1}
+  - {name: rate_ever, statistic: count, windows: [2h, ever], epsilon: 1}
   - {name: leaders, statistic: top, by: country, k: 2, epsilon: 1}
   - {name: medians, statistic: quantiles, of: amount, clamp: [0, 10], buckets: 10, at: [0.5], windows: [2h], epsilon: 1}
   - {name: held, statistic: count, release_every: 4, epsilon: 1}
 """
-LINE = 26
+LINE = 30
 START = "  - {name: share, statistic: ratio, "
 GRID = TickGrid(0, 1000, 8)
 
@@ -125,13 +129,13 @@ REFUSED = {
 def test_what_makes_no_sense_is_refused_at_its_place(tmp_path: Path, what: str) -> None:
     key, value, why = REFUSED[what]
     column = len(START) + what.index(f"{key}: {value}") + len(key) + 3
-    assert refusal(tmp_path, what) == f"shop.yaml:{LINE}:{column}: series[13].{key}: {why}"
+    assert refusal(tmp_path, what) == f"shop.yaml:{LINE}:{column}: series[16].{key}: {why}"
 
 
 def test_what_is_missing_or_not_known_is_said(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "of: late") == "shop.yaml:26:5: series[13].over: is missing"
+    assert refusal(tmp_path, "of: late") == "shop.yaml:30:5: series[16].over: is missing"
     assert refusal(tmp_path, "of: late, over: all, by: x").endswith(
-        "series[13].by: is not a known key; known are statistic, name, of, over, digits"
+        "series[16].by: is not a known key; known are statistic, name, of, over, digits"
     )
 
 
@@ -143,8 +147,8 @@ def test_a_ratio_of_a_ratio_is_refused_and_so_is_every_circle(tmp_path: Path) ->
     with pytest.raises(UsageError) as refused:
         load(path)
     assert str(refused.value).replace(f"{tmp_path}/", "").splitlines() == [
-        "shop.yaml:26:41: series[13].of: 'other' is itself made of releases: name the series that it is made of",
-        "shop.yaml:27:41: series[14].of: 'share' is itself made of releases: name the series that it is made of",
+        "shop.yaml:30:41: series[16].of: 'other' is itself made of releases: name the series that it is made of",
+        "shop.yaml:31:41: series[17].of: 'share' is itself made of releases: name the series that it is made of",
     ]
 
 
@@ -155,8 +159,8 @@ def test_one_mistake_hides_no_other(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         load(path)
     assert [line.split(": ")[1] for line in str(refused.value).splitlines()] == [
-        "series[13].over",
-        "series[14].epsilon",
+        "series[16].over",
+        "series[17].epsilon",
     ]
 
 
@@ -251,6 +255,9 @@ SHARES = {
     "of: late_by_country, over: late": True,
     "of: late_rate, over: rate": True,
     "of: volume, over: all": False,
+    "of: sums, over: rate_ever": False,
+    "of: late_sums, over: sums": True,
+    "of: sums, over: late_sums": False,
 }
 
 
