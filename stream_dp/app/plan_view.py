@@ -10,7 +10,7 @@ from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.caveats import caveats
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.list_words import lists_words
-from stream_dp.pipeline.made_of import Made
+from stream_dp.pipeline.made_of import MadeOf
 from stream_dp.pipeline.protected_words import unit_words
 from stream_dp.pipeline.report import MADE, derivation_json, plan_json, predicted_errors
 from stream_dp.pipeline.svg import draw
@@ -65,7 +65,7 @@ class PlanView:
             raise WorldError(f"--picture: {path} cannot be written: {error.strerror}") from None
 
 
-def _made(made: Made) -> dict[str, Any]:
+def _made(made: MadeOf) -> dict[str, Any]:
     return {
         "name": made.series.name,
         "mechanism": MADE,

@@ -33,7 +33,7 @@ from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, whole
 from stream_dp.pipeline.fingerprints import Fingerprints, fingerprints
 from stream_dp.pipeline.groupings import grouping_text
 from stream_dp.pipeline.layout import entries_of_parts
-from stream_dp.pipeline.made_of import Input, Made
+from stream_dp.pipeline.made_of import Input, MadeOf
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
 from stream_dp.pipeline.statistics import Series as SeriesSpec
@@ -137,7 +137,7 @@ class Built:
     derivation: Derivation
     charged: tuple[Derivation, ...]
     ledgers: Mapping[str, Ledger]
-    made: tuple[Made, ...] = ()
+    made: tuple[MadeOf, ...] = ()
 
     @property
     def ledger(self) -> Ledger:
@@ -237,7 +237,7 @@ def build(spec: PipelineSpec) -> Built:
     return Built(spec, layout, chosen, derivation, charged, ledgers, _made(spec, layout, chosen))
 
 
-def _made(spec: PipelineSpec, layout: RowLayout, chosen: Sequence[Chosen]) -> tuple[Made, ...]:
+def _made(spec: PipelineSpec, layout: RowLayout, chosen: Sequence[Chosen]) -> tuple[MadeOf, ...]:
     """What is made of the releases of others.
 
     Raises:

@@ -65,7 +65,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeOf:
     """A series made of others' releases: what the engine makes them by, of what they tell, and why they are free."""
 
     series: MadeSeries

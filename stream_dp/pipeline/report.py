@@ -10,7 +10,7 @@ from stream_dp.pipeline.builder import Built, Chosen
 from stream_dp.pipeline.choice import ENDLESS
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.list_words import lists_json
-from stream_dp.pipeline.made_of import Made
+from stream_dp.pipeline.made_of import MadeOf
 from stream_dp.pipeline.protected_words import unit_json
 from stream_dp.pipeline.spec import PipelineSpec
 
@@ -75,7 +75,7 @@ def series_json(
     }
 
 
-def made_json(made: Made) -> dict[str, Any]:
+def made_json(made: MadeOf) -> dict[str, Any]:
     """A series that is made of others' releases: it is free, and its error depends on what these are."""
     return {
         "name": made.series.name,

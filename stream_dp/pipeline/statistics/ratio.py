@@ -18,7 +18,7 @@ from stream_dp.errors import NotDerivable
 from stream_dp.pipeline.choice import ENDLESS, Choice, Setting
 from stream_dp.pipeline.conditions import Where, tests_of
 from stream_dp.pipeline.groupings import By, decimal_text
-from stream_dp.pipeline.made_of import Input, Made
+from stream_dp.pipeline.made_of import Input, MadeOf
 from stream_dp.pipeline.scalars import Name, problem
 from stream_dp.pipeline.statistics.ratio_problems import not_an_input, not_together
 from stream_dp.pipeline.statistics.series_spec import Place, SeriesSpec
@@ -134,7 +134,9 @@ class RatioSeries(SeriesSpec):
     def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
         """Return nothing: it has no rows."""
 
-    def made(self, inputs: Sequence[Input], fields: Mapping[str, Any], horizon: int | None) -> Made:
+    def made(
+        self, inputs: Sequence[Input], fields: Mapping[str, Any], horizon: int | None
+    ) -> MadeOf:
         """Divide, part by part.
 
         Raises:
@@ -150,7 +152,7 @@ class RatioSeries(SeriesSpec):
             return self._divided(parts, bands, within)
 
         made = MadeSeries(self.name, self.inputs, of.keys, self.views, make, float(of.confidence))
-        return Made(made, self._why(of, over, horizon, within))
+        return MadeOf(made, self._why(of, over, horizon, within))
 
     def _is_share(self, fields: Mapping[str, Any]) -> bool:
         """Whether, whatever the records are, no true value of the one exceeds that of the other."""

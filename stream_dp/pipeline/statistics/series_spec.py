@@ -20,7 +20,7 @@ from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
 from stream_dp.pipeline.groupings import By, grouping_text, most_ones
-from stream_dp.pipeline.made_of import Input, Made
+from stream_dp.pipeline.made_of import Input, MadeOf
 from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, valid_or_none
 from stream_dp.runtime.release import Shape
 from stream_dp.runtime.series import Asking, Tell
@@ -106,7 +106,9 @@ class SeriesSpec(Frozen, ABC):
         """Return the series as one that knows its inputs among the `others` of the file, by name."""
         return self
 
-    def made(self, inputs: Sequence[Input], fields: Mapping[str, Any], horizon: int | None) -> Made:
+    def made(
+        self, inputs: Sequence[Input], fields: Mapping[str, Any], horizon: int | None
+    ) -> MadeOf:
         """Return what its releases are made by, of the `inputs`.
 
         Raises:
