@@ -83,5 +83,5 @@ def _up(value: Fraction | None, digits: int) -> Decimal | None:
 
 
 def _decimal(units: int, digits: int) -> Decimal:
-    """So many units of the last digit; exact."""
+    """An integer of units of the last digit as an exact decimal."""
     return Decimal(units).scaleb(-digits, _WIDE)

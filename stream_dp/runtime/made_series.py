@@ -5,15 +5,13 @@ mechanism, row, state or noise. It stands behind them in the same commit, with t
 are read from the bytes exactly, never as floats. This file knows no actor, journal or statistic.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.commit import Release
-from stream_dp.runtime.release import VERSION, Released, WindowPart, write
+from stream_dp.runtime.release import VERSION, Released, WindowPart, read_exactly, write
 
 _HEAD_BYTES = 250
 _ENTRY_BYTES = 90
@@ -52,7 +50,7 @@ class MadeSeries:
         Raises:
             KeyError: an input has none.
         """
-        said = [json.loads(bodies[name], parse_float=Decimal) for name in self.inputs]
+        said = [read_exactly(bodies[name]) for name in self.inputs]
         released = Released(
             v=VERSION,
             sequence=sequence,

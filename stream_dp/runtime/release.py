@@ -6,6 +6,7 @@ that is not known is refused. What was written is never written again in another
 file knows no actor, journal, topic or page.
 """
 
+import json
 from collections.abc import Sequence
 from decimal import Context, Decimal
 from enum import StrEnum
@@ -275,6 +276,16 @@ def read(body: bytes, what: str = "what should be a release") -> Released:
         FailClosed: no release.  UnknownFormat: one of another form than this version reads.
     """
     return decoded_body(body, Released, VERSION, "release", what)
+
+
+def read_exactly(body: bytes) -> dict[str, Any]:
+    """Return the fields of a release that was just written, its numbers as integers and exact decimals, never floats.
+
+    >>> read_exactly(b'{"value":0.10}')
+    {'value': Decimal('0.10')}
+    """
+    found: dict[str, Any] = json.loads(body, parse_float=Decimal)
+    return found
 
 
 def read_head(body: bytes, what: str = "what should be a release") -> Head:
