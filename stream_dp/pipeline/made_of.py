@@ -14,10 +14,10 @@ from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.column_counter import UpdatesAlone
 from stream_dp.mechanisms.noisy_forest import NoisyForest
 from stream_dp.mechanisms.serving import Bands, ViewBands
-from stream_dp.mechanisms.windows_and_ever import SumsAndEver, WindowsAndEver
+from stream_dp.mechanisms.windows_and_ever import WithEver
 from stream_dp.runtime.made_series import MadeSeries
 
-_BY_TICK = (UpdatesAlone, CoarseCounter, NoisyForest, WindowsAndEver, SumsAndEver)
+_BY_TICK = (UpdatesAlone, CoarseCounter, NoisyForest, WithEver)
 
 
 @dataclass(frozen=True, slots=True)

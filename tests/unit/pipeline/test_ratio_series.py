@@ -321,3 +321,17 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         1,
         0.95,
     )
+
+
+def test_a_ratio_of_gaussian_counts(tmp_path: Path) -> None:
+    path = file(tmp_path, "of: late_rate, over: rate")
+    budget = "privacy: {epsilon: 60, delta: 1e-6, filter: zcdp}"
+    text = path.read_text().replace("privacy: {epsilon: 20}", budget)
+    text = text.replace("windows: [2h]", "windows: [2h, ever], method: gaussian")
+    path.write_text(
+        text.replace("at: [0.5], windows: [2h, ever], method: gaussian", "at: [0.5], windows: [2h]")
+    )
+    built = build(load(path))
+    parts = {name: {"value": 50} for name in ("tick", "2h", "ever")}
+    found = told(built, 5, late_rate={"windows": parts}, rate={"windows": parts})
+    assert all(part["low"] < part["value"] == part["high"] for part in found["windows"].values())
