@@ -66,12 +66,16 @@ async def figures_of(done: DemoRun, *, compare_exact: bool) -> DemoFigures:
     )
 
 
+ENDS = ("band", "low", "high", "lows", "highs")
+"""How sure a value is: by one half-width, or a quotient by the ends of its interval."""
+
+
 def _final(last: Released) -> dict[str, Any]:
-    """Return of a series' last release: value, values, fired or ranks with its band, or windows, and the tick."""
+    """Return of a series' last release: its value, values, fired or ranks with band or ends, or windows; the tick."""
     whole = msgspec.to_builtins(last)
     return {
         key: whole[key]
-        for key in ("value", "values", "fired", "ranks", "windows", "band", "tick")
+        for key in (*("value", "values", "fired", "ranks", "windows"), *ENDS, "tick")
         if key in whole
     }
 

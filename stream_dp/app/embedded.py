@@ -47,13 +47,20 @@ class Plan:
 
     def __str__(self) -> str:
         """Return the promise as a tree, then each series with its price and the error at its last tick."""
-        prices = [
-            f"{series['name']}: {series['mechanism']}, epsilon {series['epsilon']}, error "
-            f"{_errors(series)} at tick {series['predicted_error'][-1]['tick']} with confidence "
-            f"{series['predicted_error'][-1]['confidence']} ({series['why']})"
-            for series in self.values["series"]
-        ]
+        prices = [_price(series) for series in self.values["series"]]
         return "\n".join([str(self.promise), *prices])
+
+
+def _price(series: Mapping[str, Any]) -> str:
+    """A series with what it costs and, where it can be told beforehand, the error at its last tick."""
+    about = f"{series['name']}: {series['mechanism']}, epsilon {series['epsilon']}"
+    if not series["predicted_error"]:
+        return f"{about} ({series['why']})"
+    last = series["predicted_error"][-1]
+    return (
+        f"{about}, error {_errors(series)} at tick {last['tick']} with confidence {last['confidence']} "
+        f"({series['why']})"
+    )
 
 
 def _errors(series: Mapping[str, Any]) -> str:

@@ -35,6 +35,7 @@ from stream_dp.runtime.commit import (
     Unwatched,
     Watched,
 )
+from stream_dp.runtime.made_series import MadeSeries
 from stream_dp.runtime.registry import LiveSeries, Registry
 from stream_dp.runtime.series import Series
 
@@ -77,6 +78,14 @@ class TraceStep:
     asked: AskedStep | None = None
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class MadeStep:
+    """A release that no message answers: `series` makes it of the releases of its tick that come before it."""
+
+    series: MadeSeries
+    release: Release
+
+
 class JournalTrace:
     """Reads the commits of a journal of `built`, one after the other.
 
@@ -89,7 +98,7 @@ class JournalTrace:
         self._planner = LiveSeriesPlanner(
             built.spec, OpenRouter(built.spec, config.origin, built.layout)
         )
-        registry = Registry(config.series)
+        registry = Registry(config.series, config.made)
         self._admission = Admission(registry, built.subledgers(), self._planner)
         self._drawn: set[bytes] = set()
         self.claims: list[Claim | None] = []
@@ -99,7 +108,7 @@ class JournalTrace:
         """The series that run after what was read, in the order of their numbers."""
         return self._admission.registry.live
 
-    def steps(self, commit: Commit) -> Iterator[TraceStep]:
+    def steps(self, commit: Commit) -> Iterator[TraceStep | MadeStep]:
         """Yield the messages of the next commit.
 
         Raises:
@@ -122,6 +131,8 @@ class JournalTrace:
             whole = np.array(row, dtype=np.int64)
             for live in self.live:
                 yield from self._tick(live, tick, whole, seed, next(releases, None))
+            for made in self._admission.registry.made:
+                yield MadeStep(made, _released(next(releases, None), made.name, tick))
         if next(releases, None) is not None:
             raise FailClosed(
                 f"commit {commit.sequence} of the journal holds a release that no message of its trace answers"
@@ -197,11 +208,20 @@ class JournalTrace:
         self, live: LiveSeries, tick: int, row: IntArray, seed: bytes, release: Release | None
     ) -> Iterator[TraceStep]:
         """The row of a tick and the question after it, answered from one stream of the tick's seed."""
-        name, draw = live.series.name, SeedUse(seed, live.number)
-        if release is None or (release.series, release.tick) != (name, tick):
-            raise FailClosed(
-                f"the journal holds no release of series {name} where that of tick {tick} should be"
-            )
+        draw, release = SeedUse(seed, live.number), _released(release, live.series.name, tick)
         update = Ask(live.number, Update(row[live.series.rows]))
         yield TraceStep(Sent(update, draw), live, tick, row=row)
         yield TraceStep(Sent(Ask(live.number, Query()), draw), live, tick, release)
+
+
+def _released(release: Release | None, name: str, tick: int) -> Release:
+    """Return the next release of a commit.
+
+    Raises:
+        FailClosed: it is not that of this series at this tick.
+    """
+    if release is None or (release.series, release.tick) != (name, tick):
+        raise FailClosed(
+            f"the journal holds no release of series {name} where that of tick {tick} should be"
+        )
+    return release

@@ -56,7 +56,7 @@ def derived_again(
     """
     config = built.run_config(0)
     planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, config.origin, built.layout))
-    admission = Admission(Registry(config.series), built.subledgers(), planner)
+    admission = Admission(Registry(config.series, config.made), built.subledgers(), planner)
     for commit in summary.changing:
         admission.replay(commit)
     parts = [*built.frozen, *_asked(planner, summary)]

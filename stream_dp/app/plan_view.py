@@ -10,8 +10,9 @@ from stream_dp.pipeline.builder import Built, Chosen, build
 from stream_dp.pipeline.caveats import caveats
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.list_words import lists_words
+from stream_dp.pipeline.made_of import MadeOf
 from stream_dp.pipeline.protected_words import unit_words
-from stream_dp.pipeline.report import derivation_json, plan_json, predicted_errors
+from stream_dp.pipeline.report import MADE, derivation_json, plan_json, predicted_errors
 from stream_dp.pipeline.svg import draw
 from stream_dp.pipeline.yaml import load
 
@@ -45,7 +46,10 @@ class PlanView:
             "budget": budget_json(built.spec, built.subledgers()),
             "derivation": derivation_json(built.promise),
             "confidence": float(built.spec.confidence),
-            "series": [_series(built, chosen) for chosen in built.chosen],
+            "series": [
+                *(_series(built, chosen) for chosen in built.chosen),
+                *(_made(made) for made in built.made),
+            ],
             "notes": caveats(built),
         }
 
@@ -59,6 +63,17 @@ class PlanView:
             path.write_text(draw(derivation_json(self._built.promise)), encoding="utf-8")
         except OSError as error:
             raise WorldError(f"--picture: {path} cannot be written: {error.strerror}") from None
+
+
+def _made(made: MadeOf) -> dict[str, Any]:
+    return {
+        "name": made.series.name,
+        "mechanism": MADE,
+        "epsilon": "0",
+        "why": made.why,
+        "errors": {},
+        "windows": {},
+    }
 
 
 def _series(built: Built, chosen: Chosen) -> dict[str, Any]:

@@ -19,29 +19,33 @@ class PublicWindow:
 
     Parameters
     ----------
-    value : int, float or Counts
-        One value, or one for each key; of ranks one for each name; 0 where the release tells quantiles.
-    band : int or float
-        The half-width that holds with the release's `confidence` for one value; of quantiles, in ranks.
+    value : int, float, Counts or None
+        One value, or one for each key; of ranks one for each name; 0 where the release tells quantiles; None for a
+        quotient that there is not.
+    band : int, float or None
+        The half-width that holds with the release's `confidence` for one value; of quantiles, in ranks. None for a
+        quotient, which has `low` and `high`.
     quantiles : mapping of str to Quantile
         Quantiles of the window, by their share (`"0.5"`), each with `value`, `low` and `high`.
     ranks : tuple of Rank
         A top list, the greatest first: `name`, `value`, and `tied`, the names that are not told apart from it.
+    low : int, float, Counts or None
+        The lower end of a quotient's interval, or one for each key; None where it is open.
+    high : int, float, Counts or None
+        The upper end, as the lower one.
     """
 
-    value: int | float | Counts
-    band: int | float
+    value: int | float | Counts | None
+    band: int | float | None
     quantiles: Mapping[str, Quantile] = field(default_factory=dict)
     ranks: tuple[Rank, ...] = ()
+    low: int | float | Counts | None = None
+    high: int | float | Counts | None = None
 
     @classmethod
     def of(cls, part: WindowPart) -> "PublicWindow":
         """Return what a part of a release says."""
-        if part.ranks is not UNSET:
-            return cls(_ranked(part.ranks), part.band, ranks=part.ranks)
-        if part.values is UNSET:
-            return cls(part.value or 0, part.band, part.quantiles or {})
-        return cls(_counts(part.values), part.band)
+        return cls(_number(part), _band(part), part.quantiles or {}, part.ranks or (), *_ends(part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +64,9 @@ class PublicRelease:
         The end of that tick, ISO 8601 in UTC.
     value : int, float, Counts or tuple of str
         One value, one for each key (of a top list for each of its names), or the keys that fired; of a series with
-        windows that of the single tick.
-    band : int or float
-        The half-width that holds with `confidence` for one value.
+        windows that of the single tick. None for a quotient that there is not.
+    band : int, float or None
+        The half-width that holds with `confidence` for one value; None for a quotient, which has `low` and `high`.
     confidence : float
         The probability with which the band holds, over the noise.
     body : bytes
@@ -73,19 +77,25 @@ class PublicRelease:
         Each window by its name, the single tick (`tick`) first; empty where the series has none.
     ranks : tuple of Rank
         A top list without windows, the greatest first, as in `PublicWindow`.
+    low : int, float, Counts or None
+        The lower end of a quotient's interval, or one for each key; None where it is open.
+    high : int, float, Counts or None
+        The upper end, as the lower one.
     """
 
     sequence: int
     series: str
     tick: int
     end: str
-    value: int | float | Counts | tuple[str, ...]
-    band: int | float
+    value: int | float | Counts | tuple[str, ...] | None
+    band: int | float | None
     confidence: float
     body: bytes = field(repr=False)
     counts: Counts | None = None
     windows: Mapping[str, PublicWindow] = field(default_factory=dict)
     ranks: tuple[Rank, ...] = ()
+    low: int | float | Counts | None = None
+    high: int | float | Counts | None = None
 
     @classmethod
     def of(cls, body: bytes) -> "PublicRelease":
@@ -103,10 +113,10 @@ class PublicRelease:
         """
         said = read(body)
         windows = {name: PublicWindow.of(part) for name, part in (said.windows or {}).items()}
-        band, value = said.band or 0, _value(said)
+        band, value, ends = _band(said), _value(said), _ends(said)
         if windows:
             first = next(iter(windows.values()))
-            band, value = first.band, first.value
+            band, value, ends = first.band, first.value, (first.low, first.high)
         return cls(
             said.sequence,
             said.series,
@@ -119,16 +129,39 @@ class PublicRelease:
             _counts(said.counts) if said.counts else None,
             windows,
             said.ranks or (),
+            *ends,
         )
 
 
-def _value(said: Released) -> int | float | Counts | tuple[str, ...]:
+def _value(said: Released) -> int | float | Counts | tuple[str, ...] | None:
     """What a release without windows shows."""
-    if said.shape is Shape.HISTOGRAM:
-        return _counts(said.values or {})
-    if said.ranks is not UNSET:
-        return _ranked(said.ranks)
-    return said.fired or () if said.shape is Shape.FLAGS else said.value or 0
+    return said.fired or () if said.shape is Shape.FLAGS else _number(said)
+
+
+def _number(part: Released | WindowPart) -> int | float | Counts | None:
+    """One value, or one for each key or name; 0 where there is neither."""
+    if part.ranks is not UNSET:
+        return _ranked(part.ranks)
+    if part.values is not UNSET:
+        return _counts(part.values)
+    return 0 if part.value is UNSET else part.value
+
+
+def _band(part: Released | WindowPart) -> int | float | None:
+    """The half-width; None where there are ends."""
+    return None if part.band is UNSET else part.band
+
+
+def _ends(
+    part: Released | WindowPart,
+) -> tuple[int | float | Counts | None, int | float | Counts | None]:
+    """The two ends of a quotient's interval, or those of each key; None where there are none."""
+    if part.lows is UNSET or part.highs is UNSET:
+        ends = (part.low, part.high)
+        return None if ends[0] is UNSET else ends[0], None if ends[1] is UNSET else ends[1]
+    keys = tuple(part.values or ())
+    lows, highs = (zip(keys, each, strict=True) for each in (part.lows, part.highs))
+    return _counts(dict(lows)), _counts(dict(highs))
 
 
 def _ranked(ranks: tuple[Rank, ...]) -> Counts:

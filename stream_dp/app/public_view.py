@@ -61,7 +61,7 @@ def public_view(
 def running_series(built: Built, planner: LiveSeriesPlanner) -> list[Series]:
     """Return the series of the file, then the live series that run."""
     asked = (proposal.series for proposal in planner.running.values())
-    return [*(chosen.spec for chosen in built.chosen), *asked]
+    return [*built.spec.series, *asked]
 
 
 def pipeline_json(built: Built, planner: LiveSeriesPlanner) -> dict[str, Any]:

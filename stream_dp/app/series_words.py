@@ -92,6 +92,11 @@ class SeriesWords:
                 filters = payers is None or analyst in payers
                 row |= self._watches(live.series.asking, live.start, filters)
             rows.append(row)
+        rows += [
+            {**self._row(series, MAIN, 0, None), "created": False}
+            for series in self.built.spec.series
+            if series.inputs
+        ]
         halted = self.planner.halted
         rows += [
             {**self._row(halted[e.name], e.analyst, e.start, e.end), "created": True}

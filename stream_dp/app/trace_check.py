@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_dp.app.journal_access import sealed_commits, sealed_commits_of
-from stream_dp.app.journal_trace import JournalTrace, TraceStep
+from stream_dp.app.journal_trace import JournalTrace, MadeStep, TraceStep
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.audit.relations.creation import own_or
 from stream_dp.audit.relations.one_stream import engine_relation
@@ -44,7 +44,8 @@ _ADVICE = (
 class TraceReport:
     """What was compared, and found equal. `apart`: whether the verifier refused two events (None: too few ticks).
 
-    With `users`: one more than count of one user, in place of two.
+    With `users`: one more than count of one user, in place of two. `made`: how many of the releases were made again of
+    others' bytes alone.
     """
 
     pipeline: str
@@ -53,6 +54,7 @@ class TraceReport:
     counts: TraceCounts = field(default_factory=TraceCounts)
     ticks: int = 0
     releases: int = 0
+    made: int = 0
     answers: int = 0
     snapshots: int = 0
     apart: bool | None = None
@@ -63,6 +65,7 @@ class TraceReport:
             "pipeline": self.pipeline, "neighbors": self.relation, "ticks": self.ticks,
             "creations": self.counts.creations, "asks": self.counts.asks, "halts": self.counts.halts,
             "releases": self.releases, "answers": self.answers, "snapshots": self.snapshots, "equal": True,
+            **({"made_of_releases": self.made} if self.made else {}),
             **self._neighbours(),
         }  # fmt: skip
 
@@ -128,6 +131,7 @@ class TraceCheck:
         self._trace = JournalTrace(built)
         self._player = TracePlayer(NoiseStream)
         protection = built.spec.protection
+        self._bodies: dict[str, bytes] = {}
         self._beside = Neighbourhood(protection, self._trace)
         self.report = TraceReport(built.spec.name, str(protection.relation), protection.users)
 
@@ -138,6 +142,9 @@ class TraceCheck:
             FailClosed: a release or a state differs from the recorded one, or nobody takes a message.
         """
         for step in self._trace.steps(commit):
+            if isinstance(step, MadeStep):
+                self._make(step)
+                continue
             self.report.counts.add(step.sent.message)
             self._play(step)
             self._beside.take(step)
@@ -171,6 +178,18 @@ class TraceCheck:
         if step.release is None or body != step.release.body:
             raise self._differs(step, "the composition gives other bytes than the recorded release")
         self.report.releases += 1
+        self._bodies[step.release.series] = body
+
+    def _make(self, step: MadeStep) -> None:
+        """Make a release of the bytes of its tick's others, and compare it."""
+        release, number = step.release, self.report.releases + 1
+        if step.series.body(self._grid, number, release.tick, self._bodies) != release.body:
+            raise FailClosed(
+                f"the trace of {self.report.pipeline}, series {step.series.name}, tick {release.tick}: the releases of "
+                f"{' and '.join(step.series.inputs)} give other bytes than the recorded release. {_ADVICE}"
+            )
+        self.report.releases += 1
+        self.report.made += 1
 
     def _band(self, step: TraceStep) -> int | None:
         """The half-width of what an analyst asks now, by the state before it."""

@@ -26,12 +26,15 @@ def audit_trace(
 
 
 def _print(found: TraceReport) -> None:
-    counts = found.counts
+    counts, made = found.counts, ""
+    if found.made:
+        made = f"  of these {found.made:,} made of the other releases' bytes alone, without key or seed\n"
     typer.echo(
         f"{found.pipeline}: the trace of its journal, played through the concurrent composition ([HSV] Def 4.1) with "
         "the recorded seeds:\n"
         f"  {counts.creations:,} creations, {counts.asks:,} asks, {counts.halts:,} halts in {found.ticks:,} ticks\n"
         f"  {found.releases:,} releases and {found.answers:,} answers to queries compared: equal, byte for byte\n"
+        f"{made}"
         f"  {found.snapshots:,} snapshots compared: equal"
     )
     if found.ticks:

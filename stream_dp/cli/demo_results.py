@@ -38,7 +38,7 @@ def _table(found: DemoFigures) -> Table:
             for key, value in _shown(part):
                 beside = known.get(key) if isinstance(known, dict) else known
                 shown = f"{name} {window}".strip() + halted
-                row = [shown, key, _number(value), f"± {part['band']:,}"]
+                row = [shown, key, _number(value), _sure(part, key)]
                 table.add_row(*row, *([] if exact is None else [_number(beside)]))
     return table
 
@@ -55,9 +55,23 @@ def _shown(release: dict[str, Any]) -> list[tuple[str, Any]]:
     if "quantiles" in release:
         return [(at, told["value"]) for at, told in release["quantiles"].items()]
     values: dict[str, Any] = release["values"]
-    ranked = sorted(values.items(), key=lambda item: -item[1])[:SHOWN_KEYS]
+    ranked = sorted(values.items(), key=lambda item: -(item[1] or 0))[:SHOWN_KEYS]
     left = len(values) - len(ranked)
     return [*ranked, *([(f"... {left} more", None)] if left else [])]
+
+
+def _sure(part: dict[str, Any], key: str) -> str:
+    """The half-width, or from where to where a quotient may lie."""
+    if "band" in part:
+        return f"± {part['band']:,}"
+    ends = part.get("low"), part.get("high")
+    if "values" in part:
+        if key not in part["values"]:
+            return ""
+        at = list(part["values"]).index(key)
+        ends = part["lows"][at], part["highs"][at]
+    low, high = ("open" if end is None else f"{end:,}" for end in ends)
+    return f"{low} to {high}"
 
 
 def _number(value: Any) -> str:

@@ -55,7 +55,7 @@ def _errors(shown: dict[str, Any]) -> Table:
     table = Table(title=f"Predicted error: half-width at confidence {shown['confidence']:g}")
     table.add_column("tick", justify="right")
     every: list[dict[int, int]] = []
-    for series in shown["series"]:
+    for series in (each for each in shown["series"] if each["errors"]):
         about = f"\n{series['mechanism']}, eps {series['epsilon']}"
         for window, errors in (series["windows"] or {"": series["errors"]}).items():
             heading = f"{series['name']} {window}".strip()

@@ -5,7 +5,7 @@ the ledger, before anything runs. This file opens nothing.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -33,6 +33,7 @@ from stream_dp.pipeline.derivations import analyst_ledger, fixed_blocks, whole
 from stream_dp.pipeline.fingerprints import Fingerprints, fingerprints
 from stream_dp.pipeline.groupings import grouping_text
 from stream_dp.pipeline.layout import entries_of_parts
+from stream_dp.pipeline.made_of import Input, MadeOf
 from stream_dp.pipeline.router import RowLayout
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
 from stream_dp.pipeline.statistics import Series as SeriesSpec
@@ -127,7 +128,8 @@ def _told_from(start: int, tell: Tell | None) -> Tell | None:
 class Built:
     """A specification with its mechanisms, its derivation and its (charged) ledgers.
 
-    `charged` is what was charged for the series of the file: their derivation as one, or its premises.
+    `charged` is what was charged for the series of the file: their derivation as one, or its premises. `made` are the
+    series without mechanisms, in the order of the file.
     """
 
     spec: PipelineSpec
@@ -136,6 +138,7 @@ class Built:
     derivation: Derivation
     charged: tuple[Derivation, ...]
     ledgers: Mapping[str, Ledger]
+    made: tuple[MadeOf, ...] = ()
 
     @property
     def ledger(self) -> Ledger:
@@ -202,6 +205,7 @@ class Built:
             charges=tuple(charge_of(entry) for entry in self.ledger.entries),
             parts=self.parts,
             accepted=accepted,
+            made=tuple(each.series for each in self.made),
         )
 
     def _series(self, chosen: Chosen) -> Series:
@@ -223,7 +227,7 @@ def build(spec: PipelineSpec) -> Built:
         UsageError: a series asks for a mechanism that is not made for these rows and neighbours.
     """
     layout = RowLayout.of(spec)
-    chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.series)
+    chosen = tuple(chosen_for(spec, series, layout.slice(series.name)) for series in spec.counted)
     parts, granted = tuple(c.derivation for c in chosen), spec.privacy.first_block_delta
     ledgers = dict(opened(spec.privacy, spec.protection.users).ledgers)
     order = spec.privacy.order if spec.privacy.filter == "renyi" else None
@@ -231,7 +235,31 @@ def build(spec: PipelineSpec) -> Built:
     derivation, charged = charged_parts(ledgers[MAIN], parts, blocks)
     for part in charged:
         ledgers[MAIN] = ledgers[MAIN].charge(ledgers[MAIN].price(part))
-    return Built(spec, layout, chosen, derivation, charged, ledgers)
+    return Built(spec, layout, chosen, derivation, charged, ledgers, _made(spec, layout, chosen))
+
+
+def _made(spec: PipelineSpec, layout: RowLayout, chosen: Sequence[Chosen]) -> tuple[MadeOf, ...]:
+    """What is made of the releases of others.
+
+    Raises:
+        UsageError: a series cannot be made of its inputs.
+    """
+    inputs = {
+        each.spec.name: Input(
+            each.spec.name,
+            each.spec.entries(layout.keys(each.spec.name)),
+            each.spec.views,
+            each.mechanism,
+            each.spec.unit,
+            spec.confidence,
+        )
+        for each in chosen
+    }
+    return tuple(
+        series.made([inputs[name] for name in series.inputs], spec.fields, spec.clock.horizon)
+        for series in spec.series
+        if series.inputs
+    )
 
 
 def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:

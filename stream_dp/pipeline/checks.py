@@ -87,6 +87,7 @@ def cross_problems(parts: Parts) -> list[InitErrorDetails]:
     """Everything that two parts say together and must not."""
     problems = [*_world_problems(parts), *_clock_problems(parts), *_user_problems(parts)]
     seen: set[str] = set()
+    named = {str(getattr(series, "name", "")): series for _, series in parts.series}
     for index, series in parts.series:
         at, name = ("series", index), getattr(series, "name", None)
         if name in seen:
@@ -94,6 +95,7 @@ def cross_problems(parts: Parts) -> list[InitErrorDetails]:
         if name is not None:
             seen.add(name)
         problems += series_problems(at, series, parts.fields, parts.clock)
+        problems += _statistic(series).input_problems(at, series, named)
     return problems
 
 
@@ -173,6 +175,11 @@ def _per_problems(privacy: Any, clock: Any) -> list[InitErrorDetails]:
     return [problem(("privacy", "per"), wrong)]
 
 
+def _statistic(series: Any) -> type[Series]:
+    """The statistic of a series, or of a sketch of one."""
+    return statistic_named(getattr(series, "statistic", None))
+
+
 def series_problems(
     at: tuple[str | int, ...], series: Any, fields: Mapping[str, Any] | None, clock: Any
 ) -> list[InitErrorDetails]:
@@ -180,7 +187,7 @@ def series_problems(
 
     The clock may be a sketch as well.
     """
-    statistic = statistic_named(getattr(series, "statistic", None))
+    statistic = _statistic(series)
     found = [
         *statistic.problems(at, series, fields),
         *statistic.clock_problems(at, series, clock),

@@ -44,7 +44,8 @@ def _of_model(model: type[BaseModel], place: Sequence[str | int]) -> tuple[str, 
     }
     first, *rest = place
     if not rest:
-        return tuple(fields)
+        dumped = model.model_fields.values()
+        return tuple(name for name, field in zip(fields, dumped, strict=True) if not field.exclude)
     if first in fields:
         return known_keys(fields[str(first)], rest)
     tags = (

@@ -70,7 +70,7 @@ class RowLayout:
         width = 0
         features: dict[Feature | Block, Slot] = {}
         series: dict[str, Feature | Block] = {}
-        for item in spec.series:
+        for item in spec.counted:
             feature = feature_of(spec, item)
             series[item.name] = feature
             if feature not in features:

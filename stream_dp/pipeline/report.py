@@ -10,10 +10,12 @@ from stream_dp.pipeline.builder import Built, Chosen
 from stream_dp.pipeline.choice import ENDLESS
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.list_words import lists_json
+from stream_dp.pipeline.made_of import MadeOf
 from stream_dp.pipeline.protected_words import unit_json
 from stream_dp.pipeline.spec import PipelineSpec
 
 POINTS = 12
+MADE = "post-processing"
 
 
 def plan_json(built: Built) -> dict[str, Any]:
@@ -33,7 +35,8 @@ def plan_json(built: Built) -> dict[str, Any]:
         "series": [
             series_json(chosen, predicted_errors(spec, chosen), float(spec.confidence))
             for chosen in built.chosen
-        ],
+        ]
+        + [made_json(made) for made in built.made],
         "derivation": derivation_json(built.derivation),
         "promise": promise_json(built, built.promise),
     }
@@ -69,6 +72,18 @@ def series_json(
             {"tick": tick, "error": error, "confidence": confidence} for tick, error in errors
         ],
         **_windows_json(chosen, [tick for tick, _ in errors], confidence, start),
+    }
+
+
+def made_json(made: MadeOf) -> dict[str, Any]:
+    """A series that is made of others' releases: it is free, and its error depends on what these are."""
+    return {
+        "name": made.series.name,
+        "mechanism": MADE,
+        "why": made.why,
+        "epsilon": 0,
+        "delta": 0,
+        "predicted_error": [],
     }
 
 

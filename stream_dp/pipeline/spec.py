@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import ErrorDetails, InitErrorDetails
 
 from stream_dp.core.moments import TimeForm
@@ -57,11 +64,21 @@ __all__ = [
 
 
 _SERIES: TypeAdapter[Series] = TypeAdapter(Series)
+_OF_THE_FILE = (
+    "is made of releases and belongs into the pipeline file; of a pipeline that runs, whoever reads the releases can "
+    "divide them, which costs nothing"
+)
 KEEPS_ITS_TICK = "a replacement keeps its tick (moves: within_tick)"
 
 
 def _version(value: object) -> object:
     return 1 if value == "1" else value
+
+
+def _knowing(series: tuple[Series, ...]) -> tuple[Series, ...]:
+    """The series, of which those that are made of others know these."""
+    named = {each.name: each for each in series}
+    return tuple(each.beside(named) for each in series)
 
 
 class Queries(Frozen):
@@ -82,7 +99,9 @@ class PipelineSpec(Frozen):
     clock: Clock
     journal: Journal
     releases: ReleasesFile | None = None
-    series: Annotated[tuple[Series, ...], Field(min_length=1, max_length=1000)]
+    series: Annotated[
+        tuple[Series, ...], Field(min_length=1, max_length=1000), AfterValidator(_knowing)
+    ]
     confidence: Confidence = Fraction(19, 20)
     queries: Queries = Queries()
 
@@ -119,6 +138,11 @@ class PipelineSpec(Frozen):
             else ""
         )
         return [problem(("privacy", "moves"), f"{why}: leave it out")] if why else []
+
+    @property
+    def counted(self) -> tuple[Series, ...]:
+        """The series that count records, each by a mechanism of its own."""
+        return tuple(each for each in self.series if not each.inputs)
 
     @property
     def relation(self) -> Neighbors:
@@ -188,6 +212,7 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
         series = _SERIES.validate_python(data)
         wrong = series_problems((), series, spec.fields, spec.clock)
         wrong += zone_problems(series, zones_in(spec.series))
+        wrong += [problem(("statistic",), _OF_THE_FILE)] if series.inputs else []
         refuse([*wrong, *_privacy_problems((), series, spec.privacy)])
     except ValidationError as error:
         return with_known_keys(error.errors(include_url=False, include_input=False), Series)

@@ -43,7 +43,7 @@ class Admission:
 
     def __post_init__(self) -> None:
         """Take the names of the series of the first start."""
-        self.names |= {live.series.name for live in self.registry.live}
+        self.names |= {series.name for series in self.registry.releasing}
 
     def propose(self, definition: bytes, start: int) -> Proposal:
         """Understand a definition, for a series that sees ticks from `start` on; may take seconds, changes nothing.
@@ -199,7 +199,7 @@ class Admission:
         for live in self.registry.live:
             if live.series.name == name and live.created:
                 return live.number
-        if any(live.series.name == name for live in self.registry.live):
+        if any(series.name == name for series in self.registry.releasing):
             raise UnknownMechanism(
                 "this series belongs to the pipeline file and runs as long as it; only what was created later can be "
                 "halted"

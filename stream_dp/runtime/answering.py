@@ -150,6 +150,9 @@ class Answering:
                 readers = None if message.operator else (MAIN, message.analyst)
                 return {"queries": self._wording.listed(admission, readers)}
             case _:
+                made = admission.registry.made_named(wanted.series)
+                if made is not None:
+                    return changes.last_of(made, wanted.parameters)
                 live = self._asked(wanted, message)
                 self._require_right(live, message)
                 number = changes.chain.now.conversation.next_answer
@@ -195,6 +198,10 @@ class Answering:
         if live is None:
             if any(ended.name == name for ended in admission.ended):
                 raise UnknownMechanism("series: was halted; it answers no more")
+            if admission.registry.made_named(name) is not None:
+                raise UnknownMechanism(
+                    "series: is made of what others release, and runs as long as they do; it keeps no watches"
+                )
             raise UnknownMechanism("series: none of this name runs; `list` names those that do")
         mine = message.operator or self._owner(name) in (MAIN, message.analyst)
         if not (mine or _granted(live, message)):

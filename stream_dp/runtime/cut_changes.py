@@ -30,10 +30,12 @@ from stream_dp.runtime.commit import (
 )
 from stream_dp.runtime.commit_chain import CommitChain
 from stream_dp.runtime.ensemble import Ensemble
+from stream_dp.runtime.made_series import MadeSeries
 from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.recovery import NoiseMaker, initial_states
 from stream_dp.runtime.registry import LiveSeries
 from stream_dp.runtime.release_asks import selected
+from stream_dp.runtime.series import Series
 from stream_dp.runtime.tick_assembler import Router
 
 
@@ -149,6 +151,16 @@ class CutChanges:
             found = await self._asked(live, series.asking.query(read))
             self._pending.changes.append(Asked(live.number, form, self.chain.next_tick, answer))
             return series.told(read, found.answer, found.band)
+        return self.last_of(series, parameters)
+
+    def last_of(
+        self, series: Series | MadeSeries, parameters: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Return what the last public release of a series says of what is asked.
+
+        Raises:
+            UsageError: it takes no such parameters, or has released nothing yet.
+        """
         if series.name not in self.chain.now.latest:
             raise UsageError(
                 "series: has not released anything yet; ask again after its first tick"

@@ -79,7 +79,7 @@ class Engine:
         self._asked_to_stop = asyncio.Event()
         self._lifecycle = Lifecycle(ENGINE)
         self.admission = Admission(
-            Registry(self._config.series),
+            Registry(self._config.series, self._config.made),
             subledgers or Subledgers({}),
             planner,
             private=config.private,
@@ -283,8 +283,8 @@ class Engine:
     @property
     def _group(self) -> int:
         """How many ticks may share a commit, with the series that live now."""
-        living = [live.series for live in self.admission.registry.live]
-        return self._config.ticks_together(self._router.width, living)
+        releasing = self.admission.registry.releasing
+        return self._config.ticks_together(self._router.width, releasing)
 
     @asynccontextmanager
     async def _listening(self, tasks: asyncio.TaskGroup) -> AsyncGenerator[None, None]:

@@ -16,6 +16,7 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.mechanisms.states import STATES
 from stream_dp.runtime.actor import Actor, Ask, Halt, MechanismAnswer, Snapshot, Tick
 from stream_dp.runtime.commit import Release, SavedStates
+from stream_dp.runtime.made_series import with_made
 from stream_dp.runtime.recovery import NoiseMaker
 from stream_dp.runtime.registry import LiveSeries, Registry
 from stream_dp.runtime.tick_assembler import ClosedTick
@@ -74,16 +75,23 @@ class Ensemble:
     ) -> tuple[Release, ...]:
         """Send each tick's row to every actor and collect the bodies from number `sequence` on: ticks, then series."""
         loop = asyncio.get_running_loop()
-        waiting: list[tuple[int, str, int, asyncio.Future[bytes]]] = []
+        made = self._registry.made
+        waiting: list[list[tuple[int, str, int, asyncio.Future[bytes]]]] = []
         for closed, seed in zip(ticks, seeds, strict=True):
             row = self._guard.admit(closed.row)
+            waiting.append([])
             for live in self._registry.live:
                 reply: asyncio.Future[bytes] = loop.create_future()
                 noise = self._make_noise(seed, live.number)
                 await self._actors[live.number].send(Tick(closed.tick, sequence, row, noise, reply))
-                waiting.append((sequence, live.series.name, closed.tick, reply))
+                waiting[-1].append((sequence, live.series.name, closed.tick, reply))
                 sequence += 1
-        return tuple([Release(n, name, tick, await reply) for n, name, tick, reply in waiting])
+            sequence += len(made)
+        found: list[Release] = []
+        for tick in waiting:
+            told = [Release(n, name, at, await reply) for n, name, at, reply in tick]
+            found += with_made(told, made, self._grid)
+        return tuple(found)
 
     async def ask(self, number: int, tick: int, query: Query, noise: Noise) -> MechanismAnswer:
         """Return what the mechanism of a series answers to a query before this tick.

@@ -226,18 +226,31 @@ def _replay(
 ) -> None:
     recorded = iter(commit.releases)
     for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=bool(commit.ticks)):
-        whole = np.array(row, dtype=np.int64)
+        whole, told = np.array(row, dtype=np.int64), dict[str, bytes]()
         for live in admission.registry.live:
             release = next(recorded)
             states[live.number], body = step(
                 live.series, grid, states[live.number], tick, release.sequence, whole,
                 make_noise(seed, live.number),
             )  # fmt: skip
-            if body != release.body:
-                raise FailClosed(
-                    f"replaying tick {tick} of series {live.series.name} does not give the recorded bytes: "
-                    "the journal was written by another version of the code; go back to that version"
-                )
+            told[live.series.name] = _as_recorded(body, release, live.series.name, tick)
+        for made in admission.registry.made:
+            release = next(recorded)
+            _as_recorded(made.body(grid, release.sequence, tick, told), release, made.name, tick)
+
+
+def _as_recorded(body: bytes, release: Release, name: str, tick: int) -> bytes:
+    """Return the body that was made again.
+
+    Raises:
+        FailClosed: it is not the recorded one.
+    """
+    if body != release.body:
+        raise FailClosed(
+            f"replaying tick {tick} of series {name} does not give the recorded bytes: "
+            "the journal was written by another version of the code; go back to that version"
+        )
+    return body
 
 
 async def recover(

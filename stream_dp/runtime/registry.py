@@ -1,13 +1,14 @@
 """Which series runs at which tick: those of the first start, and those created and halted since.
 
-Rules: a change takes effect at a cut, so every tick has one list of series; numbers are never used twice. This file
-knows no state, actor or journal.
+Rules: a change takes effect at a cut, so every tick has one list of series; numbers are never used twice. What is made
+of others' releases has no number and is never halted, nor are its inputs. This file knows no state, actor or journal.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from stream_dp.errors import UnknownMechanism
+from stream_dp.runtime.made_series import MadeSeries
 from stream_dp.runtime.series import Series
 
 
@@ -25,9 +26,10 @@ class LiveSeries:
 
 
 class Registry:
-    """All series that run, in the order of their numbers."""
+    """All series that run, in the order of their numbers; `made` are those made of the releases of the `first`."""
 
-    def __init__(self, first: Sequence[Series]) -> None:
+    def __init__(self, first: Sequence[Series], made: Sequence[MadeSeries] = ()) -> None:
+        self.made = tuple(made)
         self._live = {number: LiveSeries(number, series) for number, series in enumerate(first)}
         self._next = len(first)
 
@@ -35,6 +37,15 @@ class Registry:
     def live(self) -> tuple[LiveSeries, ...]:
         """The series that have not been halted."""
         return tuple(self._live.values())
+
+    @property
+    def releasing(self) -> tuple[Series | MadeSeries, ...]:
+        """Whatever has a release at every tick, in the order of these."""
+        return (*(live.series for live in self._live.values()), *self.made)
+
+    def made_named(self, name: str) -> MadeSeries | None:
+        """Return the made series of this name; None where there is none."""
+        return next((each for each in self.made if each.name == name), None)
 
     @property
     def next_number(self) -> int:

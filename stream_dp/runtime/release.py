@@ -6,6 +6,7 @@ that is not known is refused. What was written is never written again in another
 file knows no actor, journal, topic or page.
 """
 
+import json
 from collections.abc import Sequence
 from decimal import Context, Decimal
 from enum import StrEnum
@@ -26,6 +27,7 @@ VERSION = 1
 """The form that is written, and the only one that is read."""
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_End: TypeAlias = int | float | None
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 _WIDE = Context(prec=40)
 _ONE = Fraction(1)
@@ -99,18 +101,23 @@ class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Or `quantiles`, none before the first end of a window that ends; then `band` is in ranks, by how many events a told
     bucket may miss the rank that was asked. Or `ranks`, the greatest first; then `band` holds for all their values at
-    once.
+    once. A quotient has its ends in place of a band, as in `Released`.
     """
 
-    value: int | float | UnsetType = UNSET
-    values: dict[str, int | float] | UnsetType = UNSET
+    value: _End | UnsetType = UNSET
+    values: dict[str, _End] | UnsetType = UNSET
     quantiles: dict[str, Quantile] | UnsetType = UNSET
     ranks: tuple[Rank, ...] | UnsetType = UNSET
-    band: int | float
+    band: int | float | UnsetType = UNSET
+    low: _End | UnsetType = UNSET
+    high: _End | UnsetType = UNSET
+    lows: tuple[_End, ...] | UnsetType = UNSET
+    highs: tuple[_End, ...] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if [self.value, self.values, self.quantiles, self.ranks].count(UNSET) != 3:
             raise ValueError("a window has one of value, values, quantiles and ranks")
+        _require_one_width(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -124,17 +131,22 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
 
     `counts` may stand beside `fired`: the noisy count of each key that did, `counts_band` their half-width. `ranks` and
     `windows` are in the order in which they are shown, the greatest and the single tick first. `band` is the half-width
-    that holds with `confidence`; windows have one each, and no other. `not_private` marks noise of the test kit, which
-    protects nobody.
+    that holds with `confidence`; windows have one each, and no other. A quotient has no band but the ends of its
+    interval: `low` and `high` beside `value`, `lows` and `highs` beside `values` in the order of their keys; null is an
+    end that is open, and a value that there is not. `not_private` marks noise of the test kit, which protects nobody.
     """
 
-    value: int | float | UnsetType = UNSET
-    values: dict[str, int | float] | UnsetType = UNSET
+    value: _End | UnsetType = UNSET
+    values: dict[str, _End] | UnsetType = UNSET
     fired: tuple[str, ...] | UnsetType = UNSET
     ranks: tuple[Rank, ...] | UnsetType = UNSET
     counts: dict[str, int] | UnsetType = UNSET
     windows: dict[str, WindowPart] | UnsetType = UNSET
     band: int | float | UnsetType = UNSET
+    low: _End | UnsetType = UNSET
+    high: _End | UnsetType = UNSET
+    lows: tuple[_End, ...] | UnsetType = UNSET
+    highs: tuple[_End, ...] | UnsetType = UNSET
     counts_band: int | UnsetType = UNSET
     confidence: float
     not_private: bool = False
@@ -143,8 +155,10 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
         super().__post_init__()
         if [self.value, self.values, self.fired, self.ranks, self.windows].count(UNSET) != 4:
             raise ValueError("a release has one of value, values, fired, ranks and windows")
-        if (self.band is UNSET) != bool(self.windows):
-            raise ValueError("a release has a band, or windows that have one each")
+        if not self.windows:
+            _require_one_width(self)
+        elif [self.band, self.low, self.high, self.lows, self.highs].count(UNSET) != 5:
+            raise ValueError("windows have a band each, and there is no other")
         told = {} if self.counts is UNSET else self.counts
         if UNSET in (self.counts, self.counts_band):
             if self.counts is not self.counts_band:
@@ -162,6 +176,20 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
             Shape.WINDOWS: self.windows,
         }
         return next((shape for shape, told in shown.items() if told is not UNSET), Shape.FLAGS)
+
+
+def _require_one_width(part: "WindowPart | Released") -> None:
+    """Do nothing where there is a band, or both ends of each quotient.
+
+    Raises:
+        ValueError: neither, or more than one of them.
+    """
+    ends = ((part.low, part.high, part.value), (part.lows, part.highs, part.values))
+    there = [each for each in ends if each[:2] != (UNSET, UNSET)]
+    if len(there) != (part.band is UNSET) or any(UNSET in each for each in there):
+        raise ValueError("a value has a band, or a low and a high end")
+    if part.lows and not len(part.lows) == len(part.highs or ()) == len(part.values or ()):
+        raise ValueError("each value has a low and a high end")
 
 
 def content(shape: Shape, keys: Sequence[str], answer: IntArray) -> dict[str, Any]:
@@ -251,6 +279,16 @@ def read(body: bytes, what: str = "what should be a release") -> Released:
         FailClosed: no release.  UnknownFormat: one of another form than this version reads.
     """
     return decoded_body(body, Released, VERSION, "release", what)
+
+
+def read_exactly(body: bytes) -> dict[str, Any]:
+    """Return the fields of a release that was just written, its numbers as integers and exact decimals, never floats.
+
+    >>> read_exactly(b'{"value":0.10}')
+    {'value': Decimal('0.10')}
+    """
+    found: dict[str, Any] = json.loads(body, parse_float=Decimal)
+    return found
 
 
 def read_head(body: bytes, what: str = "what should be a release") -> Head:

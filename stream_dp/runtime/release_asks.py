@@ -5,19 +5,22 @@ never with its value. This file knows no mechanism, actor or journal.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET
 
 from stream_dp.errors import UsageError
+from stream_dp.runtime.made_series import MadeSeries
 from stream_dp.runtime.release import Rank, Released, Shape, WindowPart, read
 from stream_dp.runtime.series import Series
 
+Shown: TypeAlias = Series | MadeSeries
 _TAKEN = ("keys", "from", "to")
+_ENDS = ("band", "low", "high")
 
 
-def selected(series: Series, body: bytes, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+def selected(series: Shown, body: bytes, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what a release of `series` says of the keys that `parameters` name: `keys`, a range from `from` to `to` in
     the order of the series, both included, or all; of a series with windows, of the `window` that they name, or of all.
 
@@ -33,7 +36,6 @@ def selected(series: Series, body: bytes, parameters: Mapping[str, Any]) -> Mapp
         "tick": released.tick,
         "end": released.end,
         **_shown(released, wanted, names),
-        **({} if released.band is UNSET else {"band": released.band}),
         "confidence": released.confidence,
         **({"not_private": True} if released.not_private else {}),
     }
@@ -42,15 +44,14 @@ def selected(series: Series, body: bytes, parameters: Mapping[str, Any]) -> Mapp
 def _shown(released: Released, wanted: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
     match released.shape:
         case Shape.SCALAR:
-            return {"value": released.value}
+            return _number(released)
         case Shape.HISTOGRAM:
-            values = released.values or {}
-            return {"values": {key: values[key] for key in wanted}}
+            return _numbers(released, wanted)
         case Shape.FLAGS:
             fired = set(released.fired or ())
-            return {"fired": [key for key in wanted if key in fired]}
+            return {"fired": [key for key in wanted if key in fired], "band": released.band}
         case Shape.RANKS:
-            return {"ranks": _ranks(released.ranks or (), wanted)}
+            return {"ranks": _ranks(released.ranks or (), wanted), "band": released.band}
         case Shape.WINDOWS:
             windows = released.windows or {}
             return {"windows": {name: _part(windows[name], wanted) for name in names}}
@@ -62,10 +63,24 @@ def _part(part: WindowPart, wanted: Sequence[str]) -> dict[str, Any]:
         return {"quantiles": {key: told[key] for key in wanted if key in told}, "band": part.band}
     if part.ranks is not UNSET:
         return {"ranks": _ranks(part.ranks, wanted), "band": part.band}
-    if part.values is UNSET:
-        return {"value": part.value, "band": part.band}
-    values = part.values
-    return {"values": {key: values[key] for key in wanted}, "band": part.band}
+    return _number(part) if part.values is UNSET else _numbers(part, wanted)
+
+
+def _number(part: WindowPart | Released) -> dict[str, Any]:
+    """One value with its band, or with its two ends."""
+    ends = {key: getattr(part, key) for key in _ENDS}
+    return {"value": part.value, **{key: end for key, end in ends.items() if end is not UNSET}}
+
+
+def _numbers(part: WindowPart | Released, wanted: Sequence[str]) -> dict[str, Any]:
+    """The values of some keys with their band, or with the two ends of each."""
+    values = part.values or {}
+    told = {"values": {key: values[key] for key in wanted}}
+    if part.lows is UNSET or part.highs is UNSET:
+        return {**told, "band": part.band}
+    ends = dict(zip(values, zip(part.lows, part.highs, strict=True), strict=True))
+    lows, highs = zip(*(ends[key] for key in wanted), strict=True)
+    return {**told, "lows": list(lows), "highs": list(highs)}
 
 
 def _ranks(ranks: Sequence[Rank], wanted: Sequence[str]) -> list[dict[str, Any]]:
@@ -74,13 +89,13 @@ def _ranks(ranks: Sequence[Rank], wanted: Sequence[str]) -> list[dict[str, Any]]
     return [msgspec.to_builtins(rank) for rank in ranks if rank.name in asked]
 
 
-def _windows(series: Series, parameters: Mapping[str, Any]) -> Sequence[str]:
+def _windows(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
     """The names of the windows asked for, in the order of the series.
 
     Raises:
         UsageError: a window that it does not have.
     """
-    names = [view.name for view in series.views]
+    names = series.windows
     if "window" not in parameters:
         return names
     if not names:
@@ -90,7 +105,7 @@ def _windows(series: Series, parameters: Mapping[str, Any]) -> Sequence[str]:
     return [parameters["window"]]
 
 
-def _chosen(series: Series, parameters: Mapping[str, Any]) -> Sequence[str]:
+def _chosen(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
     """The keys asked for, in the order of the series.
 
     Raises:
@@ -118,7 +133,7 @@ def _chosen(series: Series, parameters: Mapping[str, Any]) -> Sequence[str]:
     return series.keys[first : last + 1]
 
 
-def _listed(series: Series, keys: Any) -> Sequence[str]:
+def _listed(series: Shown, keys: Any) -> Sequence[str]:
     if (
         not isinstance(keys, list | tuple)
         or not keys

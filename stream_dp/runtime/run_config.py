@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.commit import Charge, Header
+from stream_dp.runtime.made_series import MadeSeries
 from stream_dp.runtime.series import Series
 
 GROUP = 100
@@ -20,6 +21,7 @@ class RunConfig:
 
     A public block has `block` ticks and waits for `hold` after its end; `parts` are fingerprints that say what changed;
     `accepted` names a new guarantee on a source that was seen before; `group` ticks share a commit when it is behind.
+    `made` are series made of the releases of those.
     """
 
     pipeline: str
@@ -35,19 +37,24 @@ class RunConfig:
     parts: Mapping[str, str] = field(default_factory=dict)
     accepted: str = ""
     group: int = GROUP
+    made: tuple[MadeSeries, ...] = ()
 
     @property
     def marked(self) -> "RunConfig":
         """This configuration; under the test kit's noise with series whose releases say that they are not private."""
         if self.private:
             return self
-        return replace(self, series=tuple(replace(series, private=False) for series in self.series))
+        return replace(
+            self,
+            series=tuple(replace(series, private=False) for series in self.series),
+            made=tuple(replace(series, private=False) for series in self.made),
+        )
 
     def grid(self, origin: int) -> TickGrid:
         """The tick grid from this origin."""
         return TickGrid(origin, self.step, self.horizon)
 
-    def ticks_together(self, width: int, series: Iterable[Series]) -> int:
+    def ticks_together(self, width: int, series: Iterable[Series | MadeSeries]) -> int:
         """How many ticks share a commit at most, for rows of `width` entries and the releases of these series.
 
         Only what is public decides: a row of zeros takes as much room as any other. What else a commit holds is small

@@ -115,6 +115,11 @@ class Series:
     told_bytes: int | None = None
 
     @property
+    def windows(self) -> tuple[str, ...]:
+        """The names of its windows, in their order."""
+        return tuple(view.name for view in self.views)
+
+    @property
     def most_bytes(self) -> int:
         """How many bytes a release has, about and at most; public."""
         if self.views:

@@ -15,6 +15,7 @@ from stream_dp.pipeline.statistics.maximum import MaximumSeries
 from stream_dp.pipeline.statistics.monitor import MonitorSeries
 from stream_dp.pipeline.statistics.quantiles import QuantilesSeries
 from stream_dp.pipeline.statistics.quantity import QuantitySeries
+from stream_dp.pipeline.statistics.ratio import RatioSeries
 from stream_dp.pipeline.statistics.series_spec import SeriesSpec
 from stream_dp.pipeline.statistics.sum import SumSeries
 from stream_dp.pipeline.statistics.top import TopSeries
@@ -31,6 +32,7 @@ STATISTICS: tuple[type[SeriesSpec], ...] = (
     QuantilesSeries,
     AlertsSeries,
     MonitorSeries,
+    RatioSeries,
 )
 
 if TYPE_CHECKING:

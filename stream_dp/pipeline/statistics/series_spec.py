@@ -20,6 +20,7 @@ from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
 from stream_dp.pipeline.groupings import By, grouping_text, most_ones
+from stream_dp.pipeline.made_of import Input, MadeOf
 from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, valid_or_none
 from stream_dp.runtime.release import Shape
 from stream_dp.runtime.series import Asking, Tell
@@ -95,6 +96,25 @@ class SeriesSpec(Frozen, ABC):
     def views(self) -> tuple[str, ...]:
         """The names of the windows that its releases show, in their order; nothing where they show one thing."""
         return ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The series of the file that its releases are made of; nothing where it has a mechanism of its own."""
+        return ()
+
+    def beside(self, others: Mapping[str, "SeriesSpec"]) -> Self:
+        """Return the series as one that knows its inputs among the `others` of the file, by name."""
+        return self
+
+    def made(
+        self, inputs: Sequence[Input], fields: Mapping[str, Any], horizon: int | None
+    ) -> MadeOf:
+        """Return what its releases are made by, of the `inputs`.
+
+        Raises:
+            UsageError: nothing can be made of these.
+        """
+        raise UsageError(f"{self.name}: has a mechanism of its own")
 
     def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the entries of an answer, or of one window's, where `keys` names those of the rows."""
@@ -245,6 +265,13 @@ class SeriesSpec(Frozen, ABC):
             return []
         by = getattr(series, "by", None)
         return [*by_problems(at, by, fields), *where_problems(at, series.where, fields)]
+
+    @classmethod
+    def input_problems(
+        cls, at: Place, series: Any, others: Mapping[str, Any]
+    ) -> list[InitErrorDetails]:
+        """Return what a series, or a sketch of one, says of the `others` of the file, by name, and must not."""
+        return []
 
     @classmethod
     def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:

@@ -50,6 +50,31 @@ class HistogramRelease(_Banded):
     """The noisy value by key, as the value of a scalar."""
 
 
+_Number = StrictInt | StrictFloat
+
+
+class RatioRelease(_Confident):
+    """One quotient, with the ends of its interval in place of a half-width."""
+
+    value: _Number | None
+    """The quotient of what two series release, a decimal; null where nothing was counted below."""
+    low: _Number | None
+    """The lower end; null where it is open."""
+    high: _Number | None
+    """The upper end; null where it is open: what is below may be 0."""
+
+
+class RatiosRelease(_Confident):
+    """One quotient for each key."""
+
+    values: dict[str, _Number | None]
+    """The quotient by key, as the value of a single one."""
+    lows: tuple[_Number | None, ...]
+    """The lower ends, in the order of `values`."""
+    highs: tuple[_Number | None, ...]
+    """The upper ends, in the order of `values`."""
+
+
 class FlagsRelease(_Banded):
     """The keys whose alert, or the names of the watches that, fired at this tick."""
 
@@ -99,6 +124,28 @@ class WindowValues(Answer):
     """The half-width around each of them that holds with the release's `confidence`."""
 
 
+class WindowRatio(Answer):
+    """One quotient over a window."""
+
+    value: _Number | None
+    """As that of a release without windows."""
+    low: _Number | None
+    """The lower end; null where it is open."""
+    high: _Number | None
+    """The upper end; null where it is open."""
+
+
+class WindowRatios(Answer):
+    """One quotient for each key over a window."""
+
+    values: dict[str, _Number | None]
+    """The quotient by key."""
+    lows: tuple[_Number | None, ...]
+    """The lower ends, in the order of `values`."""
+    highs: tuple[_Number | None, ...]
+    """The upper ends, in the order of `values`."""
+
+
 class FoundQuantile(Answer):
     """Where a quantile was found on a public grid."""
 
@@ -131,11 +178,21 @@ class WindowRanks(Answer):
 class WindowsRelease(_Confident):
     """What was counted in the last tick, and in each window that ends with it."""
 
-    windows: dict[str, WindowValue | WindowValues | WindowQuantiles | WindowRanks]
+    windows: dict[
+        str, WindowValue | WindowValues | WindowRatio | WindowRatios | WindowQuantiles | WindowRanks
+    ]
     """By window, in the order of the series: `tick` first, then as declared, `ever` (so far) last."""
 
 
-Release: TypeAlias = ScalarRelease | HistogramRelease | FlagsRelease | RanksRelease | WindowsRelease
+Release: TypeAlias = (
+    ScalarRelease
+    | HistogramRelease
+    | RatioRelease
+    | RatiosRelease
+    | FlagsRelease
+    | RanksRelease
+    | WindowsRelease
+)
 
 
 def _example(sequence: int, series: str, content: dict[str, object]) -> dict[str, object]:
@@ -146,13 +203,19 @@ def _example(sequence: int, series: str, content: dict[str, object]) -> dict[str
         "tick": 412,
         "end": "2013-01-18T06:00:00Z",
     }
-    band = {} if "windows" in content else {"band": 37}
+    band = {} if {"windows", "low", "lows"} & content.keys() else {"band": 37}
     return {**head, **content, **band, "confidence": 0.95}
 
 
 EXAMPLES = {
     "scalar": _example(1236, "departures", {"value": 1203}),
     "histogram": _example(1237, "by_destination", {"values": {"ATL": 641, "other": -4}}),
+    "ratio": _example(1240, "share_late", {"value": 0.0817, "low": 0.0723, "high": 0.0914}),
+    "ratios": _example(
+        1241,
+        "share_late_by_airline",
+        {"values": {"AA": 0.0502, "other": None}, "lows": [0.031, 0], "highs": [0.0721, None]},
+    ),
     "flags": _example(1238, "late_departures", {"fired": ["UA"]}),
     "ranks": _example(
         1240,

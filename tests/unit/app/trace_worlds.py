@@ -93,9 +93,10 @@ async def lived(
 
 
 def steps(world: World) -> list[TraceStep]:
-    """The trace of a world's journal."""
+    """The messages of the trace of a world's journal."""
     trace = JournalTrace(world.built)
-    return [step for commit in world.commits() for step in trace.steps(commit)]
+    every = [step for commit in world.commits() for step in trace.steps(commit)]
+    return [step for step in every if isinstance(step, TraceStep)]
 
 
 async def blobs(world: World) -> AsyncIterator[bytes]:

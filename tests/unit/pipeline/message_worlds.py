@@ -153,12 +153,13 @@ class ScriptedQuestions:
 
 @dataclass
 class MessageWorld(World):
-    """What outlives an engine that takes messages."""
+    """What outlives an engine that takes messages; where `watched`, its second series is one that is asked."""
 
     script: list[tuple[int, bytes]] = field(default_factory=list)
     answers: list[bytes] = field(default_factory=list)
     kind: type[Engine] = Engine
     per_tick: int = 100
+    watched: bool = True
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW))
 
     def public_tick(self) -> int:
@@ -173,7 +174,8 @@ class MessageWorld(World):
             ScriptedQuestions(self.script, self.public_tick), CrashingAnswers(self.answers, fuse),
         )  # fmt: skip
         plan = built.run_config(0, private=self.noise is NoiseStream)
-        plan = replace(plan, series=(plan.series[0], WATCHED), group=1)
+        series = (plan.series[0], WATCHED) if self.watched else plan.series
+        plan = replace(plan, series=series, group=1)
         router = OpenRouter(built.spec, plan.origin)
         self.planner = LiveSeriesPlanner(built.spec, router)
         words = self.words = SeriesWords(built, self.planner, self.begins)

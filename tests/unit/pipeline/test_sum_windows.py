@@ -92,7 +92,7 @@ def test_releases_have_each_window_on_the_grid_with_its_band(tmp_path: Path) -> 
         "tick": -3.0, "3h": -22.0, "ever": -9.5,
     }  # fmt: skip
     assert b'"tick":{"value":-3.00,"band":' in last
-    bands = [part.band for part in told.windows.values()]
+    bands = [part.band or 0 for part in told.windows.values()]
     assert 0 < bands[0] < bands[1] < bands[2]
     assert PublicRelease.of(last).windows["3h"].value == -22
 

@@ -1,0 +1,90 @@
+"""A series made of what others release at the same tick: post-processing ([HSV] 2.14), which costs nothing.
+
+Rules: a body is a function of the bodies that its inputs have at the same tick, and of public parameters; it has no
+mechanism, row, state or noise. It stands behind them in the same commit, with the next numbers of the sequence. Numbers
+are read from the bytes exactly, never as floats. This file knows no actor, journal or statistic.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from stream_dp.core.tick_grid import TickGrid
+from stream_dp.runtime.commit import Release
+from stream_dp.runtime.release import VERSION, Released, WindowPart, read_exactly, write
+
+_HEAD_BYTES = 250
+_ENTRY_BYTES = 90
+
+Part: TypeAlias = Mapping[str, Any]
+"""What a release says of one window, or of all where it has none: `value` or `values`, in exact numbers."""
+Make: TypeAlias = Callable[[int, str, Sequence[Part]], Mapping[str, Any]]
+"""Returns the fields of a part at a tick, of the window of this name ("": none), from those of the inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeSeries:
+    """The series `name`, made of the releases of `inputs`; `keys` and `windows` name what its releases show.
+
+    `make` tells each part, with the ends that hold with `confidence`. Where `private` is False (the noise of the test
+    kit), every body says so.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    keys: tuple[str, ...]
+    windows: tuple[str, ...]
+    make: Make
+    confidence: float
+    private: bool = True
+
+    @property
+    def most_bytes(self) -> int:
+        """How many bytes a release has, about and at most; public."""
+        part = sum(map(len, self.keys)) + _ENTRY_BYTES * len(self.keys)
+        return _HEAD_BYTES + part * max(1, len(self.windows))
+
+    def body(self, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]) -> bytes:
+        """Return the exact public bytes of one release, from those of this tick's, by series.
+
+        Raises:
+            KeyError: an input has none.
+        """
+        said = [read_exactly(bodies[name]) for name in self.inputs]
+        released = Released(
+            v=VERSION,
+            sequence=sequence,
+            series=self.name,
+            tick=tick,
+            end=grid.end_text(tick),
+            **self._content(tick, said),
+            confidence=self.confidence,
+            not_private=not self.private,
+        )
+        return write(released)
+
+    def _content(self, tick: int, said: Sequence[Part]) -> Mapping[str, Any]:
+        if not self.windows:
+            return self.make(tick, "", said)
+        parts = {name: [each["windows"][name] for each in said] for name in self.windows}
+        return {
+            "windows": {name: WindowPart(**self.make(tick, name, of)) for name, of in parts.items()}
+        }
+
+
+def with_made(
+    releases: Sequence[Release], made: Sequence[MadeSeries], grid: TickGrid
+) -> tuple[Release, ...]:
+    """Return the releases of one tick, and behind them what is made of them."""
+    if not made:
+        return tuple(releases)
+    bodies = {each.series: each.body for each in releases}
+    last = releases[-1]
+    numbered = enumerate(made, start=last.sequence + 1)
+    return (
+        *releases,
+        *(
+            Release(number, one.name, last.tick, one.body(grid, number, last.tick, bodies))
+            for number, one in numbered
+        ),
+    )
