@@ -1,4 +1,4 @@
-"""What a record adds to a sum: a number field, clamped, in whole units of a declared grid.
+"""What a record adds to a sum: a number field, clamped, in whole units of a declared grid; or 1 up or down.
 
 Rules: a record's units depend on its own value alone. A value becomes units in IEEE arithmetic, value by value, and
 each operation is exactly rounded: it is clamped, divided by the step, rounded to the nearest integer (halves to the
@@ -17,6 +17,7 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
 from stream_dp.mechanisms.event_amounts import MOST_UNITS
+from stream_dp.pipeline.conditions import Test, typed
 from stream_dp.pipeline.groupings import decimal_text
 from stream_dp.pipeline.record_columns import Numbers
 from stream_dp.pipeline.scalars import exact, problem
@@ -61,6 +62,28 @@ class Amount:
         known = values if numbers.known is None else np.where(numbers.known, values, 0.0)
         found = np.clip(np.rint(known / float(self.step)).astype(np.int64), low, high)
         return found if numbers.known is None else np.where(numbers.known, found, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """1 where `field` is one of `plus`, -1 where it is one of `minus`, in the words of the file; else 0."""
+
+    field: str
+    plus: tuple[str, ...]
+    minus: tuple[str, ...]
+
+    @property
+    def units(self) -> tuple[int, int]:
+        """The least and the largest number of units that a record adds."""
+        return -1, 1
+
+    def tests(self, fields: Mapping[str, Any]) -> tuple[Test, Test]:
+        """Return what a record of each sign passes, by the schema."""
+        up, down = (self._test(fields[self.field], texts) for texts in (self.plus, self.minus))
+        return up, down
+
+    def _test(self, field: Any, texts: tuple[str, ...]) -> Test:
+        return Test(self.field, "one_of", frozenset(typed(field, "equals", t) for t in texts))
 
 
 def plain_number(value: Fraction) -> int | float:

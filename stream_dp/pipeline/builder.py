@@ -273,7 +273,8 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     """
     width, confidence, protection = rows.stop - rows.start, float(spec.confidence), spec.protection
     part, ones = series.at_share(protection.share), series.ones(spec.fields)
-    weight = 1 if series.amount is None else max(map(abs, series.amount.units))
+    lowest, highest = (0, 1) if series.amount is None else series.amount.units
+    weight = max(abs(lowest), abs(highest))
     setting = Setting(
         width,
         protection.relation.step,
@@ -287,7 +288,7 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         parts=entries_of_parts(spec, series),
         step=spec.clock.step,
         weight=weight,
-        signed=series.signed,
+        signed=lowest < 0,
     )
     try:
         choice = part.choose(setting)

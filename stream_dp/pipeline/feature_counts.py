@@ -14,7 +14,7 @@ import numpy as np
 from stream_dp.core.messages import IntArray
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.alike import Alike, alike
-from stream_dp.pipeline.amount_units import Amount
+from stream_dp.pipeline.amount_units import Amount, Sign
 from stream_dp.pipeline.conditions import Test
 from stream_dp.pipeline.entry_columns import BatchTicks, coder
 from stream_dp.pipeline.groupings import grouping_fields
@@ -47,7 +47,10 @@ class FeatureCounts:
         self._scalars = list(chain.from_iterable(alone.values()))
         self._repeats = np.repeat(np.arange(len(alone)), [len(at) for at in alone.values()])
         by = [(f, slot) for f, slot in features if f.by is not None or f.of is not None]
+        added = list(dict.fromkeys(f.of for f, _ in by if f.of is not None))
+        signs = {each: each.tests(fields) for each in added if isinstance(each, Sign)}
         shared = [feature.where for feature, _ in by] + [each.rest for each in together]
+        shared += [frozenset({test}) for tests in signs.values() for test in tests]
         wheres = list(dict.fromkeys([*alone, *(where for where in shared if where)]))
         place = {where: at for at, where in enumerate(wheres)}
         named = {each.field: list(_values(each, together)) for each in together}
@@ -60,7 +63,11 @@ class FeatureCounts:
         )
         made = dict.fromkeys(feature.by for feature, _ in by if not isinstance(feature.by, str))
         self._coders = {each: coder(each, fields, grid) for each in made}
-        self._amounts = list(dict.fromkeys(f.of for f, _ in by if f.of is not None))
+        self._amounts = [each for each in added if isinstance(each, Amount)]
+        self._signs = {
+            sign: (place[frozenset({up})], place[frozenset({down})])
+            for sign, (up, down) in signs.items()
+        }
         self._parts: list[_By | _Together | _Sums] = [
             _By(feature.by, place.get(feature.where), slot)
             if feature.of is None
@@ -97,6 +104,8 @@ class FeatureCounts:
             codes[by] = entries(columns, BatchTicks(names, at, len(records)))
         for amount in self._amounts:
             codes[amount] = Entries(amount.of(columns.numbers[amount.field]))
+        for sign, (up, down) in self._signs.items():
+            codes[sign] = Entries(passing[up].astype(np.int64) - passing[down])
         for part in self._parts:
             part.count(rows, codes, passing, at)
 
@@ -117,7 +126,7 @@ class _By:
 class _Sums:
     """A feature to which records add their amounts."""
 
-    def __init__(self, by: Any, where: int | None, slot: Slot, amount: Amount) -> None:
+    def __init__(self, by: Any, where: int | None, slot: Slot, amount: Amount | Sign) -> None:
         self._by, self._where, self._slot, self._amount = by, where, slot, amount
 
     def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:
@@ -174,7 +183,7 @@ def _numbered_or_coded(features: Iterable[Feature]) -> Iterable[str]:
     """The fields whose codes or values features need."""
     for feature in features:
         yield from grouping_fields(feature.by)
-        if feature.of is not None:
+        if isinstance(feature.of, Amount):
             yield feature.of.field
 
 

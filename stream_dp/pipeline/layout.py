@@ -8,7 +8,7 @@ layout depends on the specification alone.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stream_dp.pipeline.amount_units import Amount
+from stream_dp.pipeline.amount_units import Amount, Sign
 from stream_dp.pipeline.conditions import Test, tests_of
 from stream_dp.pipeline.groupings import By, grouping_fields, keys_of, number_of_keys
 from stream_dp.pipeline.spec import PipelineSpec
@@ -23,7 +23,7 @@ class Feature:
 
     by: By | None
     where: frozenset[Test]
-    of: Amount | None = None
+    of: Amount | Sign | None = None
 
     @property
     def fields(self) -> Iterator[str]:

@@ -18,6 +18,7 @@ import pytest
 BLOCK = re.compile(r"^```python (file|list)=(\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CLASSES = (
     "CountSeries",
+    "GaugeSeries",
     "HistogramSeries",
     "TopSeries",
     "MaximumSeries",
@@ -30,6 +31,7 @@ CLASSES = (
 )
 WORDS = (
     "count",
+    "gauge",
     "histogram",
     "top",
     "maximum",

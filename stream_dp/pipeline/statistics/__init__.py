@@ -9,6 +9,7 @@ from pydantic import Field
 from stream_dp.pipeline.statistics.alerts import AlertsSeries
 from stream_dp.pipeline.statistics.columns_above import ColumnsAboveSeries
 from stream_dp.pipeline.statistics.count import CountSeries
+from stream_dp.pipeline.statistics.gauge import GaugeSeries
 from stream_dp.pipeline.statistics.histogram import HistogramSeries
 from stream_dp.pipeline.statistics.largest import LargestSeries
 from stream_dp.pipeline.statistics.maximum import MaximumSeries
@@ -23,6 +24,7 @@ from stream_dp.pipeline.statistics.top import TopSeries
 STATISTICS: tuple[type[SeriesSpec], ...] = (
     CountSeries,
     SumSeries,
+    GaugeSeries,
     HistogramSeries,
     TopSeries,
     MaximumSeries,

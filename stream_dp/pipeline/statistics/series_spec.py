@@ -15,7 +15,7 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.amount_units import Amount
+from stream_dp.pipeline.amount_units import Amount, Sign
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
@@ -68,7 +68,7 @@ class SeriesSpec(Frozen, ABC):
         return None
 
     @property
-    def amount(self) -> Amount | None:
+    def amount(self) -> Amount | Sign | None:
         """What a record adds to its entries; None: 1."""
         return None
 
