@@ -11,6 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from stream_dp.accounting.rules.arrivals import first_arrivals
 from stream_dp.accounting.rules.best_fixed import optimal
 from stream_dp.accounting.rules.composite import composite
 from stream_dp.accounting.rules.convert import at_delta, price
@@ -30,6 +31,7 @@ from stream_dp.accounting.rules.ticks import ticks
 from stream_dp.accounting.situations import (
     Composite,
     Filtered,
+    FirstArrivals,
     Fixed,
     Group,
     Local,
@@ -53,6 +55,7 @@ RULES: dict[type[Any], tuple[Rule[Any], ...]] = {
     Group: (group,),
     Moved: (moved,),
     OfUsers: (of_users,),
+    FirstArrivals: (first_arrivals,),
     Ticks: (ticks,),
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from stream_dp.accounting.filters.filter import Filter
+from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.closed import takes_no_subclass
 from stream_dp.core.guarantee import Measure
 from stream_dp.core.neighbors import Neighbors
@@ -164,6 +165,15 @@ class OfUsers:
 
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
+class FirstArrivals:
+    """The premise is sent rows that count identifiers at their first tick, made of the events by a memory."""
+
+    subject: str
+    arrivals: Arrivals
+
+
+@takes_no_subclass
+@dataclass(frozen=True, slots=True)
 class Alive:
     """A part sees the ticks from `first` to `last`, both included; None: for ever. A query of the past starts there."""
 
@@ -180,4 +190,15 @@ class Ticks:
     alive: tuple[Alive, ...]
 
 
-Situation = Fixed | Parallel | Composite | Local | Filtered | Group | Moved | OfUsers | Ticks
+Situation = (
+    Fixed
+    | Parallel
+    | Composite
+    | Local
+    | Filtered
+    | Group
+    | Moved
+    | OfUsers
+    | FirstArrivals
+    | Ticks
+)

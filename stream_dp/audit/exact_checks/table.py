@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from stream_dp.accounting.derive import RULES
+from stream_dp.accounting.rules.arrivals import first_arrivals
 from stream_dp.accounting.rules.best_fixed import optimal
 from stream_dp.accounting.rules.composite import composite
 from stream_dp.accounting.rules.filtered import filtered
@@ -24,6 +25,7 @@ from stream_dp.accounting.rules.sparse_pure import sparse_pure
 from stream_dp.accounting.rules.ticks import ticks
 from stream_dp.audit.exact_checks import (
     alive,
+    arrived,
     composites,
     filters,
     fixed_parts,
@@ -57,6 +59,7 @@ INSTANCES: Mapping[str, Instances] = {
     group.name: grouped.events,
     moved.name: replaced.moved_events,
     of_users.name: grouped.users,
+    first_arrivals.name: arrived.arrived,
     ticks.name: alive.ticks,
 }
 

@@ -1,0 +1,115 @@
+"""What an event or a user changes in rows of first ticks: every small stream and every neighbour of it, by definition."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from oracles.first_arrivals import apart, first_arrivals
+
+from stream_dp.core.arrivals import Arrivals
+from stream_dp.core.users import Users
+from stream_dp.errors import InvalidCost
+
+TICKS, NAMES = 4, "uv"
+Ticks = tuple[tuple[str, ...], ...]
+
+
+def streams() -> Iterator[Ticks]:
+    """Every stream of four ticks of two identifiers; one that comes twice in a tick counts as once."""
+    kinds = [tuple(some) for n in range(3) for some in itertools.combinations(NAMES, n)]
+    yield from itertools.product(kinds, repeat=TICKS)
+
+
+def with_event(ticks: Ticks, tick: int, name: str) -> Ticks:
+    """The stream with one event more."""
+    return (*ticks[:tick], (*ticks[tick], name), *ticks[tick + 1 :])
+
+
+@pytest.mark.parametrize("window", [None, 1, 2, 3, 4])
+def test_one_event_changes_two_units_at_most_added_or_replaced(window: int | None) -> None:
+    added, replaced, moved = 0, 0, 0
+    for ticks in streams():
+        rows = first_arrivals(ticks, window)
+        more = {
+            (tick, name): first_arrivals(with_event(ticks, tick, name), window)
+            for tick, name in itertools.product(range(TICKS), NAMES)
+        }
+        added = max(added, *(apart(rows, each) for each in more.values()))
+        for tick in range(TICKS):
+            replaced = max(replaced, apart(more[tick, "u"], more[tick, "v"]))
+        moved = max(moved, *(apart(a, b) for a, b in itertools.product(more.values(), repeat=2)))
+    assert added == replaced == Arrivals(window).changes or (window == 1 and replaced == 0)
+    assert moved == 2 * Arrivals(window).changes
+
+
+def capped(there: tuple[int, ...], cap: int, window: int | None) -> bool:
+    """Whether a user's events, one in each of these ticks, are within the cap of each window."""
+    windows = [0 if window is None else tick // window for tick in there]
+    return all(windows.count(each) <= cap for each in windows)
+
+
+def worst(counted: int | None, users: Users, ticks: int) -> int:
+    """The most units that all events of one user in one window (or all of them) change, over all streams of `ticks`."""
+    found = 0
+    for number in range(ticks + 1):
+        for there in itertools.combinations(range(ticks), number):
+            if not capped(there, users.cap, users.window):
+                continue
+            with_all = first_arrivals([["u"] * (t in there) for t in range(ticks)], counted)
+            size = users.window or ticks
+            for window in {tick // size for tick in there}:
+                left = [["u"] * (t in there and t // size != window) for t in range(ticks)]
+                found = max(found, apart(with_all, first_arrivals(left, counted)))
+    return found
+
+
+@pytest.mark.parametrize("theirs", [None, 1, 2, 3, 4])
+@pytest.mark.parametrize("counted", [None, 1, 2, 3, 4])
+@pytest.mark.parametrize("cap", [1, 2])
+def test_a_user_changes_what_is_said_and_no_more(
+    theirs: int | None, counted: int | None, cap: int
+) -> None:
+    """Met where one window divides the other; else the number is a bound."""
+    users = Users(cap, theirs)
+    said, found = Arrivals(counted, users).changes, worst(counted, users, 8)
+    assert found <= said
+    divides = theirs is None or counted is None or theirs % counted == 0 or counted % theirs == 0
+    assert found == said or not divides
+
+
+@pytest.mark.parametrize(("counted", "users", "forgotten"), [
+    (None, Users(20, 2), 1),  # the user's next window is forgotten
+    (2, Users(2), 1),  # so are the other windows in which a user is there
+    (3, Users(2, 2), 2),  # and windows that lie across
+])  # fmt: skip
+def test_a_number_that_forgets_something_is_exceeded(
+    counted: int | None, users: Users, forgotten: int
+) -> None:
+    assert worst(counted, users, 8) > forgotten
+
+
+def test_a_memory_that_is_reset_by_events_has_no_bound() -> None:
+    """A twin: the memory is dropped once two events have come, which is private; one event moves every reset."""
+
+    def private_resets(events: list[str]) -> list[int]:
+        rows, seen = [], set[str]()
+        for number, name in enumerate(events):
+            if number % 2 == 0:
+                seen = set()
+            rows.append(int(name not in seen))
+            seen.add(name)
+        return rows
+
+    for length in (12, 24, 48):
+        events = list("uuvv" * length)
+        with_event = private_resets(["u", *events])
+        assert apart([0, *private_resets(events)], with_event) > length
+
+
+def test_it_says_what_it_is_and_refuses_what_is_none() -> None:
+    assert str(Arrivals(24)) == "first ticks of identifiers in windows of 24 ticks"
+    assert str(Arrivals(1, Users(2))) == "first ticks of users in windows of 1 tick"
+    assert str(Arrivals()) == "first ticks of identifiers"
+    for window in (0, -1, 1.5, True):
+        with pytest.raises(InvalidCost, match="whole number"):
+            Arrivals(window)  # type: ignore[arg-type]
