@@ -7,9 +7,11 @@ Public windows are counted from tick 0. This file knows no field, no guard and n
 
 from dataclasses import dataclass
 
+from stream_dp.core.wire import wire
 from stream_dp.errors import InvalidCost
 
 
+@wire("users", 1)
 @dataclass(frozen=True, slots=True)
 class Users:
     """All events of one user together: at most `cap` in one public window of `window` ticks; None: for ever.

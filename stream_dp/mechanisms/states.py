@@ -9,6 +9,7 @@ from stream_dp.core.composition import Child, CompositionState
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.serial import Codec, Upgrades
 from stream_dp.mechanisms.alerts import AlertsState
+from stream_dp.mechanisms.arrival_counter import ArrivalCounterState
 from stream_dp.mechanisms.coarse_counter import CoarseState
 from stream_dp.mechanisms.count_watchers import CountWatchers, WatchersState
 from stream_dp.mechanisms.counter import CounterState
@@ -41,6 +42,7 @@ UPGRADES: Upgrades = {}
 STATES = Codec(
     [
         AlertsState,
+        ArrivalCounterState,
         Child,
         CoarseState,
         ColumnsAbove,

@@ -4,9 +4,11 @@ from fractions import Fraction
 
 import pytest
 
+from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.count_watchers import CountWatchers
 from stream_dp.mechanisms.counter import Counter
@@ -206,6 +208,16 @@ def monitor(width: int, relation: Neighbors, watch: WatchTerms) -> Case:
     )
 
 
+def distinct(relation: Neighbors, window: int | None, horizon: int | None) -> Case:
+    """The case of a counter of first ticks."""
+    return Case(
+        name=f"ArrivalCounter {relation} {window} {horizon}",
+        make=lambda: ArrivalCounter(ONE, relation, horizon, Arrivals(window)),
+        horizon=horizon if window is None else None,
+        counts=window is None,
+    )
+
+
 def quantiles(relation: Neighbors, windows: tuple[int, ...], unranked: int = 0) -> Case:
     """The case of tumbling quantiles."""
     at = (Fraction(1, 2), Fraction(9, 10))
@@ -383,6 +395,10 @@ CASES = [
         threshold=200,
     ),
     composite(ColumnsAbove(25), ADD),
+    distinct(ADD, None, TICKS),
+    distinct(REPLACE, None, None),
+    distinct(ADD, 3, None),
+    distinct(REPLACE, 5, TICKS),
     quantiles(ADD, (1,)),
     quantiles(REPLACE, (3, 5), 1),
     value_tree(NODES, 3),

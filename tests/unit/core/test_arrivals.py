@@ -1,4 +1,4 @@
-"""What an event or a user changes in rows of first ticks: every small stream and every neighbour of it, by definition."""
+"""What an event or a user changes in rows of first ticks: every small stream and all its neighbours, by definition."""
 
 import itertools
 from collections.abc import Iterator

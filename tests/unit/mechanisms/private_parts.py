@@ -13,6 +13,7 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.sealed import SealedState, inside_of
 from stream_dp.mechanisms.alerts import AlertsState
+from stream_dp.mechanisms.arrival_counter import ArrivalCounterState
 from stream_dp.mechanisms.coarse_counter import CoarseState
 from stream_dp.mechanisms.count_watchers import WatchersState
 from stream_dp.mechanisms.counter import CounterState
@@ -40,6 +41,7 @@ Path: TypeAlias = tuple[Any, ...]
 
 PUBLIC: dict[type, set[str]] = {
     AlertsState: set(),
+    ArrivalCounterState: {"updates"},
     Child: {"mechanism"},
     CoarseState: {"updates", "released"},
     CompositionState: {"created"},
@@ -126,6 +128,6 @@ def states(mechanism: Any, rows: Sequence[IntArray], noise: Noise) -> Iterator[t
     """Each tick with the state after its answer, as the engine asks for the band."""
     state = mechanism.init(noise)
     for tick, row in enumerate(rows):
-        state, _ = mechanism.step(state, Update(row), noise)
+        state, _ = mechanism.step(state, Update(row[: mechanism.width]), noise)
         state, _ = mechanism.step(state, Query(), noise)
         yield tick, state

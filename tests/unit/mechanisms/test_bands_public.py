@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 from unit.mechanisms.private_parts import Band, check_band, private_parts, states
 
+from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.sealed import inside_of
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
@@ -82,6 +84,8 @@ MECHANISMS: list[Any] = [
     TumblingQuantiles(WIDTH, HALF, ADD, (2, 3), (HALF,)),
     VALUES,
     SlidingQuantiles(VALUES, (HALF,), Fraction(19, 20)),
+    ArrivalCounter(HALF, ADD, TICKS, Arrivals(5)),
+    ArrivalCounter(HALF, REPLACE, None, Arrivals()),
     HandOverCounter(WIDTH, HALF, ADD),
     GaussianCounter(WIDTH, HALF, REPLACE, TICKS),
     GaussianCounter(WIDTH, HALF, ADD, None),

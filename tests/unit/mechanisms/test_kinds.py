@@ -37,6 +37,9 @@ FROZEN = {
     ("coarse-counter-state", 1): "counter pending released updates",
     ("composition-child", 1): "mechanism state",
     ("composition-state", 1): "created live",
+    ("arrival-counter", 1): "arrivals epsilon horizon neighbors",
+    ("arrival-counter-state", 1): "counter updates",
+    ("arrivals", 1): "(only rested on)",
     ("count-watchers", 1): "epsilon neighbors ones=1 width",
     ("count-watchers-state", 1): "count lift",
     ("counter", 1): "epsilon horizon neighbors ones=1 width",
@@ -103,6 +106,7 @@ FROZEN = {
     ("window-forest-state", 1): "open sums surpluses updates",
     ("windows-and-ever", 1): "ever forest",
     ("windows-and-ever-state", 1): "ever forest",
+    ("users", 1): "(only rested on)",
     ("watch", 1): "below=False places=1 rearm=True threshold tick=False",
 }
 RETIRED = frozenset({"hss-statistic"})
