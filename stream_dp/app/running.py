@@ -34,6 +34,7 @@ from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Ports
 from stream_dp.runtime.recovery import NoiseMaker
 from stream_dp.runtime.run_config import GROUP
+from stream_dp.runtime.seen_memory import SeenMemory
 from stream_dp.serve.view import NOTHING, PublicView, ReleaseLog
 
 INTERRUPTED = 130
@@ -144,7 +145,8 @@ class Run:
         """An attempt on these ports; what is in the log already is not read again."""
         built, setup = self.built, self._setup
         config = built.run_config(ports.clock.now(), private=setup.private, accepted=self._accepted)
-        router = OpenRouter(built.spec, config.origin, built.layout)
+        key = ports.sealer.user_key()
+        router = OpenRouter(built.spec, config.origin, built.layout, key)
         planner = LiveSeriesPlanner(built.spec, router)
         known = max(0, self.log.last_sequence) if self.ready.is_set() else NOTHING
         words = SeriesWords(built, planner, TickTimes(built.spec, self.log))
@@ -153,7 +155,8 @@ class Run:
             replace(config, group=setup.group), router, ports, setup.make_noise, self.log.append,
             planner=planner, subledgers=built.subledgers(), known=known,
             messages=Understanding(messages, words), per_tick=built.spec.queries.per_tick,
-            guard=guard_of(built.spec, config.origin, ports.sealer.user_key()),
+            guard=guard_of(built.spec, config.origin, key),
+            seen=SeenMemory(built.layout.windows(built.spec)),
         )  # fmt: skip
         return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, words))
 

@@ -266,13 +266,17 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
     """The mechanism of a series on these rows, why this one, and what it guarantees.
 
     Where a replacement may move to another tick, the mechanism is one for `add_remove` at half the series' epsilon;
-    where users are protected of whom k events count, at a k-th of it.
+    where users are protected of whom k events count, at a k-th of it; but one that counts these users themselves is
+    made for them.
 
     Raises:
         NotDerivable: no rule covers it, or one event may set more entries of its rows than it is made for.
     """
     width, confidence, protection = rows.stop - rows.start, float(spec.confidence), spec.protection
-    part, ones = series.at_share(protection.share), series.ones(spec.fields)
+    counted = None if series.identifier is None else series.identifier.field
+    users = protection.users if counted == spec.privacy.user else None
+    part = series.at_share(protection.share) if users is None else series
+    ones = series.ones(spec.fields)
     lowest, highest = (0, 1) if series.amount is None else series.amount.units
     weight = max(abs(lowest), abs(highest))
     setting = Setting(
@@ -283,12 +287,13 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         spec.privacy.stated_delta,
         gdp=spec.privacy.filter == "gdp",
         by_rho=spec.privacy.by_rho,
-        steps=protection.steps,
+        steps=protection.steps if users is None else 1,
         ones=ones,
         parts=entries_of_parts(spec, series),
         step=spec.clock.step,
         weight=weight,
         signed=lowest < 0,
+        users=users,
     )
     try:
         choice = part.choose(setting)

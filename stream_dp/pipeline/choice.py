@@ -13,6 +13,7 @@ from stream_dp.accounting.conversions import zcdp_budget
 from stream_dp.accounting.gaussian_curve import gaussian_budget
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.users import Users
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
@@ -31,6 +32,7 @@ class Setting:
     `steps`: how many steps of `neighbors` make one of the pipeline's relation. One event sets at most `ones` entries of
     a row, and adds at most `weight` to each, or where rows are `signed` takes as much off. `parts`: how many entries
     each part has of a series that counts several things. `step`: the length of a tick, in ms.
+    `users`: who is protected, where rows count them, each once: then `steps` is 1.
     """
 
     width: int
@@ -46,6 +48,7 @@ class Setting:
     step: int = 1
     weight: int = 1
     signed: bool = False
+    users: Users | None = None
 
     @property
     def last(self) -> int:

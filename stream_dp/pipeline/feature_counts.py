@@ -18,6 +18,7 @@ from stream_dp.pipeline.amount_units import Amount, Sign
 from stream_dp.pipeline.conditions import Test
 from stream_dp.pipeline.entry_columns import BatchTicks, coder
 from stream_dp.pipeline.groupings import grouping_fields
+from stream_dp.pipeline.identifiers import Identifier, IdentifierColumn, Texts, by_tick
 from stream_dp.pipeline.layout import Feature, Slot
 from stream_dp.pipeline.list_columns import Entries
 from stream_dp.pipeline.record_columns import BoolArray, RecordColumns
@@ -37,7 +38,9 @@ class FeatureCounts:
         grid: TickGrid,
     ) -> None:
         """See `RecordColumns` for `fields` and `attribute`; `grid` says when ticks are."""
-        features = list(features)
+        every = list(features)
+        features = [each for each in every if not isinstance(each[0].of, Identifier)]
+        remembered = [(f, f.of, slot) for f, slot in every if isinstance(f.of, Identifier)]
         scalars: dict[frozenset[Test], list[int]] = {}
         for feature, slot in features:
             if feature.by is None and feature.of is None:
@@ -50,6 +53,7 @@ class FeatureCounts:
         added = list(dict.fromkeys(f.of for f, _ in by if f.of is not None))
         signs = {each: each.tests(fields) for each in added if isinstance(each, Sign)}
         shared = [feature.where for feature, _ in by] + [each.rest for each in together]
+        shared += [feature.where for feature, *_ in remembered]
         shared += [frozenset({test}) for tests in signs.values() for test in tests]
         wheres = list(dict.fromkeys([*alone, *(where for where in shared if where)]))
         place = {where: at for at, where in enumerate(wheres)}
@@ -78,6 +82,10 @@ class FeatureCounts:
             _Together(each, place.get(each.rest), self._columns.codes_of(each.field))
             for each in together
         ]
+        self._identified = [
+            IdentifierColumn(slot.start, attribute(of.field), place.get(feature.where))
+            for feature, of, slot in remembered
+        ]
         self._width = width
 
     def __call__(self, records: Sequence[Any], numbers: IntArray, names: Sequence[int]) -> IntArray:
@@ -88,8 +96,11 @@ class FeatureCounts:
 
     def write(
         self, rows: IntArray, records: Sequence[Any], numbers: IntArray, names: Sequence[int]
-    ) -> None:
-        """Write these features' columns of rows, which may be wider than `width`, and no others."""
+    ) -> Texts:
+        """Write these features' columns of rows, which may be wider than `width`, and no others.
+
+        Return the identifiers that came; nothing counts in their columns yet.
+        """
         columns = self._columns(records)
         passing = columns.passing
         ticks = len(numbers)
@@ -108,6 +119,7 @@ class FeatureCounts:
             codes[sign] = Entries(passing[up].astype(np.int64) - passing[down])
         for part in self._parts:
             part.count(rows, codes, passing, at)
+        return by_tick(self._identified, records, numbers, names, passing)
 
 
 class _By:

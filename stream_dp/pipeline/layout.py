@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from stream_dp.pipeline.amount_units import Amount, Sign
 from stream_dp.pipeline.conditions import Test, tests_of
 from stream_dp.pipeline.groupings import By, grouping_fields, keys_of, number_of_keys
+from stream_dp.pipeline.identifiers import Identifier
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import Series
 
@@ -19,11 +20,11 @@ SCALAR = ("",)
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """Count the records that pass all `where`, by `by` (a scalar where it is None), or add up their amounts `of`."""
+    """Count the records that pass all `where`, by `by` (a scalar: None); or what they add, or identify: `of`."""
 
     by: By | None
     where: frozenset[Test]
-    of: Amount | Sign | None = None
+    of: Amount | Sign | Identifier | None = None
 
     @property
     def fields(self) -> Iterator[str]:
@@ -78,6 +79,14 @@ class RowLayout:
                 width = features[feature].stop
         return cls(width, features, series)
 
+    def windows(self, spec: PipelineSpec) -> dict[int, int | None]:
+        """The columns that count identifiers, and in windows of how many ticks each of them does; None: for ever."""
+        return {
+            slot.start: None if feature.of.span is None else feature.of.span // spec.clock.step
+            for feature, slot in self.features.items()
+            if isinstance(feature, Feature) and isinstance(feature.of, Identifier)
+        }
+
     @classmethod
     def alone(cls, spec: PipelineSpec, feature: Feature | Block) -> "RowLayout":
         """The layout of one feature or block, which then has a row of its own."""
@@ -109,7 +118,8 @@ class RowLayout:
 def feature_of(spec: PipelineSpec, series: Series) -> Feature | Block:
     """What a series counts."""
     if not series.parts:
-        return Feature(series.grouped_by, tests_of(spec.fields, series.where), series.amount)
+        of = series.amount or series.identifier
+        return Feature(series.grouped_by, tests_of(spec.fields, series.where), of)
     parts = tuple(
         (part.name, Feature(part.by, tests_of(spec.fields, (*series.where, *part.where))))
         for part in series.parts

@@ -44,6 +44,11 @@ class LiveSeriesPlanner:
         """
         spec = _later(self.spec, start)
         series = load_series(definition, spec)
+        if series.identifier is not None:
+            raise UsageError(
+                f"statistic: '{series.statistic}' remembers who was there from the first tick on; put it into the "
+                "pipeline file"
+            )
         feature = feature_of(self.spec, series)
         rows = slice(0, RowLayout.alone(self.spec, feature).width)
         return PlannedSeries(self, spec, start, feature, chosen_for(spec, series, rows))

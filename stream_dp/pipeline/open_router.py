@@ -18,6 +18,8 @@ from stream_dp.pipeline.layout import Block, Feature, RowLayout, Slot
 from stream_dp.pipeline.router import Router, Tally, dead, decoded_fields
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.uncollected import uncollected
+from stream_dp.pipeline.user_guard import NO_KEY
+from stream_dp.runtime.identifiers import Came
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import Routed
 
@@ -51,12 +53,18 @@ class _Shard:
 class OpenRouter:
     """The router of a pipeline file, and of live series. `width` grows when a feature is opened."""
 
-    def __init__(self, spec: PipelineSpec, origin_ms: int, layout: RowLayout | None = None) -> None:
-        """`layout` is that of the file, where somebody has it already."""
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        origin_ms: int,
+        layout: RowLayout | None = None,
+        key: bytes = NO_KEY,
+    ) -> None:
+        """`layout` is that of the file, where somebody has it already; `key` as of `Router`."""
         self._spec = spec
         self._origin = origin_ms
         with uncollected():
-            self._base = Router(spec, origin_ms, layout)
+            self._base = Router(spec, origin_ms, layout, key)
         self._added: dict[Feature | Block, _Added] = {}
         self._shards: list[_Shard] = []
         self._ages = 0
@@ -130,7 +138,7 @@ class OpenRouter:
         for columns in chain.from_iterable(self._muted.values()):
             for row in tally.rows.values():
                 row[columns] = 0
-        return Routed(tally.rows, dead(batch, tally.refused), tally.records)
+        return Routed(tally.rows, dead(batch, tally.refused), tally.records, tally.arrived)
 
     def _add(self, feature: Feature | Block, column: int) -> _Added:
         alone = RowLayout.alone(self._spec, feature)
@@ -181,7 +189,11 @@ class OpenRouter:
             for each in some.refused:
                 why.setdefault(each.position, each)
         dead_ones = [each._replace(position=places[at]) for at, each in why.items()]
-        return Tally(tally.rows, tally.records, dead_ones)
+        came = {tick: Came(found) for tick, found in tally.arrived.items()}
+        for tick, found in base.arrived.items():
+            came.setdefault(tick, Came()).add(found)
+        arrived = {tick: one.once() for tick, one in came.items()}
+        return Tally(tally.rows, tally.records, dead_ones, arrived)
 
     def _count(self, rows: dict[int, IntArray], tally: Tally) -> None:
         for tick, part in tally.rows.items():

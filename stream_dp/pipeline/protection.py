@@ -1,7 +1,7 @@
 """From what mechanisms are made for to what a pipeline promises: one event under `add_remove`, and steps of it.
 
-Rules: no mechanism knows a user, or an event that moves. It is made for one step at its part of a series' epsilon, and
-the accounting derives the rest. This file knows no series.
+Rules: no mechanism knows an event that moves, and but for counts of users themselves none knows a user. It is made for
+one step at its part of a series' epsilon, and the accounting derives the rest. This file knows no series.
 """
 
 from dataclasses import dataclass
@@ -40,6 +40,8 @@ class Protection:
         Raises:
             NotDerivable: the step's measure has no group rule.
         """
+        if step.guarantee.users == self.users is not None:
+            return step
         if self.users is not None:
             return tightest((step,), OfUsers(subject, self.users))
         if step.guarantee.neighbors is self.relation:

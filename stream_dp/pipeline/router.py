@@ -6,10 +6,11 @@ is a dead letter, an unknown category counts in `other`, null matches no conditi
 call per record beyond the decoder's own: the rest is done by columns.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from itertools import chain
 from operator import attrgetter, itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +23,13 @@ from stream_dp.pipeline.feature_counts import FeatureCounts
 from stream_dp.pipeline.layout import Feature, RowLayout
 from stream_dp.pipeline.own_ticks import NO_TIME, OUTSIDE, OwnTicks
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_guard import NO_KEY
 from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
+from stream_dp.runtime.identifiers import ByColumn
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import Routed
+from stream_dp.runtime.user_hash import UserHash
+from stream_dp.runtime.user_table import Hashes
 
 __all__ = ["Routed", "Router", "RowLayout"]
 
@@ -32,11 +37,12 @@ _REASONS = {OUTSIDE: TIME_OUT_OF_RANGE, NO_TIME: WRONG_TYPE}
 
 
 class Tally(NamedTuple):
-    """What the payloads of a batch add: rows and numbers of records by tick, and the refusals, in any order."""
+    """What the payloads of a batch add: rows, numbers of records and identifiers by tick; refusals, in any order."""
 
     rows: dict[int, IntArray]
     records: dict[int, int]
     refused: Sequence[Refusal]
+    arrived: Mapping[int, ByColumn] = MappingProxyType({})
 
     def __repr__(self) -> str:
         return "<Tally>"
@@ -54,14 +60,24 @@ def dead(batch: Batch, refused: Iterable[Refusal]) -> list[Span]:
 class Router:
     """Decodes the batches of one pipeline and adds them up into tick rows."""
 
-    def __init__(self, spec: PipelineSpec, origin_ms: int, layout: RowLayout | None = None) -> None:
-        """`origin_ms` is the start of tick 0 in milliseconds since 1970; `layout` that of the file if None."""
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        origin_ms: int,
+        layout: RowLayout | None = None,
+        key: bytes = NO_KEY,
+    ) -> None:
+        """`origin_ms` is the start of tick 0 in milliseconds since 1970; `layout` that of the file if None.
+
+        `key` is that of identifiers' hashes.
+        """
         self.layout = layout or RowLayout.of(spec)
         self.width = self.layout.width
         self._grid = TickGrid(origin_ms, spec.clock.step, spec.clock.horizon)
         self._time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
         counted = list(self.layout.counted(spec))
         self._schema = spec.fields
+        self._hash = UserHash(key)
         self.fields = decoded_fields(spec, (feature for feature, _ in counted))
         self.decoder = self._decoder_of(self.fields)
         self.counts = [
@@ -93,7 +109,7 @@ class Router:
             ValueError: the batch has no tick although the clock is a wall clock.
         """
         tally = self.tally(batch)
-        return Routed(tally.rows, dead(batch, tally.refused), tally.records)
+        return Routed(tally.rows, dead(batch, tally.refused), tally.records, tally.arrived)
 
     def tally(self, batch: Batch) -> Tally:
         """Decode and add up the payloads alone; raises like `route`."""
@@ -109,10 +125,14 @@ class Router:
             return Tally({}, {}, decoded.refused)
         records, names, numbers = _by_tick(decoded.records, ticks)
         counted = np.zeros((len(names), self.width), np.int64)
+        arrived: dict[int, dict[int, Hashes]] = {}
         for counts in self.counts:
-            counts.write(counted, records, numbers, names)
+            for tick, found in counts.write(counted, records, numbers, names).items():
+                hashed = {column: self._hash.of(texts) for column, texts in found.items()}
+                arrived.setdefault(tick, {}).update(hashed)
         rows = dict(zip(names, counted, strict=True))
-        return Tally(rows, dict(zip(names, numbers.tolist(), strict=True)), decoded.refused)
+        number = dict(zip(names, numbers.tolist(), strict=True))
+        return Tally(rows, number, decoded.refused, arrived)
 
     def _given_tick(self, decoded: Decoded, tick: int) -> Decoded:
         if tick in self._grid:

@@ -179,7 +179,9 @@ class Commit(_Private, frozen=True, tag=KIND):
     (-1: none was read). `admitted` are partitions that were added to the source: they are read from their first record
     on, and count from these ticks on. `behind` says what is read again before a position (start and done, see
     `ports.Behind`). `users` is what its ticks used of users' caps, by public window, as `user_memory` writes it; of
-    windows that are over, nothing. `capped` counts the events that a guard let count nowhere.
+    windows that are over, nothing. `capped` counts the events that a guard let count nowhere. `arrived` are the
+    identifiers that its ticks were the first to have in their public window, by column and window, as `seen_memory`
+    writes them; `arriving` those of ticks still open at the cut, by tick and column (`identifiers`).
     """
 
     sequence: int
@@ -204,6 +206,8 @@ class Commit(_Private, frozen=True, tag=KIND):
     asked: int = -1
     users: dict[int, bytes] = {}
     capped: int = 0
+    arrived: dict[int, dict[int, bytes]] = {}
+    arriving: dict[int, dict[int, bytes]] = {}
     version: int = VERSION
 
 

@@ -5,7 +5,7 @@ always awaited. This file knows no actor, message or source.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,6 +16,7 @@ from stream_dp.runtime.answer_body import AnswerCut
 from stream_dp.runtime.commit import Commit, Release, SavedStates
 from stream_dp.runtime.dead_letters import DeadLetters
 from stream_dp.runtime.gate import Gate
+from stream_dp.runtime.identifiers import written
 from stream_dp.runtime.recovery import Recovered
 from stream_dp.runtime.tick_assembler import ClosedTick, Cut
 from stream_dp.runtime.user_memory import UserMemory
@@ -75,6 +76,7 @@ class CommitChain:
             pending=cut.sparse,
             admitted=admitted,
             behind={partition: tuple(one) for partition, one in cut.behind.items()},
+            arriving=written(cut.arriving),
             asked=now.conversation.recorded,
         )
 
@@ -85,8 +87,12 @@ def commit_of(
     releases: tuple[Release, ...],
     snapshot: SavedStates | None,
     users: UserMemory,
+    arrived: Mapping[int, Mapping[int, bytes]] | None = None,
 ) -> Commit:
-    """Return what a commit holds of these ticks, with no place in the chain yet; `users` moves on to their cut."""
+    """Return what a commit holds of these ticks, with no place in the chain yet; `users` moves on to their cut.
+
+    `arrived` is what a memory of identifiers recorded of them.
+    """
     return Commit(
         0,
         b"",
@@ -100,6 +106,7 @@ def commit_of(
         snapshot=snapshot,
         users=users.settle(chain.from_iterable(t.used for t in ticks), ticks[-1].tick + 1),
         capped=sum(t.capped for t in ticks),
+        arrived={column: dict(found) for column, found in (arrived or {}).items()},
     )
 
 

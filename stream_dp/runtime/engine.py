@@ -39,6 +39,7 @@ from stream_dp.runtime.recovery import NoiseMaker, Recovered, initial_states, re
 from stream_dp.runtime.registry import Registry
 from stream_dp.runtime.release import release_of
 from stream_dp.runtime.run_config import RunConfig
+from stream_dp.runtime.seen_memory import SeenMemory
 from stream_dp.runtime.tick_assembler import ClosedTick, Router
 
 NONE = slice(0, 0)
@@ -68,11 +69,13 @@ class Engine:
         messages: Understanding | None = None,
         per_tick: int = PER_TICK,
         guard: RecordGuard | None = None,
+        seen: SeenMemory | None = None,
     ) -> None:
         self._known = known
         self._config = config.marked
         self._router = router
         self._guard = guard or EveryRecord()
+        self._seen = seen or SeenMemory()
         self._ports = ports
         self._make_noise = make_noise
         self._published = published
@@ -199,7 +202,7 @@ class Engine:
             ports.journal, ports.sink, ports.sealer, config.pipeline, self.admission,
             self._grid_of, self._make_noise,
             lambda releases: due(releases, config.block, config.horizon),
-            ports.answers, Conversation(self._per_tick), self._guard.memory,
+            ports.answers, Conversation(self._per_tick), self._guard.memory, self._seen,
         )  # fmt: skip
         origin = config.origin if recovered is None else recovered.header.origin
         partitions = await ports.source.open(origin)
@@ -354,16 +357,17 @@ class Engine:
         await self._changes.flush()
         return halted
 
-    async def _step(self, ticks: Sequence[ClosedTick]) -> Commit:
+    async def _step(self, closed: Sequence[ClosedTick]) -> Commit:
         """Step all actors over these ticks, and return the commit that records them."""
         now = self._chain.now
+        ticks, arrived = self._seen.settle(closed)
         seeds = [self._ports.seeds() for _ in ticks]
         releases = await self._ensemble.releases(ticks, seeds, now.next_release)
         now.cut = ticks[-1].cut
         now.conversation.ticked()
         now.next_release += len(releases)
         snapshot = await self._snapshot(len(ticks))
-        return commit_of(ticks, seeds, releases, snapshot, self._guard.memory)
+        return commit_of(ticks, seeds, releases, snapshot, self._guard.memory, arrived)
 
     async def _snapshot(self, ticks: int) -> SavedStates | None:
         """All states at the cut, every `SNAPSHOT_TICKS` ticks."""

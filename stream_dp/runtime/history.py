@@ -1,13 +1,13 @@
 """The journal of a pipeline as it is read at a start: one chain, checked, beside what is public last.
 
-Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Its messages and its
-memory of users are replayed while it is read, for both are remembered longer than states. This file knows no mechanism
-and no state.
+Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Its messages, its
+memory of users and that of identifiers are replayed while it is read, for they are remembered longer than states. This
+file knows no mechanism and no state.
 """
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple
+from typing import Generic, NamedTuple, Protocol
 
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import (
@@ -24,11 +24,9 @@ from stream_dp.runtime.commit import (
     decode,
     digest,
 )
-from stream_dp.runtime.conversation import Conversation
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Journal, closing
 from stream_dp.runtime.public_sequence import ANSWERS, RELEASES, P, PublicSequence
-from stream_dp.runtime.user_memory import UserMemory
 
 GENESIS = b""
 
@@ -49,6 +47,18 @@ class History:
     changing: list[Commit] = field(default_factory=list)
     ticked: Commit | None = None
     partitions: tuple[int, ...] = ()
+
+
+class Remembering(Protocol):
+    """What remembers more of a journal than its last states."""
+
+    def replay(self, commit: Commit) -> None:
+        """Take the next commit.
+
+        Raises:
+            FailClosed: it holds what this version has not written.
+        """
+        ...
 
 
 async def unsealed(
@@ -96,10 +106,9 @@ async def read_history(
     sealer: Sealer,
     pipeline: str,
     heads: "Heads",
-    conversation: Conversation,
-    users: UserMemory,
+    memories: Sequence[Remembering],
 ) -> History | None:
-    """Read and check the whole journal, and replay its messages and its memory of users; None if it is empty.
+    """Read and check the whole journal, and replay it to what remembers of it; None if it is empty.
 
     Raises:
         FailClosed: as `unsealed`; or the journal is empty or older than what is public.
@@ -109,8 +118,8 @@ async def read_history(
         if history is None:
             history = History(commit, [commit], commit, link, [])
         _extend(history, commit, link)
-        conversation.replay(commit)
-        users.replay(commit)
+        for each in memories:
+            each.replay(commit)
         history.after_head += heads.releases.beyond(commit.releases)
         history.unanswered += heads.answers.beyond(commit.answers)
     for head in (heads.releases, heads.answers):

@@ -38,6 +38,7 @@ from stream_dp.runtime.history import Heads, History, header_in, last_of, read_h
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Answers, Journal, Sink
 from stream_dp.runtime.registry import LiveSeries
+from stream_dp.runtime.seen_memory import SeenMemory
 from stream_dp.runtime.tick_assembler import Cut
 from stream_dp.runtime.user_memory import UserMemory
 
@@ -90,7 +91,9 @@ async def _rebuild(
     next_tick = 0 if ticked is None else ticked.ticks[-1] + 1
     recovered = Recovered(
         header_in(history), history.first.charges, states, history.previous, last.sequence + 1,
-        Cut.of(next_tick, last.positions, last.marks, last.pending, last.behind),
+        Cut.of(
+            next_tick, last.positions, last.marks, last.pending, last.behind, last.arriving
+        ),
         partitions=history.partitions,
         unpublished=history.after_head,
         unanswered=history.unanswered,
@@ -265,18 +268,20 @@ async def recover(
     answers: Answers | None = None,
     conversation: Conversation | None = None,
     users: UserMemory | None = None,
+    seen: SeenMemory | None = None,
 ) -> Recovered | None:
     """Fence, read, check and rebuild; None where journal and sink are both empty (a first start).
 
     `due` says of durable releases that are not public whether they should be; `conversation` is one without messages,
-    `users` a memory without users: it is given what the journal has of them.
+    `users` a memory without users, `seen` one without identifiers: they are given what the journal has of them.
     """
-    conversation, users = conversation or Conversation(), users or UserMemory(1, None)
+    conversation = conversation or Conversation()
+    memories = (conversation, users or UserMemory(1, None), seen or SeenMemory())
     await journal.open()
     await sink.open()
     head = await sink.last()
     heads = Heads.of(head, None if answers is None else await _last(answers))
-    history = await read_history(journal, sealer, pipeline, heads, conversation, users)
+    history = await read_history(journal, sealer, pipeline, heads, memories)
     try:
         await journal.verify({} if history is None else history.last.positions)
     except Unconfirmed:

@@ -8,24 +8,29 @@ and late records. Sans I/O: this file knows no source, clock or journal.
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.runtime.dead_letters import DeadLetters, Span
+from stream_dp.runtime.identifiers import ByColumn, Came, read
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behind, Behinds
 from stream_dp.runtime.user_memory import Used
 
 
 @dataclass(slots=True, repr=False)
 class Routed:
-    """What a batch adds: rows of shape (width,) and their number of records by tick, and what was refused."""
+    """What a batch adds: rows of shape (width,) and their number of records by tick, and what was refused.
+
+    `arrived` are, by tick, the identifiers that come in columns which count them.
+    """
 
     rows: dict[int, IntArray]
     dead: Sequence[Span]
     records: dict[int, int]
+    arrived: Mapping[int, ByColumn] = field(default_factory=dict)
 
 
 class Router(Protocol):
@@ -50,6 +55,7 @@ class Cut:
     marks: Mapping[int, int] = field(default_factory=dict)
     pending: Mapping[int, IntArray] = field(default_factory=dict)
     behind: Behinds = field(default_factory=dict)
+    arriving: Mapping[int, ByColumn] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -59,15 +65,15 @@ class Cut:
         marks: Mapping[int, int],
         sparse: Mapping[int, Mapping[int, int]],
         behind: Mapping[int, tuple[int, int]],
+        arriving: Mapping[int, Mapping[int, bytes]] | None = None,
     ) -> "Cut":
         """Return a cut whose pending rows are `sparse`, each no longer than it must be (`opened` widens them)."""
         pending = {}
         for tick, counts in sparse.items():
             pending[tick] = np.zeros(max(counts, default=-1) + 1, dtype=np.int64)
             pending[tick][list(counts)] = list(counts.values())
-        return cls(
-            next_tick, positions, marks, pending, {n: Behind(*one) for n, one in behind.items()}
-        )
+        open_there = {n: Behind(*one) for n, one in behind.items()}
+        return cls(next_tick, positions, marks, pending, open_there, read(arriving or {}))
 
     @property
     def sparse(self) -> dict[int, dict[int, int]]:
@@ -88,7 +94,7 @@ class Cut:
             kept = min(width, len(row))
             wide[:kept] = row[:kept]
             wide[fresh] = 0
-        return Cut(self.next_tick, self.positions, self.marks, pending, self.behind)
+        return replace(self, pending=pending)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -97,7 +103,8 @@ class ClosedTick:
 
     These rows are shared by all ticks that hold them, so nobody can write to them: the assembler makes new ones.
     `marks` are the last marks before `positions`; one that skipped ahead is beyond `tick`. `used` is what the records
-    before the cut used of their users' caps since the last one, and `capped` how many did not count.
+    before the cut used of their users' caps since the last one, and `capped` how many did not count. `arrived` are the
+    tick's identifiers, of which nobody has said yet who was there before, and `arriving` those of later ticks.
     """
 
     tick: int
@@ -111,11 +118,15 @@ class ClosedTick:
     behind: Behinds = field(default_factory=dict)
     used: Sequence[Used] = ()
     capped: int = 0
+    arrived: ByColumn = field(default_factory=dict)
+    arriving: Mapping[int, ByColumn] = field(default_factory=dict)
 
     @property
     def cut(self) -> Cut:
         """The cut at which the tick ended."""
-        return Cut(self.tick + 1, self.positions, self.marks, self.pending, self.behind)
+        return Cut(
+            self.tick + 1, self.positions, self.marks, self.pending, self.behind, self.arriving
+        )
 
 
 @dataclass(slots=True, repr=False)
@@ -131,6 +142,7 @@ class _Segment:
     behind: Behind | None = None
     used: list[Used] = field(default_factory=list)
     capped: int = 0
+    arrived: dict[int, Came] = field(default_factory=dict)
 
 
 @dataclass(slots=True, repr=False)
@@ -160,6 +172,7 @@ class TickAssembler:
         positions: Mapping[int, int] | None = None,
         marks: Mapping[int, int] | None = None,
         behind: Behinds = NOTHING_BEHIND,
+        arriving: Mapping[int, ByColumn] | None = None,
     ) -> None:
         known, passed, open_there = positions or {}, marks or {}, behind
         self._partitions: dict[int, _Partition] = {}
@@ -171,6 +184,7 @@ class TickAssembler:
         self._width = width
         self._next = next_tick
         self._merged: dict[int, IntArray] = dict(pending or {})
+        self._arrived = {tick: Came(found) for tick, found in (arriving or {}).items()}
         self._dead = DeadLetters()
         self._late = 0
         self._records = 0
@@ -181,8 +195,9 @@ class TickAssembler:
     def at(cls, cut: Cut, partitions: Sequence[int], width: int) -> "TickAssembler":
         """Return an assembler that goes on behind this cut."""
         return cls(
-            partitions, width, cut.next_tick, cut.pending, cut.positions, cut.marks, cut.behind
-        )
+            partitions, width, cut.next_tick, cut.pending, cut.positions, cut.marks, cut.behind,
+            cut.arriving,
+        )  # fmt: skip
 
     def passed(self, partition: int) -> int:
         """The last tick that is over in a partition: records of ticks up to it are late."""
@@ -201,6 +216,9 @@ class TickAssembler:
                 segment.late += routed.records.get(tick, 0)
             else:
                 _accumulate(segment.rows, tick, row)
+        for tick, found in routed.arrived.items():
+            if tick > partition.marked:
+                segment.arrived.setdefault(tick, Came()).add(found)
         segment.records += sum(routed.records.values())
         segment.dead.add(batch.partition, routed.dead)
         segment.used += used
@@ -228,6 +246,7 @@ class TickAssembler:
             while partition.cut < tick:
                 self._take(partition, partition.closed.popleft())
         row = self._merged.pop(tick, None)
+        arrived = self._arrived.pop(tick, Came()).once()
         dead, late, records = self._dead, self._late, self._records
         self._dead, self._late, self._records = DeadLetters(), 0, 0
         used, capped = self._used, self._capped
@@ -244,6 +263,8 @@ class TickAssembler:
             {n: p.behind for n, p in self._partitions.items() if p.behind is not None},
             used,
             capped,
+            arrived,
+            {each: came.once() for each, came in self._arrived.items()},
         )
 
     def _take(self, partition: _Partition, segment: _Segment) -> None:
@@ -254,6 +275,8 @@ class TickAssembler:
         )
         for tick, row in segment.rows.items():
             _accumulate(self._merged, tick, row)
+        for tick, came in segment.arrived.items():
+            self._arrived.setdefault(tick, Came()).add(came.once())
         self._dead.merge(segment.dead)
         self._late += segment.late
         self._records += segment.records

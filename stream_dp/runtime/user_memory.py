@@ -6,7 +6,7 @@ journal gives it back. A window is forgotten when its last tick has closed, and 
 nor for want of room. Private: hashes and numbers are in sealed commits only.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,7 +89,11 @@ class UserMemory:
         Raises:
             FailClosed: it is nothing that this guard has written.
         """
-        for window, entries in commit.users.items():
+        self.recall(commit.users, commit)
+
+    def recall(self, recorded: Mapping[int, bytes], commit: Commit) -> None:
+        """Take what was recorded for it by window; raises like `replay`."""
+        for window, entries in recorded.items():
             if not self._table.add(_read(window, entries, commit.sequence), self._cap):
                 raise _foreign(commit.sequence)
         if commit.ticks:

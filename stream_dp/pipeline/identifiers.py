@@ -1,0 +1,72 @@
+"""What a series of identifiers counts: a field, and the public window in which each value counts once.
+
+Rules: a record says its identifier by itself; which ones were there before is for the engine's memory to say. Null is
+none. This file knows no hash and no memory.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+from stream_dp.core.messages import IntArray
+from stream_dp.pipeline.record_columns import BoolArray
+
+Texts: TypeAlias = Mapping[int, Mapping[int, Sequence[bytes]]]
+"""The different identifiers of records as text in UTF-8, by tick and column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """The values of `field`, each once in every window of `span` ms, counted from tick 0; None: once for ever."""
+
+    field: str
+    span: int | None = None
+
+    @property
+    def units(self) -> tuple[int, int]:
+        """The least and the largest number that a record adds."""
+        return 0, 1
+
+
+class IdentifierColumn:
+    """The identifiers that come in one column of the row, of records that pass the conditions at `where`."""
+
+    def __init__(self, column: int, attribute: str, where: int | None) -> None:
+        self.column = column
+        self._value_of: Callable[[Any], Any] = attrgetter(attribute)
+        self._where = where
+
+    def texts(
+        self, records: Sequence[Any], ends: Iterable[tuple[int, int]], passing: BoolArray
+    ) -> list[Sequence[bytes]]:
+        """Return the different identifiers between each of these ends."""
+        values = list(map(self._value_of, records))
+        if self._where is not None:
+            passed = passing[self._where].tolist()
+            values = [v if one else None for v, one in zip(values, passed, strict=True)]
+        return [_texts(values[begin:end]) for begin, end in ends]
+
+
+def _texts(values: Iterable[Any]) -> Sequence[bytes]:
+    known = dict.fromkeys(values)
+    known.pop(None, None)
+    return [str(value).encode() for value in known]
+
+
+def by_tick(
+    columns: Iterable[IdentifierColumn],
+    records: Sequence[Any],
+    numbers: IntArray,
+    names: Sequence[int],
+    passing: BoolArray,
+) -> Texts:
+    """Return what comes in these columns; the first `numbers[0]` records are in tick `names[0]`, and so on."""
+    stops = numbers.cumsum().tolist()
+    ends = list(zip([0, *stops[:-1]], stops, strict=True))
+    found: dict[int, dict[int, Sequence[bytes]]] = {}
+    for each in columns:
+        for tick, texts in zip(names, each.texts(records, ends, passing), strict=True):
+            if texts:
+                found.setdefault(tick, {})[each.column] = texts
+    return found

@@ -1,0 +1,78 @@
+"""Identifiers that came in ticks that are still open: by the column that counts them, as keyed hashes, each once.
+
+Rules: what is kept is a set, whatever order and batches they came in. Private: in sealed commits only. This file knows
+no window and no memory.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from stream_dp.errors import FailClosed
+from stream_dp.runtime.user_table import Hashes
+
+ByColumn: TypeAlias = Mapping[int, Hashes]
+"""Identifiers by the column of the row that counts them."""
+
+_FEW = 1 << 12
+
+
+class Came:
+    """The identifiers of one tick, by column."""
+
+    def __init__(self, known: ByColumn | None = None) -> None:
+        self._parts: dict[int, list[Hashes]] = {at: [found] for at, found in (known or {}).items()}
+        self._bound: dict[int, int] = {}
+
+    def add(self, found: ByColumn) -> None:
+        """Add some; those that are there already cost room until there are twice as many."""
+        for column, hashes in found.items():
+            parts = self._parts.setdefault(column, [])
+            parts.append(hashes)
+            if sum(map(len, parts)) > self._bound.get(column, _FEW):
+                self._parts[column] = [each_once(parts)]
+                self._bound[column] = 2 * len(self._parts[column][0]) + _FEW
+
+    def once(self) -> dict[int, Hashes]:
+        """Return each once, in an order of their own."""
+        for column, parts in self._parts.items():
+            if len(parts) > 1:
+                self._parts[column] = [each_once(parts)]
+        return {column: parts[0] for column, parts in sorted(self._parts.items())}
+
+
+def each_once(parts: Sequence[Hashes]) -> Hashes:
+    """Return the different identifiers of all parts, in the order of their hashes."""
+    every = np.concatenate(parts)
+    every = every[np.lexsort((every[:, 1], every[:, 0]))]
+    first = np.ones(len(every), np.bool_)
+    first[1:] = (every[1:] != every[:-1]).any(axis=1)
+    return every[first]
+
+
+def written(came: Mapping[int, ByColumn]) -> dict[int, dict[int, bytes]]:
+    """Return identifiers by tick and column in the form of commits."""
+    return {
+        tick: {column: hashes.astype("<u8").tobytes() for column, hashes in found.items()}
+        for tick, found in came.items()
+    }
+
+
+def read(came: Mapping[int, Mapping[int, bytes]]) -> dict[int, ByColumn]:
+    """Return what `written` wrote.
+
+    Raises:
+        FailClosed: it is nothing of the kind.
+    """
+    return {tick: dict(_columns(found)) for tick, found in came.items()}
+
+
+def _columns(found: Mapping[int, bytes]) -> Iterator[tuple[int, Hashes]]:
+    for column, entries in found.items():
+        if len(entries) % 16:
+            raise FailClosed(
+                "the journal holds identifiers that this engine has not written: restore it, or run the version of the "
+                "code that wrote it"
+            )
+        yield column, np.frombuffer(entries, "<u8").reshape(-1, 2).astype(np.uint64)
