@@ -36,7 +36,7 @@ FROZEN = {
     "commit": (
         "sequence previous header=None charges=() ticks=() rows=() seeds=() releases=() positions={} marks={} "
         "pending={} dead_letters=() late=0 records=0 snapshot=None changes=() admitted=() behind={} answers=() "
-        "asked=-1 users={} capped=0 version=2"
+        "asked=-1 users={} capped=0 arrived={} arriving={} version=2"
     ),
     "created": "number definition start column mechanism=''",
     "halted": "number end",
