@@ -23,6 +23,7 @@ from stream_dp.core.messages import IntArray
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.core.users import Users
 from stream_dp.errors import FailClosed, RejectedMessage, UsageError
+from stream_dp.mechanisms.serving import changes_of
 from stream_dp.mechanisms.states import STATES
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.builder import Built, build
@@ -259,5 +260,6 @@ class Neighbourhood:
         if step.row is None or step.tick not in ticks:
             return step.sent.message
         row: IntArray = step.row[step.live.series.rows].copy()
-        row[0] += self._events if step.tick == self._ticks[0] else 1
+        units = changes_of(step.live.series.mechanism, self._events)
+        row[0] += units if step.tick == self._ticks[0] else 1
         return same_tick(step.sent.message, row)

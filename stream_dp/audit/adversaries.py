@@ -20,7 +20,7 @@ from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim, Relation
 from stream_dp.core.row_relations import AmountRows, EventRows, MovedRows, Stream
-from stream_dp.mechanisms.serving import ServingMechanism, ones_of
+from stream_dp.mechanisms.serving import ServingMechanism, event_rows, ones_of
 
 RowPair: TypeAlias = tuple[IntArray, IntArray]
 
@@ -52,7 +52,9 @@ class OneEventAdversary:
         """
         said = tuple(claims or [None] * len(mechanisms))
         each = list(zip(mechanisms, said, strict=True))
-        begun = _turned([worst_pair(mechanism, events_of(claim)) for mechanism, claim in each])
+        begun = _turned(
+            [worst_pair(mechanism, events_of(mechanism, claim)) for mechanism, claim in each]
+        )
         quiet = tuple((np.zeros_like(left),) * 2 for left, _ in begun)
         moved = _turned([_second_pair(mechanism, claim) for mechanism, claim in each])
         later = (moved, *[quiet] * (ticks - 2)) if ticks > 1 else ()
@@ -97,9 +99,12 @@ def moves(claim: Claim | None) -> bool:
     return isinstance(rows, MovedRows) or (isinstance(rows, AmountRows) and rows.moves)
 
 
-def events_of(claim: Claim | None) -> int:
-    """How many events of one user the claim is for: 1 where it is for events."""
-    rows = _rows(claim)
+def events_of(mechanism: ServingMechanism[Any], claim: Claim | None) -> int:
+    """How many events of one user the claim is for: 1 where it is for events.
+
+    Of rows that count identifiers at their first tick, how many units the neighbours of the claim differ by.
+    """
+    rows = _rows(claim) or event_rows(mechanism, mechanism.guarantee.neighbors)
     users = isinstance(rows, EventRows) or (isinstance(rows, AmountRows) and not rows.moves)
     return rows.most if users else 1  # type: ignore[union-attr]
 

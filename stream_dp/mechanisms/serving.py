@@ -121,6 +121,16 @@ def event_rows(mechanism: Any, neighbors: Neighbors, events: int = 1) -> Relatio
     return event(neighbors, mechanism.width, ones_of(mechanism))
 
 
+def changes_of(mechanism: Any, events: int) -> int:
+    """Return the units by which so many events of one user change an entry of the rows, wherever they lie, at most.
+
+    Of rows that count identifiers at their first tick each event changes `changes`; where they count the users
+    themselves, all events of one together do.
+    """
+    changes: int = getattr(mechanism, "changes", 1)
+    return changes if mechanism.guarantee.users is not None else changes * events
+
+
 class Bands:
     """The bands of one mechanism, remembered: `bands(tick, state)` is that of the release of its tick `tick`."""
 

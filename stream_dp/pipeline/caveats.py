@@ -29,7 +29,18 @@ def caveats(built: Built) -> list[str]:
     source = built.spec.source
     if isinstance(source, KafkaSourceSpec):
         notes.append(_TRANSACTIONS[source.open_transactions])
-    return [*notes, *_of_people(built.spec)]
+    return [*notes, *_of_identifiers(built.spec), *_of_people(built.spec)]
+
+
+def _of_identifiers(spec: PipelineSpec) -> list[str]:
+    """What series remember of those who were there."""
+    kept = [(s.name, s.identifier) for s in spec.series if s.identifier is not None]
+    return [
+        f"{name} remembers every different {one.field} "
+        f"{'for ever' if one.span is None else f'until its window of {duration_text(one.span)} is over'}: at most 64 "
+        "bytes of memory each, and 20 bytes in a private commit. It grows with them and forgets none earlier"
+        for name, one in kept
+    ]
 
 
 def _of_people(spec: PipelineSpec) -> list[str]:

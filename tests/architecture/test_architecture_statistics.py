@@ -19,6 +19,7 @@ BLOCK = re.compile(r"^```python (file|list)=(\S+)\n(.*?)^```$", re.DOTALL | re.M
 CLASSES = (
     "CountSeries",
     "GaugeSeries",
+    "DistinctSeries",
     "HistogramSeries",
     "TopSeries",
     "MaximumSeries",

@@ -24,7 +24,9 @@ from stream_dp.core.users import Users
 class OneStream(PairCondition):
     """Updates differ in at most `most` ticks, the same for all mechanisms, and of one public window of `window` ticks.
 
-    `next_tick[i]` is the tick of mechanism i's next update, `begun` the number of ticks that some mechanism has got.
+    Mechanisms whose rows count identifiers at their first tick may differ elsewhere too, where one comes back; their
+    own relation says where (`wandering`). `next_tick[i]` is the tick of mechanism i's next update, `begun` the number
+    of ticks that some mechanism has got.
     """
 
     most: int = 1
@@ -32,10 +34,14 @@ class OneStream(PairCondition):
     next_tick: PVector[int] = pvector()  # noqa: RUF009  an immutable value
     differing: frozenset[int] = frozenset()
     window: int | None = None
+    wandering: frozenset[int] = frozenset()
 
     def creation(self, query: Create) -> "OneStream | None":
         """Count its updates from the next tick on."""
-        return replace(self, next_tick=self.next_tick.append(self.begun))
+        wandering = self.wandering
+        if getattr(query.mechanism, "changes", 1) > 1:
+            wandering |= {len(self.next_tick)}
+        return replace(self, next_tick=self.next_tick.append(self.begun), wandering=wandering)
 
     def query(self, left: Ask, right: Ask) -> "OneStream | None":
         """Count an update, and its tick where the two differ."""
@@ -45,12 +51,13 @@ class OneStream(PairCondition):
             return None
         tick = self.next_tick[left.index]
         differing = self.differing
-        if not same(left.message, right.message):
+        if left.index not in self.wandering and not same(left.message, right.message):
             differing |= {tick}
         if len(differing) > self.most or not self._together(differing):
             return None
         heard = self.next_tick.set(left.index, tick + 1)
-        return OneStream(self.most, max(self.begun, tick + 1), heard, differing, self.window)
+        begun = max(self.begun, tick + 1)
+        return replace(self, begun=begun, next_tick=heard, differing=differing)
 
     def _together(self, ticks: frozenset[int]) -> bool:
         return self.window is None or len({tick // self.window for tick in ticks}) <= 1
