@@ -1,9 +1,12 @@
-"""The statistic `gauge`: how many have come and not gone: records that count up, less those that count down."""
+"""The statistic `gauge`: how many have come and not gone: records that count up, less those that count down.
+
+Over sliding windows it tells how many more came than went in them.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
@@ -13,8 +16,10 @@ from stream_dp.pipeline.amount_units import Sign
 from stream_dp.pipeline.choice import Choice, Setting, steady
 from stream_dp.pipeline.conditions import typed
 from stream_dp.pipeline.groupings import By, grouping_text
-from stream_dp.pipeline.scalars import FieldName, Value, problem
-from stream_dp.pipeline.statistics.series_spec import Place, SeriesSpec
+from stream_dp.pipeline.scalars import FieldName, Value, problem, valid_or_none
+from stream_dp.pipeline.statistics.series_spec import Place
+from stream_dp.pipeline.statistics.windowed import WindowedSeries
+from stream_dp.pipeline.windows import window_choice
 from stream_dp.runtime.release import Shape
 
 _KINDS = ("category", "text", "boolean", "integer")
@@ -38,8 +43,8 @@ Floor: TypeAlias = Annotated[Literal[0], BeforeValidator(_nothing)]
 _VALUES: TypeAdapter[Any] = TypeAdapter(Values)
 
 
-class GaugeSeries(SeriesSpec):
-    """Records whose field `of` is one of `plus`, less those where it is one of `minus`, so far."""
+class GaugeSeries(WindowedSeries):
+    """Records whose field `of` is one of `plus`, less those where it is one of `minus`, so far or over windows."""
 
     shape: ClassVar[Shape] = Shape.SCALAR
 
@@ -52,8 +57,10 @@ class GaugeSeries(SeriesSpec):
 
     @property
     def form(self) -> Shape:
-        """One value, or values by key."""
-        return Shape.SCALAR if self.by is None else Shape.HISTOGRAM
+        """One value, or values by key, or either for each window."""
+        if self.declared:
+            return Shape.WINDOWS
+        return Shape.HISTOGRAM if self.keyed else Shape.SCALAR
 
     @property
     def keyed(self) -> bool:
@@ -79,7 +86,9 @@ class GaugeSeries(SeriesSpec):
     def about(self) -> str:
         """What is released, in a few words."""
         by = "" if self.by is None else f" by {grouping_text(self.by)}"
-        return f"{self._side(self.plus)} less {self._side(self.minus)} of {self.of},{by} so far"
+        return (
+            f"{self._side(self.plus)} less {self._side(self.minus)} of {self.of},{by} {self.over}"
+        )
 
     def _side(self, values: Sequence[str]) -> str:
         return " or ".join(values) if len(values) < 4 else f"{len(values)} values"
@@ -98,13 +107,8 @@ class GaugeSeries(SeriesSpec):
     @classmethod
     def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return what can be read of a broken entry's conditions and values."""
-        found = {**super().sketched(value), "plus": (), "minus": ()}
-        for side in ("plus", "minus"):
-            try:
-                found[side] = _VALUES.validate_python(value.get(side))
-            except ValidationError:
-                continue
-        return found
+        sides = {side: valid_or_none(_VALUES, value.get(side)) or () for side in ("plus", "minus")}
+        return {**super().sketched(value), **sides}
 
     @classmethod
     def problems(
@@ -115,15 +119,25 @@ class GaugeSeries(SeriesSpec):
         return found if fields is None else [*_sign_problems(at, series, fields), *found]
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose a tree counter for amounts of one up and one down."""
-        gauge = SumCounter(
-            setting.width, self.epsilon, setting.neighbors, setting.horizon, -1, 1, setting.ones
-        )
-        why = f"a gauge is a tree counter; one event changes it by up to {gauge.l1} in all"
-        return steady(gauge, why, setting)
+        """Choose what answers the windows, or a tree counter for amounts of one up and one down."""
+        if self.declared:
+            chosen = self.windowed(setting)
+        else:
+            counter = SumCounter(
+                setting.width, self.epsilon, setting.neighbors, setting.horizon, -1, 1, setting.ones
+            )
+            chosen = steady(counter, "a gauge is a tree counter", setting)
+        gauge: Any = chosen.mechanism
+        return chosen.saying(f"one event changes it by up to {gauge.l1} in all")
+
+    def windowed(self, setting: Setting) -> Choice:
+        """Choose what answers the windows."""
+        return window_choice(setting, self.epsilon, self.declared, self.amount.units)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
-        """Return the gauge, or that of each key."""
+        """Return the gauge, or that of each key; nothing over windows, for the totals of a run are none."""
+        if self.declared:
+            return None
         told = (totals if self.signed else clipped(totals)).tolist()
         return told[0] if self.by is None else dict(zip(keys, told, strict=True))
 

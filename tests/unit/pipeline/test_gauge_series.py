@@ -96,6 +96,8 @@ def mechanism_of(built: Built) -> SumCounter:
         ("of: kind, minus: leave", ["15:5: series[0].plus: is missing"]),
         (f"{DOORS}, floor: 3",
          ["15:85: series[0].floor: must be 0: releases below 0 are told as 0, and nothing else is cut off"]),
+        (f"{DOORS}, window: 90m",
+         ["15:86: series[0].window: is no whole number of ticks: the clock's step is 1h"]),
         (f"{DOORS}, by: nowhere", ["15:82: series[0].by: 'nowhere' is not in the schema"]),
     ],
 )  # fmt: skip
@@ -285,6 +287,22 @@ def test_releases_are_signed_unless_a_floor_is_declared(tmp_path: Path) -> None:
     assert mechanism_of(floored) == mechanism_of(built_of(tmp_path))
 
 
+def test_windows_tell_how_many_more_came_than_went(tmp_path: Path) -> None:
+    rows = [[2], [-5], [4], [-1]]
+    for floor, expected in (("", (-1, 3, 0)), (", floor: 0", (0, 3, 0))):
+        built = built_of(tmp_path, f"{DOORS}, windows: [2h, ever]{floor}")
+        told = [json.loads(body)["windows"] for body in bodies(built, rows)]
+        assert list(told[0]) == ["tick", "2h", "ever"]
+        last = [told[-1][name]["value"] for name in told[-1]]
+        assert last == list(expected)
+        assert built.chosen[0].spec.exact(np.array([0]), ("",)) is None
+        assert built.chosen[0].spec.about.endswith("per tick and over 2h, and so far")
+    by_door = built_of(tmp_path, f"{DOORS}, by: door, window: 2h", WITHIN)
+    assert by_door.chosen[0].choice.why.endswith("one event changes it by up to 2 in all")
+    (first, *_) = bodies(by_door, [[-1, 3, 0]])
+    assert json.loads(first)["windows"]["2h"]["values"] == {"north": -1, "south": 3, "other": 0}
+
+
 def test_a_plan_says_what_it_is_and_its_error(tmp_path: Path) -> None:
     built = built_of(tmp_path, f"{DOORS}, floor: 0")
     (told,) = plan_json(built)["series"]
@@ -324,7 +342,7 @@ def test_a_live_gauge_means_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", ["", WITHIN, ", neighbors: replace", USERS])
-@pytest.mark.parametrize("what", [DOORS, f"{DOORS}, by: door"])
+@pytest.mark.parametrize("what", [DOORS, f"{DOORS}, by: door", f"{DOORS}, windows: [2h, ever]"])
 def test_the_audit_plays_entering_and_leaving(tmp_path: Path, more: str, what: str) -> None:
     """A right claim is refuted with probability 1e-3."""
     found = attack(file(tmp_path, what, more), runs=300, ticks=2, confidence=0.999)
