@@ -105,8 +105,9 @@ def events_of(mechanism: ServingMechanism[Any], claim: Claim | None) -> int:
     Of rows that count identifiers at their first tick, how many units the neighbours of the claim differ by.
     """
     rows = _rows(claim) or event_rows(mechanism, mechanism.guarantee.neighbors)
-    users = isinstance(rows, EventRows) or (isinstance(rows, AmountRows) and not rows.moves)
-    return rows.most if users else 1  # type: ignore[union-attr]
+    if isinstance(rows, EventRows) or (isinstance(rows, AmountRows) and not rows.moves):
+        return rows.most
+    return 1
 
 
 def _rows(claim: Claim | None) -> Relation | None:

@@ -5,7 +5,7 @@ each feature whose conditions it passes, and nothing else: one entry, or as many
 that differ in one value only are counted together (`alike`). Rows are private.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -138,7 +138,7 @@ class _By:
 class _Sums:
     """A feature to which records add their amounts."""
 
-    def __init__(self, by: Any, where: int | None, slot: Slot, amount: Amount | Sign) -> None:
+    def __init__(self, by: Any, where: int | None, slot: Slot, amount: Hashable) -> None:
         self._by, self._where, self._slot, self._amount = by, where, slot, amount
 
     def count(self, rows: IntArray, codes: _Codes, passing: BoolArray, at: IntArray | None) -> None:

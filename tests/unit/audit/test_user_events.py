@@ -19,12 +19,14 @@ from stream_dp.audit.exact_delta import Bracket, delta_bracket, worst_ratio
 from stream_dp.audit.finite import DifferAtMost
 from stream_dp.audit.lower_bound import Finding, audit_mechanism
 from stream_dp.audit.small_hss import SmallHSS
+from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.guarantee import ZCDP, Guarantee, PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim, Relation
 from stream_dp.core.row_relations import Stream, user
 from stream_dp.core.users import Users
 from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.serving import ServingMechanism
@@ -220,8 +222,10 @@ def test_the_audit_refutes_a_count_that_forgets_the_group_rule() -> None:
 def test_the_audit_puts_all_events_of_a_user_into_one_tick() -> None:
     one = chosen(COUNT, 3)
     claim = series_claim(one)
-    assert events_of(claim) == 3
-    assert events_of(None) == 1
+    assert events_of(one.mechanism, claim) == 3
+    assert events_of(one.mechanism, None) == 1
+    ever = ArrivalCounter(ONE, ADD, 2, Arrivals())
+    assert events_of(ever, None) == 2
     adversary = OneEventAdversary.against((one.mechanism,), 2, [claim])
     (first,), (second,) = adversary.pairs
     assert [row.tolist() for row in first] == [[0], [3]]

@@ -228,7 +228,7 @@ def counted(layout: RowLayout) -> list[Counted]:
             slot.start,
             tuple(map(going, parts_of(feature.by))) if feature.by is not None else (),
             tuple(Comparison(t.field, t.operator, tuple(t.values)) for t in feature.where),
-            None if feature.of is None else adding(feature.of),
+            adding(feature.of) if isinstance(feature.of, Amount) else None,
         )
         for feature, slot in layout.counted(SPEC)
     ]

@@ -7,12 +7,11 @@ or in all of a user's; the difference of the rows is measured, and is at most wh
 import itertools
 from collections.abc import Iterator
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
 from oracles.user_caps import Event, Log, Mark
-from unit.pipeline.seen_worlds import SERIES, expected, rows_of, specification
+from unit.pipeline.seen_worlds import expected, rows_of, specification
 from unit.pipeline.user_worlds import FOR_EVER, SEALER, hashed, payload, some_log
 
 from stream_dp.mechanisms.arrival_counter import ArrivalCounter
@@ -102,7 +101,7 @@ def test_a_user_changes_what_the_noise_is_for(privacy: dict[str, str], changes: 
     spec, worst = specification(privacy=privacy), [0, 0, 0]
     size = 4 if privacy is PER_WINDOW else 24
     for lot in range(120):
-        random, log = Random(lot), []
+        random, log = Random(lot), list[Event | Mark]()
         for tick in range(12):
             log += [Event(random.choice(NAMES), tick, "a") for _ in range(random.randrange(2))]
             log.append(Mark(tick))
@@ -119,7 +118,7 @@ def test_a_user_changes_what_the_noise_is_for(privacy: dict[str, str], changes: 
 
 
 def test_an_identifier_that_is_no_user_has_a_share_of_each_event() -> None:
-    series: Any = [{**SERIES[0], "of": "key"}]
+    series = [{"name": "ever", "statistic": "distinct", "of": "key", "epsilon": "2"}]
     (chosen,) = build(specification(privacy=FOR_EVER, series=series)).chosen
     assert isinstance(chosen.mechanism, ArrivalCounter)
     assert chosen.mechanism.epsilon * 3 == chosen.spec.epsilon

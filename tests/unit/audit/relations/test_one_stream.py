@@ -11,6 +11,7 @@ import pytest
 from stream_dp.audit.relations.creation import own_or
 from stream_dp.audit.relations.one_stream import OneStream, engine_relation
 from stream_dp.audit.trace import pair_accepted
+from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.composition import Ask, Create, Halt
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.messages import Query, Update
@@ -18,6 +19,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim
 from stream_dp.core.row_relations import Stream, user
 from stream_dp.core.users import Users
+from stream_dp.mechanisms.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.counter import Counter
 
 ADD = Neighbors.ADD_REMOVE
@@ -83,6 +85,26 @@ def test_all_events_of_a_user_that_count(users: Users) -> None:
 def test_both_sides_of_a_pair_are_admissible(relation: Neighbors) -> None:
     for rows in product(product((0, 1), repeat=2), repeat=2):
         assert pair_accepted(engine_relation(relation), messages(rows), messages(rows))
+
+
+def test_first_ticks_may_differ_where_an_identifier_comes_back() -> None:
+    """Of a count of identifiers beside a count of events: one event more is in one tick, and moves a first tick."""
+    distinct = ArrivalCounter(Fraction(1), ADD, 9, Arrivals())
+
+    def sent(*rows: tuple[int, int]) -> list[Any]:
+        found: list[Any] = [Create(COUNTER), Create(distinct)]
+        for row in rows:
+            found += [Ask(i, Update(np.array([entry]))) for i, entry in enumerate(row)]
+        return found
+
+    def accepted(*rows: tuple[int, int]) -> bool:
+        without = ((0, 0), (3, 1), (4, 2))
+        return pair_accepted(engine_relation(ADD), sent(*without), sent(*rows))
+
+    assert accepted((1, 1), (3, 1), (4, 1))
+    assert accepted((1, 0), (3, 1), (4, 2))
+    assert not accepted((1, 1), (4, 1), (4, 1))  # events in two ticks
+    assert not accepted((1, 1), (3, 0), (4, 1))  # three units
 
 
 class EachForItself(OneStream):
