@@ -11,11 +11,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from stream_dp.accounting.rules.arrivals import first_arrivals
 from stream_dp.accounting.rules.best_fixed import optimal
 from stream_dp.accounting.rules.composite import composite
 from stream_dp.accounting.rules.convert import at_delta, price
 from stream_dp.accounting.rules.filtered import filtered
+from stream_dp.accounting.rules.first_arrivals import first_arrivals
 from stream_dp.accounting.rules.first_pair import first_pair, first_pair_renyi, first_pair_zcdp
 from stream_dp.accounting.rules.fixed import concurrent
 from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from stream_dp.pipeline.amount_units import Amount, Sign
 from stream_dp.pipeline.conditions import Test, tests_of
 from stream_dp.pipeline.groupings import By, grouping_fields, keys_of, number_of_keys
-from stream_dp.pipeline.identifiers import Identifier
+from stream_dp.pipeline.identifier_columns import Identified
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import Series
 
@@ -24,7 +24,7 @@ class Feature:
 
     by: By | None
     where: frozenset[Test]
-    of: Amount | Sign | Identifier | None = None
+    of: Amount | Sign | Identified | None = None
 
     @property
     def fields(self) -> Iterator[str]:
@@ -84,7 +84,7 @@ class RowLayout:
         return {
             slot.start: None if feature.of.span is None else feature.of.span // spec.clock.step
             for feature, slot in self.features.items()
-            if isinstance(feature, Feature) and isinstance(feature.of, Identifier)
+            if isinstance(feature, Feature) and isinstance(feature.of, Identified)
         }
 
     @classmethod

@@ -16,7 +16,7 @@ from stream_dp.runtime.answer_body import AnswerCut
 from stream_dp.runtime.commit import Commit, Release, SavedStates
 from stream_dp.runtime.dead_letters import DeadLetters
 from stream_dp.runtime.gate import Gate
-from stream_dp.runtime.identifiers import written
+from stream_dp.runtime.identifiers import write_identifiers
 from stream_dp.runtime.recovery import Recovered
 from stream_dp.runtime.tick_assembler import ClosedTick, Cut
 from stream_dp.runtime.user_memory import UserMemory
@@ -76,7 +76,7 @@ class CommitChain:
             pending=cut.sparse,
             admitted=admitted,
             behind={partition: tuple(one) for partition, one in cut.behind.items()},
-            arriving=written(cut.arriving),
+            arriving=write_identifiers(cut.arriving),
             asked=now.conversation.recorded,
         )
 

@@ -51,7 +51,7 @@ def each_once(parts: Sequence[Hashes]) -> Hashes:
     return every[first]
 
 
-def written(came: Mapping[int, ByColumn]) -> dict[int, dict[int, bytes]]:
+def write_identifiers(came: Mapping[int, ByColumn]) -> dict[int, dict[int, bytes]]:
     """Return identifiers by tick and column in the form of commits."""
     return {
         tick: {column: hashes.astype("<u8").tobytes() for column, hashes in found.items()}
@@ -59,8 +59,8 @@ def written(came: Mapping[int, ByColumn]) -> dict[int, dict[int, bytes]]:
     }
 
 
-def read(came: Mapping[int, Mapping[int, bytes]]) -> dict[int, ByColumn]:
-    """Return what `written` wrote.
+def read_identifiers(came: Mapping[int, Mapping[int, bytes]]) -> dict[int, ByColumn]:
+    """Return what `write_identifiers` wrote.
 
     Raises:
         FailClosed: it is nothing of the kind.

@@ -15,7 +15,7 @@ import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.runtime.dead_letters import DeadLetters, Span
-from stream_dp.runtime.identifiers import ByColumn, Came, read
+from stream_dp.runtime.identifiers import ByColumn, Came, read_identifiers
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behind, Behinds
 from stream_dp.runtime.user_memory import Used
 
@@ -73,7 +73,9 @@ class Cut:
             pending[tick] = np.zeros(max(counts, default=-1) + 1, dtype=np.int64)
             pending[tick][list(counts)] = list(counts.values())
         open_there = {n: Behind(*one) for n, one in behind.items()}
-        return cls(next_tick, positions, marks, pending, open_there, read(arriving or {}))
+        return cls(
+            next_tick, positions, marks, pending, open_there, read_identifiers(arriving or {})
+        )
 
     @property
     def sparse(self) -> dict[int, dict[int, int]]:

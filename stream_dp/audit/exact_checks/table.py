@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from stream_dp.accounting.derive import RULES
-from stream_dp.accounting.rules.arrivals import first_arrivals
 from stream_dp.accounting.rules.best_fixed import optimal
 from stream_dp.accounting.rules.composite import composite
 from stream_dp.accounting.rules.filtered import filtered
+from stream_dp.accounting.rules.first_arrivals import first_arrivals
 from stream_dp.accounting.rules.first_pair import first_pair, first_pair_renyi, first_pair_zcdp
 from stream_dp.accounting.rules.fixed import concurrent
 from stream_dp.accounting.rules.gaussian import gaussian, gaussian_first_pair

@@ -9,7 +9,7 @@ from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.messages import IntArray
 from stream_dp.mechanisms.arrival_counter import ArrivalCounter
 from stream_dp.pipeline.choice import Choice, Setting, steady
-from stream_dp.pipeline.identifiers import Identifier
+from stream_dp.pipeline.identifier_columns import Identified
 from stream_dp.pipeline.scalars import FieldName, milliseconds, problem
 from stream_dp.pipeline.statistics.series_spec import Place, SeriesSpec
 from stream_dp.pipeline.windows import (
@@ -51,9 +51,9 @@ class DistinctSeries(SeriesSpec):
         return Shape.SCALAR if self.declared is None else Shape.WINDOWS
 
     @property
-    def identifier(self) -> Identifier:
+    def identifier(self) -> Identified:
         """What a record is counted by."""
-        return Identifier(self.of, None if self.declared is None else milliseconds(self.declared))
+        return Identified(self.of, None if self.declared is None else milliseconds(self.declared))
 
     @property
     def about(self) -> str:

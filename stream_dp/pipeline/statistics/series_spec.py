@@ -20,7 +20,7 @@ from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
 from stream_dp.pipeline.groupings import By, grouping_text, most_ones
-from stream_dp.pipeline.identifiers import Identifier
+from stream_dp.pipeline.identifier_columns import Identified
 from stream_dp.pipeline.made_of import Input, MadeOf
 from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, valid_or_none
 from stream_dp.runtime.release import Shape
@@ -74,7 +74,7 @@ class SeriesSpec(Frozen, ABC):
         return None
 
     @property
-    def identifier(self) -> Identifier | None:
+    def identifier(self) -> Identified | None:
         """What a record is counted by, once in each window; None: records count themselves."""
         return None
 

@@ -18,7 +18,7 @@ from stream_dp.mechanisms.arrival_counter import ArrivalCounter
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.identifiers import Came, each_once, read, written
+from stream_dp.runtime.identifiers import Came, each_once, read_identifiers, write_identifiers
 from stream_dp.runtime.ports import Batch
 
 NAMES = ("u", "v")
@@ -150,4 +150,4 @@ def test_what_comes_is_a_set_whatever_its_order_and_takes_bounded_room() -> None
     assert {tuple(one) for one in once[5].tolist()} == {tuple(one) for one in every.tolist()}
     assert len(once[5]) == len({tuple(one) for one in every.tolist()})
     assert (each_once([every[::-1]]) == once[5]).all()
-    assert (read(written({7: once}))[7][5] == once[5]).all()
+    assert (read_identifiers(write_identifiers({7: once}))[7][5] == once[5]).all()

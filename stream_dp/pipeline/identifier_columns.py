@@ -17,7 +17,7 @@ Texts: TypeAlias = Mapping[int, Mapping[int, Sequence[bytes]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Identifier:
+class Identified:
     """The values of `field`, each once in every window of `span` ms, counted from tick 0; None: once for ever."""
 
     field: str
