@@ -21,6 +21,7 @@ from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.row_relations import EventRows, RowSpace
 from stream_dp.core.wire import wire
+from stream_dp.mechanisms.column_counter import UpdatesAlone
 from stream_dp.mechanisms.counter import Counter, CounterState
 from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
@@ -39,7 +40,7 @@ class ArrivalCounterState:
 
 @wire("arrival-counter", 1, rests_on=(Counter, HybridCounter))
 @dataclass(frozen=True)
-class ArrivalCounter:
+class ArrivalCounter(UpdatesAlone):
     """Answers of shape (1,): identifiers since the window of `arrivals` began, for any number of windows.
 
     Without windows: so far, for at most `horizon` updates, or for any number (up to 2^40) where it is None.
@@ -123,10 +124,6 @@ class ArrivalCounter:
     def view_band(self, place: int, public: int, confidence: float) -> int:
         """Return the same: there is one view."""
         return self.band(public, confidence)
-
-    def opening(self) -> tuple[int, int]:
-        """Return (0, 0): no decision is taken by counts."""
-        return 0, 0
 
     def init(self, noise: Noise) -> ArrivalCounterState:
         """Return the first state: nobody was there."""

@@ -121,7 +121,7 @@ class GaugeSeries(WindowedSeries):
     def choose(self, setting: Setting) -> Choice:
         """Choose what answers the windows, or a tree counter for amounts of one up and one down."""
         if self.declared:
-            chosen = self.windowed(setting)
+            chosen = window_choice(setting, self.epsilon, self.declared, self.amount.units)
         else:
             counter = SumCounter(
                 setting.width, self.epsilon, setting.neighbors, setting.horizon, -1, 1, setting.ones
@@ -129,10 +129,6 @@ class GaugeSeries(WindowedSeries):
             chosen = steady(counter, "a gauge is a tree counter", setting)
         gauge: Any = chosen.mechanism
         return chosen.saying(f"one event changes it by up to {gauge.l1} in all")
-
-    def windowed(self, setting: Setting) -> Choice:
-        """Choose what answers the windows."""
-        return window_choice(setting, self.epsilon, self.declared, self.amount.units)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
         """Return the gauge, or that of each key; nothing over windows, for the totals of a run are none."""

@@ -222,7 +222,8 @@ def test_it_is_no_live_series(tmp_path: Path) -> None:
 def test_the_page_shows_a_pipeline_that_builds(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs" / "distinct.md").read_text()
     path = tmp_path / "visits.yaml"
-    path.write_text(page.split("```yaml\n")[1].split("```")[0])
+    ratio = "  - {name: share, statistic: ratio, of: buyers, over: today}\n"
+    path.write_text(page.split("```yaml\n")[1].split("```")[0] + ratio)
     built = build(load(path))
     assert [
         each.mechanism.changes
