@@ -64,7 +64,6 @@ def series() -> list[dict[str, Any]]:
         },
         described("count", "turnover"),
         described("count", "later"),
-        described("count", "delays", windows=["6h"]),
     ]
 
 
@@ -104,7 +103,6 @@ def engine() -> Engine:
     made = Engine()
     draws = random.Random(3)
     seen: list[int] = []
-    median = {"0.5": {"value": 2.5, "low": 0.0, "high": 5.0}}
     for tick in range(HISTORY):
         seen.append(max(0, round(55 - abs((tick + 10) % 24 - 14) * 5 + draws.gauss(0, 7))))
         made.publish("rate", {"windows": windows(seen)})
@@ -115,7 +113,6 @@ def engine() -> Engine:
         made.publish("rates", {"windows": keys})
         made.publish("turnover", {"value": tick * 3.25, "band": 310.5})
         made.publish("later", {"value": 1, "band": 1})
-        made.publish("delays", {"windows": {"6h": {"quantiles": median, "band": 4}}})
         made.step()
     return made
 
@@ -212,7 +209,7 @@ async def test_what_has_no_picture_says_so_and_disturbs_nobody(
     async with serving(engine.log, public, plan=planned) as server:
         await page.goto(server.url)
         await page.wait_for_selector(f"{SUM}[data-tick='{HISTORY - 1}']")
-        for card in ("[data-series=later]", "[data-series=delays]", RATE):
+        for card in ("[data-series=later]", RATE):
             assert "No picture for this yet" in await text(page, f"{card} .note")
         assert await text(page, f"{SUM} .value") == "2,271.75"
         assert await text(page, f"{SUM} .band") == "± 310.5"

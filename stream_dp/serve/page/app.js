@@ -3,7 +3,7 @@
 // fingerprint, a log that starts again, or a gap loads everything anew. Releases of a series that is new wait
 // until it is described. Drawing happens at most ten times a second, whatever arrives.
 
-import { makeCard, shapeOf } from "./cards.js";
+import { isOverTime, makeCard, shapeOf } from "./cards.js";
 import { count, duration, el, seconds, setText, time, words } from "./format.js";
 import { isHalted, showBudget, showQueries } from "./budget.js";
 import { showPromise, showProof } from "./promise.js";
@@ -62,7 +62,7 @@ async function history(pipeline, name, latest) {
   if (latest === null) return [];
   const series = describe(pipeline, name);
   const shape = shapeOf(series, latest);
-  if (!["scalar", "rate", "flags"].includes(shape)) return [latest];
+  if (!isOverTime(shape)) return [latest];
   const large = shape === "flags" && (series.domain?.length ?? 0) > LARGE_DOMAIN;
   const from = large ? Math.max(0, latest.tick - RECENT_TICKS) : 0;
   return (await get(`/api/series/${encodeURIComponent(name)}?from=${from}&to=${latest.tick}`)).releases;

@@ -1,0 +1,64 @@
+// A card that shows one window of its releases, which its reader chooses.
+// Rules: the choice is offered where there is one. Counts and sums begin with the single tick; what a tick holds too
+// little for begins with the window after it.
+
+import { el, words } from "./format.js";
+
+export const TICK = "tick";
+export const EVER = "ever";
+
+const spoken = (name) => (name === EVER ? "ever, so far" : `the last ${name}`);
+
+/** The parts of a release by window; what has no windows is one, without a name. */
+export const partsOf = (release) => release.windows ?? { "": release };
+
+/** `begins` is the place of the window that is shown until another is chosen, `points` what is kept of each. */
+export const windowed = (Base, { shape, begins = 0, points = () => null }) => class extends Base {
+  constructor(series, planned) {
+    super(series, planned, shape);
+    this.kept = new Map();
+    this.choice = el("div", { class: "segmented over", role: "group", "aria-label": `Window of ${words(series.name)}`, hidden: true });
+    this.body.prepend(this.choice);
+  }
+
+  /** The expected error is that of the window. */
+  tell(planned, query) {
+    this.query = query;
+    super.tell(planned && { ...planned, ...planned.windows?.find(({ window }) => window === this.window) }, query);
+  }
+
+  take(release) {
+    const parts = partsOf(release);
+    this.whole = release;
+    for (const [name, part] of Object.entries(parts)) {
+      if (!this.kept.has(name)) this.#offer(name);
+      super.take({ ...release, ...part }, this.kept.get(name));
+    }
+    const names = Object.keys(parts);
+    if (this.window === undefined) this.#choose(names[Math.min(begins, names.length - 1)]);
+    this.latest = { ...release, ...parts[this.window] };
+  }
+
+  #offer(name) {
+    const button = el("button", { type: "button", value: name, "aria-label": spoken(name) }, name);
+    button.addEventListener("click", () => {
+      this.#choose(name);
+      this.draw(this.range);
+    });
+    this.kept.set(name, points());
+    this.choice.append(button);
+    this.choice.hidden = this.kept.size < 2;
+  }
+
+  #choose(name) {
+    this.window = name;
+    this.over = name === EVER ? " so far" : name === "" ? "" : ` in the last ${name}`;
+    this.latest = { ...this.whole, ...partsOf(this.whole)[name] };
+    for (const button of this.choice.children) button.setAttribute("aria-pressed", String(button.value === name));
+    this.tell(this.planned, this.query);
+    this.look(name);
+  }
+
+  /** What changes with the window, beside the figures. */
+  look() {}
+};
