@@ -1,6 +1,7 @@
 // Quantiles over time: a fan, its lines the quantiles, and the newest ones in words.
-// Rules: a release tells a bucket of a public grid for each quantile; where it tells none yet, nothing is drawn. Its band
-// is in ranks, which no picture of values can show: it is said.
+// Rules: a release tells, for each quantile, a value and from where to where it may be; where it tells none yet, nothing
+// is drawn. Of a window that ended these are the ends of its bucket on a public grid, and the error is in ranks, which
+// no picture of values can show: it is said.
 
 import { Card, lowerBound } from "./card.js";
 import { FanChart, thinLines } from "./fan_chart.js";
@@ -9,6 +10,7 @@ import { band, count, el, seconds, setText, share, words } from "./format.js";
 /** `tick`, `x` and, by quantile, the values told. */
 export const noFan = () => ({ tick: [], x: [], lines: new Map() });
 
+const ENDED = "when a window ends";
 const asked = (quantiles) => Object.keys(quantiles).sort((one, two) => Number(one) - Number(two));
 
 export class FanCard extends Card {
@@ -35,12 +37,17 @@ export class FanCard extends Card {
     const { quantiles, band: width } = this.latest;
     const names = asked(quantiles);
     this.#tell(names.map((name) => [name, quantiles[name]]));
-    if (names.length === 0) setText(this.note, "No window has ended yet: its quantiles are told when it does.");
-    else setText(this.note, `Their ranks${this.over} are off by ${count(width)} events at most, all at once, with ${this.confidence()} confidence. A value is told by its bucket.`);
+    setText(this.note, names.length === 0 ? "No window has ended yet: its quantiles are told when it does." : this.#meaning(width));
     const start = Math.max(0, lowerBound(this.fan.tick, range.first(this.latest.tick)));
     this.chart.draw(thinLines(this.fan, start), [...this.fan.lines.keys()].map((name) => ({ name, at: Number(name), text: share(Number(name)) })));
     this.holder.setAttribute("aria-label", `Line chart of the quantiles ${words(this.series.name)}${this.over}: ` +
       `${names.map((name) => `${share(Number(name))} below ${count(quantiles[name].value)}`).join(", ") || "none yet"}. Arrow keys read single points.`);
+  }
+
+  #meaning(width) {
+    const sure = `all at once, with ${this.confidence()} confidence`;
+    if (this.series.parameters?.told !== ENDED) return `Each exact quantile${this.over} lies in the range below it, ${sure}.`;
+    return `Their ranks${this.over} are off by ${count(width)} events at most, ${sure}. A value is told by its bucket.`;
   }
 
   recolour() {
@@ -58,6 +65,6 @@ export class FanCard extends Card {
     this.figures.replaceChildren(...entries.map(([name, { value, low, high }]) => el("div", {},
       el("dt", {}, name === "0.5" ? "half below" : `${share(Number(name))} below`),
       el("dd", { class: "value" }, count(value)),
-      el("dd", { class: "bucket" }, low === high ? "at the clamp" : `${count(low)} to ${count(high)}`))));
+      el("dd", { class: "bucket" }, low === high ? "at the end of its range" : `${count(low)} to ${count(high)}`))));
   }
 }

@@ -7,7 +7,13 @@ import { el, words } from "./format.js";
 export const TICK = "tick";
 export const EVER = "ever";
 
-const spoken = (name) => (name === EVER ? "ever, so far" : `the last ${name}`);
+/** What a window is over, by what its series says of when it tells it; windows slide unless it says otherwise. */
+const SPANS = { "when a window ends": (name) => `in the ${name} that ended last`, "since a window began": (name) => `since the ${name} began` };
+
+function overText(series, name) {
+  if (name === EVER) return "so far";
+  return name === "" ? "" : (SPANS[series.parameters?.told] ?? ((span) => `in the last ${span}`))(name);
+}
 
 /** The parts of a release by window; what has no windows is one, without a name. */
 export const partsOf = (release) => release.windows ?? { "": release };
@@ -40,7 +46,7 @@ export const windowed = (Base, { shape, begins = 0, points = () => null }) => cl
   }
 
   #offer(name) {
-    const button = el("button", { type: "button", value: name, "aria-label": spoken(name) }, name);
+    const button = el("button", { type: "button", value: name, "aria-label": name === EVER ? "ever, so far" : overText(this.series, name).replace(/^in /, "") }, name);
     button.addEventListener("click", () => {
       this.#choose(name);
       this.draw(this.range);
@@ -52,7 +58,8 @@ export const windowed = (Base, { shape, begins = 0, points = () => null }) => cl
 
   #choose(name) {
     this.window = name;
-    this.over = name === EVER ? " so far" : name === "" ? "" : ` in the last ${name}`;
+    const over = overText(this.series, name);
+    this.over = over && ` ${over}`;
     this.latest = { ...this.whole, ...partsOf(this.whole)[name] };
     for (const button of this.choice.children) button.setAttribute("aria-pressed", String(button.value === name));
     this.tell(this.planned, this.query);
