@@ -278,6 +278,7 @@ async def test_quotients_by_key_put_what_is_known_first(
         assert await values.all_inner_texts() == ["24.25", "31", "–"]
         assert "Too few events for both ends: 2 of 3 keys" in await text(page, f"{MEANS} .note")
         await page.click(f"{MEANS} summary")
+        await page.wait_for_selector(f"{MEANS} tbody tr")
         rows = await page.locator(f"{MEANS} tbody tr").all_inner_texts()
         assert rows == [
             "idle\t24.25\t24.00 to 24.50",

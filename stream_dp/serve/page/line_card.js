@@ -8,6 +8,8 @@ import { band, count, el, ends, near, percent, seconds, setText, words } from ".
 
 export const noPoints = () => ({ tick: [], x: [], value: [], low: [], high: [], band: [] });
 
+const pointAt = (points, at) => ({ value: points.value[at], low: points.low[at], high: points.high[at], band: points.band[at] });
+
 export class ScalarCard extends Card {
   constructor(series, planned, shape = "scalar") {
     super(series, planned, shape);
@@ -54,10 +56,15 @@ export class ScalarCard extends Card {
     this.chart.forget();
   }
 
+  /** Whether at least half of the last so many points say something. */
+  says(points, many) {
+    const last = points.tick.length - 1;
+    const clear = Array.from({ length: many }, (_, back) => !this.reading(pointAt(points, last - back)).noise);
+    return 2 * clear.filter(Boolean).length >= many;
+  }
+
   #saidAt(x) {
-    const { value: values, low: lows, high: highs, band: bands, x: times } = this.points;
-    const at = lowerBound(times, x);
-    const { value, spread } = this.reading({ value: values[at], low: lows[at], high: highs[at], band: bands[at] });
+    const { value, spread } = this.reading(pointAt(this.points, lowerBound(this.points.x, x)));
     return `${value} ${spread}`;
   }
 }

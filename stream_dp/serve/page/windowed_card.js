@@ -1,11 +1,14 @@
 // A card that shows one window of its releases, which its reader chooses.
 // Rules: the choice is offered where there is one. Counts and sums begin with the single tick; what a tick holds too
-// little for begins with the window after it.
+// little for begins with the window after it. Once there are enough releases, a card whose reader has not chosen goes to
+// the shortest window that says something at most times, and stays there.
 
 import { el, words } from "./format.js";
 
 export const TICK = "tick";
 export const EVER = "ever";
+
+const ENOUGH = 48; // releases
 
 /** What a window is over, by what its series says of when it tells it; windows slide unless it says otherwise. */
 const SPANS = { "when a window ends": (name) => `in the ${name} that ended last`, "since a window began": (name) => `since the ${name} began` };
@@ -42,12 +45,21 @@ export const windowed = (Base, { shape, begins = 0, points = () => null }) => cl
     }
     const names = Object.keys(parts);
     if (this.window === undefined) this.#choose(names[Math.min(begins, names.length - 1)]);
+    else if (!this.settled) this.#settle(names);
     this.latest = { ...release, ...parts[this.window] };
+  }
+
+  #settle(names) {
+    if (!((this.kept.get(this.window)?.tick.length ?? 0) >= ENOUGH)) return;
+    this.settled = true;
+    const better = names.slice(begins).find((name) => name !== EVER && (this.says?.(this.kept.get(name), ENOUGH) ?? true));
+    if (better !== undefined && better !== this.window) this.#choose(better);
   }
 
   #offer(name) {
     const button = el("button", { type: "button", value: name, "aria-label": name === EVER ? "ever, so far" : overText(this.series, name).replace(/^in /, "") }, name);
     button.addEventListener("click", () => {
+      this.settled = true;
       this.#choose(name);
       this.draw(this.range);
     });
