@@ -104,7 +104,7 @@ def picture(made: Sequence[Purchase], lines: Sequence[str]) -> str:
         ("Buyers a week", {"buyers": ""}),
         ("Customers so far", {"customers": ""}),
         (
-            "Order size of four weeks, dollars",
+            "Order size of four weeks, dollars (its error is in ranks)",
             {f"order_size {share}": words for share, words in SHARES.items()},
         ),
     ]

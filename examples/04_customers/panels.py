@@ -24,10 +24,10 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --page: #0f121b; --text: #e9ebf3; --muted: #9aa2b8; --grid: #252b3b;
   --private: #8ca5ff; --band: rgb(140 165 255 / 26%); --exact: #ff8a4c; --counted: #adb5bd; --warn: #f0b95c;
   --soft: #3a2d14; } }
-text { font: 12px system-ui, sans-serif; fill: var(--muted); }
+text { font: 12px system-ui, sans-serif; fill: var(--muted); paint-order: stroke; stroke: var(--page); stroke-width: 3; }
 .title { font-size: 20px; font-weight: 700; fill: var(--text); }
 .panel { font-size: 14px; font-weight: 600; fill: var(--text); }
-.warn { font-weight: 700; fill: var(--warn); } .soft { fill: var(--soft); } .page { fill: var(--page); }
+.warn { font-weight: 700; fill: var(--warn); stroke: none; } .soft { fill: var(--soft); } .page { fill: var(--page); }
 .grid { stroke: var(--grid); } .band { fill: var(--band); } polyline { fill: none; stroke-linejoin: round; }
 .private { stroke: var(--private); stroke-width: 1.8; } .exact { stroke: var(--exact); stroke-width: 1.3; }
 .counted { stroke: var(--counted); stroke-width: 1.2; stroke-dasharray: 3 3; }
@@ -131,9 +131,8 @@ def _months(axes: Axes, days: Sequence[date]) -> Iterator[str]:
     """The first of each quarter that is drawn."""
     before = None
     for place, day in enumerate(days):
-        if day.month % 3 == 1 and before != day.month:
-            anchor = "end" if axes.x(place) > RIGHT - 30 else "middle"
-            yield f'<text x="{axes.x(place):.1f}" y="{LOWER + 18}" text-anchor="{anchor}">{day:%b %Y}</text>'
+        if day.month % 3 == 1 and before != day.month and axes.x(place) < RIGHT - 30:
+            yield f'<text x="{axes.x(place):.1f}" y="{LOWER + 18}" text-anchor="middle">{day:%b %Y}</text>'
         before = day.month
 
 
@@ -154,7 +153,7 @@ def _line(axes: Axes, line: Line) -> Iterator[str]:
                 yield f'<polyline class="{kind}" points="{points}"/>'
     if line.name and ends:
         place, _, high = ends[0]
-        yield f'<text x="{axes.x(place):.1f}" y="{axes.y(high) - 8:.1f}">{escape(line.name)}</text>'
+        yield f'<text x="{axes.x(place):.1f}" y="{axes.y(high) - 12:.1f}">{escape(line.name)}</text>'
 
 
 def _step(most: float) -> float:
