@@ -24,7 +24,8 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --page: #0f121b; --text: #e9ebf3; --muted: #9aa2b8; --grid: #252b3b;
   --private: #8ca5ff; --band: rgb(140 165 255 / 26%); --exact: #ff8a4c; --counted: #adb5bd; --warn: #f0b95c;
   --soft: #3a2d14; } }
-text { font: 12px system-ui, sans-serif; fill: var(--muted); paint-order: stroke; stroke: var(--page); stroke-width: 3; }
+text { font: 12px system-ui, sans-serif; fill: var(--muted); }
+text { paint-order: stroke; stroke: var(--page); stroke-width: 3; }
 .title { font-size: 20px; font-weight: 700; fill: var(--text); }
 .panel { font-size: 14px; font-weight: 600; fill: var(--text); }
 .warn { font-weight: 700; fill: var(--warn); stroke: none; } .soft { fill: var(--soft); } .page { fill: var(--page); }
