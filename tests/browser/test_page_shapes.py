@@ -315,6 +315,27 @@ async def test_a_top_list_says_which_names_are_not_told_apart(
         assert await page.locator(f"{TOP} tbody tr").count() == 2
 
 
+async def test_where_users_are_capped_a_band_is_about_what_counts(
+    browser: Browser, engine: Engine, public: dict[str, Any]
+) -> None:
+    users = {"name": "(user, day)", "field": "customer", "max_events": 3, "per": "1d"}
+    async with serving(engine.log, {**public, "users": users}, plan=planned) as server:
+        page = await shown(browser, server)
+        said = "exact figure of the events that count"
+        assert f"The {said} lies between these" in await text(page, f"{MEAN} .note")
+        assert f"Each {said} in the last 24h" in await text(page, f"{MEANS} .note")
+        assert f"The {said} lies between" in await text(page, "[data-series=departures] .note")
+
+
+async def test_no_more_time_is_offered_than_there_is(
+    browser: Browser, engine: Engine, public: dict[str, Any]
+) -> None:
+    clock = {**public["clock"], "horizon": 300}
+    async with serving(engine.log, {**public, "clock": clock}, plan=planned) as server:
+        page = await shown(browser, server)
+        assert await page.locator("#windows button").all_inner_texts() == ["2 days", "all"]
+
+
 async def test_bars_of_values_below_zero_go_to_the_left(
     browser: Browser, engine: Engine, public: dict[str, Any]
 ) -> None:

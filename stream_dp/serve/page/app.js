@@ -69,7 +69,7 @@ async function history(pipeline, name, latest) {
 }
 
 const halted = (queries, name) => queries.some((query) => query.name === name && isHalted(query.end));
-const describe = (pipeline, name) => pipeline.series.find((series) => series.name === name) ?? { name };
+const describe = (pipeline, name) => ({ ...(pipeline.series.find((series) => series.name === name) ?? { name }), capped: Boolean(pipeline.users) });
 
 function build({ pipeline, plan, budget, queries, series }) {
   Object.assign(state, { pipeline, plan, budget, queries, waiting: [], sequence: -1, head: series.sequence, latest: null });
@@ -207,7 +207,9 @@ function stateName() {
 
 function showWindows(step) {
   const label = (ticks) => (ticks === Infinity ? "all" : step > 0 ? duration(ticks * step) : `${count(ticks)} ticks`);
-  byId("windows").replaceChildren(...WINDOWS.map((ticks) => {
+  const { horizon } = state.pipeline.clock ?? {};
+  const offered = WINDOWS.filter((ticks) => ticks === Infinity || !horizon || ticks < horizon);
+  byId("windows").replaceChildren(...offered.map((ticks) => {
     const button = el("button", { type: "button", "aria-pressed": String(ticks === state.window) }, label(ticks));
     button.addEventListener("click", () => {
       state.window = ticks;

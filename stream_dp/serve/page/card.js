@@ -61,6 +61,11 @@ export class Card {
 
   recolour() {}
 
+  /** What a band is about: where the events of a user are capped, those that count. */
+  get exactly() {
+    return this.series.capped ? "exact figure of the events that count" : "exact figure";
+  }
+
   /** The error that the plan expects, in words. */
   expected(said) {
     return errorText(said);

@@ -83,7 +83,7 @@ export class QuotientsByKeyCard extends HistogramCard {
   }
 
   meaning(faint, many) {
-    return `Each exact figure${this.over} lies between its two ends with ${this.confidence()} confidence.` +
+    return `Each ${this.exactly}${this.over} lies between its two ends with ${this.confidence()} confidence.` +
       (faint === 0 ? "" : ` Too few events for both ends: ${count(faint)} of ${count(many)} keys.`);
   }
 

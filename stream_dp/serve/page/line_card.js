@@ -37,7 +37,7 @@ export class ScalarCard extends Card {
   /** The sentence under the picture. */
   meaning({ value, band: width }, sure) {
     if (Math.abs(value) <= width) return "Within its band: not distinguishable from zero (noise).";
-    return `The exact figure lies between ${count(value - width)} and ${count(value + width)} with ${sure} confidence.`;
+    return `The ${this.exactly} lies between ${count(value - width)} and ${count(value + width)} with ${sure} confidence.`;
   }
 
   show(range) {
@@ -81,7 +81,7 @@ export class QuotientCard extends ScalarCard {
     const open = [low, high].filter((end) => !Number.isFinite(end)).length;
     const why = "Too few events were counted";
     if (open === 2) return `${why} to say anything.`;
-    if (open === 1) return `${why} for both ends: with ${sure} confidence the exact figure is ${ends(low, high, 0)}.`;
-    return `The exact figure lies between these two ends with ${sure} confidence.`;
+    if (open === 1) return `${why} for both ends: with ${sure} confidence the ${this.exactly} is ${ends(low, high, 0)}.`;
+    return `The ${this.exactly} lies between these two ends with ${sure} confidence.`;
   }
 }
