@@ -52,7 +52,7 @@ def test_a_year(say: Say, home: Path) -> None:
         key: shown[key] for key in KEYS if key not in ("seconds", "events_per_second", "final")
     }
     assert figures == {
-        "broker": "embedded", "events": 336_776, "dead_letters": 0, "ticks": 8760, "releases": 52_560,
+        "broker": "embedded", "events": 336_776, "dead_letters": 0, "ticks": 8760, "releases": 61_320,
         "epsilon": 2, "delta": 0,
     }  # fmt: skip
     assert shown["seconds"] > 0
@@ -62,6 +62,9 @@ def test_a_year(say: Say, home: Path) -> None:
     for name in ("departures", "late_flights"):
         assert list(final[name]["windows"]) == spans
         assert all(part.keys() == {"value", "band"} for part in final[name]["windows"].values())
+    assert list(final["share_late"]["windows"]) == spans
+    share = final["share_late"]["windows"]["ever"]
+    assert 0 <= share["low"] <= share["value"] <= share["high"] <= 1
     assert list(final["delays"]["windows"]["7d"]["quantiles"]) == ["0.5", "0.75", "0.9"]
     assert len(final["busiest_airlines"]["windows"]["7d"]["ranks"]) == 10
     assert final["by_destination"].keys() == {"values", "band", "tick"}
