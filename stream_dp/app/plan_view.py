@@ -87,4 +87,5 @@ def _series(built: Built, chosen: Chosen) -> dict[str, Any]:
             name: {tick: expected(tick) for tick, _ in predicted_errors(built.spec, chosen)}
             for name, expected in chosen.choice.windows.items()
         },
+        "alarms": [each.words for each in chosen.choice.alarms],
     }

@@ -1,5 +1,6 @@
 """Every mechanism passes the published suite; a new mechanism is one line in `CASES`."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -198,7 +199,7 @@ def alerts(width: int, relation: Neighbors) -> Case:
 
 def monitor(width: int, relation: Neighbors, watch: WatchTerms) -> Case:
     """The case of a block of equal watches."""
-    watches = tuple(WatchTerms(watch.threshold, 1, watch.tick) for _ in range(width))
+    watches = tuple(replace(watch, places=1) for _ in range(width))
     return Case(
         name=f"Monitor {width} {relation} {watch}",
         make=lambda: Monitor(width, ONE, relation, watches),
@@ -362,6 +363,8 @@ CASES = [
             5, ONE, ADD, (WatchTerms(40, 2, rearm=False), WatchTerms(9, tick=True)), 2, ONE
         ),
     ),
+    monitor(3, ADD, WatchTerms(40, window=4)),
+    monitor(2, REPLACE, WatchTerms(9, window=2, rearm=False)),
     composite(None, ADD),
     composite(None, REPLACE),
     composite(MAXIMUM, ADD),

@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.statistics.monitor import MonitorSeries, WatchSpec
+from stream_dp.pipeline.statistics.monitor import MonitorSeries
+from stream_dp.pipeline.watch_spec import WatchSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.release import read
 

@@ -85,6 +85,7 @@ MECHANISMS: list[Any] = [
     HandOverCounter(WIDTH, HALF, ADD),
     GaussianCounter(WIDTH, HALF, REPLACE, TICKS),
     GaussianCounter(WIDTH, HALF, ADD, None),
+    Monitor(WIDTH, HALF, ADD, (WatchTerms(20, window=3), WatchTerms(9, 2, below=True, window=2))),
     Monitor(WIDTH, HALF, ADD, (WatchTerms(20, 2), WatchTerms(9, tick=True)), value_epsilon=HALF),
     CoarseCounter(WIDTH, HALF, ADD, TICKS, 5),
     CoarseCounter(WIDTH, HALF, REPLACE, None, 4),

@@ -63,7 +63,7 @@ FROZEN = {
     ("local-protocol", 1): "server users views",
     ("local-protocol-state", 1): "parts server",
     ("monitor", 1): "epsilon neighbors ones=1 value_epsilon=0 watches width",
-    ("monitor-state", 1): "asked=0 count heard lift mode threshold",
+    ("monitor-state", 1): "asked=0 count heard lift mode threshold windows=()",
     ("multi-sparse-vector", 1): "neighbors query_epsilon threshold_epsilon views width",
     ("multi-sparse-vector-state", 1): "count halted lift",
     ("neighbors", 1): "| add_remove replace replace_any_tick",
@@ -103,7 +103,8 @@ FROZEN = {
     ("window-forest-state", 1): "open sums surpluses updates",
     ("windows-and-ever", 1): "ever forest",
     ("windows-and-ever-state", 1): "ever forest",
-    ("watch", 1): "below=False places=1 rearm=True threshold tick=False",
+    ("watch", 1): "below=False places=1 rearm=True threshold tick=False window=0",
+    ("watch-window", 1): "age place rows=() window",
 }
 RETIRED = frozenset({"hss-statistic"})
 EPSILON = Fraction(1, 5)
