@@ -62,6 +62,11 @@ class WatchSpec(Frozen):
         """What it looks at: `since_firing`, `tick` or a window."""
         return self.over or ("since_firing" if self.below is None else "tick")
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether it looks at a window."""
+        return is_window(self.over)
+
     def terms(self, entries: int, step: int) -> WatchTerms:
         """What the mechanism is told of it, for so many entries of the row and ticks of `step` ms."""
         below, over = self.below is not None, self.looks_at

@@ -14,6 +14,7 @@ from pydantic_core import InitErrorDetails
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.watch_messages import ThresholdQuery, WatchTerms
+from stream_dp.mechanisms.watch_windows import MOST_HELD
 from stream_dp.pipeline.alarms import (
     daily,
     over_problems,
@@ -175,7 +176,9 @@ class MonitorSeries(SeriesSpec):
         roster: WatchRoster = asking
         one = WatchSpec.model_validate(data)
         found = [*by_problems((), one.by, fields), *where_problems((), one.where, fields)]
-        found += over_problems((), one, clock)
+        found += over_problems((), one, clock) or _held_problems(
+            (*roster.watches, one), fields, clock.step
+        )
         if roster.has(one.name):
             found.append(problem(("name",), f"a watch '{one.name}' is already there"))
         refuse(found)
@@ -301,6 +304,20 @@ def _deep(found: Overlap) -> str:
         f"one event may count {found.number} times at once, in {names}: give these filters that no event passes "
         "together"
     )
+
+
+def _held_problems(
+    watches: Sequence[WatchSpec], fields: Mapping[str, Any], step: int
+) -> list[InitErrorDetails]:
+    """What is wrong where the windows of these watches, the last of them a new one, are too many rows."""
+    terms = [
+        each.terms(number_of_keys(fields, each.by), step) for each in watches if each.looks_back
+    ]
+    held = sum(each.window * each.places for each in terms)
+    if not watches[-1].looks_back or held <= MOST_HELD:
+        return []
+    why = f"the windows of these watches would hold {held:,} numbers, more than {MOST_HELD:,}: name a shorter one"
+    return [problem(("over",), why)]
 
 
 def _room_problems(

@@ -31,7 +31,16 @@ def test_the_pages_pipeline_is_planned_and_its_release_is_one(tmp_path: Path) ->
 
 
 def test_the_tables_name_every_key() -> None:
-    assert keys("key of a watch") == ["name", "where", "by", "above", "below", "over", "rearm"]
+    assert keys("key of a watch") == [
+        "name",
+        "where",
+        "by",
+        "above",
+        "below",
+        "over",
+        "rearm",
+        "usual",
+    ]
     assert set(keys("key of a watch")) == set(WatchSpec.model_fields)
     every = {"name", "statistic", "where", "watch", *keys("key of the monitor")}
     assert every == set(MonitorSeries.model_fields)
