@@ -12,10 +12,12 @@ from functools import lru_cache
 import numpy as np
 
 from stream_dp.errors import UsageError
-from stream_dp.noise.digits import MAX_SCALE
 
 STEPS = 1 << 10  # of a scale, that a draw on the threshold is looked at in
 FAR = 40  # scales: beyond them lies less than e^-40
+WIDEST = (
+    1 << 40
+)  # the largest scale that is drawn: `stream_dp.noise.digits.MAX_SCALE`, which loads the cipher
 
 
 def exceeding(margin: int, scale: Fraction) -> float:
@@ -54,7 +56,7 @@ def require_drawable(*scales: Fraction) -> None:
     Raises:
         UsageError: some of it is too wide.
     """
-    if (widest := max(scales)) > MAX_SCALE:
+    if (widest := max(scales)) > WIDEST:
         raise UsageError(
             f"noise of scale {float(widest):.3g} is too wide for 64 bits: give more epsilon, or let one event count in "
             "fewer entries at once"

@@ -12,9 +12,10 @@ from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.alerts import Alerts
-from stream_dp.mechanisms.false_alarms import crossing_chance, exceeding
+from stream_dp.mechanisms.false_alarms import WIDEST, crossing_chance, exceeding
 from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.watch_messages import WatchTerms
+from stream_dp.noise.digits import MAX_SCALE
 from stream_dp.testing.noise import SeededNoise
 
 ADD = Neighbors.ADD_REMOVE
@@ -158,5 +159,6 @@ def test_a_day_that_does_not_begin_with_the_instance_is_quieter() -> None:
     ],
 )
 def test_noise_that_cannot_be_drawn_is_refused_beforehand(make: Callable[[], Any]) -> None:
+    assert WIDEST == MAX_SCALE
     with pytest.raises(UsageError, match="too wide for 64 bits: give more epsilon"):
         make()
