@@ -49,7 +49,7 @@ def test_the_scales_and_margins_are_those_of_the_page() -> None:
     """At epsilon 1/1000, so that margins are thousands: the least with a chance below 1 in 1,000 key-days of hours."""
     small = Fraction(1, 1_000)
     monitor = Monitor(3, small, Neighbors.ADD_REMOVE, (WatchTerms(9, window=6),))
-    assert (monitor.scale, monitor.window_scale, monitor.tick_scale) == (1_000, 2_000, 1_000)
+    assert [monitor.scale, monitor.window_scale, monitor.tick_scale] == [1_000, 2_000, 1_000]
     for scale, told in ((monitor.scale, 9.4), (monitor.window_scale, 18.8)):
         found = next(m for m in range(0, 30_000, 50) if crossing_chance(m, scale, 24) < 1e-3)
         assert abs(found / 1_000 - told) < 0.1

@@ -60,16 +60,23 @@ def chosen(folder: Path, series: str) -> Chosen:
     return found
 
 
+def watching(folder: Path, series: str) -> Monitor:
+    """The same, of what is a monitor."""
+    found = chosen(folder, series).mechanism
+    assert isinstance(found, Monitor)
+    return found
+
+
 def test_alerts_over_a_window_are_a_monitor_of_one_watch(tmp_path: Path) -> None:
-    busy, silent = chosen(tmp_path, BUSY), chosen(tmp_path, SILENT)
+    busy = chosen(tmp_path, BUSY)
     assert isinstance(chosen(tmp_path, PLAIN).mechanism, Alerts)
     assert isinstance(busy.mechanism, Monitor)
     assert busy.mechanism.watches == (WatchTerms(50, 3, window=6),)
-    assert silent.mechanism.watches == (WatchTerms(50, 3, below=True, window=6),)
+    assert watching(tmp_path, SILENT).watches == (WatchTerms(50, 3, below=True, window=6),)
     assert busy.mechanism.window_scale == 10
     assert busy.derivation.guarantee.measure.epsilon == Fraction(1, 5)  # type: ignore[union-attr]
-    tick = chosen(tmp_path, BUSY.replace("6h", "1h"))
-    assert tick.mechanism.watches == (WatchTerms(50, 3, tick=True),)
+    tick = watching(tmp_path, BUSY.replace("6h", "1h"))
+    assert tick.watches == (WatchTerms(50, 3, tick=True),)
     one = chosen(tmp_path, PLAIN.replace("epsilon", "window: 6h, epsilon"))
     assert one.mechanism == busy.mechanism
 
@@ -113,7 +120,7 @@ def test_a_plan_says_how_likely_false_alarms_are(tmp_path: Path) -> None:
     assert told["silent"] == (400, crossing_chance(301, Fraction(40), 24))
     assert told["since"] == (25, crossing_chance(25, Fraction(20), 24))
     assert 0 < told["hour"][1] < 1
-    monitor = chosen(tmp_path, MANY).mechanism
+    monitor = watching(tmp_path, MANY)
     assert told["hour"][1] == monitor.false_alarm(WatchTerms(50, tick=True), 25, 24)
 
 
