@@ -24,27 +24,36 @@ class WatchNoise:
     neighbors: Neighbors
     watches: tuple[WatchTerms, ...]
     ones: int
-    value_epsilon: Fraction
+
+    @property
+    def value_epsilon(self) -> Fraction:
+        """What the counts cost that are told at crossings: nothing where none are."""
+        return Fraction(0)
 
     @cached_property
     def l0(self) -> int:
         """How many armed places one event can change."""
         return self.neighbors.l0(self.width, self.ones)
 
+    @property
+    def changed(self) -> int:
+        """How much one event can change in all its places together: of counts 1 in each."""
+        return self.l0
+
     @cached_property
     def scale(self) -> Fraction:
         """Scale of both geometric noises of a watch since its last crossing."""
-        return self.l0 / self.epsilon
+        return self.changed / self.epsilon
 
     @cached_property
     def tick_scale(self) -> Fraction:
         """Scale of the discrete Laplace noise on a tick's count."""
-        return self.l0 / (self.epsilon + self.value_epsilon)
+        return self.changed / (self.epsilon + self.value_epsilon)
 
     @cached_property
     def value_scale(self) -> Fraction:
         """Scale of the discrete Laplace noise on a count that is told at a crossing."""
-        return self.l0 / self.value_epsilon
+        return self.changed / self.value_epsilon
 
     @cached_property
     def window_epsilon(self) -> Fraction:
@@ -54,12 +63,12 @@ class WatchNoise:
     @cached_property
     def window_scale(self) -> Fraction:
         """Scale of both geometric noises of a watch over a window."""
-        return self.l0 / self.window_epsilon
+        return self.changed / self.window_epsilon
 
     @cached_property
     def window_value_scale(self) -> Fraction:
         """Scale of the discrete Laplace noise on the count that such a watch tells."""
-        return self.l0 / (self.epsilon + self.value_epsilon - self.window_epsilon)
+        return self.changed / (self.epsilon + self.value_epsilon - self.window_epsilon)
 
     def require_drawable(self) -> None:
         """Do nothing where all this noise can be drawn.

@@ -5,16 +5,23 @@ function of the specification. Rules: a window is a whole number of ticks and no
 knows no statistic.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
+from pydantic import TypeAdapter
 from pydantic_core import InitErrorDetails
 
 from stream_dp.mechanisms.watch_messages import WatchTerms
-from stream_dp.pipeline.scalars import milliseconds, problem
+from stream_dp.pipeline.amount_units import Clamp, Step, amount_problems
+from stream_dp.pipeline.groupings import decimal_text
+from stream_dp.pipeline.scalars import milliseconds, problem, valid_or_none
 from stream_dp.pipeline.windows import EVER, window_lengths
 
 DAY = 86_400_000  # ms
+_CLAMP: TypeAdapter[Any] = TypeAdapter(Clamp)
+_STEP: TypeAdapter[Any] = TypeAdapter(Step)
 
 Place = tuple[str | int, ...]
 
@@ -67,6 +74,44 @@ def one_window(at: Place, series: Any) -> list[InitErrorDetails]:
             why = "without windows alerts count since the one before: leave it out, or name a duration such as 1h"
             found.append(problem(place, why))
     return found
+
+
+def amounts_sketched(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what can be read of a broken entry's clamp and step."""
+    return {
+        "clamp": valid_or_none(_CLAMP, value.get("clamp")),
+        "step": valid_or_none(_STEP, value.get("step", "1")),
+        "threshold": _whole(value.get("threshold")),
+    }
+
+
+def sum_problems(
+    at: Place, series: Any, fields: Mapping[str, Any] | None
+) -> list[InitErrorDetails]:
+    """Return what is wrong where alerts look at a sum, or say of one what belongs to none."""
+    of, clamp = getattr(series, "of", None), getattr(series, "clamp", None)
+    threshold, step = getattr(series, "threshold", None), getattr(series, "step", None)
+    if of is None:
+        keys = [
+            key for key, is_there in (("clamp", clamp is not None), ("step", step != 1)) if is_there
+        ]
+        return [problem((*at, key), "is of a sum: name its field with of") for key in keys]
+    found = []
+    if clamp is None:
+        why = "needs a clamp, such as clamp: [0, 240]: it says how much one event can add"
+        found.append(problem((*at, "of"), why))
+    if (
+        isinstance(step, Fraction)
+        and isinstance(threshold, int)
+        and (threshold / step).denominator != 1
+    ):
+        why = f"is no whole number of steps of {decimal_text(step)}"
+        found.append(problem((*at, "threshold"), why))
+    return found if fields is None else [*found, *amount_problems(at, series, fields)]
+
+
+def _whole(value: object) -> int | None:
+    return int(value) if isinstance(value, str) and value.isdecimal() else None
 
 
 def over_problems(at: Place, watch: Any, clock: Any) -> list[InitErrorDetails]:

@@ -30,6 +30,7 @@ from stream_dp.mechanisms.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.mechanisms.sum_forest import SumForest
+from stream_dp.mechanisms.sum_monitor import SumMonitor
 from stream_dp.mechanisms.tumbling_quantiles import UNTOLD, TumblingQuantiles
 from stream_dp.mechanisms.value_levels import ValueLevels
 from stream_dp.mechanisms.value_tree import Over, ValueTree
@@ -364,6 +365,11 @@ CASES = [
         ),
     ),
     monitor(3, ADD, WatchTerms(40, window=4)),
+    Case(
+        name="SumMonitor",
+        make=lambda: SumMonitor(3, ONE, ADD, (WatchTerms(40, 2, window=4), WatchTerms(9)), -9, 60),
+        signed=True,
+    ),
     monitor(2, REPLACE, WatchTerms(9, window=2, rearm=False)),
     composite(None, ADD),
     composite(None, REPLACE),

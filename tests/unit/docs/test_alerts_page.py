@@ -22,6 +22,7 @@ source: {kind: file, path: flights.jsonl}
 schema:
   time: {type: time}
   airline: {type: category, domain: [AA, DL]}
+  delay: {type: integer, nullable: true}
 privacy: {epsilon: 2}
 clock: {kind: replay, field: time, start: "2026-01-01T00:00:00Z", step: 1h, horizon: 8760}
 """
@@ -35,6 +36,7 @@ def test_the_pages_series_are_planned_and_its_release_is_one(tmp_path: Path) -> 
     (release,) = re.findall(r'^ +(\{"v":1.*\})$', PAGE, re.MULTILINE)
     said = read(release.encode())
     assert said.band == by_name[said.series].choice.expected(said.tick)
+    assert by_name["waited"].mechanism.window_scale == 800  # type: ignore[attr-defined]
 
 
 def test_the_table_names_every_key() -> None:

@@ -103,6 +103,7 @@ FROZEN = {
     ("window-forest-state", 1): "open sums surpluses updates",
     ("windows-and-ever", 1): "ever forest",
     ("windows-and-ever-state", 1): "ever forest",
+    ("sum-monitor", 1): "epsilon highest lowest neighbors ones=1 watches width",
     ("watch", 1): "below=False places=1 rearm=True threshold tick=False window=0",
     ("watch-window", 1): "age place rows=() window",
 }
