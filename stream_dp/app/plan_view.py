@@ -73,6 +73,7 @@ def _made(made: MadeOf) -> dict[str, Any]:
         "why": made.why,
         "errors": {},
         "windows": {},
+        "alarms": [],
     }
 
 
