@@ -41,7 +41,8 @@ def of_a_run(name: str, run: int) -> list[tuple[IntArray, int]]:
         count = total[tick + 1] - total[np.maximum(begun, tick + 1 - WINDOW), keys]
         over = watch.threshold - 1 - count if watch.below else count - watch.threshold
         looked = (tick + 1 - begun >= WINDOW) | (not watch.below)
-        fired = answer == 1
+        assert answer is not None
+        fired = np.asarray(answer == 1)
         missed = np.where(looked & ~fired & (over >= 0), np.maximum(missed, over + 1), missed)
         if fired.any():
             found.append((np.maximum(missed, -over)[fired], bands(tick, state)))

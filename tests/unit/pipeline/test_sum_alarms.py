@@ -54,7 +54,7 @@ def test_thresholds_and_clamps_are_in_the_fields_unit(tmp_path: Path) -> None:
     mechanism = found.mechanism
     assert isinstance(mechanism, SumMonitor)
     assert mechanism.watches == (WatchTerms(1_800, 3, window=6),)
-    assert (mechanism.lowest, mechanism.highest, mechanism.window_scale) == (0, 80, 800)
+    assert [mechanism.lowest, mechanism.highest, mechanism.window_scale] == [0, 80, 800]
     (alarm,) = found.choice.alarms
     assert (alarm.usual, alarm.chance) == (450, crossing_chance(900, Fraction(800), 24))
     assert found.choice.expected(11) == mechanism.band((12, True), 0.95) / 2
@@ -69,6 +69,7 @@ def test_what_is_released_has_its_band_in_the_fields_unit(tmp_path: Path) -> Non
     for row in ([1_000, 0, 0], [800, 1_799, 0]):
         state, _ = found.mechanism.step(state, Update(np.array(row)), noise)
         state, answer = found.mechanism.step(state, Query(), noise)
+    assert answer is not None
     said = read(series.body(TickGrid(0, 3_600_000, 240), 1, 1, state, answer))
     assert said.fired == ("a",)
     assert said.band == found.choice.expected(1)
