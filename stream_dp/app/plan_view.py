@@ -73,6 +73,7 @@ def _made(made: MadeOf) -> dict[str, Any]:
         "why": made.why,
         "errors": {},
         "windows": {},
+        "alarms": [],
     }
 
 
@@ -87,4 +88,5 @@ def _series(built: Built, chosen: Chosen) -> dict[str, Any]:
             name: {tick: expected(tick) for tick, _ in predicted_errors(built.spec, chosen)}
             for name, expected in chosen.choice.windows.items()
         },
+        "alarms": [each.words for each in chosen.choice.alarms],
     }

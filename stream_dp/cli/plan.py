@@ -34,6 +34,8 @@ def plan(
     console.print(_errors(shown))
     for series in shown["series"]:
         console.print(f"{series['name']}: {series['why']}", highlight=False)
+        for alarm in series["alarms"]:
+            console.print(f"  {alarm}", highlight=False)
     for note in shown["notes"]:
         console.print(f"[yellow]Note[/yellow]: {note}")
 

@@ -107,7 +107,7 @@ def watch_text(watch: Mapping[str, Any]) -> str:
     limit = next(
         f"{key} {watch[key]:,}" for key in ("above", "below") if watch.get(key) is not None
     )
-    tick = " in a tick" if watch["over"] == "tick" else ""
+    tick = {"since_firing": "", "tick": " in a tick"}.get(watch["over"], f" in {watch['over']}")
     by = f" for each of {watch['by']}" if watch.get("by") else ""
     once = "" if watch["rearm"] else ", once"
     tests = [

@@ -22,6 +22,7 @@ from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.false_alarms import crossing_chance, require_drawable
 from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.sparse_vector import SOURCE
 
@@ -56,6 +57,10 @@ class Alerts:
     neighbors: Neighbors
     threshold: int
     ones: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse noise that cannot be drawn."""
+        require_drawable(self.scale)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -99,6 +104,10 @@ class Alerts:
         Too early needs one of at most `public` draws to exceed the threshold's, too late a large one on it.
         """
         return math.ceil(float(self.scale) * math.log((public + 1) / (1 - confidence)))
+
+    def false_alarm(self, usual: int, comparisons: int) -> float:
+        """Return the chance, at most, that one key fires in so many ticks while its count stays at `usual`."""
+        return crossing_chance(self.threshold - usual, self.scale, comparisons)
 
     def opening(self) -> tuple[int, int]:
         """Return one short of the threshold: the chances of an alert are then a : 1 and 1 : a, a = e^(-1/scale)."""

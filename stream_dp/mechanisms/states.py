@@ -19,7 +19,7 @@ from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
 from stream_dp.mechanisms.lattice_noise import LatticeState
 from stream_dp.mechanisms.local_protocol import LocalProtocolState
-from stream_dp.mechanisms.monitor import MonitorState
+from stream_dp.mechanisms.monitor_state import MonitorState
 from stream_dp.mechanisms.multi_sparse_vector import MultiSparseVector, MultiSparseVectorState
 from stream_dp.mechanisms.noisy_forest import WindowForestState
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantity, NoisyQuantityState
@@ -35,6 +35,7 @@ from stream_dp.mechanisms.tree import TreeState
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantilesState
 from stream_dp.mechanisms.value_tree import ValueTreeState
 from stream_dp.mechanisms.watch_messages import WatchTerms
+from stream_dp.mechanisms.watch_windows import WatchWindow
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEverState
 
 UPGRADES: Upgrades = {}
@@ -80,6 +81,7 @@ STATES = Codec(
         TumblingQuantilesState,
         ValueTreeState,
         WatchTerms,
+        WatchWindow,
         WatchersState,
         WindowForestState,
         WindowsAndEverState,

@@ -18,11 +18,13 @@ LARGEST_THRESHOLD = 10**15
 class WatchTerms:
     """Has what counts in a place reached `threshold`? Or, `below`: does it lie under it?
 
-    What counts are the events since the watch began or last crossed, or those of one `tick`. A watch that does not
-    `rearm` ends with its first crossing. The same for each of `places` places, every one by itself.
+    What counts are the events since the watch began or last crossed, or of these the ones in the last `window` rows, or
+    those of one `tick`; `below` a window is looked at when it is whole. A watch that does not `rearm` ends with its
+    first crossing. The same for each of `places` places, every one by itself.
 
     Raises:
-        UsageError: no place, a threshold outside 1 to 10^15, or `below` without `tick`: every count begins below.
+        UsageError: no place, a threshold outside 1 to 10^15, a window of single ticks or of less than one row, or
+            `below` without `tick` or window: every count begins below.
     """
 
     threshold: int
@@ -30,6 +32,7 @@ class WatchTerms:
     tick: bool = False
     below: bool = False
     rearm: bool = True
+    window: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what watches nothing."""
@@ -37,9 +40,11 @@ class WatchTerms:
             raise UsageError(f"a watch takes at least one place, got {self.places}")
         if not is_threshold(self.threshold):
             raise UsageError("the threshold of a watch is an integer from 1 to 10^15")
-        if self.below and not self.tick:
+        if self.window < 0 or (self.window and self.tick):
+            raise UsageError("a watch over a window takes at least one row, and not single ticks")
+        if self.below and not (self.tick or self.window):
             raise UsageError(
-                "a count since the last crossing begins below every threshold: watch single ticks"
+                "a count since the last crossing begins below every threshold: watch single ticks or a window"
             )
 
 

@@ -19,6 +19,7 @@ from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.serving import Bands, ServingMechanism
+from stream_dp.pipeline.false_alarm import FalseAlarm
 
 ENDLESS = 10_000  # ticks: how far errors are predicted where there is no horizon
 
@@ -61,13 +62,14 @@ class Choice:
     """A mechanism, why this one, and the half-width to expect at a tick; of `windows` each has its own, by name.
 
     Half-widths are numbers that people read. Where there are windows, `expected` is that of the first one, the single
-    tick.
+    tick. `alarms`: how likely each alarm is a false one; nothing where there are none.
     """
 
     mechanism: ServingMechanism[Any]
     why: str
     expected: Callable[[int], float]
     windows: Mapping[str, Callable[[int], float]] = field(default_factory=dict)
+    alarms: tuple[FalseAlarm, ...] = ()
 
     def saying(self, more: str) -> "Choice":
         """Return the same, with more to say of it."""

@@ -82,7 +82,7 @@ class WatchPlanner:
         names = part_names(self.spec, watch.name, feature)
         place = roster.room(len(names))
         after = roster.with_watch(watch, place, names, start, analyst)
-        query = ArmQuery(place=place, watch=watch.terms(len(names)))
+        query = ArmQuery(place=place, watch=watch.terms(len(names), self.spec.clock.step))
         return self._planned(watch.name, place, len(names), query, after, block, begins=True)
 
     def ended(self, name: str, end: int) -> PlannedWatch:
@@ -101,7 +101,7 @@ class WatchPlanner:
 
     def _checked(self, data: Any, roster: WatchRoster) -> Any | list[ErrorDetails]:
         try:
-            return self.entry.another(data, roster, self.spec.fields)
+            return self.entry.another(data, roster, self.spec.fields, self.spec.clock)
         except ValidationError as error:
             told = error.errors(include_url=False, include_input=False)
             return with_known_keys(told, type(self.entry), ("watch", 0))

@@ -72,6 +72,7 @@ def series_json(
             {"tick": tick, "error": error, "confidence": confidence} for tick, error in errors
         ],
         **_windows_json(chosen, [tick for tick, _ in errors], confidence, start),
+        **_alarms_json(chosen),
     }
 
 
@@ -85,6 +86,15 @@ def made_json(made: MadeOf) -> dict[str, Any]:
         "delta": 0,
         "predicted_error": [],
     }
+
+
+def _alarms_json(chosen: Chosen) -> dict[str, Any]:
+    """The chance of a false alarm per key and day, of the series or of each of its watches; nothing without alarms."""
+    found = [
+        {"name": each.name, "usual": each.usual, "chance": each.chance}
+        for each in chosen.choice.alarms
+    ]
+    return {"false_alarms": found} if found else {}
 
 
 def _windows_json(

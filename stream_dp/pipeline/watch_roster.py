@@ -80,6 +80,11 @@ class WatchRoster:
     def _places(self) -> Mapping[str, int]:
         return {name: at for at, name in enumerate(self.names) if name not in ("", ENDED)}
 
+    @property
+    def watches(self) -> tuple[Any, ...]:
+        """The definitions of the watches that there are."""
+        return tuple(each.watch for each in self.placed)
+
     def has(self, name: str) -> bool:
         """Say whether there is a watch of this name."""
         return any(each.watch.name == name for each in self.placed)

@@ -1,5 +1,6 @@
 """Every mechanism passes the published suite; a new mechanism is one line in `CASES`."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -31,6 +32,7 @@ from stream_dp.mechanisms.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.mechanisms.sum_forest import SumForest
+from stream_dp.mechanisms.sum_monitor import SumMonitor
 from stream_dp.mechanisms.tumbling_quantiles import UNTOLD, TumblingQuantiles
 from stream_dp.mechanisms.value_levels import ValueLevels
 from stream_dp.mechanisms.value_tree import Over, ValueTree
@@ -200,7 +202,7 @@ def alerts(width: int, relation: Neighbors) -> Case:
 
 def monitor(width: int, relation: Neighbors, watch: WatchTerms) -> Case:
     """The case of a block of equal watches."""
-    watches = tuple(WatchTerms(watch.threshold, 1, watch.tick) for _ in range(width))
+    watches = tuple(replace(watch, places=1) for _ in range(width))
     return Case(
         name=f"Monitor {width} {relation} {watch}",
         make=lambda: Monitor(width, ONE, relation, watches),
@@ -374,6 +376,13 @@ CASES = [
             5, ONE, ADD, (WatchTerms(40, 2, rearm=False), WatchTerms(9, tick=True)), 2, ONE
         ),
     ),
+    monitor(3, ADD, WatchTerms(40, window=4)),
+    Case(
+        name="SumMonitor",
+        make=lambda: SumMonitor(3, ONE, ADD, (WatchTerms(40, 2, window=4), WatchTerms(9)), -9, 60),
+        signed=True,
+    ),
+    monitor(2, REPLACE, WatchTerms(9, window=2, rearm=False)),
     composite(None, ADD),
     composite(None, REPLACE),
     composite(MAXIMUM, ADD),

@@ -8,7 +8,8 @@ import numpy as np
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
-from stream_dp.mechanisms.monitor import ARMED, TICK, Monitor, MonitorState
+from stream_dp.mechanisms.monitor import Monitor
+from stream_dp.mechanisms.monitor_state import ARMED, TICK, MonitorState
 from stream_dp.mechanisms.watch_messages import ArmQuery, DisarmQuery, ThresholdQuery
 
 ONE = Fraction(1)
@@ -78,6 +79,34 @@ class TellsTooMuch(Monitor):
 
     @cached_property
     def value_scale(self) -> Fraction:
+        """Too little."""
+        return self.tick_scale
+
+
+class CheapWindows(Monitor):
+    """Both noises of a watch over a window have the whole share, as if an event shifted all that it is asked."""
+
+    @cached_property
+    def window_scale(self) -> Fraction:
+        """Too little."""
+        return self.scale
+
+
+class ForgetsNothing(Monitor):
+    """A window that has fired keeps its events: they may make it fire again."""
+
+    def _after(
+        self, state: MonitorState, fired: IntArray, noise: Noise
+    ) -> tuple[MonitorState, IntArray]:
+        after, answer = super()._after(state, fired, noise)
+        return replace(after, count=state.count, windows=state.windows), answer
+
+
+class TellsWindowsTooWell(Monitor):
+    """The count of a window is told with the noise of the whole, as if a comparison cost nothing."""
+
+    @cached_property
+    def window_value_scale(self) -> Fraction:
         """Too little."""
         return self.tick_scale
 

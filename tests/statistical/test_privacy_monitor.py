@@ -89,6 +89,33 @@ def test_a_moved_event_costs_both_its_watches() -> None:
     assert price(watches, (row(1, 1), "tick", ("ask", 1, 2)), moved, 4) == 4
 
 
+WINDOWED = ("tick", ("ask", 0, 1), row(0))
+
+
+@pytest.mark.parametrize("kind", ["window", "under"])
+@pytest.mark.parametrize("window", [1, 2])
+@pytest.mark.parametrize("once", [False, True])
+def test_a_watch_over_a_window_costs_both_shares_and_no_more(
+    kind: Any, window: int, once: bool
+) -> None:
+    """e1 + e2, met exactly: a comparison fails with the event in the window, another crosses when it has left."""
+    watches = Watches((Place(kind, 1, once, window=window),), QUARTER, QUARTER, wide=HALF)
+    changed = ("disarm", 0), ("arm", 0, kind, 1, once, window)
+    assert price(watches, (*WINDOWED, row(1)), ONE_EVENT, 6 - (window == 1)) == 4
+    assert price(watches, (*WINDOWED[:2], *changed), ONE_EVENT, 4) <= 4
+
+
+@pytest.mark.parametrize(("value", "cost"), [(HALF, 4), (QUARTER, 8), (Fraction(1, 8), 16)])
+def test_the_count_of_a_window_is_not_paid_for_beside_both_shares(
+    value: Fraction, cost: int
+) -> None:
+    """max(e1 + e2, max(e1, e2) + e3): what crosses with the event in has not paid for one that left."""
+    place = Place("window", 1, window=1)
+    watches = Watches((place,), QUARTER, QUARTER, wide=HALF, wide_value=value, bound=2)
+    for rounds in (4, 5):
+        assert price(watches, ("tick", row(0)), ONE_EVENT, rounds) == cost
+
+
 # --- the code that runs in production -----------------------------------------------------------
 
 
@@ -139,7 +166,13 @@ def transcripts(machine: FiniteMachine[Any, Any], messages: Sequence[Any]) -> di
     return law
 
 
-KINDS = {"since": (False, False), "above": (True, False), "below": (True, True)}
+KINDS = {
+    "since": (False, False),
+    "above": (True, False),
+    "below": (True, True),
+    "window": (False, False),
+    "under": (False, True),
+}
 
 
 def plain(message: Any) -> Any:
@@ -151,9 +184,11 @@ def plain(message: Any) -> Any:
             return counts
         case ("ask", at, threshold):
             return ThresholdQuery(threshold, place=at)
-        case ("arm", at, kind, threshold, once):
+        case ("arm", at, kind, threshold, once, *window):
             tick, below = KINDS[kind]
-            watch = WatchTerms(threshold, tick=tick, below=below, rearm=not once)
+            watch = WatchTerms(
+                threshold, tick=tick, below=below, rearm=not once, window=sum(window)
+            )
             return ArmQuery(place=at, watch=watch)
         case ("disarm", at):
             return DisarmQuery(place=at)
@@ -182,6 +217,43 @@ def test_the_real_monitor_has_the_oracles_law(
     expected = transcripts(Watches(start, BASE, tick, value and BASE, bound=2), script)
     real = Told(Enumerated(monitor, BASE, 3), 2)
     found = transcripts(real, [plain(message) for message in script])
+    missing = 1 - sum(found.values())
+    assert 0 <= missing < Fraction(1, 1_000)
+    for said, chance in expected.items():
+        assert 0 <= chance - found.get(said, Fraction(0)) <= missing
+    assert found.keys() <= expected.keys()
+
+
+WINDOW_SCRIPTS = [
+    ((row(1, 0), "tick", row(1, 2), "tick", row(0, 1), "tick"), None),
+    ((row(1, 1), ("ask", 0, 1), ("ask", 1, 2), row(0, 0), "tick", row(0, 0), "tick"), None),
+    ((row(1, 3), row(2, 1), "tick", row(0, 0), ("ask", 1, 1), ("ask", 0, 1), "tick"), None),
+    ((row(2, 0), ("disarm", 0), row(3, 0), ("arm", 0, "window", 2, True, 2), "tick"), None),
+    ((row(2, 9), "tick", ("disarm", 1), ("arm", 1, "under", 1, False, 1), row(1, 1), "tick"), None),
+    ((row(1, 2), row(1, 0), "tick", ("ask", 0, 1)), ONE),
+    ((row(2, 0), ("ask", 0, 3), ("ask", 0, 1)), ONE),
+]
+
+
+@pytest.mark.parametrize(("script", "value"), WINDOW_SCRIPTS)
+def test_the_real_monitor_has_the_oracles_law_over_windows(
+    script: Sequence[Any], value: Fraction | None
+) -> None:
+    under = WatchTerms(1, below=True, rearm=False, window=2)
+    epsilon, whole = 2 - (value or 0), BASE**2
+    monitor = Monitor(
+        2,
+        Fraction(epsilon),
+        ADD,
+        (WatchTerms(2, window=2), under),
+        value_epsilon=value or Fraction(0),
+    )
+    start = (Place("window", 2, window=2), Place("under", 1, once=True, window=2))
+    oracle = Watches(start, whole, whole, None, 2, BASE, value and BASE)
+    expected = transcripts(oracle, script)
+    found = transcripts(
+        Told(Enumerated(monitor, BASE, 3), 2), [plain(message) for message in script]
+    )
     missing = 1 - sum(found.values())
     assert 0 <= missing < Fraction(1, 1_000)
     for said, chance in expected.items():
@@ -250,7 +322,42 @@ def moving(make: Make) -> Bracket:
     return delta(make(2, 2 * ONE, REPLACE, TWO_WATCHES), 2, 2, ("tick",), event)
 
 
-@pytest.mark.parametrize("attack", [since, changed, created, ticks, told, touching, moving])
+def left_behind(make: Make) -> Bracket:
+    """A watch over one row: the event has left when it fires."""
+    monitor = make(1, 2 * ONE, ADD, (WatchTerms(1, window=1),))
+    return delta(monitor, 2, 4, ("tick", row(0)), ONE_EVENT)
+
+
+def under(make: Make) -> Bracket:
+    """The same for one that fires below."""
+    monitor = make(1, 2 * ONE, ADD, (WatchTerms(1, window=1, below=True),))
+    return delta(monitor, 2, 4, ("tick", row(0)), ONE_EVENT)
+
+
+def within(make: Make) -> Bracket:
+    """A watch over two rows, asked again after it has fired."""
+    monitor = make(1, 2 * ONE, ADD, (WatchTerms(1, window=2),))
+    return delta(monitor, 2, 4, ("tick", ("ask", 0, 2)), ONE_EVENT)
+
+
+def told_of_windows(make: Make) -> Bracket:
+    """A watch over one row that tells its count."""
+    monitor = make(1, ONE, ADD, (WatchTerms(1, window=1),), value_epsilon=ONE)
+    return delta(monitor, 2, 4, ("tick", row(0)), ONE_EVENT)
+
+
+def begun_windows(make: Make) -> Bracket:
+    """A watch over one row that begins while the monitor runs."""
+    queries = (("arm", 0, "window", 1, False, 1), "tick", row(0))
+    return delta(make(1, 2 * ONE, ADD, ()), 2, 5, queries, ONE_EVENT)
+
+
+WINDOWS = [left_behind, under, within, told_of_windows, begun_windows]
+
+
+@pytest.mark.parametrize(
+    "attack", [since, changed, created, ticks, told, touching, moving, *WINDOWS]
+)
 def test_the_real_monitor_meets_its_claim(attack: Callable[[Make], Bracket]) -> None:
     assert attack(Monitor).upper < NEARLY_NOTHING
 
@@ -270,6 +377,11 @@ def test_the_real_monitor_meets_its_claim(attack: Callable[[Make], Bracket]) -> 
         (told, broken.TellsTooMuch),
         (touching, broken.ForgetsTouch),
         (moving, broken.ForgetsTouch),
+        (left_behind, broken.CheapWindows),
+        (under, broken.CheapWindows),
+        (within, broken.ForgetsNothing),
+        (told_of_windows, broken.TellsWindowsTooWell),
+        (begun_windows, broken.ArmsWithoutNoise),
     ],
     ids=lambda part: part.__name__,
 )

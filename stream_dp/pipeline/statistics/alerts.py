@@ -1,46 +1,191 @@
-"""The statistic `alerts`: per category, have at least about `threshold` events come since its last alert?"""
+"""The statistic `alerts`: per category, have about `threshold` events come since its last alert, or in a window?
 
-from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+Or, `of` a number: has it added up to that?
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
+from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
 from stream_dp.mechanisms.alerts import Alerts
+from stream_dp.mechanisms.monitor import Monitor
+from stream_dp.mechanisms.sum_monitor import SumMonitor
+from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, WatchTerms
+from stream_dp.pipeline.alarms import (
+    amounts_sketched,
+    daily,
+    one_window,
+    sum_problems,
+    usual_count,
+    usual_problems,
+    window_terms,
+)
+from stream_dp.pipeline.amount_units import Amount, Clamp, Step, plain_number
 from stream_dp.pipeline.choice import Choice, Setting, steady
-from stream_dp.pipeline.statistics.series_spec import GroupedSeries
+from stream_dp.pipeline.false_alarm import FalseAlarm
+from stream_dp.pipeline.groupings import decimal_text
+from stream_dp.pipeline.scalars import FieldName, milliseconds, problem
+from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
+from stream_dp.pipeline.windows import (
+    Window,
+    Windows,
+    window_lengths,
+    window_problems,
+    windows_sketched,
+)
 from stream_dp.runtime.release import Shape
 
 
 class AlertsSeries(GroupedSeries):
-    """Per category: have at least about `threshold` events come since its last alert?"""
+    """Per category: have at least about `threshold` events come since its last alert, of these in the last window?
+
+    With `below`: have less than about so many come in it? `usual` is the count at which an alarm is a false one. `of` a
+    number, within `clamp` and on a grid of `step`, it is what the events add up to.
+    """
 
     shape: ClassVar[Shape] = Shape.FLAGS
+    later: ClassVar[tuple[str, ...]] = (
+        *("window", "windows", "below", "usual"),
+        *("of", "clamp", "step"),
+    )
+    rights: ClassVar[tuple[str, ...]] = ("usual",)
 
     statistic: Literal["alerts"] = "alerts"
-    threshold: Annotated[int, Field(ge=1, le=10**15)]
+    threshold: Annotated[int, Field(ge=1, le=LARGEST_THRESHOLD)]
+    below: bool = False
+    window: Window | None = None
+    windows: Windows = ()
+    usual: Annotated[int, Field(ge=0, le=LARGEST_THRESHOLD)] | None = None
+    of: FieldName | None = None
+    clamp: Clamp | None = None
+    step: Step = Fraction(1)
+
+    @property
+    def amount(self) -> Amount | None:
+        """What a record adds, where it looks at a sum."""
+        return (
+            None
+            if self.of is None or self.clamp is None
+            else Amount(self.of, *self.clamp, self.step)
+        )
+
+    @property
+    def unit(self) -> Fraction:
+        """The step of the grid."""
+        return self.step
+
+    @property
+    def signed(self) -> bool:
+        """Whether a sum may be below 0."""
+        return self.clamp is not None and self.clamp[0] < 0
+
+    @property
+    def over(self) -> str | None:
+        """The window that it looks at; None: all since the alert before."""
+        return self.windows[0] if self.windows else self.window
 
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"alerts by {self.by_text}"
+        over = "" if self.over is None else f" over {self.over}"
+        of = "" if self.of is None else f" on {self.of}"
+        return f"alerts{of} by {self.by_text}{over}"
 
     @property
     def meaning(self) -> str:
         """What an alert means."""
-        return f"at least about {self.threshold:,} {{band}} events since the one before"
+        within = "" if self.over is None else f" within {self.over} and"
+        what = "events" if self.of is None else f"of {self.of}"
+        most = "at most" if self.below else "at least"
+        return f"{most} about {self.threshold:,} {{band}} {what}{within} since the one before"
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        """The threshold."""
-        return {"threshold": self.threshold}
+        """The threshold, the window, and on which side it fires."""
+        window = {} if self.over is None else {"window": self.over}
+        side: dict[str, int | str] = {"fires": "below"} if self.below else {}
+        return {"threshold": self.threshold, **window, **side, **self._summed}
+
+    @property
+    def _summed(self) -> dict[str, str]:
+        """The field that it adds up, its clamp and its grid, where it does."""
+        if self.of is None or self.clamp is None:
+            return {}
+        low, high = map(decimal_text, self.clamp)
+        return {"of": self.of, "clamp": f"{low} to {high}", "step": decimal_text(self.step)}
+
+    @classmethod
+    def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what can be read of a broken entry's conditions and windows."""
+        return {**super().sketched(value), **windows_sketched(value), **amounts_sketched(value)}
+
+    @classmethod
+    def problems(
+        cls, at: Place, series: Any, fields: Mapping[str, Any] | None
+    ) -> list[InitErrorDetails]:
+        """Return those of every series, of its window, and of the side on which it fires."""
+        found = [*window_problems(at, series), *one_window(at, series)]
+        below = getattr(series, "below", False) is True
+        if below and not getattr(series, "windows", ()) and getattr(series, "window", None) is None:
+            why = "every count since an alert begins below: name a window, such as windows: [1h]"
+            found.append(problem((*at, "below"), why))
+        threshold, usual = getattr(series, "threshold", None), getattr(series, "usual", None)
+        found += usual_problems(at, threshold, below, usual)
+        found += sum_problems(at, series, fields)
+        return [*found, *super().problems(at, series, fields)]
+
+    @classmethod
+    def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
+        """Return whether its window does not go with the clock."""
+        return window_lengths(at, series, clock)
 
     def choose(self, setting: Setting) -> Choice:
-        """Choose one re-armed sparse vector for each key."""
-        alerts = Alerts(
-            setting.width, self.epsilon, setting.neighbors, self.threshold, setting.ones
+        """Choose one re-armed sparse vector for each key, over a window one that a monitor has."""
+        watches = self._watches(setting)
+        over = "" if self.over is None else f", over {self.over}"
+        chosen = steady(watches, f"re-armed per key{over}", setting)
+        usual = usual_count(self.threshold, self.below, self.usual)
+        alarm = FalseAlarm(self.name, usual, self._chance(watches, usual, setting))
+        if self.of is None:
+            return replace(chosen, alarms=(alarm,))
+        return replace(
+            chosen,
+            alarms=(alarm,),
+            expected=lambda tick: plain_number(Fraction(chosen.expected(tick)) * self.step),
         )
-        return steady(alerts, "re-armed per key", setting)
+
+    def _watches(self, setting: Setting) -> Alerts | Monitor | SumMonitor:
+        """The mechanism: counts since the alert before have one of their own."""
+        plain = setting.width, self.epsilon, setting.neighbors
+        if self.amount is not None:
+            terms = self._terms(setting.width, setting.step)
+            return SumMonitor(*plain, (terms,), *self.amount.units, setting.ones)
+        if self.over is None:
+            return Alerts(*plain, self.threshold, setting.ones)
+        return Monitor(*plain, (self._terms(setting.width, setting.step),), setting.ones)
+
+    def _terms(self, places: int, step: int) -> WatchTerms:
+        units = int(self.threshold / self.step)
+        if self.over is None:
+            return WatchTerms(units, places)
+        ticks = milliseconds(self.over) // step
+        return window_terms(units, places, ticks, below=self.below, rearm=True)
+
+    def _chance(
+        self, watches: Alerts | Monitor | SumMonitor, usual: int, setting: Setting
+    ) -> float:
+        """The chance of a false alarm per key and day; between two units at the one that is nearer the threshold."""
+        ticks = daily(setting.step)
+        if isinstance(watches, Alerts):
+            return watches.false_alarm(usual, ticks)
+        units = math.floor(usual / self.step) if self.below else math.ceil(usual / self.step)
+        return watches.false_alarm(self._terms(1, setting.step), units, ticks)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
         """Return nothing: alerts have no total."""

@@ -13,13 +13,20 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.mechanisms.monitor import Monitor
-from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, ThresholdQuery, WatchTerms
+from stream_dp.mechanisms.watch_messages import ThresholdQuery, WatchTerms
+from stream_dp.mechanisms.watch_windows import MOST_HELD
+from stream_dp.pipeline.alarms import (
+    daily,
+    over_problems,
+    usual_count,
+)
 from stream_dp.pipeline.choice import Choice, Setting, steady
-from stream_dp.pipeline.conditions import Where, tests_of
+from stream_dp.pipeline.conditions import tests_of
+from stream_dp.pipeline.false_alarm import FalseAlarm
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
-from stream_dp.pipeline.groupings import By, grouping_text, most_ones, number_of_keys
+from stream_dp.pipeline.groupings import By, most_ones, number_of_keys
 from stream_dp.pipeline.overlaps import Overlap, Selection, beside, deepest
-from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, problem, refuse
+from stream_dp.pipeline.scalars import Epsilon, problem, refuse
 from stream_dp.pipeline.statistics.series_spec import (
     Place,
     SeriesPart,
@@ -28,9 +35,8 @@ from stream_dp.pipeline.statistics.series_spec import (
     where_sketched,
 )
 from stream_dp.pipeline.watch_roster import WatchRoster
+from stream_dp.pipeline.watch_spec import WatchSpec
 from stream_dp.runtime.release import Shape
-
-Threshold = Annotated[int, Field(ge=1, le=LARGEST_THRESHOLD)]
 
 
 def _askers(value: object) -> object:
@@ -47,59 +53,6 @@ ROOM = 100  # places for watches that come by message, where the file does not s
 MOST_PLACES = 10**6
 _SHOWN = 5  # names of watches in one message
 _TOLD = 100  # watches that readers are told of
-
-
-class WatchSpec(Frozen):
-    """One watch: which events count, by what if anything, and when it fires.
-
-    `over`: the events since it began or last fired, or those of one tick; `below` is about single ticks only.
-    """
-
-    name: Name
-    where: Where = ()
-    by: By | None = None
-    above: Threshold | None = None
-    below: Threshold | None = None
-    over: Literal["since_firing", "tick"] | None = None
-    rearm: bool = True
-
-    @model_validator(mode="after")
-    def _one_threshold(self) -> "WatchSpec":
-        if (self.above is None) == (self.below is None):
-            refuse([problem((), "needs one of above and below, and not both")])
-        if self.below is not None and self.over == "since_firing":
-            why = (
-                "every count since a firing begins below: leave it out, and it watches single ticks"
-            )
-            refuse([problem(("over",), why)])
-        return self
-
-    def terms(self, entries: int) -> WatchTerms:
-        """What the mechanism is told of it, for so many entries of the row."""
-        tick = self.below is not None or self.over == "tick"
-        threshold = self.above or self.below or 1
-        return WatchTerms(threshold, entries, tick, self.below is not None, self.rearm)
-
-    @property
-    def when(self) -> dict[str, Any]:
-        """When it fires, by the keys of its definition; what is left out there is told too."""
-        by = {} if self.by is None else {"by": self.by}
-        limit = {"above": self.above} if self.below is None else {"below": self.below}
-        over = "tick" if self.terms(1).tick else "since_firing"
-        return {**by, **limit, "over": over, "rearm": self.rearm}
-
-    @property
-    def filter(self) -> list[dict[str, Any]]:
-        """Where it counts, as it was written."""
-        return [each.model_dump(mode="json", exclude_none=True) for each in self.where]
-
-    @property
-    def words(self) -> str:
-        """When it fires, in a few words."""
-        when = f"below {self.below:,}" if self.below else f"above {self.above:,}"
-        tick = " in a tick" if self.terms(1).tick else ""
-        by = "" if self.by is None else f" for each of {grouping_text(self.by)}"
-        return f"{when}{tick}{by}" + ("" if self.rearm else ", once")
 
 
 class MonitorSeries(SeriesSpec):
@@ -176,7 +129,8 @@ class MonitorSeries(SeriesSpec):
 
     def choose(self, setting: Setting) -> Choice:
         """Choose one block of watches."""
-        terms = _joined(one.terms(n) for one, n in zip(self.watch, setting.parts, strict=True))
+        counted = zip(self.watch, setting.parts, strict=True)
+        terms = _joined(one.terms(n, setting.step) for one, n in counted)
         monitor = Monitor(
             setting.width,
             self.epsilon,
@@ -187,7 +141,9 @@ class MonitorSeries(SeriesSpec):
         )
         touched = f"an event counts in at most {setting.ones} of its places at once"
         early = f"{monitor.false_alarms():.2g} fire too early in a tick without events, on average, at most"
-        return steady(monitor, f"re-armed per watch; {touched}; {early}", setting)
+        chosen = steady(monitor, f"re-armed per watch; {touched}; {early}", setting)
+        alarms = (_false_alarm(one, monitor, setting.step) for one in self.watch[:_TOLD])
+        return replace(chosen, alarms=tuple(alarms))
 
     def counts_band(self, mechanism: Monitor, confidence: float) -> int | None:
         """Return the half-width of the counts that `value` pays for."""
@@ -212,7 +168,7 @@ class MonitorSeries(SeriesSpec):
         """Those of `ask`."""
         return None if self.ask == "anyone" else () if self.ask == "operator" else tuple(self.ask)
 
-    def another(self, data: Any, asking: Any, fields: Mapping[str, Any]) -> WatchSpec:
+    def another(self, data: Any, asking: Any, fields: Mapping[str, Any], clock: Any) -> WatchSpec:
         """Return one more watch, which no event may count in that counts in `touch` others.
 
         So no event does among those that there are: it is enough to look at the events of this one.
@@ -220,6 +176,9 @@ class MonitorSeries(SeriesSpec):
         roster: WatchRoster = asking
         one = WatchSpec.model_validate(data)
         found = [*by_problems((), one.by, fields), *where_problems((), one.where, fields)]
+        found += over_problems((), one, clock) or _held_problems(
+            (*roster.watches, one), fields, clock.step
+        )
         if roster.has(one.name):
             found.append(problem(("name",), f"a watch '{one.name}' is already there"))
         refuse(found)
@@ -234,7 +193,7 @@ class MonitorSeries(SeriesSpec):
 
     def said(self, meant: Any) -> dict[str, Any]:
         """Return what the conditions of the series and of its watches mean."""
-        plain = [key for key in WatchSpec.model_fields if key != "where"]  # texts and numbers
+        plain = [key for key in WatchSpec.model_fields if key not in ("where", "usual")]
         watches = [
             {"where": [meant(c) for c in one.where], **{key: getattr(one, key) for key in plain}}
             for one in self.watch
@@ -248,7 +207,9 @@ class MonitorSeries(SeriesSpec):
         given = watches if isinstance(watches, list) else []
         readable = [one for one in given if isinstance(one, Mapping)]
         sketches = [
-            SimpleNamespace(by=grouping_sketched(one.get("by")), **where_sketched(one))
+            SimpleNamespace(
+                by=grouping_sketched(one.get("by")), over=one.get("over"), **where_sketched(one)
+            )
             for one in readable
         ]
         return {**super().sketched(value), "watch": sketches if len(readable) == len(given) else []}
@@ -259,6 +220,14 @@ class MonitorSeries(SeriesSpec):
         for place, one in enumerate(getattr(series, "watch", ())):
             if one.by is not None:
                 yield ("watch", place), one.by
+
+    @classmethod
+    def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
+        """Return which windows do not go with the clock."""
+        found = []
+        for place, one in enumerate(getattr(series, "watch", ())):
+            found += over_problems((*at, "watch", place), one, clock)
+        return found
 
     @classmethod
     def problems(
@@ -276,6 +245,12 @@ class MonitorSeries(SeriesSpec):
         return [*_touch_problems(at, series, fields), *_room_problems(at, series, fields)]
 
 
+def _false_alarm(one: WatchSpec, monitor: Monitor, step: int) -> FalseAlarm:
+    """Return how likely one of its keys fires on a day while its count is as usual."""
+    usual = usual_count(one.threshold, one.below is not None, one.usual)
+    return FalseAlarm(one.name, usual, monitor.false_alarm(one.terms(1, step), usual, daily(step)))
+
+
 def _joined(terms: Iterable[WatchTerms]) -> tuple[WatchTerms, ...]:
     """Terms with one entry for neighbours that differ in nothing but their places: the mechanism is the same."""
     runs = [list(run) for _, run in groupby(terms, key=_but_places)]
@@ -285,8 +260,8 @@ def _joined(terms: Iterable[WatchTerms]) -> tuple[WatchTerms, ...]:
     )
 
 
-def _but_places(one: WatchTerms) -> tuple[int, bool, bool, bool]:
-    return one.threshold, one.tick, one.below, one.rearm
+def _but_places(one: WatchTerms) -> WatchTerms:
+    return replace(one, places=1)
 
 
 def overlap(
@@ -329,6 +304,20 @@ def _deep(found: Overlap) -> str:
         f"one event may count {found.number} times at once, in {names}: give these filters that no event passes "
         "together"
     )
+
+
+def _held_problems(
+    watches: Sequence[WatchSpec], fields: Mapping[str, Any], step: int
+) -> list[InitErrorDetails]:
+    """What is wrong where the windows of these watches, the last of them a new one, are too many rows."""
+    terms = [
+        each.terms(number_of_keys(fields, each.by), step) for each in watches if each.looks_back
+    ]
+    held = sum(each.window * each.places for each in terms)
+    if not watches[-1].looks_back or held <= MOST_HELD:
+        return []
+    why = f"the windows of these watches would hold {held:,} numbers, more than {MOST_HELD:,}: name a shorter one"
+    return [problem(("over",), why)]
 
 
 def _room_problems(

@@ -222,7 +222,7 @@ class SeriesSpec(Frozen, ABC):
         """The analysts who may ask its mechanism, beside the operator and whose ledger paid for it; None: all."""
         return ()
 
-    def another(self, data: Any, asking: Any, fields: Mapping[str, Any]) -> SeriesPart:
+    def another(self, data: Any, asking: Any, fields: Mapping[str, Any], clock: Any) -> SeriesPart:
         """Return one more part, from its definition; `asking` is what is asked of those that there are.
 
         Raises:

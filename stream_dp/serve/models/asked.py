@@ -5,7 +5,7 @@ body means. In answers `start` is the first tick that a series sees and `end` th
 times are null where they are not known yet.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
@@ -109,8 +109,8 @@ class Watch(Answer):
     """It fires when its count reaches this; or `below`."""
     below: int | Absent = None
     """It fires when its count stays under this."""
-    over: Literal["since_firing", "tick"]
-    """What counts: the events since it began or last fired, or those of one tick."""
+    over: Annotated[str, Field(examples=["since_firing", "tick", "1h"])]
+    """What counts: the events since it began or last fired, of these those of a window, or those of one tick."""
     rearm: bool
     """Whether it begins again when it has fired; else it ends with that, which is told where it is asked."""
     analyst: str

@@ -176,6 +176,17 @@ class ListEntry(Answer):
     """How many of them one event sets, at most."""
 
 
+class FalseAlarmEntry(Answer):
+    """How likely an alarm is a false one, from the specification alone."""
+
+    name: str
+    """The series, or the watch of a monitor."""
+    usual: Annotated[int, Field(ge=0)]
+    """The count at which an alarm is a false one."""
+    chance: Annotated[float, Field(ge=0, le=1, examples=[0.002])]
+    """The chance, at most, that one key fires on a day while its count stays there."""
+
+
 class PlannedSeries(Answer):
     """A series with its mechanism, its price (the parameters of its measure by name) and its error."""
 
@@ -191,6 +202,8 @@ class PlannedSeries(Answer):
     """Of a series with windows that of the single tick."""
     windows: tuple[PlannedWindow, ...] | Absent = None
     """That of each window; missing where there are none."""
+    false_alarms: tuple[FalseAlarmEntry, ...] | Absent = None
+    """Of alerts, and of each watch of a monitor, of very many only the first; missing where nothing fires."""
 
 
 class Promise(Answer):

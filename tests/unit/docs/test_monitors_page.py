@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.statistics.monitor import MonitorSeries, WatchSpec
+from stream_dp.pipeline.statistics.monitor import MonitorSeries
+from stream_dp.pipeline.watch_spec import WatchSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.release import read
 
@@ -30,7 +31,16 @@ def test_the_pages_pipeline_is_planned_and_its_release_is_one(tmp_path: Path) ->
 
 
 def test_the_tables_name_every_key() -> None:
-    assert keys("key of a watch") == ["name", "where", "by", "above", "below", "over", "rearm"]
+    assert keys("key of a watch") == [
+        "name",
+        "where",
+        "by",
+        "above",
+        "below",
+        "over",
+        "rearm",
+        "usual",
+    ]
     assert set(keys("key of a watch")) == set(WatchSpec.model_fields)
     every = {"name", "statistic", "where", "watch", *keys("key of the monitor")}
     assert every == set(MonitorSeries.model_fields)

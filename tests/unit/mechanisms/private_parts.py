@@ -22,7 +22,7 @@ from stream_dp.mechanisms.hand_over_counter import HandOverState
 from stream_dp.mechanisms.hss import HSSState
 from stream_dp.mechanisms.hybrid_counter import HybridState
 from stream_dp.mechanisms.lattice_noise import LatticeState
-from stream_dp.mechanisms.monitor import MonitorState
+from stream_dp.mechanisms.monitor_state import MonitorState
 from stream_dp.mechanisms.noisy_forest import WindowForestState
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantityState
 from stream_dp.mechanisms.paper_hss import PaperHSSState
@@ -33,6 +33,7 @@ from stream_dp.mechanisms.sum_counter import SumCounterState
 from stream_dp.mechanisms.tree import TreeState
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantilesState
 from stream_dp.mechanisms.value_tree import ValueTreeState
+from stream_dp.mechanisms.watch_windows import WatchWindow
 from stream_dp.mechanisms.windows_and_ever import WindowsAndEverState
 from stream_dp.testing.taint import Tainted
 
@@ -61,6 +62,7 @@ PUBLIC: dict[type, set[str]] = {
     TreeState: {"prefix"},
     TumblingQuantilesState: {"updates", "told"},
     ValueTreeState: {"updates"},
+    WatchWindow: {"place", "window", "age"},
     WatchersState: set(),
     WindowForestState: {"updates"},
     WindowsAndEverState: set(),

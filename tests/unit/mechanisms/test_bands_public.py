@@ -36,6 +36,7 @@ from stream_dp.mechanisms.serving import Bands
 from stream_dp.mechanisms.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.mechanisms.sum_forest import SumForest
+from stream_dp.mechanisms.sum_monitor import SumMonitor
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.value_levels import ValueLevels
 from stream_dp.mechanisms.value_tree import ValueTree
@@ -89,6 +90,8 @@ MECHANISMS: list[Any] = [
     HandOverCounter(WIDTH, HALF, ADD),
     GaussianCounter(WIDTH, HALF, REPLACE, TICKS),
     GaussianCounter(WIDTH, HALF, ADD, None),
+    SumMonitor(WIDTH, HALF, ADD, (WatchTerms(20, 2, window=3), WatchTerms(9)), -3, 8),
+    Monitor(WIDTH, HALF, ADD, (WatchTerms(20, window=3), WatchTerms(9, 2, below=True, window=2))),
     Monitor(WIDTH, HALF, ADD, (WatchTerms(20, 2), WatchTerms(9, tick=True)), value_epsilon=HALF),
     CoarseCounter(WIDTH, HALF, ADD, TICKS, 5),
     CoarseCounter(WIDTH, HALF, REPLACE, None, 4),

@@ -66,7 +66,7 @@ FROZEN = {
     ("local-protocol", 1): "server users views",
     ("local-protocol-state", 1): "parts server",
     ("monitor", 1): "epsilon neighbors ones=1 value_epsilon=0 watches width",
-    ("monitor-state", 1): "asked=0 count heard lift mode threshold",
+    ("monitor-state", 1): "asked=0 count heard lift mode threshold windows=()",
     ("multi-sparse-vector", 1): "neighbors query_epsilon threshold_epsilon views width",
     ("multi-sparse-vector-state", 1): "count halted lift",
     ("neighbors", 1): "| add_remove replace replace_any_tick",
@@ -107,7 +107,9 @@ FROZEN = {
     ("windows-and-ever", 1): "ever forest",
     ("windows-and-ever-state", 1): "ever forest",
     ("users", 1): "(only rested on)",
-    ("watch", 1): "below=False places=1 rearm=True threshold tick=False",
+    ("sum-monitor", 1): "epsilon highest lowest neighbors ones=1 watches width",
+    ("watch", 1): "below=False places=1 rearm=True threshold tick=False window=0",
+    ("watch-window", 1): "age place rows=() window",
 }
 RETIRED = frozenset({"hss-statistic"})
 EPSILON = Fraction(1, 5)

@@ -129,6 +129,9 @@ def test_a_watch_has_an_integer_to_reach(threshold: Any) -> None:
 def test_watches_that_watch_nothing_are_refused() -> None:
     with pytest.raises(UsageError, match="begins below"):
         WatchTerms(3, below=True)
+    for tick, window in ((True, 2), (False, -1)):
+        with pytest.raises(UsageError, match="takes at least one row, and not single ticks"):
+            WatchTerms(3, tick=tick, window=window)
     with pytest.raises(UsageError, match="at least one place"):
         WatchTerms(3, 0)
     with pytest.raises(UsageError, match="need 5 places, and there are 4"):
@@ -147,7 +150,9 @@ def test_the_derivation_gives_the_claim(relation: Neighbors, l0: int) -> None:
     assert derived(PLAIN, "m").guarantee == PLAIN.guarantee
 
 
-@pytest.mark.parametrize("name", ["scale", "tick_scale", "value_scale"])
+@pytest.mark.parametrize(
+    "name", ["scale", "tick_scale", "value_scale", "window_scale", "window_value_scale"]
+)
 def test_too_little_noise_is_not_derived(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Monitor, name, 2 * FIFTH)
     with pytest.raises(BrokenCondition):
@@ -160,8 +165,9 @@ def test_the_band_holds_for_as_many_comparisons_as_there_were(asked: int) -> Non
     state = monitor.init(noise)
     for _ in range(asked):
         state, _ = monitor.step(state, ThresholdQuery(10**6, place=0), noise)
-    assert monitor.public(70, state) == 70 + asked
-    assert monitor.band(100, 0.95) == 8  # ln(101 / 0.05) = 7.6
+    assert monitor.public(70, state) == (70 + asked, False)
+    assert monitor.band((100, False), 0.95) == 8  # ln(101 / 0.05) = 7.6
+    assert monitor.band((100, True), 0.95) == 16
 
 
 def test_the_chance_of_a_false_alarm_is_that_of_the_noise() -> None:
@@ -187,4 +193,79 @@ def test_the_bands_of_counts_are_the_quantiles_of_their_noise(share: Fraction) -
     band = monitor.value_band(0.95)
     assert beyond(monitor.value_scale, band) <= 0.05 < beyond(monitor.value_scale, band - 1)
     assert beyond(monitor.tick_scale, band) < 0.05
-    assert beyond(monitor.tick_scale, monitor.band(1, 0.95)) < 0.05
+    assert beyond(monitor.tick_scale, monitor.band((1, False), 0.95)) < 0.05
+
+
+def windowed(counts: list[int], watch: WatchTerms) -> list[int]:
+    """When a watch over a window fires without noise, by its definition."""
+    found, begin = [], 0
+    for tick in range(1, len(counts) + 1):
+        within = counts[max(begin, tick - watch.window) : tick]
+        whole = len(within) == watch.window
+        fires = (
+            sum(within) < watch.threshold and whole
+            if watch.below
+            else sum(within) >= watch.threshold
+        )
+        found.append(int(fires))
+        if fires:
+            begin = tick if watch.rearm else len(counts) + watch.window + 1
+        if fires and not watch.rearm:
+            return found + [0] * (len(counts) - tick)
+    return found
+
+
+@pytest.mark.parametrize("window", [2, 3, 70])
+@pytest.mark.parametrize("below", [False, True])
+@pytest.mark.parametrize("rearm", [False, True])
+def test_without_noise_a_window_fires_by_its_last_rows_alone(
+    window: int, below: bool, rearm: bool
+) -> None:
+    """Also where one block holds several windows, and rows fill several blocks of a ring."""
+    level = 3 * window if below or window < 9 else 2 * window
+    watch = WatchTerms(level, below=below, rearm=rearm, window=window)
+    other = WatchTerms(10, 2, window=5)
+    counts = np.random.default_rng(4).integers(0, 6, (200, 4))
+    monitor = Monitor(4, FIFTH, ADD, (watch, other, WatchTerms(7)))
+    messages = [each for row in counts for each in (Update(row), Query())]
+    found = np.array(said(monitor, *messages))
+    assert found[:, 0].tolist() == windowed(counts[:, 0].tolist(), watch)
+    for place in (1, 2):
+        assert found[:, place].tolist() == windowed(counts[:, place].tolist(), other)
+    assert found[:, 0].any()
+
+
+def test_a_window_is_asked_told_ended_and_begun_again() -> None:
+    below = ArmQuery(place=0, watch=WatchTerms(3, below=True, window=2))
+    one = Monitor(1, FIFTH, ADD, (WatchTerms(9, window=2),), value_epsilon=TENTH)
+    row = [Update(np.array([n])) for n in range(9)]
+    assert said(
+        one,
+        row[4], Query(), row[3], ThresholdQuery(8, place=0), ThresholdQuery(7, place=0), Query(),
+        row[8], Query(), DisarmQuery(place=0), below, row[1], Query(), row[2], Query(), row[0], Query(),
+    ) == [[0, 0], [0, 0], [1, 7], [0, 0], [0, 0], [], [], [0, 0], [0, 0], [1, 2]]  # fmt: skip
+
+
+def test_what_is_below_is_asked_with_whole_windows_only() -> None:
+    monitor = Monitor(1, FIFTH, ADD, (WatchTerms(9, below=True, window=2),))
+    state, _ = monitor.step(monitor.init(ZeroNoise()), Update(np.array([4])), ZeroNoise())
+    with pytest.raises(RejectedMessage, match="looks at whole windows and has seen none"):
+        monitor.step(state, ThresholdQuery(3, place=0), ZeroNoise())
+
+
+def test_windows_are_no_more_rows_than_a_state_may_hold() -> None:
+    long = WatchTerms(9, 4, window=200_000)
+    with pytest.raises(UsageError, match="would hold 800,000 numbers, more than 400,000"):
+        Monitor(4, FIFTH, ADD, (long,))
+    monitor = Monitor(4, FIFTH, ADD, ())
+    with pytest.raises(RejectedMessage, match="would hold 800,000 numbers"):
+        monitor.step(monitor.init(ZeroNoise()), ArmQuery(place=0, watch=long), ZeroNoise())
+
+
+def test_a_place_that_is_freed_leaves_the_window_of_its_neighbours_as_it_is() -> None:
+    monitor = Monitor(3, FIFTH, ADD, (WatchTerms(5, 3, window=2),))
+    row = [Update(np.array([n, n, n])) for n in range(9)]
+    assert said(
+        monitor, row[2], Query(), DisarmQuery(place=1), row[2], Query(),
+        ArmQuery(place=1, watch=WatchTerms(5)), row[2], Query(), row[3], Query(),
+    ) == [[0, 0, 0], [], [0, 0, 0], [], [0, 0, 0], [1, 1, 1]]  # fmt: skip

@@ -91,3 +91,19 @@ def test_a_free_place_counts_nothing_and_a_watch_begins_from_zero() -> None:
     full = replace(state, count=np.full(7, 4))
     begun, _ = MONITOR.step(full, ArmQuery(place=5, watch=WatchTerms(9, 2)), noise)
     assert begun.count.tolist() == [4] * 5 + [0] * 2
+
+
+def test_windows_draw_at_their_own_scales_and_only_where_they_are_compared() -> None:
+    """0.3 in all, 0.15 for each of two noises of a comparison and as much for the count; of the share one of 3."""
+    watches = (WatchTerms(5, 2, window=2), WatchTerms(3, below=True, window=3), WatchTerms(50))
+    monitor = replace(MONITOR, watches=watches)
+    compared, told = ("geometric", Fraction(20)), ("laplace", Fraction(20))
+    noise = Noted()
+    state = monitor.init(noise)
+    assert noise.drawn == [("geometric", SINCE, 1), (*compared, 3)]
+    for window, fired in ((2, 0), (2, 0), (3, 1), (2, 0)):
+        noise.drawn.clear()
+        state, _ = monitor.step(state, Update(np.zeros(7, dtype=np.int64)), noise)
+        state, _ = monitor.step(state, Query(), noise)
+        again = [(*told, 1), (*compared, 1)] * fired
+        assert noise.drawn == [("geometric", SINCE, 1), (*compared, window), *again]

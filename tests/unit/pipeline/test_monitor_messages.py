@@ -144,7 +144,7 @@ REFUSED: list[tuple[dict[str, Any], str | None]] = [
     ({"do": "watch", "series": "m", "watch": {**FR, "again": 1}}, "watch, line 1, column "),
     (
         {"do": "watch", "series": "m", "watch": {**FR, "again": 1}},
-        "again: is not a known key; known are name, where, by, above, below, over, rearm",
+        "again: is not a known key; known are name, where, by, above, below, over, rearm, usual",
     ),
     (
         {"do": "watch", "series": "m", "watch": {**FR, "where": [{"field": "amount", "above": 5}]}},

@@ -170,7 +170,8 @@ NONSENSE: list[tuple[str, str, str]] = [
     (", above: 50}", "}", "17:9: series[0].watch[0]: needs one of above and below, and not both"),
     ("below: 3", "below: 3, over: since_firing", "18:78: series[0].watch[1].over: every count since a firing begins "
      "below: leave it out, and it watches single ticks"),
-    ("below: 3", "below: 3, over: hour", "18:78: series[0].watch[1].over: must be 'since_firing' or 'tick'"),
+    ("below: 3", "below: 3, over: hour", "18:78: series[0].watch[1].over: must be 'since_firing', 'tick' or "
+     "a duration such as 1h"),
     ("name: quiet", "name: large", "18:16: series[0].watch[1].name: a watch 'large' is already there"),
     ("name: quiet", "name: a/b", "18:16: series[0].watch[1].name: must be a lower-case letter or a digit, then at most "
      "62 of those or of _ . -"),
@@ -183,7 +184,7 @@ NONSENSE: list[tuple[str, str, str]] = [
     ("by: destination", "by: gate", "19:26: series[0].watch[2].by: 'gate' is not in the schema"),
     ("rearm: false", "rearm: no way", "19:58: series[0].watch[2].rearm: must be true or false"),
     ("rearm: false", "again: false", "19:51: series[0].watch[2].again: is not a known key; known are name, where, by, "
-     "above, below, over, rearm"),
+     "above, below, over, rearm, usual"),
 ]  # fmt: skip
 
 

@@ -1,0 +1,117 @@
+"""Watches on sums: has a clamped amount added up to a threshold, since the last crossing or in a window?
+
+The law of `monitor` on rows to which an event adds one integer amount instead of 1. What an instance costs grows with
+what an event changes in it: an amount y shifts all that is asked by y, or nothing once it has left the window, and the
+noises answer for it unit by unit, whatever its sign. So all noises are as wide as what one event changes in all its
+entries together. This file knows no names, filters, keys or grid.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from stream_dp.accounting.amounts import text
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.rules.leaf import leaf
+from stream_dp.accounting.situations import Parallel, Touched
+from stream_dp.core.derivation import Condition, Derivation
+from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.messages import IntArray, Query
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.wire import wire
+from stream_dp.mechanisms.event_amounts import EventAmounts
+from stream_dp.mechanisms.exact_class import of_the_exact_class
+from stream_dp.mechanisms.row_check import checked_amounts
+from stream_dp.mechanisms.sparse_vector import SOURCE
+from stream_dp.mechanisms.watch_block import WatchBlock
+from stream_dp.mechanisms.watch_messages import WatchTerms
+
+TEST = "tests/statistical/test_privacy_sum_monitor.py"  # exact, against every adaptive adversary
+
+
+@wire("sum-monitor", 1)
+@dataclass(frozen=True)
+class SumMonitor(EventAmounts, WatchBlock):
+    """Answers of shape (width,): 1 where a watch fires in this tick, else 0; a free place answers 0.
+
+    An event adds one amount from `lowest` to `highest` (in units) to at most `ones` entries of its row, or nothing;
+    thresholds are in units too.
+
+    Privacy claim: `epsilon`-DP for such event streams under `neighbors`, for ever, adaptively. One event changes its
+    entries by `l1` in all, and lies in one instance of each place. For each unit an instance since a crossing pays
+    max(e1, e2), one over a window e1 + e2, one of single ticks what its noisy sum costs (`monitor`, with a shift of
+    as many units): epsilon / l1 each.
+
+    Raises:
+        NotDerivable: no amounts.
+        UsageError: the watches do not fit into the places, or their windows into a state; noise that is too wide to be
+            drawn.
+    """
+
+    width: int
+    epsilon: Fraction
+    neighbors: Neighbors
+    watches: tuple[WatchTerms, ...]
+    lowest: int
+    highest: int
+    ones: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse amounts that are none, and what cannot be held or drawn."""
+        self._require_amounts()
+        self.require_room()
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure DP at `epsilon`."""
+        return Guarantee(PureDP(self.epsilon), self.neighbors)
+
+    @property
+    def changed(self) -> int:
+        """How many units one event can change in all its places together."""
+        return self.l1
+
+    def takes(self, message: object) -> bool:
+        """Whether the message is a query, of whatever kind, or a row of amounts."""
+        return isinstance(message, Query) or super().takes(message)
+
+    def checked_row(self, row: IntArray) -> IntArray:
+        """Return a row of amounts.
+
+        Raises:
+            RejectedMessage: a bad row.
+        """
+        return checked_amounts(row, self.width)
+
+    def opening(self) -> tuple[int, int]:
+        """Return what is short of the first threshold by the largest amount, in units."""
+        first = max(0, self.watches[0].threshold - self.weight) if self.watches else 0
+        return first, first if self.l0 > 1 else 0
+
+    @of_the_exact_class
+    def derivation(self) -> Derivation:
+        """Derive the guarantee: one unit in one instance of each kind, then all units of an event in all places.
+
+        Raises:
+            NotDerivable: the noise is too small for `epsilon`.
+        """
+        unit = self.epsilon / self.l1
+        kinds = (
+            ("since a crossing", 1, self.scale, "shifts all that is asked: max(e1, e2)"),
+            ("of single ticks", 1, self.tick_scale, "changes one noisy sum"),
+            ("over a window", 2, self.window_scale, "shifts what is asked, or nothing: e1 + e2"),
+        )
+        each = tuple(self._unit(unit, *kind) for kind in kinds)
+        why = (
+            f"one event under {self.neighbors} changes its entries by {self.l1} units in all, and lies in one live "
+            f"instance of each; checked by {TEST}"
+        )
+        touched = Touched(self.l1, self.neighbors, why)
+        many = f"watches on sums in {self.width} places, for ever"
+        return derive(each, Parallel(many, touched, (None,) * len(each)))
+
+    def _unit(
+        self, epsilon: Fraction, kind: str, paid: int, scale: Fraction, why: str
+    ) -> Derivation:
+        enough = Condition("noise", paid / scale <= epsilon, f"a unit {why}; scale {text(scale)}")
+        claim = Guarantee(PureDP(epsilon), self.neighbors)
+        return leaf(f"one unit in one instance {kind}", claim, SOURCE, (enough,))

@@ -1,0 +1,96 @@
+"""An entry of `watch:` of a monitor: which events count, by what, and when it fires.
+
+Rules: a watch over a window of one tick is one of single ticks. What it says beside schema and clock is checked by its
+monitor. This file knows no statistic.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, WatchTerms
+from stream_dp.pipeline.alarms import is_window, usual_problems, window_terms
+from stream_dp.pipeline.conditions import Where
+from stream_dp.pipeline.groupings import By, grouping_text
+from stream_dp.pipeline.scalars import Frozen, Name, milliseconds, problem, refuse
+
+Threshold = Annotated[int, Field(ge=1, le=LARGEST_THRESHOLD)]
+_OVER = {"since_firing": "", "tick": " in a tick"}
+
+
+def _over(value: object) -> object:
+    if value in ("since_firing", "tick") or (isinstance(value, str) and is_window(value)):
+        return value
+    raise ValueError("must be 'since_firing', 'tick' or a duration such as 1h")
+
+
+class WatchSpec(Frozen):
+    """One watch: which events count, by what if anything, and when it fires.
+
+    `over`: the events since it began or last fired, of these the ones in a window, or those of one tick; `below` is
+    about windows and single ticks only. `usual` is the count at which it fires by noise alone.
+    """
+
+    name: Name
+    where: Where = ()
+    by: By | None = None
+    above: Threshold | None = None
+    below: Threshold | None = None
+    over: Annotated[str, BeforeValidator(_over)] | None = None
+    rearm: bool = True
+    usual: Annotated[int, Field(ge=0, le=LARGEST_THRESHOLD)] | None = None
+
+    @model_validator(mode="after")
+    def _one_threshold(self) -> "WatchSpec":
+        if (self.above is None) == (self.below is None):
+            refuse([problem((), "needs one of above and below, and not both")])
+        if self.below is not None and self.over == "since_firing":
+            why = (
+                "every count since a firing begins below: leave it out, and it watches single ticks"
+            )
+            refuse([problem(("over",), why)])
+        refuse(usual_problems((), self.threshold, self.below is not None, self.usual))
+        return self
+
+    @property
+    def threshold(self) -> int:
+        """What its count is compared with."""
+        return self.above or self.below or 1
+
+    @property
+    def looks_at(self) -> str:
+        """What it looks at: `since_firing`, `tick` or a window."""
+        return self.over or ("since_firing" if self.below is None else "tick")
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether it looks at a window."""
+        return is_window(self.over)
+
+    def terms(self, entries: int, step: int) -> WatchTerms:
+        """What the mechanism is told of it, for so many entries of the row and ticks of `step` ms."""
+        below, over = self.below is not None, self.looks_at
+        if over == "since_firing":
+            return WatchTerms(self.threshold, entries, rearm=self.rearm)
+        ticks = 1 if over == "tick" else milliseconds(over) // step
+        return window_terms(self.threshold, entries, ticks, below=below, rearm=self.rearm)
+
+    @property
+    def when(self) -> dict[str, Any]:
+        """When it fires, by the keys of its definition; what is left out there is told too."""
+        by = {} if self.by is None else {"by": self.by}
+        limit = {"above": self.above} if self.below is None else {"below": self.below}
+        return {**by, **limit, "over": self.looks_at, "rearm": self.rearm}
+
+    @property
+    def filter(self) -> list[dict[str, Any]]:
+        """Where it counts, as it was written."""
+        return [each.model_dump(mode="json", exclude_none=True) for each in self.where]
+
+    @property
+    def words(self) -> str:
+        """When it fires, in a few words."""
+        when = f"below {self.below:,}" if self.below else f"above {self.above:,}"
+        tick = _OVER.get(self.looks_at, f" in {self.looks_at}")
+        by = "" if self.by is None else f" for each of {grouping_text(self.by)}"
+        return f"{when}{tick}{by}" + ("" if self.rearm else ", once")

@@ -1,0 +1,191 @@
+"""Watches on sums: the exact law is the oracle's, the worst exact loss is the claim, and what is broken loses more.
+
+No statistics; the adversary is that of `test_privacy_monitor`, and what differs is the amount of one event. An amount
+of y units costs y times what a unit costs, whatever its sign, also in a window.
+"""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import pytest
+from oracles.watches import Place, Watches
+from statistical.test_privacy_monitor import (
+    ADD,
+    BASE,
+    HALF,
+    NEARLY_NOTHING,
+    QUARTER,
+    REPLACE,
+    Told,
+    either_way,
+    plain,
+    price,
+    row,
+    transcripts,
+)
+
+from stream_dp.audit.enumeration import Enumerated
+from stream_dp.audit.exact_delta import Bracket, delta_bracket
+from stream_dp.audit.finite import DifferAtMost
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.monitor import Monitor
+from stream_dp.mechanisms.sum_monitor import SumMonitor
+from stream_dp.mechanisms.watch_messages import WatchTerms
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 2), (0, -2), (-1, 1), (-1, 0)])
+def test_an_amount_costs_as_many_units_as_it_changes(one: int, other: int) -> None:
+    """Met exactly, by thresholds that are asked at will."""
+    units, event = abs(one - other), either_way(row(one), row(other))
+    asked = tuple(("ask", 0, threshold) for threshold in (-1, 1, 3))
+    since = Watches((Place("since", 2),), HALF, QUARTER)
+    assert price(since, ("tick", row(2), *asked), event, 4) == 2**units
+    window = Watches((Place("window", 1, window=1),), QUARTER, QUARTER, wide=HALF)
+    assert price(window, ("tick", row(1), *asked), event, 4) == 2 ** (2 * units)
+
+
+RADIUS = 4  # two units more than it takes for one
+SCRIPTS = [
+    (row(-1, 2), "tick", row(2, -2), "tick", row(1, 0), "tick"),
+    (row(2, 1), ("ask", 0, 1), row(0, -1), ("ask", 1, 1), "tick"),
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_real_watches_have_the_oracles_law(script: Sequence[Any]) -> None:
+    watches = WatchTerms(2), WatchTerms(1, window=2, below=True)
+    real = SumMonitor(2, Fraction(4), ADD, watches, -2, 2)
+    assert [real.scale, real.window_scale] == [HALF, 1]
+    oracle = Watches(
+        (Place("since", 2), Place("under", 1, window=2)), BASE**2, BASE**2, None, 2, BASE
+    )
+    expected = transcripts(oracle, script)
+    machine = Told(Enumerated(real, BASE, 3), 2)
+    found = transcripts(machine, [plain(message) for message in script])
+    missing = 1 - sum(found.values())
+    assert 0 <= missing < Fraction(1, 1_000)
+    for said, chance in expected.items():
+        assert 0 <= chance - found.get(said, Fraction(0)) <= missing
+    assert found.keys() <= expected.keys()
+
+
+Make = Callable[..., SumMonitor]
+
+
+def delta(
+    monitor: SumMonitor, units: int, rounds: int, queries: Sequence[Any], different: Any
+) -> Bracket:
+    """Between which bounds the least delta lies at a claim of so many units."""
+    event = tuple((plain(a), plain(b)) for a, b in different)
+    pairs = DifferAtMost(tuple(map(plain, queries)), event)
+    return delta_bracket(Enumerated(monitor, BASE, RADIUS), pairs, BASE**-units, rounds)
+
+
+def large(make: Make) -> Bracket:
+    """An event of two units, since a crossing."""
+    monitor = make(1, Fraction(2), ADD, (WatchTerms(2),), 0, 2)
+    return delta(monitor, 2, 3, ("tick", ("ask", 0, 1)), either_way(row(0), row(2)))
+
+
+def taken_off(make: Make) -> Bracket:
+    """An event that takes two units off, where another adds one at most."""
+    monitor = make(1, Fraction(2), ADD, (WatchTerms(1),), -2, 1)
+    return delta(monitor, 2, 3, (row(2), "tick"), either_way(row(0), row(-2)))
+
+
+def left_behind(make: Make) -> Bracket:
+    """An event of two units that has left the window when it fires."""
+    monitor = make(1, Fraction(4), ADD, (WatchTerms(2, window=1),), 0, 2)
+    return delta(monitor, 4, 4, (row(2), "tick"), either_way(row(1), row(3)))
+
+
+def turned(make: Make) -> Bracket:
+    """An event that is replaced by one of the other sign, in the same entry."""
+    monitor = make(1, Fraction(2), REPLACE, (WatchTerms(1),), -1, 1)
+    return delta(monitor, 2, 3, ("tick",), either_way(row(-1), row(1)))
+
+
+def of_two(make: Make) -> Bracket:
+    """An event that adds to two entries."""
+    monitor = make(2, Fraction(2), ADD, (WatchTerms(1, 2),), 0, 1, 2)
+    return delta(monitor, 2, 2, ("tick",), either_way(row(0, 0), row(1, 1)))
+
+
+class ForgetsTheAmount(SumMonitor):
+    """The noise of a count."""
+
+    @property
+    def changed(self) -> int:
+        """Too few."""
+        return self.l0
+
+
+class ForgetsTheLowest(SumMonitor):
+    """The noise of the largest amount, as if none were taken off."""
+
+    @property
+    def weight(self) -> int:
+        """Too few."""
+        return self.highest
+
+
+class ForgetsTheOldContent(SumMonitor):
+    """Under `replace` the noise of one content alone."""
+
+    @property
+    def changed(self) -> int:
+        """Too few."""
+        return self.l0 * self.weight
+
+
+class ForgetsTheEntries(SumMonitor):
+    """The noise of one entry, whatever an event sets."""
+
+    @property
+    def changed(self) -> int:
+        """Too few."""
+        return self.weight
+
+
+class CheapWindows(SumMonitor):
+    """Windows at the scale of what shifts everything."""
+
+    @cached_property
+    def window_scale(self) -> Fraction:
+        """Too little."""
+        return self.scale
+
+
+ATTACKS = [large, taken_off, left_behind, turned, of_two]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_the_real_watches_meet_their_claim(attack: Callable[[Make], Bracket]) -> None:
+    assert attack(SumMonitor).upper < NEARLY_NOTHING
+
+
+@pytest.mark.parametrize(
+    ("attack", "twin"),
+    [
+        (large, ForgetsTheAmount),
+        (taken_off, ForgetsTheLowest),
+        (left_behind, CheapWindows),
+        (left_behind, ForgetsTheAmount),
+        (turned, ForgetsTheOldContent),
+        (of_two, ForgetsTheEntries),
+    ],
+)
+def test_what_is_broken_is_caught(attack: Callable[[Make], Bracket], twin: Make) -> None:
+    assert attack(twin).lower > 3 * NEARLY_NOTHING
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+@pytest.mark.parametrize("ones", [1, 2])
+def test_amounts_of_one_unit_have_the_noise_of_counts(relation: Neighbors, ones: int) -> None:
+    watches = (WatchTerms(5, 3, window=4),)
+    counts = Monitor(3, HALF, relation, watches, ones)
+    sums = SumMonitor(3, HALF, relation, watches, 0, 1, ones)
+    scales = "scale", "window_scale", "tick_scale"
+    assert [getattr(sums, name) for name in scales] == [getattr(counts, name) for name in scales]

@@ -1,0 +1,82 @@
+"""The bands of watches over windows, at the rate that they state and against the errors of real runs.
+
+200 runs of 17 keys. An alert's error is by how many events the window's count lay on the wrong side of the threshold:
+when the watch fired, or while it did not fire though it should have. Each test errs with 10^-6.
+"""
+
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from statistical.band_runs import CONFIDENCE, Errors, noise_of
+
+from stream_dp.core.messages import IntArray, Query, Update
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.mechanisms.monitor import Monitor
+from stream_dp.mechanisms.serving import Bands
+from stream_dp.mechanisms.watch_messages import WatchTerms
+
+KEYS, TICKS, RUNS, WINDOW, ALPHA = 17, 80, 200, 6, 1e-6
+BENTKUS = np.e  # what a mean of fractions is judged by: binomial tails, so many times
+WATCHES = {
+    "above": (WatchTerms(60, KEYS, window=WINDOW), 9),
+    "below": (WatchTerms(60, KEYS, window=WINDOW, below=True), 12),
+}
+
+
+def of_a_run(name: str, run: int) -> list[tuple[IntArray, int]]:
+    """The errors of one run's alerts, with the band that was released with each."""
+    watch, rate = WATCHES[name]
+    monitor = Monitor(KEYS, Fraction(1, 2), Neighbors.ADD_REMOVE, (watch,))
+    bands, noise = Bands(monitor, CONFIDENCE), noise_of(name, run)
+    rows = np.random.default_rng(run).poisson(rate, (TICKS, KEYS)).astype(np.int64)
+    total = np.vstack([np.zeros((1, KEYS), dtype=np.int64), rows.cumsum(axis=0)])
+    state, found, keys = monitor.init(noise), list[tuple[IntArray, int]](), np.arange(KEYS)
+    begun, missed = np.zeros((2, KEYS), dtype=np.int64)
+    for tick, row in enumerate(rows):
+        state, _ = monitor.step(state, Update(row), noise)
+        state, answer = monitor.step(state, Query(), noise)
+        count = total[tick + 1] - total[np.maximum(begun, tick + 1 - WINDOW), keys]
+        over = watch.threshold - 1 - count if watch.below else count - watch.threshold
+        looked = (tick + 1 - begun >= WINDOW) | (not watch.below)
+        assert answer is not None
+        fired = np.asarray(answer == 1)
+        missed = np.where(looked & ~fired & (over >= 0), np.maximum(missed, over + 1), missed)
+        if fired.any():
+            found.append((np.maximum(missed, -over)[fired], bands(tick, state)))
+        missed, begun = np.where(fired, 0, missed), np.where(fired, tick + 1, begun)
+    return found
+
+
+@lru_cache(maxsize=2)
+def measured(name: str) -> Errors:
+    """All runs."""
+    found = [(*each, run) for run in range(RUNS) for each in of_a_run(name, run)]
+    sizes = [len(errors) for errors, _, _ in found]
+    return Errors(
+        np.concatenate([errors for errors, _, _ in found]),
+        np.repeat([band for _, band, _ in found], sizes),
+        np.repeat([run for _, _, run in found], sizes),
+    )
+
+
+def covers(found: Errors) -> bool:
+    """Whether the coverage is consistent with the stated confidence, at level ALPHA."""
+    fractions = found.run_fractions
+    return bool(BENTKUS * binom.cdf(int(fractions.sum()) + 1, len(fractions), CONFIDENCE) > ALPHA)
+
+
+@pytest.mark.parametrize("name", WATCHES)
+def test_bands_cover_and_are_at_most_three_times_too_wide(name: str) -> None:
+    found = measured(name)
+    assert len(found.run_fractions) >= 0.95 * RUNS
+    assert covers(found)
+    assert found.ratio <= 3
+
+
+@pytest.mark.parametrize("name", WATCHES)
+def test_a_quarter_of_a_band_does_not_cover(name: str) -> None:
+    found = measured(name)
+    assert not covers(Errors(found.errors, found.bands // 4, found.runs))
