@@ -71,7 +71,7 @@ async def picture(tab: Page) -> None:
     It ends below the card of the destinations, for a picture in a page should not be longer.
     """
     if named := os.environ.get("STREAM_DP_SCREENSHOT"):
-        await moves_on(tab, 24_000)
+        await moves_on(tab, 20_000)
         await tab.set_viewport_size({"width": 1280, "height": 900})
         box = await tab.locator("[data-series=by_destination]").bounding_box()
         assert box is not None

@@ -63,8 +63,9 @@ class DistinctSeries(SeriesSpec):
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        """The field."""
-        return {"of": self.of}
+        """The field, and when windows are told."""
+        told = {} if self.declared is None else {"told": "since a window began"}
+        return {"of": self.of, **told}
 
     @classmethod
     def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def test_its_command_runs_once_and_draws_what_is_not_private(tmp_path: Path, dat
     drawn = (folder / "run" / "customers.svg").read_text()
     ET.fromstring(drawn)  # noqa: S314 - our own
     assert "NOT PRIVATE: exact figures, for the operator alone." in drawn
-    assert drawn.count('class="band"') == 5
+    assert drawn.count('class="band"') == 7
 
     again = command(folder, tmp_path, "--data", str(data))
     assert again.returncode == 0, again.stderr
