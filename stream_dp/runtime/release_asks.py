@@ -120,7 +120,8 @@ def _chosen(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
         )
     if not parameters:
         return series.keys
-    if series.shape is Shape.SCALAR or not any(series.keys):
+    scalar = isinstance(series, Series) and series.shape is Shape.SCALAR
+    if scalar or not any(series.keys):
         raise UsageError(f"{', '.join(sorted(parameters))}: this series has one value and no keys")
     if "keys" in parameters:
         if len(parameters) > 1:

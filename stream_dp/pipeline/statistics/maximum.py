@@ -5,6 +5,7 @@ The name is that of the largest released column, of equal ones the first of the 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from stream_dp.core.messages import IntArray
@@ -18,6 +19,7 @@ from stream_dp.runtime.release import Shape
 from stream_dp.runtime.series import Tell
 
 _VALUE_BYTES = 40
+_NAMED = "the name is told too, at no further cost, and the error is that of its own count as well"
 
 
 class MaximumSeries(GroupedSeries):
@@ -43,9 +45,9 @@ class MaximumSeries(GroupedSeries):
             UsageError: a relation that the method is not made for.
         """
         demand = Demand(setting, MAXIMUM, self.epsilon, self.expected_events, counter=self.counter)
-        if self.method == "paper_hss":
-            return paper_hss_choice(demand)
-        return hss_choice(demand, "method: hss")
+        paper = self.method == "paper_hss"
+        choice = paper_hss_choice(demand) if paper else hss_choice(demand, "method: hss")
+        return replace(choice, why=f"{choice.why}; {_NAMED}")
 
     def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Return the names that may be told: those of all columns."""
