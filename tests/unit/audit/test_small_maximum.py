@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -225,7 +226,8 @@ def test_the_real_code_has_the_law_of_the_machine(
     def law(kind: Callable[[Any], Named]) -> Any:
         shares = Fraction(4), Fraction(4) * s, Fraction(4) * l0
         real = RealSmallHSS(2, MAXIMUM, *shares, relation, 10)
-        return Attack(lambda: kind(real), mass=2e-2 if len(rows) > 1 else 1e-3).law(rows)
+        make: Any = partial(kind, real)
+        return Attack(make, mass=2e-2 if len(rows) > 1 else 1e-3).law(rows)
 
     decays = (Fraction(math.exp(-4)),) * 3
     right = chances(SmallMaximum(2, *decays, gamma=1, low=-4, high=7), rows)
