@@ -79,7 +79,7 @@ def _final(last: Released) -> dict[str, Any]:
     whole = msgspec.to_builtins(last)
     return {
         key: whole[key]
-        for key in (*("value", "values", "fired", "ranks", "windows"), *ENDS, "tick")
+        for key in (*("name", "value", "values", "fired", "ranks", "windows"), *ENDS, "tick")
         if key in whole
     }
 

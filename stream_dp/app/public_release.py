@@ -81,6 +81,8 @@ class PublicRelease:
         The lower end of a quotient's interval, or one for each key; None where it is open.
     high : int, float, Counts or None
         The upper end, as the lower one.
+    name : str, optional
+        Of a maximum: who has most; None while the value is 0, and of all other series.
     """
 
     sequence: int
@@ -96,6 +98,7 @@ class PublicRelease:
     ranks: tuple[Rank, ...] = ()
     low: int | float | Counts | None = None
     high: int | float | Counts | None = None
+    name: str | None = None
 
     @classmethod
     def of(cls, body: bytes) -> "PublicRelease":
@@ -130,6 +133,7 @@ class PublicRelease:
             windows,
             said.ranks or (),
             *ends,
+            None if said.name is UNSET else said.name,
         )
 
 

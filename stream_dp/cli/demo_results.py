@@ -45,9 +45,9 @@ def _table(found: DemoFigures) -> Table:
 
 
 def _shown(release: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The scalar, the largest few values, or the keys with an alert at this tick."""
+    """The scalar with its name, the largest few values, or the keys with an alert at this tick."""
     if "value" in release:
-        return [("", release["value"])]
+        return [(release.get("name", ""), release["value"])]
     if "fired" in release:
         fired = release["fired"]
         return [(", ".join(fired) or "no alert at this tick", True if fired else None)]

@@ -212,6 +212,15 @@ class HSS:
         read_off = self.quantity is not None and self._watched is None
         return query, state.intervals, state.released.tobytes() if read_off else b""
 
+    def leader(self, state: HSSState) -> int | None:
+        """Return which column is released as the largest, of equal ones the first; None while none is above 0.
+
+        Public, at no further cost: h is an answer of the counter, whose guarantee is for all of its columns. Where the
+        maximum is released, its band holds for this column's own count too, at once: the value is too high by the noise
+        of this column at most, and columns only grow; it is too low by no more than it is for the largest of all.
+        """
+        return MAXIMUM.holder(state.released)
+
     def band(self, public: tuple[int, int, bytes], confidence: float) -> int:
         """Return a bound on |released - true|; a quantity that is read off h may be off by what each column may be."""
         query, intervals, released = public

@@ -30,7 +30,7 @@ from stream_dp.mechanisms.inner_counter import Inner, InnerCounter, error_bound,
 from stream_dp.mechanisms.noise_quantiles import lagging_quantile
 from stream_dp.mechanisms.noisy_quantity import NoisyQuantity
 from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
-from stream_dp.mechanisms.quantities import ErrorLaw, Quantity
+from stream_dp.mechanisms.quantities import MAXIMUM, ErrorLaw, Quantity
 from stream_dp.mechanisms.survivors import SURVIVAL, interval_share
 
 RELATION = Neighbors.REPLACE  # with `ones` = width: ~_H, one whole row is another
@@ -197,6 +197,13 @@ class PaperHSS:
         """Return the number of steps, of closed intervals, and how far Thresh lies above what is released."""
         behind = state.threshold - self.quantity.of(state.released)
         return self.horizon or max(1, state.steps), state.intervals, max(0, behind)
+
+    def leader(self, state: PaperHSSState) -> int | None:
+        """Return which column is released as the largest, as `HSS.leader` does, for the same reasons.
+
+        The d counters are paid for together; the check of a crossing is beside them and not what is released.
+        """
+        return MAXIMUM.holder(state.released)
 
     def band(self, public: tuple[int, int, int], confidence: float) -> int:
         """Return a bound on |released - true|.

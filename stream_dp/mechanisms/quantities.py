@@ -113,6 +113,15 @@ class Maximum(Quantity):
         """Return the largest entry."""
         return int(sums.max())
 
+    def holder(self, sums: IntArray) -> int | None:
+        """Return the place of the largest entry, of equal ones the first; None where none is above 0.
+
+        >>> Maximum().holder(np.array([3, 7, 7])), Maximum().holder(np.array([0, 0]))
+        (1, None)
+        """
+        place = int(sums.argmax())
+        return place if sums[place] > 0 else None
+
     def sensitivity(self, relation: Neighbors, width: int, ones: int) -> int:
         """Return 1, whatever the relation and the number of ones."""
         return 1

@@ -129,13 +129,15 @@ class WindowPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     """A whole release; of `value`, `values`, `fired`, `ranks` and `windows` exactly one is set.
 
-    `counts` may stand beside `fired`: the noisy count of each key that did, `counts_band` their half-width. `ranks` and
-    `windows` are in the order in which they are shown, the greatest and the single tick first. `band` is the half-width
-    that holds with `confidence`; windows have one each, and no other. A quotient has no band but the ends of its
-    interval: `low` and `high` beside `value`, `lows` and `highs` beside `values` in the order of their keys; null is an
-    end that is open, and a value that there is not. `not_private` marks noise of the test kit, which protects nobody.
+    `name` may stand beside `value`: whose value it is. `counts` may stand beside `fired`: the noisy count of each key
+    that did, `counts_band` their half-width. `ranks` and `windows` are in the order in which they are shown, the
+    greatest and the single tick first. `band` is the half-width that holds with `confidence`; windows have one each,
+    and no other. A quotient has no band but the ends of its interval: `low` and `high` beside `value`, `lows` and
+    `highs` beside `values` in the order of their keys; null is an end that is open, and a value that there is not.
+    `not_private` marks noise of the test kit, which protects nobody.
     """
 
+    name: str | UnsetType = UNSET
     value: _End | UnsetType = UNSET
     values: dict[str, _End] | UnsetType = UNSET
     fired: tuple[str, ...] | UnsetType = UNSET
@@ -159,6 +161,8 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
             _require_one_width(self)
         elif [self.band, self.low, self.high, self.lows, self.highs].count(UNSET) != 5:
             raise ValueError("windows have a band each, and there is no other")
+        if self.name is not UNSET and self.value is UNSET:
+            raise ValueError("a release has a name beside a value only")
         told = {} if self.counts is UNSET else self.counts
         if UNSET in (self.counts, self.counts_band):
             if self.counts is not self.counts_band:

@@ -44,7 +44,8 @@ def selected(series: Shown, body: bytes, parameters: Mapping[str, Any]) -> Mappi
 def _shown(released: Released, wanted: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
     match released.shape:
         case Shape.SCALAR:
-            return _number(released)
+            named = {} if released.name is UNSET else {"name": released.name}
+            return {**named, **_number(released)}
         case Shape.HISTOGRAM:
             return _numbers(released, wanted)
         case Shape.FLAGS:
@@ -119,7 +120,8 @@ def _chosen(series: Shown, parameters: Mapping[str, Any]) -> Sequence[str]:
         )
     if not parameters:
         return series.keys
-    if not any(series.keys):
+    scalar = isinstance(series, Series) and series.shape is Shape.SCALAR
+    if scalar or not any(series.keys):
         raise UsageError(f"{', '.join(sorted(parameters))}: this series has one value and no keys")
     if "keys" in parameters:
         if len(parameters) > 1:

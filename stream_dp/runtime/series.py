@@ -82,7 +82,8 @@ class SeriesView:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`rows` is the slice of the tick row that the mechanism sees; `keys` names its answer's entries ("" a scalar's).
+    """`rows` is the slice of the tick row that the mechanism sees; `keys` names its answer's entries ("" a scalar's),
+    or where `tell` names one of them those that it may name.
 
     `shape` says how its releases look. `band(tick, state)` is the half-width that holds with `confidence`; it may
     look at the public part of the state only. Where `private` is False (the noise of the test kit), every body says so.

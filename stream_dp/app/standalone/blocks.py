@@ -27,7 +27,7 @@ from stream_dp.pipeline.profiles import ExpectedShape
 from stream_dp.pipeline.statistics.alerts import AlertsSeries
 from stream_dp.pipeline.statistics.count import CountSeries
 from stream_dp.pipeline.statistics.histogram import HistogramSeries
-from stream_dp.pipeline.statistics.maximum import MaximumSeries
+from stream_dp.pipeline.statistics.maximum import MaximumSeries, leading_name
 from stream_dp.pipeline.statistics.series_spec import SeriesSpec
 
 SUBJECT = "all that this budget ever pays for"
@@ -45,6 +45,7 @@ __all__ = [
     "choose_quantity",
     "clipped",
     "derivation_of",
+    "leading_name",
     "new_noise",
     "ones_of",
     "promise_of",

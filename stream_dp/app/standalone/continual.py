@@ -183,9 +183,8 @@ class Continual(Single, Generic[V, T]):
         if answer is None:
             raise TypeError(f"the mechanism of {charged.name} did not answer a query")
         band = charged.band(now.tick, state)
-        release = TickRelease(
-            now.tick, self._value(blocks.clipped(answer)), band, charged.confidence
-        )
+        value, name = self._value(blocks.clipped(answer)), self._named(state)
+        release = TickRelease(now.tick, value, band, charged.confidence, name)
         self._now = _Now(state, self._nothing(), now.tick + 1, release)
         return release
 
@@ -207,6 +206,10 @@ class Continual(Single, Generic[V, T]):
     def _value(self, answer: IntArray) -> V:
         """The public value of an answer."""
         raise NotImplementedError
+
+    def _named(self, state: Any) -> str | None:
+        """Whose value it is, from the public part of the state; None where it is nobody's."""
+        return None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}: {self.ticks} ticks released>"

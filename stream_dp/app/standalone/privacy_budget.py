@@ -191,7 +191,9 @@ class Budget(BudgetLedger):
         confidence: Amount | float = "0.95",
         name: str | None = None,
     ) -> ContinualMaximum:
-        """Charge for a continual maximum (how many events at the key that has most) and create it; takes a second.
+        """Charge for a continual maximum (how many events at the key that has most, and which) and create it.
+
+        It takes a second.
 
         Parameters
         ----------

@@ -53,9 +53,12 @@ class TickRelease(Generic[V_co]):
         The half-width that holds with `confidence` for one value of this release.
     confidence : float
         The probability with which the band holds, over the mechanism's noise.
+    name : str, optional
+        Of a maximum: the key that has most; None while the value is 0, and elsewhere.
     """
 
     tick: int
     value: V_co
     band: int
     confidence: float
+    name: str | None = None

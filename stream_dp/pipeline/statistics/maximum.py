@@ -1,19 +1,29 @@
-"""The statistic `maximum`: how many events so far in the category that has most."""
+"""The statistic `maximum`: how many events so far in the category that has most, and which it is.
+
+The name is that of the largest released column, of equal ones the first of the domain; there is none while the value is
+0, when nothing is known. It costs nothing more than the value, and its band is that of the value (`HSS.leader`).
+"""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 from stream_dp.core.messages import IntArray
 from stream_dp.mechanisms.quantities import MAXIMUM
+from stream_dp.mechanisms.serving import clipped
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
 from stream_dp.pipeline.choose_paper_hss import paper_hss_choice
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries
 from stream_dp.runtime.release import Shape
+from stream_dp.runtime.series import Tell
+
+_VALUE_BYTES = 40
+_NAMED = "the name is told too, at no further cost, and the error is that of its own count as well"
 
 
 class MaximumSeries(GroupedSeries):
-    """How many events so far in the category that has most."""
+    """How many events so far in the category that has most, and which it is."""
 
     shape: ClassVar[Shape] = Shape.SCALAR
     later: ClassVar[tuple[str, ...]] = ("counter",)
@@ -26,7 +36,7 @@ class MaximumSeries(GroupedSeries):
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"maximum by {self.by_text} so far"
+        return f"maximum by {self.by_text} so far, with its name"
 
     def choose(self, setting: Setting) -> Choice:
         """Choose the HSS of the largest column, or the one that [HSV] prints.
@@ -35,10 +45,34 @@ class MaximumSeries(GroupedSeries):
             UsageError: a relation that the method is not made for.
         """
         demand = Demand(setting, MAXIMUM, self.epsilon, self.expected_events, counter=self.counter)
-        if self.method == "paper_hss":
-            return paper_hss_choice(demand)
-        return hss_choice(demand, "method: hss")
+        paper = self.method == "paper_hss"
+        choice = paper_hss_choice(demand) if paper else hss_choice(demand, "method: hss")
+        return replace(choice, why=f"{choice.why}; {_NAMED}")
+
+    def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return the names that may be told: those of all columns."""
+        return tuple(keys)
+
+    def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
+        """Return what tells the largest count and whose it is."""
+
+        def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
+            (value,) = clipped(answer).tolist()
+            name = leading_name(mechanism, names, state)
+            return {"value": value} if name is None else {"name": name, "value": value}
+
+        return tell
+
+    def told_bytes(self, names: Sequence[str]) -> int:
+        """Return how many bytes the value and the longest name have at most."""
+        return _VALUE_BYTES + max(map(len, names))
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int:
         """Return the largest count."""
         return int(totals.max())
+
+
+def leading_name(mechanism: Any, names: Sequence[str], state: Any) -> str | None:
+    """Return the name of the column that is released as the largest; None while none is above 0."""
+    place: int | None = mechanism.leader(state)
+    return None if place is None else names[place]

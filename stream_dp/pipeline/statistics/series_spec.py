@@ -123,7 +123,10 @@ class SeriesSpec(Frozen, ABC):
         raise UsageError(f"{self.name}: has a mechanism of its own")
 
     def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the entries of an answer, or of one window's, where `keys` names those of the rows."""
+        """Return the names of the entries of an answer, or of one window's, where `keys` names those of the rows.
+
+        A scalar that is told with a name has those that may be told.
+        """
         return tuple(keys) if self.keyed else ("",)
 
     @property

@@ -65,7 +65,7 @@ class SeriesEntry(Answer):
     """Which form its releases have: `value` (scalar), `values` (histogram), `fired` (flags) or `windows`."""
     windows: Annotated[tuple[str, ...] | Absent, Field(examples=[["tick", "1h", "24h"]])] = None
     """The names of its windows, as they are shown: the single tick first; missing where it has none."""
-    about: Annotated[str, Field(examples=["maximum by destination so far"])]
+    about: Annotated[str, Field(examples=["maximum by destination so far, with its name"])]
     """What is released, in a few words."""
     meaning: (
         Annotated[str, Field(examples=["at least about 100 {band} events since the one before"])]

@@ -39,6 +39,8 @@ class _Banded(_Confident):
 class ScalarRelease(_Banded):
     """One number: a count, a maximum."""
 
+    name: str | Absent = None
+    """Of a maximum: the key that has most, of equal ones the first; missing while the value is 0, and elsewhere."""
     value: StrictInt | StrictFloat
     """The noisy value: a count, or a decimal on the grid of a sum; below 0 only where true values may be."""
 

@@ -73,7 +73,10 @@ def test_without_noise_the_answers_are_those_of_the_events() -> None:
     fired = [r.value for r in alerts.over([{"DE": 4}, {"DE": 1, "PL": 9}, {}, {"DE": 5}])]
     assert fired == [(), ("DE", "PL"), (), ("DE",)]
     maximum = MAKE["maximum"]()
-    assert [r.value for r in maximum.over([{"DE": 1000}, {"FR": 3000}, {}])] == [1000, 3000, 3000]
+    told = list(maximum.over([{}, {"DE": 1000}, {"FR": 3000, "PL": 3000}, {}]))
+    assert [r.value for r in told] == [0, 1000, 3000, 3000]
+    assert [r.name for r in told] == [None, "DE", "FR", "FR"]
+    assert counter.release().name is None
 
 
 def test_a_counter_is_the_mechanism_and_its_band(opened: list[SeededNoise]) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,13 +11,12 @@ import pytest
 from oracles import hss as oracle
 from oracles.transcripts import Transcripts
 from statistical.attack import Attack
+from unit.audit.one_node_hss import RealSmallHSS
 
 from stream_dp.audit.exact_checks.composites import ADDED, SMALL, once
 from stream_dp.audit.exact_delta import exact_delta, worst_ratio
 from stream_dp.audit.small_hss import QUIET, SmallHSS, clamped_laplace
-from stream_dp.core.guarantee import Guarantee, PureDP
-from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray, Message, Query
+from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.hss import HSS
 
@@ -88,55 +87,6 @@ def test_sums_beyond_the_bounds_are_refused() -> None:
 
 
 # --- the code that runs in production -----------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class NodeState:
-    """The total, and the nodes' sum."""
-
-    total: IntArray
-    noise: IntArray
-
-
-@dataclass(frozen=True)
-class OneNodeCounter:
-    """A counter with one fresh node per update: the smallest that HSS can run on."""
-
-    width: int
-    epsilon: Fraction
-    neighbors: Neighbors
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Pure."""
-        return Guarantee(PureDP(self.epsilon), self.neighbors)
-
-    def init(self, noise: Noise) -> NodeState:
-        """Zeros."""
-        zeros = np.zeros(self.width, dtype=np.int64)
-        return NodeState(zeros, zeros)
-
-    def step(
-        self, state: NodeState, message: Message, noise: Noise
-    ) -> tuple[NodeState, IntArray | None]:
-        """Add a row and a node, or answer."""
-        if isinstance(message, Query):
-            return state, state.total + state.noise
-        node = noise.laplace(self.neighbors.l0(self.width) / self.epsilon, self.width)
-        return NodeState(state.total + message.row, state.noise + node), None
-
-
-class RealSmallHSS(HSS):
-    """The product's HSS on that counter, with a constant threshold."""
-
-    @property
-    def counter(self) -> Any:
-        """One node per update."""
-        return OneNodeCounter(self.width, self.counter_epsilon, self.neighbors)
-
-    def gamma(self, query: int, intervals: int) -> int:
-        """Small."""
-        return 1
 
 
 def transcripts(machine: SmallHSS, rows: tuple[Any, ...]) -> Iterator[tuple[Any, Fraction]]:

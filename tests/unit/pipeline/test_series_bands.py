@@ -63,6 +63,37 @@ def test_who_is_tied_depends_on_the_answer_and_on_public_parts_only(
     check(replace(one, band=told))
 
 
+@pytest.mark.parametrize("method", ["hss", "paper_hss"])
+def test_whose_the_maximum_is_depends_on_public_parts_only(
+    data: dict[str, Any], method: str
+) -> None:
+    if method == "paper_hss":
+        data["privacy"] |= {"neighbors": "replace", "moves": "within_tick"}
+    more = {"statistic": "maximum", "by": "destination", "method": method, "epsilon": "40"}
+    data["privacy"]["epsilon"] = "40"
+    one, names = series(data, more), set()
+
+    def told(tick: int, state: Any) -> Any:
+        assert one.tell is not None
+        names.add(one.tell(one.keys, np.array([7]), tick, state).get("name"))
+        return one.tell(one.keys, np.array([7]), tick, state)
+
+    check(replace(one, band=told))
+    assert names > {None}
+
+
+def test_a_name_by_what_is_pending_is_caught(data: dict[str, Any]) -> None:
+    one = series(data, {"statistic": "maximum", "by": "destination"})
+
+    def told(tick: int, state: Any) -> Any:
+        assert one.tell is not None
+        both = replace(state, released=state.released + state.pending)
+        return one.tell(one.keys, np.array([7]), tick, both)
+
+    with pytest.raises((AssertionError, TaintError)):
+        check(replace(one, band=told))
+
+
 def test_a_builder_that_widens_bands_by_what_is_pending_is_caught(data: dict[str, Any]) -> None:
     one = series(data, EVERY[3])
 

@@ -22,7 +22,7 @@ from stream_dp.runtime.journal_summary import JournalSummary
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Batch, Ports
 from stream_dp.runtime.recovery import Recovered
-from stream_dp.runtime.release import Head, Quantile, Released, WindowPart
+from stream_dp.runtime.release import Head, Quantile, Rank, Released, WindowPart
 from stream_dp.runtime.tick_assembler import ClosedTick, Cut, Routed, TickAssembler
 
 SECRET = 987654321
@@ -89,6 +89,7 @@ PRIVATE: list[Any] = [
     ),
     WindowPart(value=SECRET, band=SECRET),
     Quantile(value=SECRET, low=SECRET, high=SECRET),
+    Rank(name="n", value=SECRET, tied=()),
 ]
 
 
