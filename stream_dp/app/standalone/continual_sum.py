@@ -49,7 +49,7 @@ class Summing(Continual[SumRelease[V], T], Generic[V, T]):
         return SumRelease(tick, first.value, first.band, self._charged.confidence, by_window)
 
     def _number(self, units: int) -> Decimal:
-        """So many units as an exact decimal."""
+        """An exact decimal, from a number of units."""
         return Decimal(blocks.told_number(units, self._amount.step))
 
     def _value(self, answer: IntArray) -> V:
