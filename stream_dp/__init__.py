@@ -66,8 +66,17 @@ if _typing.TYPE_CHECKING:
     from stream_dp.app.standalone.continual_histogram import ContinualHistogram
     from stream_dp.app.standalone.continual_maximum import ContinualMaximum
     from stream_dp.app.standalone.continual_quantity import ContinualQuantity
+    from stream_dp.app.standalone.continual_sum import ContinualSum, ContinualSums
+    from stream_dp.app.standalone.continual_top import ContinualTop
     from stream_dp.app.standalone.privacy_budget import Budget
-    from stream_dp.app.standalone.tick_release import Counts, TickRelease
+    from stream_dp.app.standalone.tick_release import (
+        Counts,
+        Ranked,
+        SumRelease,
+        Sums,
+        TickRelease,
+        TickWindow,
+    )
     from stream_dp.audit.odometers.filter_boundary import FilterBoundary
     from stream_dp.audit.odometers.mixture_boundary import (
         MixtureBoundary,
@@ -115,8 +124,15 @@ _PLACES = {
     "ContinualMaximum": "app.standalone.continual_maximum",
     "ContinualQuantity": "app.standalone.continual_quantity",
     "ContinualAlerts": "app.standalone.continual_alerts",
+    "ContinualSum": "app.standalone.continual_sum",
+    "ContinualSums": "app.standalone.continual_sum",
+    "ContinualTop": "app.standalone.continual_top",
     "TickRelease": "app.standalone.tick_release",
+    "TickWindow": "app.standalone.tick_release",
     "Counts": "app.standalone.tick_release",
+    "Ranked": "app.standalone.tick_release",
+    "SumRelease": "app.standalone.tick_release",
+    "Sums": "app.standalone.tick_release",
     "Pipeline": "app.embedded",
     "Plan": "app.embedded",
     "PublicRelease": "app.public_release",
@@ -198,6 +214,9 @@ __all__ = [
     "ContinualHistogram",
     "ContinualMaximum",
     "ContinualQuantity",
+    "ContinualSum",
+    "ContinualSums",
+    "ContinualTop",
     "Counts",
     "Derivation",
     "Entry",
@@ -227,6 +246,7 @@ __all__ = [
     "PublicWindow",
     "PureDP",
     "PureFilter",
+    "Ranked",
     "RejectedMessage",
     "RenyiCurve",
     "RenyiDP",
@@ -235,8 +255,11 @@ __all__ = [
     "Spend",
     "StitchedBoundary",
     "StreamDPError",
+    "SumRelease",
+    "Sums",
     "TaintError",
     "TickRelease",
+    "TickWindow",
     "Ticks",
     "TightApproximateFilter",
     "Touched",

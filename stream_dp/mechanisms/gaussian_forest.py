@@ -109,8 +109,3 @@ class GaussianForest(NoisyForest):
     def _quantile(self, place: int, public: int, confidence: float) -> float:
         quantile = -NormalDist().inv_cdf((1 - confidence) / 2)
         return quantile * math.sqrt(self.view_variance(place, public))
-
-    def view_variance(self, place: int, public: int) -> float:
-        """Return the variance of a value of the window at `place`, before it is rounded."""
-        found = self.decoding.weights(public, self.windows[place])
-        return sum(n * float(self.node_variances[level]) * weight**2 for n, level, weight in found)

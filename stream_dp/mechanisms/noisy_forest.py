@@ -124,6 +124,11 @@ class NoisyForest:
         """Return the same for the window at `place` alone."""
         return self._repeating(updates, self.windows[place])
 
+    def view_variance(self, place: int, public: int) -> float:
+        """Return the variance of a value of the window at `place`, before it is rounded."""
+        found = self.decoding.weights(public, self.windows[place])
+        return sum(n * float(self.node_variances[level]) * weight**2 for n, level, weight in found)
+
     def _repeating(self, updates: int, window: int) -> int:
         """Updates up to the window's length; then one turn of the highest nodes after the other is the same."""
         turn = self.shape.spans[-1]

@@ -60,9 +60,11 @@ class Differences:
             return 0
         failure, whole = 1 - confidence, self.mechanism
         if isinstance(whole, WithEver):
-            if self.place is None or self.place == len(whole.forest.windows):
-                return Differences(whole.ever).band(public, confidence)
-            return Differences(whole.forest, self.place).band(public, confidence)
+            if self.place not in (None, len(whole.forest.windows)):
+                return Differences(whole.forest, self.place).band(public, confidence)
+            if public <= whole.covered:
+                return Differences(whole.forest, whole.longest).band(public, confidence)
+            return Differences(whole.ever).band(public, confidence)
         pairs = width * (width - 1) // 2
         if isinstance(whole, WindowForest):
             return _additive(whole.noise_terms(self.place or 0, public), failure / pairs)

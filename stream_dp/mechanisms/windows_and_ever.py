@@ -1,12 +1,15 @@
 """Sliding windows with the count, or the sum, so far beside them: a forest and a counter on the same rows.
 
 With n windows (the single tick is one) the counter has 1 / (n + 1) of the budget: there the geometric mean of all
-errors is least. This file knows no noise and no ticks.
+errors is least. In the first ticks, as long as the longest window covers all of them, that window is told as the value
+so far, up to the public tick from which the counter has less noise: post-processing. This file knows no noise and no
+ticks.
 """
 
 from collections.abc import Hashable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +29,7 @@ from stream_dp.mechanisms.exact_class import of_the_exact_class
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter, GaussianCounterState
 from stream_dp.mechanisms.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.hybrid_counter import HybridCounter, HybridState
+from stream_dp.mechanisms.noise_quantiles import Term
 from stream_dp.mechanisms.noisy_forest import WindowForestState
 from stream_dp.mechanisms.sum_counter import SumCounter, SumCounterState
 from stream_dp.mechanisms.sum_forest import SumForest
@@ -48,11 +52,20 @@ class WindowsAndEverState:
     ever: CounterState | HybridState | SumCounterState | GaussianCounterState
 
 
+def variance_so_far(ever: SoFar | SumCounter | GaussianCounter, updates: int) -> float:
+    """Return the variance of a value of the counter after so many updates, up to rounding and lattice effects."""
+    if isinstance(ever, GaussianCounter):
+        return ever.lattice.deviation(updates) ** 2
+    terms = (Term(*term) for term in ever.noise_terms(updates))
+    return sum(2 * float(each.scale) ** 2 * each.number * each.weight**2 for each in terms)
+
+
 class WithEver:
     """What windows with a value so far have alike: two mechanisms on the same rows, at their shares.
 
-    Answers of shape ((windows + 1) * width,): those of `forest`, and behind them those of `ever`. Privacy claim: the
-    sum of both epsilons, adaptively: both see the same rows ([HSV] Thm 4.10).
+    Answers of shape ((windows + 1) * width,): those of `forest`, and behind them those of `ever`, in place of which the
+    longest window stands in the first `covered` ticks. Privacy claim: the sum of both epsilons, adaptively: both see
+    the same rows ([HSV] Thm 4.10).
     """
 
     forest: WindowForest | SumForest | GaussianForest
@@ -86,6 +99,23 @@ class WithEver:
         """Derive the guarantee of both at once (NotDerivable where the noise of one is too small)."""
         return derive((self.forest.derivation(), self.ever.derivation()), Fixed(subject))
 
+    @cached_property
+    def longest(self) -> int:
+        """The place of the longest window."""
+        return self.forest.windows.index(max(self.forest.windows))
+
+    @cached_property
+    def covered(self) -> int:
+        """For how many ticks the longest window is told as the value so far: it covers them all, with less noise."""
+        last = self.forest.windows[self.longest]
+        return next((n - 1 for n in range(1, last + 1) if not self._less_noise(n)), last)
+
+    def _less_noise(self, updates: int) -> bool:
+        """Whether the longest window has less noise than the counter, after so many updates, which it covers."""
+        return self.forest.view_variance(self.longest, updates) < variance_so_far(
+            self.ever, updates
+        )
+
     def public(self, updates: int, state: WindowsAndEverState) -> int:
         """Return the number of updates: the counter's noise depends on it."""
         return updates
@@ -106,6 +136,8 @@ class WithEver:
         """Return the quantile of the noise of a value of the view at `place`."""
         if place < len(self.forest.windows):
             return self.forest.view_band(place, public, confidence)
+        if public <= self.covered:
+            return self.forest.view_band(self.longest, public, confidence)
         return self.ever.band(public, confidence)
 
     def opening(self) -> tuple[int, int]:
@@ -119,7 +151,7 @@ class WithEver:
     def step(
         self, state: WindowsAndEverState, message: Message, noise: Noise
     ) -> tuple[WindowsAndEverState, IntArray | None]:
-        """Give both the row, or answer what both answer.
+        """Give both the row, or answer what both answer; first the longest window in place of the counter.
 
         Raises:
             RejectedMessage: a bad row, or an update beyond the counter's horizon.
@@ -129,6 +161,8 @@ class WithEver:
         forest, windows = self.forest.step(state.forest, message, noise)
         after = WindowsAndEverState(forest, counted)
         if isinstance(message, Query) and windows is not None:
+            if forest.updates <= self.covered:
+                total = windows.reshape(-1, self.width)[self.longest]
             return after, np.concatenate([windows, total])
         return after, None
 

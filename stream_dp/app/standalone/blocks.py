@@ -4,52 +4,99 @@ Rules: one small function for each, so that nothing else in this folder knows wh
 `new_noise` is a function of public parameters.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
+
+import numpy as np
+from pydantic import ValidationError
 
 from stream_dp.accounting.derive import derive as tightest
 from stream_dp.accounting.filters.basic import by_ticks
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.situations import Alive, Filtered
+from stream_dp.app.standalone.numbers import words
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
+from stream_dp.core.row_relations import AMOUNTS
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.registered_quantity import register_quantity
-from stream_dp.mechanisms.serving import Bands, ServingMechanism, clipped, derived, ones_of
+from stream_dp.mechanisms.serving import (
+    Bands,
+    ServingMechanism,
+    ViewBands,
+    Viewed,
+    clipped,
+    derived,
+    ones_of,
+)
 from stream_dp.noise import NoiseStream, fresh_seed
+from stream_dp.pipeline.amount_units import Amount, amount_problems
 from stream_dp.pipeline.choice import Setting
 from stream_dp.pipeline.choose_hss import Demand, hss_choice
 from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.profiles import ExpectedShape
+from stream_dp.pipeline.record_columns import Numbers
 from stream_dp.pipeline.statistics.alerts import AlertsSeries
 from stream_dp.pipeline.statistics.count import CountSeries
 from stream_dp.pipeline.statistics.histogram import HistogramSeries
 from stream_dp.pipeline.statistics.maximum import MaximumSeries, leading_name
 from stream_dp.pipeline.statistics.series_spec import SeriesSpec
+from stream_dp.pipeline.statistics.sum import SumSeries
+from stream_dp.pipeline.statistics.top import TopSeries
+from stream_dp.pipeline.windows import EVER, MOST_WINDOWS
+from stream_dp.runtime.release import told_number
+from stream_dp.runtime.series import Tell
 
 SUBJECT = "all that this budget ever pays for"
+MOST_UNITS_A_TICK = AMOUNTS.highest
+_SECOND = 1000  # ms: a tick, where windows are asked in ticks
 
 Mechanism: TypeAlias = ServingMechanism[Any]
+Windows: TypeAlias = tuple[int | str, ...]
 
 __all__ = [
+    "EVER",
+    "MOST_UNITS_A_TICK",
+    "MOST_WINDOWS",
+    "Alone",
+    "Amount",
     "Mechanism",
     "Setting",
+    "amount_of",
     "band_of",
     "choose_alerts",
     "choose_counter",
     "choose_histogram",
     "choose_maximum",
     "choose_quantity",
+    "choose_sum",
+    "choose_top",
     "clipped",
     "derivation_of",
     "leading_name",
     "new_noise",
     "ones_of",
     "promise_of",
+    "told_number",
+    "units_of",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A mechanism that is to run alone.
+
+    `bands(tick, state)`: the half-width of each view of its answers, one where it has no windows, functions of public
+    values only. `tells`: what tells each view that is no counts.
+    """
+
+    mechanism: Mechanism
+    bands: tuple[Callable[[int, Any], int], ...]
+    tells: tuple[Tell, ...] = ()
 
 
 def new_noise() -> Noise:
@@ -86,15 +133,17 @@ def promise_of(filter_: Filter, parts: tuple[Derivation, ...], target: ApproxDP)
     return whole("budget", filter_, [(part, Alive(0, None)) for part in parts], target)
 
 
-def choose_counter(setting: Setting, epsilon: Fraction, method: str) -> Mechanism:
-    """Return a tree counter, a hybrid one without a horizon; or a Gaussian one, or the better one.
+def choose_counter(
+    setting: Setting, epsilon: Fraction, method: str, windows: Windows = ()
+) -> Alone:
+    """Return a tree counter, a hybrid one without a horizon; or a Gaussian one, or the better one; or a forest.
 
     Raises
     ------
     UsageError
         Gaussian noise, and the setting has no delta.
     """
-    return _chosen(CountSeries, setting, epsilon, method=method)
+    return _chosen(CountSeries, setting, epsilon, windows, method=method)
 
 
 def choose_histogram(
@@ -103,8 +152,9 @@ def choose_histogram(
     method: str,
     expected: int | None,
     shape: ExpectedShape | None,
-) -> Mechanism:
-    """Return trees, an HSS, what has the smaller typical error for so many events of this shape, or Gaussian noise.
+    windows: Windows = (),
+) -> Alone:
+    """Return trees, HSS, what has the smaller typical error for such events, Gaussian noise, or a forest for windows.
 
     Raises
     ------
@@ -112,10 +162,64 @@ def choose_histogram(
         Gaussian noise, and the setting has no delta.
     """
     guesses = {"expected_events": expected, "expected_shape": shape}
-    return _chosen(HistogramSeries, setting, epsilon, by="key", method=method, **guesses)
+    return _chosen(HistogramSeries, setting, epsilon, windows, by="key", method=method, **guesses)
 
 
-def choose_maximum(setting: Setting, epsilon: Fraction, expected: int | None) -> Mechanism:
+def choose_top(
+    setting: Setting,
+    epsilon: Fraction,
+    k: int,
+    method: str,
+    expected: int | None,
+    shape: ExpectedShape | None,
+    windows: Windows = (),
+) -> Alone:
+    """Return what a histogram would be counted by, or with ``auto`` the narrower one in the end, told as ranks.
+
+    Raises
+    ------
+    UsageError
+        Gaussian noise, and the setting has no delta; or more ranks than a list may have.
+    """
+    guesses = {"expected_events": expected, "expected_shape": shape}
+    return _chosen(TopSeries, setting, epsilon, windows, by="key", k=k, method=method, **guesses)
+
+
+def amount_of(clamp: tuple[object, object], step: object) -> Amount:
+    """Return what an event adds to a sum: a number within `clamp`, on a grid of `step`.
+
+    Raises
+    ------
+    UsageError
+        What is no exact number, bounds that are not on the grid or the wrong way round, or a grid too fine or wide.
+    """
+    return _sum_series(Fraction(1), (), clamp=clamp, step=step).amount
+
+
+def units_of(amount: Amount, numbers: Sequence[float]) -> int:
+    """Return what events with these numbers add to a row, in units: each is clamped and rounded to the grid alone."""
+    return int(amount.of(Numbers(np.array(numbers, dtype=np.float64), None)).sum())
+
+
+def choose_sum(
+    setting: Setting, epsilon: Fraction, amount: Amount, *, keyed: bool, windows: Windows = ()
+) -> Alone:
+    """Return a tree counter for amounts, or a forest where windows are asked."""
+    clamp = (amount.lowest, amount.highest)
+    by = {"by": "key"} if keyed else {}
+    return _told(_sum_series(epsilon, windows, clamp=clamp, step=amount.step, **by), setting)
+
+
+def _sum_series(epsilon: Fraction, windows: Windows, **more: Any) -> SumSeries:
+    """A series of sums, its clamp and step looked at together (UsageError)."""
+    series = _series(SumSeries, epsilon, windows, of="amount", **more)
+    if problems := amount_problems((), series, {"amount": None}):
+        found = ValidationError.from_exception_data("sum", problems)
+        raise UsageError(words(found, "sum"))
+    return series
+
+
+def choose_maximum(setting: Setting, epsilon: Fraction, expected: int | None) -> Alone:
     """Return the HSS on the largest column."""
     return _chosen(MaximumSeries, setting, epsilon, by="key", expected_events=expected)
 
@@ -126,7 +230,7 @@ def choose_quantity(
     function: Callable[[IntArray], int],
     lipschitz: int,
     expected: int | None,
-) -> Mechanism:
+) -> Alone:
     """Return the HSS on a function of the sums, which is tested first.
 
     Raises
@@ -144,21 +248,57 @@ def choose_quantity(
         lipschitz=lipschitz,
         version=None,
     )
-    return hss_choice(Demand(setting, quantity, epsilon, expected), "a quantity").mechanism
+    mechanism = hss_choice(Demand(setting, quantity, epsilon, expected), "a quantity").mechanism
+    return Alone(mechanism, (band_of(mechanism, setting.confidence),))
 
 
-def choose_alerts(setting: Setting, epsilon: Fraction, threshold: int) -> Mechanism:
+def choose_alerts(setting: Setting, epsilon: Fraction, threshold: int) -> Alone:
     """Return the re-armed sparse vectors of all keys."""
     return _chosen(AlertsSeries, setting, epsilon, by="key", threshold=threshold)
 
 
+S = TypeVar("S", bound=SeriesSpec)
+
+
 def _chosen(
-    statistic: type[SeriesSpec], setting: Setting, epsilon: Fraction, **more: Any
-) -> Mechanism:
-    """What the pipeline would choose for such a series; the caller has checked the arguments."""
-    if more.get("method") == "gaussian" and not setting.delta:
+    statistic: type[SeriesSpec],
+    setting: Setting,
+    epsilon: Fraction,
+    windows: Windows = (),
+    **more: Any,
+) -> Alone:
+    """What the pipeline would choose for such a series; the caller has checked windows and epsilon."""
+    method = more.get("method")
+    if method == "gaussian" and not setting.delta:
         raise UsageError(
             "method: gaussian needs a budget with a delta under filter zcdp, renyi or gdp, which add up Gaussian noise"
         )
-    series = statistic.model_validate({"name": "alone", "epsilon": epsilon, **more})
-    return series.choose(setting).mechanism
+    if windows and method == "hss":
+        raise UsageError("method: windows are made by a forest of their own: leave method out")
+    return _told(_series(statistic, epsilon, windows, **more), setting)
+
+
+def _series(statistic: type[S], epsilon: Fraction, windows: Windows, **more: Any) -> S:
+    """Such a series of a pipeline whose ticks are seconds (UsageError)."""
+    given = {"name": "alone", "epsilon": epsilon, **more}
+    if windows:
+        asked = [each if each == EVER else f"{each}s" for each in windows if each != 1]
+        given["windows"] = asked or ["1s"]
+    try:
+        return statistic.model_validate(given)
+    except ValidationError as error:
+        raise UsageError(words(error)) from None
+
+
+def _told(series: SeriesSpec, setting: Setting) -> Alone:
+    """What the series chooses, and how its answers are told."""
+    mechanism = series.choose(replace(setting, step=_SECOND)).mechanism
+    sure = series.each(setting.confidence, mechanism.width)
+    places = range(len(series.views))
+    viewed = cast("Viewed[Any]", mechanism)
+    told = [series.teller(mechanism, place, setting.confidence) for place in places or (None,)]
+    return Alone(
+        mechanism,
+        tuple(ViewBands(viewed, place, sure) for place in places) or (band_of(mechanism, sure),),
+        tuple(tell for tell in told if tell is not None),
+    )

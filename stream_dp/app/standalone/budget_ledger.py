@@ -21,6 +21,7 @@ from stream_dp.app.standalone import blocks
 from stream_dp.app.standalone.continual import Charged
 from stream_dp.app.standalone.numbers import Amount, confidence_from, exactly, positive, words
 from stream_dp.app.standalone.single import Single
+from stream_dp.app.standalone.tick_release import Window
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, Measure, PureDP
 from stream_dp.core.neighbors import Neighbors
@@ -128,26 +129,24 @@ class BudgetLedger(Single):
         kind: str,
         name: str | None,
         setting: blocks.Setting,
-        choose: Callable[[blocks.Setting], blocks.Mechanism],
+        choose: Callable[[blocks.Setting], blocks.Alone],
         keys: tuple[str, ...] = (),
+        windows: tuple[Window, ...] = (),
     ) -> Charged:
         """Charge the ledger; whoever gets the answer may make the mechanism, which has drawn no noise yet.
 
         `choose` chooses it, by its setting alone.
         """
         self._require_own_process()
-        mechanism = choose(setting)
-        band = blocks.band_of(mechanism, setting.confidence)
+        alone = choose(setting)
         with self._lock:
             named = self._free(kind) if name is None else name
             if not isinstance(named, str) or not named or named in self._parts:
                 raise UsageError("name: must be a text, and no mechanism may have it already")
-            derivation = blocks.derivation_of(mechanism, named)
+            derivation = blocks.derivation_of(alone.mechanism, named)
             self._ledger = self._after(derivation)
             self._parts[named] = derivation
-        return Charged(
-            named, mechanism, derivation, band, setting.confidence, setting.horizon, keys
-        )
+        return Charged(named, alone, derivation, setting.confidence, setting.horizon, keys, windows)
 
     def _free(self, kind: str) -> str:
         """A name by kind and number that no mechanism has."""

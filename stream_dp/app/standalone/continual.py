@@ -5,23 +5,23 @@ release of a closed tick is an object that stays as it is. The state, the open t
 in one assignment, or not at all. Threads wait for one another; a forked process refuses.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 
 from stream_dp.app.standalone import blocks
 from stream_dp.app.standalone.single import Single
-from stream_dp.app.standalone.tick_release import TickRelease
+from stream_dp.app.standalone.tick_release import Window
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.row_relations import MOST_EVENTS
 from stream_dp.errors import RejectedMessage
 
-V = TypeVar("V")  # what a release holds
+R = TypeVar("R")  # the release of a tick
 T = TypeVar("T")  # the events of one tick, as `over` takes them
 
 
@@ -29,30 +29,41 @@ T = TypeVar("T")  # the events of one tick, as `over` takes them
 class Charged:
     """A mechanism that a budget has paid for; only a budget makes one.
 
-    `horizon` is the number of ticks (None: no limit), `keys` name the entries of its rows, `band(tick, state)` is the
-    half-width that holds with `confidence`.
+    `horizon` is the number of ticks (None: no limit), `keys` name the entries of its rows, `windows` the views of its
+    answers (none: there is one, all ticks so far); bands hold with `confidence`.
     """
 
     name: str
-    mechanism: blocks.Mechanism
+    alone: blocks.Alone
     derivation: Derivation
-    band: Callable[[int, Any], int]
     confidence: float
     horizon: int | None
     keys: tuple[str, ...]
+    windows: tuple[Window, ...] = ()
+    places: Mapping[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Find keys fast."""
+        places = {key: place for place, key in enumerate(self.keys)}
+        object.__setattr__(self, "places", places)
+
+    @property
+    def mechanism(self) -> blocks.Mechanism:
+        """The mechanism itself."""
+        return self.alone.mechanism
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Now(Generic[V]):
+class _Now(Generic[R]):
     """Everything that changes: the mechanism's state and the open tick's row, both private, and what is public."""
 
     state: Any
     row: IntArray
     tick: int
-    last: TickRelease[V] | None
+    last: R | None
 
 
-class Continual(Single, Generic[V, T]):
+class Continual(Single, Generic[R, T]):
     """What all mechanisms that run alone have in common; created by a `Budget`, which has been charged.
 
     Its first noise is drawn here, after the charge.
@@ -60,12 +71,15 @@ class Continual(Single, Generic[V, T]):
 
     __slots__ = ("_charged", "_lock", "_now")
 
+    _most: ClassVar[int] = MOST_EVENTS
+    _too_much: ClassVar[str] = "a tick holds at most 2^40 events of a kind; nothing was added"
+
     def __init__(self, charged: Charged) -> None:
         super().__init__()
         self._charged = charged
         self._lock = Lock()
         state = charged.mechanism.init(blocks.new_noise())
-        self._now: _Now[V] = _Now(state, self._nothing(), 0, None)
+        self._now: _Now[R] = _Now(state, self._nothing(), 0, None)
 
     @property
     def name(self) -> str:
@@ -88,24 +102,30 @@ class Continual(Single, Generic[V, T]):
         return self._charged.horizon
 
     @property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows of each release, in ticks, the single tick first; none where it counts all ticks so far."""
+        return self._charged.windows
+
+    @property
     def ticks(self) -> int:
         """How many ticks have been closed, each with one release; public."""
         return self._now.tick
 
     @property
-    def last(self) -> TickRelease[V] | None:
+    def last(self) -> R | None:
         """The release of the tick closed last, the same object however often it is asked for; None before."""
         return self._now.last
 
-    def release(self) -> TickRelease[V]:
+    def release(self) -> R:
         """Close the open tick, also one without events, and release it.
 
         Each call closes a tick. When it is called must not depend on the events: call it by a clock.
 
         Returns
         -------
-        TickRelease
-            Value, band, confidence and tick. It never changes, and is kept in `last` until the next.
+        TickRelease or SumRelease
+            Value, band, confidence and tick, and of each window value and band. It never changes, and is kept in `last`
+            until the next.
 
         Raises
         ------
@@ -119,24 +139,23 @@ class Continual(Single, Generic[V, T]):
             return self._close()
 
     @overload
-    def over(self, ticks: Iterable[T]) -> Iterator[TickRelease[V]]: ...
+    def over(self, ticks: Iterable[T]) -> Iterator[R]: ...
     @overload
-    def over(self, ticks: AsyncIterable[T]) -> AsyncIterator[TickRelease[V]]: ...
-    def over(
-        self, ticks: Iterable[T] | AsyncIterable[T]
-    ) -> Iterator[TickRelease[V]] | AsyncIterator[TickRelease[V]]:
-        """TickRelease once for each item of an iterator, plain or asynchronous; each item is what one tick adds.
+    def over(self, ticks: AsyncIterable[T]) -> AsyncIterator[R]: ...
+    def over(self, ticks: Iterable[T] | AsyncIterable[T]) -> Iterator[R] | AsyncIterator[R]:
+        """Release once for each item of an iterator, plain or asynchronous; each item is what one tick adds.
 
         The number of items is public, as it is the number of releases.
 
         Parameters
         ----------
         ticks : iterable or asynchronous iterable
-            Counts (`ContinualCounter`) or mappings from keys to counts (the others), one for each tick.
+            One for each tick: a count (`ContinualCounter`), or a mapping from keys to counts; of sums a list of
+            numbers, or a mapping from keys to lists of numbers.
 
         Returns
         -------
-        iterator or asynchronous iterator of TickRelease
+        iterator or asynchronous iterator of TickRelease or SumRelease
             Lazy: an item is taken when its release is asked for.
 
         Raises
@@ -146,15 +165,15 @@ class Continual(Single, Generic[V, T]):
         """
         return self._over_later(ticks) if isinstance(ticks, AsyncIterable) else self._over(ticks)
 
-    def _over(self, ticks: Iterable[T]) -> Iterator[TickRelease[V]]:
+    def _over(self, ticks: Iterable[T]) -> Iterator[R]:
         for events in ticks:
             yield self._tick(events)
 
-    async def _over_later(self, ticks: AsyncIterable[T]) -> AsyncIterator[TickRelease[V]]:
+    async def _over_later(self, ticks: AsyncIterable[T]) -> AsyncIterator[R]:
         async for events in ticks:
             yield self._tick(events)
 
-    def _tick(self, events: T) -> TickRelease[V]:
+    def _tick(self, events: T) -> R:
         self._require_own_process()
         changes = self._changes(events)
         with self._lock:
@@ -162,7 +181,7 @@ class Continual(Single, Generic[V, T]):
             return self._close()
 
     def _add(self, changes: dict[int, int]) -> None:
-        """Add so many events to these entries of the open tick, all of them or, where one is refused, none."""
+        """Add so much to these entries of the open tick, all of it or, where something is refused, nothing."""
         self._require_own_process()
         with self._lock:
             self._put(changes)
@@ -170,21 +189,19 @@ class Continual(Single, Generic[V, T]):
     def _put(self, changes: dict[int, int]) -> None:
         self._require_open()
         row = self._now.row
-        if any(int(row[place]) + events > MOST_EVENTS for place, events in changes.items()):
-            raise RejectedMessage("a tick holds at most 2^40 events of a kind; nothing was added")
-        for place, events in changes.items():
-            row[place] += events
+        if any(abs(int(row[place]) + more) > self._most for place, more in changes.items()):
+            raise RejectedMessage(self._too_much)
+        for place, more in changes.items():
+            row[place] += more
 
-    def _close(self) -> TickRelease[V]:
+    def _close(self) -> R:
         self._require_open()
         charged, now, noise = self._charged, self._now, blocks.new_noise()
         state, _ = charged.mechanism.step(now.state, Update(now.row), noise)
         state, answer = charged.mechanism.step(state, Query(), noise)
         if answer is None:
             raise TypeError(f"the mechanism of {charged.name} did not answer a query")
-        band = charged.band(now.tick, state)
-        value, name = self._value(blocks.clipped(answer)), self._named(state)
-        release = TickRelease(now.tick, value, band, charged.confidence, name)
+        release = self._released(now.tick, answer, state)
         self._now = _Now(state, self._nothing(), now.tick + 1, release)
         return release
 
@@ -203,8 +220,14 @@ class Continual(Single, Generic[V, T]):
         """The entries of the row that a tick's events change, and by how much (RejectedMessage)."""
         raise NotImplementedError
 
-    def _value(self, answer: IntArray) -> V:
-        """The public value of an answer."""
+    def _views(self, tick: int, answer: IntArray, state: Any) -> list[tuple[IntArray, int]]:
+        """Each view of an answer, with its half-width."""
+        bands = self._charged.alone.bands
+        parts = np.split(answer, len(bands))
+        return [(part, band(tick, state)) for part, band in zip(parts, bands, strict=True)]
+
+    def _released(self, tick: int, answer: IntArray, state: Any) -> R:
+        """The release of a tick, from the answer; `state` only as far as its bands say it is public."""
         raise NotImplementedError
 
     def _named(self, state: Any) -> str | None:

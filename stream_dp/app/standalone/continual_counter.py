@@ -1,11 +1,11 @@
 """A continual count that runs alone: how many events so far."""
 
-from stream_dp.app.standalone.continual import Continual
 from stream_dp.app.standalone.numbers import events_from
+from stream_dp.app.standalone.told_counts import Counting
 from stream_dp.core.messages import IntArray
 
 
-class ContinualCounter(Continual[int, int]):
+class ContinualCounter(Counting[int, int]):
     """How many events so far, released once each tick; made by `Budget.counter`.
 
     Privacy claim: `guarantee` (epsilon-DP, or zCDP or Gaussian DP by Gaussian noise) for all releases together, for

@@ -7,22 +7,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from stream_dp.app.standalone import blocks
-from stream_dp.app.standalone.continual import Charged, Continual
+from stream_dp.app.standalone.continual import Charged
 from stream_dp.app.standalone.numbers import events_from
+from stream_dp.app.standalone.told_counts import Counting
 from stream_dp.errors import RejectedMessage, UsageError
 
 V = TypeVar("V")
 MOST_KEYS = 10**6
 
 
-class Keyed(Continual[V, Mapping[str, int]]):
-    """A mechanism over declared keys."""
+class WithKeys:
+    """A mechanism whose rows have an entry for each declared key."""
 
-    __slots__ = ("_places",)
+    __slots__ = ()
 
-    def __init__(self, charged: Charged) -> None:
-        self._places = {key: place for place, key in enumerate(charged.keys)}
-        super().__init__(charged)
+    _charged: Charged
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -33,6 +32,31 @@ class Keyed(Continual[V, Mapping[str, int]]):
     def most(self) -> int:
         """At how many of the keys one event counts at most."""
         return min(blocks.ones_of(self._charged.mechanism), len(self.keys))
+
+    def _listed(self, keys: Iterable[str]) -> list[int]:
+        """The entries of one event's keys (RejectedMessage)."""
+        if isinstance(keys, str):
+            raise RejectedMessage("the keys of one event are a list of texts; nothing was added")
+        found = list(dict.fromkeys(map(self._place, keys)))
+        if len(found) > self.most:
+            raise RejectedMessage(
+                f"one event counts at {self.most} of the keys at most; nothing was added. Declare a larger `most`"
+            )
+        return found
+
+    def _place(self, key: Any) -> int:
+        place = self._charged.places.get(key) if isinstance(key, str) else None
+        if place is None:
+            raise RejectedMessage(
+                "a key that was not declared; declare one for all others, such as 'other'. Nothing was added"
+            )
+        return place
+
+
+class Keyed(WithKeys, Counting[V, Mapping[str, int]]):
+    """A mechanism that counts events with declared keys."""
+
+    __slots__ = ()
 
     def add(self, key: str, events: int = 1) -> None:
         """Add events with this key to the open tick.
@@ -69,27 +93,12 @@ class Keyed(Continual[V, Mapping[str, int]]):
         FailClosed
             In a forked process.
         """
-        if isinstance(keys, str):
-            raise RejectedMessage("the keys of one event are a list of texts; nothing was added")
-        changes = dict.fromkeys(map(self._place, keys), 1)
-        if len(changes) > self.most:
-            raise RejectedMessage(
-                f"one event counts at {self.most} of the keys at most; nothing was added. Declare a larger `most`"
-            )
-        self._add(changes)
+        self._add(dict.fromkeys(self._listed(keys), 1))
 
     def _changes(self, events: Mapping[str, int]) -> dict[int, int]:
         if not isinstance(events, Mapping):
             raise RejectedMessage("the events of a tick are a mapping from keys to counts")
         return {self._place(key): events_from(count) for key, count in events.items()}
-
-    def _place(self, key: Any) -> int:
-        place = self._places.get(key) if isinstance(key, str) else None
-        if place is None:
-            raise RejectedMessage(
-                "a key that was not declared; declare one for all others, such as 'other'. Nothing was added"
-            )
-        return place
 
 
 def declared(keys: Iterable[str]) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
 """The numbers that a caller hands in: exact amounts of budget, and counts of events.
 
-Rules: an amount is exact, so a float is refused, with what to write in its place. A count is a whole number; what was
-given is never repeated in an error, for it is data.
+Rules: an amount of budget is exact, so a float is refused, with what to write in its place. A count is a whole number.
+What was given as data is never repeated in an error.
 """
 
 import math
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Real
 from operator import index
 from typing import Any, TypeAlias
 
@@ -17,6 +19,8 @@ from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.pipeline.scalars import Confidence, Epsilon
 
 Amount: TypeAlias = int | str | Fraction | Decimal
+Number: TypeAlias = float | Fraction | Decimal
+"""A number of an event: data, so it may be a float."""
 
 _EPSILON: TypeAdapter[Fraction] = TypeAdapter(Epsilon)
 _CONFIDENCE: TypeAdapter[Fraction] = TypeAdapter(Confidence)
@@ -33,7 +37,9 @@ def exactly(what: str, value: object) -> object:
         It is a float, which is not the decimal that was written.
     """
     if isinstance(value, float):
-        raise UsageError(f"{what}: {float(value)!r} is a float; {_instead(what, float(value))}")
+        raise UsageError(
+            f"{what}: {float(value)!r} is a float; {_instead(f'{what}=', float(value))}"
+        )
     if isinstance(value, Decimal) and value.is_finite():
         return Fraction(value)
     return value
@@ -48,6 +54,36 @@ def epsilon_from(value: Amount) -> Fraction:
         It is no exact number between 10^-6 and 100.
     """
     return _valid(_EPSILON, "epsilon", exactly("epsilon", value))
+
+
+def clamp_from(value: object) -> tuple[object, object]:
+    """Return both bounds of a clamp; whether they are exact numbers is looked at where they are read.
+
+    Raises
+    ------
+    UsageError
+        There are not two of them, or one is a float.
+    """
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise UsageError(
+            'clamp: the least and the largest amount are needed, such as (0, 240) or ("-9.5", "9.5")'
+        )
+    low, high = (grid_from("clamp", bound) for bound in value)
+    return low, high
+
+
+def grid_from(what: str, value: object) -> object:
+    """Return a bound or a step, or the fraction that it is exactly.
+
+    Raises
+    ------
+    UsageError
+        It is a float.
+    """
+    if isinstance(value, float):
+        exact = float(value)
+        raise UsageError(f"{what}: {exact!r} is a float; {_instead('', exact, 'amounts')}")
+    return exactly(what, value)
 
 
 def confidence_from(value: Amount | float) -> float:
@@ -78,6 +114,11 @@ def positive(what: str, value: int) -> int:
     return value
 
 
+def positive_or_none(what: str, value: int | None) -> int | None:
+    """Return `value`, if it is None or what `positive` takes (UsageError)."""
+    return None if value is None else positive(what, value)
+
+
 def events_from(value: Any) -> int:
     """Return a number of events as an int.
 
@@ -97,6 +138,32 @@ def events_from(value: Any) -> int:
     return count
 
 
+def plain_numbers(amounts: Iterable[Any]) -> list[float]:
+    """Return the numbers of some events as doubles, each the nearest one.
+
+    Raises
+    ------
+    RejectedMessage
+        One is no number (True is none), not finite, or beyond the doubles; or there is no list of them.
+    """
+    if isinstance(amounts, str | bytes | Mapping) or not isinstance(amounts, Iterable):
+        raise RejectedMessage("the amounts of a tick are a list of numbers; nothing was added")
+    return [_double(amount) for amount in amounts]
+
+
+def _double(amount: Any) -> float:
+    number = isinstance(amount, Real | Decimal) and not isinstance(amount, bool)
+    try:
+        found = float(amount) if number else math.nan
+    except (OverflowError, ValueError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise RejectedMessage(
+            "an amount is a finite number, such as 12.5; nothing was added. Leave out events without one"
+        )
+    return found
+
+
 def words(error: ValidationError, outer: str = "") -> str:
     """Return what is wrong with the caller's arguments, one after the other, without repeating a value."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
@@ -111,11 +178,12 @@ def _said(message: str) -> str:
     return message.removeprefix(_OURS).replace("Input should be", "must be")
 
 
-def _instead(what: str, value: float) -> str:
+def _instead(given: str, value: float, kind: str = "budgets") -> str:
+    """What to write in place of a float; `given` is what stands before it, such as "epsilon="."""
     if not math.isfinite(value):
-        return f"write an exact number, such as {what}=1"
+        return f"write an exact number, such as {given}1"
     top, bottom = Fraction(repr(value)).as_integer_ratio()
-    return f'budgets are exact: write {what}="{value!r}" or {what}=Fraction({top}, {bottom})'
+    return f'{kind} are exact: write {given}"{value!r}" or {given}Fraction({top}, {bottom})'
 
 
 def _valid(kind: TypeAdapter[Fraction], what: str, value: object) -> Fraction:

@@ -1,42 +1,34 @@
 """A privacy budget in a program: it pays for mechanisms before they exist, and refuses what it does not cover.
 
-Rules: a method for each statistic; all arguments are checked before anything is charged. Nothing is ever given back:
-mechanisms that run alone share no clock, so that one has ended tells nothing about when another's events happened
-(docs/time.md needs a common one). This file draws no noise.
+Rules: a method for each statistic, those of counts and sums in `counting_budget`; all arguments are checked before
+anything is charged. Nothing is ever given back: mechanisms that run alone share no clock, so that one has ended tells
+nothing about when another's events happened (docs/time.md needs a common one). This file draws no noise.
 """
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.app.standalone import blocks
-from stream_dp.app.standalone.budget_ledger import BudgetLedger
 from stream_dp.app.standalone.continual_alerts import ContinualAlerts
-from stream_dp.app.standalone.continual_counter import ContinualCounter
-from stream_dp.app.standalone.continual_histogram import ContinualHistogram
 from stream_dp.app.standalone.continual_maximum import ContinualMaximum
 from stream_dp.app.standalone.continual_quantity import ContinualQuantity
+from stream_dp.app.standalone.counting_budget import CountingBudget
 from stream_dp.app.standalone.keyed import declared
-from stream_dp.app.standalone.numbers import Amount, epsilon_from, positive
-from stream_dp.errors import UsageError
-
-CountMethod: TypeAlias = Literal["auto", "tree", "gaussian"]
-Method: TypeAlias = Literal["tree", "hss", "auto", "gaussian"]
-EventShape: TypeAlias = Literal["even", "zipf", "bursts"]
+from stream_dp.app.standalone.numbers import Amount, epsilon_from, positive, positive_or_none
 
 
-class Budget(BudgetLedger):
+class Budget(CountingBudget):
     """A privacy budget and its ledger.
 
     Privacy claim: whoever sees everything that is released by mechanisms created from this budget, in any order, and
     chooses by it what to create and what to ask next, learns about a single event at most (epsilon, delta): [HSV]
-    Thm 12.4 for the filter. One event is +1 in one tick of each mechanism it is added to, at up to `most` of its keys
-    where it is made for that. The number of ticks, and when
-    mechanisms are created and released, must not depend on events. Two budgets over the same events add up. Noise
-    comes from ChaCha20 under fresh seeds of the operating system: adversaries are computationally bounded.
+    Thm 12.4 for the filter. One event is +1, or one amount of a sum, in one tick of each mechanism it is added to, at
+    up to `most` of its keys where it is made for that. The number of ticks, and when mechanisms are created and
+    released, must not depend on events. Two budgets over the same events add up. Noise comes from ChaCha20 under fresh
+    seeds of the operating system: adversaries are computationally bounded.
 
     Nothing is given back, whatever ends. It belongs to the process that made it, may be used by several threads, and
     lives as long as the process: it is written down nowhere. Pipelines have a journal for that.
@@ -72,113 +64,6 @@ class Budget(BudgetLedger):
     """
 
     __slots__ = ()
-
-    def counter(
-        self,
-        *,
-        epsilon: Amount,
-        horizon: int | None = None,
-        method: CountMethod = "auto",
-        confidence: Amount | float = "0.95",
-        name: str | None = None,
-    ) -> ContinualCounter:
-        """Charge for a continual count and create it.
-
-        Parameters
-        ----------
-        epsilon : int, str, Fraction or Decimal
-            What it costs, for all its releases together.
-        horizon : int, optional
-            How many ticks there will be at most; without it there is no limit, and the error is larger.
-        method : {"auto", "tree", "gaussian"}
-            A tree counter; or Gaussian noise, for a budget whose filter is ``zcdp``, ``renyi`` or ``gdp``: `epsilon` is
-            what it would be alone, at the budget's delta, and squares add up. ``auto`` compares the errors predicted.
-        confidence : float, int, str, Fraction or Decimal
-            With which the band of each release holds.
-        name : str, optional
-            Its name in the ledger; a name is used once.
-
-        Returns
-        -------
-        ContinualCounter
-            It has been paid for.
-
-        Raises
-        ------
-        UsageError
-            A float as epsilon, or another argument out of range.
-        BudgetRefused
-            It does not fit; nothing was created, charged or drawn.
-        """
-        _require(method, "auto", "tree", "gaussian")
-        choose = partial(blocks.choose_counter, epsilon=epsilon_from(epsilon), method=method)
-        setting = self._setting(1, horizon, confidence)
-        return ContinualCounter(self._paid("counter", name, setting, choose))
-
-    def histogram(
-        self,
-        *,
-        epsilon: Amount,
-        keys: Iterable[str],
-        horizon: int | None = None,
-        method: Method = "auto",
-        most: int = 1,
-        expected_events: int | None = None,
-        expected_shape: EventShape | None = None,
-        confidence: Amount | float = "0.95",
-        name: str | None = None,
-    ) -> ContinualHistogram:
-        """Charge for a continual histogram and create it; HSS takes a second to be chosen.
-
-        Parameters
-        ----------
-        epsilon : int, str, Fraction or Decimal
-            What it costs, for all keys and all its releases together.
-        keys : iterable of str
-            The keys, public; they are not to be taken from the events.
-        horizon : int, optional
-            How many ticks there will be at most.
-        method : {"auto", "tree", "hss", "gaussian"}
-            A tree counter for each key, or sparse vector intervals; ``auto`` compares the errors predicted for
-            `expected_events`. ``gaussian``: all keys together, as `counter` says.
-        most : int
-            At how many of the keys one event counts at most, as `add_list` adds them.
-        expected_events : int, optional
-            A public guess at the number of events over the horizon, which ``auto`` compares errors for (without: one
-            a tick); no threshold depends on it.
-        expected_shape : {"even", "zipf", "bursts"}, optional
-            A public guess at how they fall: on all keys alike, most on few keys, or all in a few ticks; without,
-            ``auto`` takes what is near the smallest error for both of the first two.
-        confidence : float, int, str, Fraction or Decimal
-            With which the band of each release holds for one of its values.
-        name : str, optional
-            Its name in the ledger; a name is used once.
-
-        Returns
-        -------
-        ContinualHistogram
-            It has been paid for.
-
-        Raises
-        ------
-        UsageError
-            A float as epsilon, keys that are none, or another bad argument.
-        BudgetRefused
-            It does not fit; nothing was created, charged or drawn.
-        """
-        _require(method, "tree", "hss", "auto", "gaussian")
-        if expected_shape not in (None, "even", "zipf", "bursts"):
-            raise UsageError("expected_shape: must be even, zipf or bursts")
-        choose = partial(
-            blocks.choose_histogram,
-            epsilon=epsilon_from(epsilon),
-            method=method,
-            expected=_guess(expected_events),
-            shape=expected_shape,
-        )
-        found = declared(keys)
-        setting = self._setting(len(found), horizon, confidence, most)
-        return ContinualHistogram(self._paid("histogram", name, setting, choose, found))
 
     def maximum(
         self,
@@ -224,7 +109,7 @@ class Budget(BudgetLedger):
         BudgetRefused
             It does not fit; nothing was created, charged or drawn.
         """
-        guess = _guess(expected_events)
+        guess = positive_or_none("expected_events", expected_events)
         choose = partial(blocks.choose_maximum, epsilon=epsilon_from(epsilon), expected=guess)
         found = declared(keys)
         setting = self._setting(len(found), horizon, confidence, most)
@@ -285,7 +170,7 @@ class Budget(BudgetLedger):
             epsilon=epsilon_from(epsilon),
             function=function,
             lipschitz=positive("lipschitz", lipschitz),
-            expected=_guess(expected_events),
+            expected=positive_or_none("expected_events", expected_events),
         )
         found = declared(keys)
         setting = self._setting(len(found), horizon, confidence, most)
@@ -335,13 +220,3 @@ class Budget(BudgetLedger):
         found = declared(keys)
         setting = self._setting(len(found), None, confidence, most)
         return ContinualAlerts(self._paid("alerts", name, setting, choose, found))
-
-
-def _guess(expected_events: int | None) -> int | None:
-    return None if expected_events is None else positive("expected_events", expected_events)
-
-
-def _require(method: str, *known: str) -> None:
-    """Refuse a method that there is not (UsageError)."""
-    if method not in known:
-        raise UsageError(f"method: must be {', '.join(known[:-1])} or {known[-1]}")

@@ -1,16 +1,43 @@
-"""What leaves a mechanism that runs alone: a public value with its error band, which never changes.
+"""What leaves a mechanism that runs alone: public values with their error bands, which never change.
 
-Rules: everything here is public. This file knows no mechanism.
+Rules: everything here is public, cannot be changed and can be pickled. This file knows no mechanism.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 V_co = TypeVar("V_co", covariant=True)
+N_co = TypeVar("N_co", covariant=True)
+K = TypeVar("K")
+
+Window: TypeAlias = int | Literal["ever"]
+"""So many ticks, the last of which is the one that is released; or `ever`, all ticks so far."""
 
 
-class Counts(Mapping[str, int]):
+class _Frozen(Mapping[K, V_co]):
+    """A mapping in a given order that cannot be changed."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self, keys: tuple[K, ...], values: tuple[V_co, ...]) -> None:
+        self._found = dict(zip(keys, values, strict=True))
+
+    def __getitem__(self, key: K) -> V_co:
+        return self._found[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._found!r})"
+
+
+class Counts(_Frozen[str, int]):
     """A count for each key, in the order of the declared keys; cannot be changed, and can be pickled.
 
     Examples
@@ -20,45 +47,128 @@ class Counts(Mapping[str, int]):
     (3, {'DE': 3, 'FR': 1})
     """
 
-    __slots__ = ("_counts",)
+    __slots__ = ()
 
-    def __init__(self, keys: tuple[str, ...], counts: tuple[int, ...]) -> None:
-        self._counts = dict(zip(keys, counts, strict=True))
 
-    def __getitem__(self, key: str) -> int:
-        return self._counts[key]
+class Sums(_Frozen[str, Decimal]):
+    """A sum for each key, in the order of the declared keys; cannot be changed, and can be pickled.
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._counts)
+    Examples
+    --------
+    >>> sums = Sums(("DE", "FR"), (Decimal("12.50"), Decimal("0.00")))
+    >>> sums["DE"]
+    Decimal('12.50')
+    """
 
-    def __len__(self) -> int:
-        return len(self._counts)
+    __slots__ = ()
 
-    def __repr__(self) -> str:
-        return f"Counts({self._counts!r})"
+
+class ByWindow(_Frozen[Window, V_co]):
+    """What is said of each window, the single tick (1) first; cannot be changed, and can be pickled."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class TickRelease(Generic[V_co]):
+class Ranked:
+    """A place in a top list.
+
+    Parameters
+    ----------
+    name : str
+        The key that has it, by the noisy counts.
+    value : int
+        Its noisy count.
+    tied : tuple of str
+        The keys that are not told apart from it, the greatest first.
+    more : int
+        How many more there are of them that are not listed.
+    """
+
+    name: str
+    value: int
+    tied: tuple[str, ...] = ()
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TickWindow(Generic[V_co, N_co]):
+    """What a release says of one window.
+
+    Parameters
+    ----------
+    value : int, Decimal, Counts, Sums or tuple of Ranked
+        The noisy answer over the window; before so many ticks were closed, over all of them.
+    band : int or Decimal
+        The half-width that holds with the release's confidence for one value; of a top list for all at once.
+    """
+
+    value: V_co
+    band: N_co
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Told(Generic[V_co, N_co]):
+    tick: int
+    value: V_co
+    band: N_co
+    confidence: float
+    windows: Mapping[Window, TickWindow[V_co, N_co]] = field(
+        default_factory=lambda: ByWindow((), ()), hash=False
+    )
+    name: str | None = None
+
+    def __repr__(self) -> str:
+        shown: list[tuple[str, Any]] = [
+            ("tick", self.tick),
+            ("value", self.value),
+            ("band", self.band),
+            ("confidence", self.confidence),
+            *([("windows", self.windows)] if self.windows else []),
+            *([("name", self.name)] if self.name is not None else []),
+        ]
+        return f"{type(self).__name__}({', '.join(f'{name}={each!r}' for name, each in shown)})"
+
+
+class TickRelease(_Told[V_co, int], Generic[V_co]):
     """The release of one tick.
 
     Parameters
     ----------
     tick : int
         Which tick it closes; the first is 0.
-    value : int, Counts or tuple of str
-        The noisy answer over all ticks up to this one: a count (never below 0), one for each key, or the keys
-        that fired.
+    value : int, Counts, tuple of str or tuple of Ranked
+        The noisy answer over all ticks up to this one: a count (never below 0), one for each key, the keys that fired,
+        or a top list. Where windows were asked, the answer for this tick alone.
     band : int
-        The half-width that holds with `confidence` for one value of this release.
+        The half-width that holds with `confidence` for one value of this release; of a top list for all at once.
     confidence : float
         The probability with which the band holds, over the mechanism's noise.
+    windows : mapping of int or "ever" to TickWindow
+        Each window by its number of ticks, the single tick (1) first; empty where none was asked.
     name : str, optional
         Of a maximum: the key that has most; None while the value is 0, and elsewhere.
     """
 
-    tick: int
-    value: V_co
-    band: int
-    confidence: float
-    name: str | None = None
+    __slots__ = ()
+
+
+class SumRelease(_Told[V_co, Decimal], Generic[V_co]):
+    """The release of one tick of a sum.
+
+    Parameters
+    ----------
+    tick : int
+        Which tick it closes; the first is 0.
+    value : Decimal or Sums
+        The noisy sum over all ticks up to this one, or one for each key, exact on the declared grid. Where windows were
+        asked, that of this tick alone. Below 0 only where the clamp is.
+    band : Decimal
+        The half-width that holds with `confidence` for one value of this release.
+    confidence : float
+        The probability with which the band holds, over the mechanism's noise.
+    windows : mapping of int or "ever" to TickWindow
+        Each window by its number of ticks, the single tick (1) first; empty where none was asked.
+    """
+
+    __slots__ = ()

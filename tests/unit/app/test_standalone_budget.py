@@ -40,6 +40,15 @@ CREATE: dict[str, Callable[..., Any]] = {
     ),
     "maximum": lambda budget, **more: budget.maximum(keys=KEYS, expected_events=9, **more),
     "alerts": lambda budget, **more: budget.alerts(keys=KEYS, threshold=5, **more),
+    "windows": lambda budget, **more: budget.counter(windows=[24, "ever"], **more),
+    "by key over windows": lambda budget, **more: budget.histogram(
+        keys=KEYS, windows=[3], horizon=50, **more
+    ),
+    "sum": lambda budget, **more: budget.sum(clamp=(0, 240), step="0.01", **more),
+    "sums": lambda budget, **more: budget.sum(
+        clamp=(-5, 240), keys=KEYS, windows=[24, 168], horizon=500, **more
+    ),
+    "top": lambda budget, **more: budget.top(keys=KEYS, k=2, horizon=50, **more),
 }
 
 
@@ -250,11 +259,10 @@ class Late(Budget):
     def counter(self, **given: Any) -> ContinualCounter:
         """Create, then charge."""
         setting = self._setting(1, None, "0.95")
-        mechanism = blocks.choose_counter(setting, Fraction(given["epsilon"]), "tree")
-        derivation = blocks.derivation_of(mechanism, "late")
-        band = blocks.band_of(mechanism, 0.95)
-        made = ContinualCounter(Charged("late", mechanism, derivation, band, 0.95, None, ()))
-        self._paid("counter", "late", setting, lambda _: mechanism)
+        alone = blocks.choose_counter(setting, Fraction(given["epsilon"]), "tree")
+        derivation = blocks.derivation_of(alone.mechanism, "late")
+        made = ContinualCounter(Charged("late", alone, derivation, 0.95, None, ()))
+        self._paid("counter", "late", setting, lambda _: alone)
         return made
 
 

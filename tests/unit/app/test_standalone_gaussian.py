@@ -17,6 +17,7 @@ from stream_dp import (
     BudgetRefused,
     GaussianDP,
     Neighbors,
+    NotDerivable,
     PureDP,
     RejectedMessage,
     UsageError,
@@ -46,6 +47,18 @@ def test_it_costs_its_rho_alone_at_the_budgets_delta() -> None:
     assert "zCDP" in str(budget.derivation)
     counter.add(7)
     assert counter.release().band > 0
+
+
+def test_windows_have_it_too_and_their_levels_share_its_rho() -> None:
+    budget = granted()
+    rate = budget.counter(epsilon=1, horizon=100, method="gaussian", windows=[24, "ever"])
+    rho = exact(budget_units(zcdp_budget(ApproxDP(Fraction(1), MILLIONTH))))
+    assert rate.guarantee.measure == ZCDP(rho)
+    assert budget.spent == rho
+    rate.add(7)
+    assert list(rate.release().windows) == [1, 24, "ever"]
+    with pytest.raises(NotDerivable, match="filter gdp does not add up"):
+        granted("gdp", 2).counter(epsilon=1, method="gaussian", windows=[24])
 
 
 def test_under_a_gdp_filter_it_claims_gdp_and_needs_a_horizon() -> None:
@@ -91,6 +104,8 @@ LISTS: dict[str, Callable[..., Any]] = {
         epsilon=1, keys=KEYS, function=lambda counts: int(counts.min()), **more
     ),
     "alerts": lambda b, **more: b.alerts(epsilon=1, keys=KEYS, threshold=5, **more),
+    "windows": lambda b, **more: b.histogram(epsilon=1, keys=KEYS, windows=[3, "ever"], **more),
+    "top": lambda b, **more: b.top(epsilon=1, keys=KEYS, k=2, method="tree", **more),
 }
 
 

@@ -38,6 +38,13 @@ MAKE: dict[str, Callable[[], Any]] = {
         epsilon=1, keys=KEYS, horizon=HORIZON, expected_events=100
     ),
     "alerts": lambda: Budget(epsilon=1).alerts(epsilon=1, keys=KEYS, threshold=5),
+    "windows": lambda: Budget(epsilon=1).counter(
+        epsilon=1, horizon=HORIZON, windows=[3, 7, "ever"]
+    ),
+    "by key over windows": lambda: Budget(epsilon=1).histogram(
+        epsilon=1, keys=KEYS, horizon=HORIZON, windows=[7]
+    ),
+    "top": lambda: Budget(epsilon=1).top(epsilon=1, keys=KEYS, k=2, horizon=HORIZON, windows=[3]),
 }
 every = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 keyed = pytest.mark.parametrize(

@@ -4,6 +4,7 @@ mypy checks this file with all tests; an ignore that is not needed is an error t
 """
 
 from collections.abc import AsyncIterator, Iterator
+from decimal import Decimal
 from fractions import Fraction
 from typing import assert_type
 
@@ -38,6 +39,23 @@ def test_a_release_has_the_type_of_its_statistic() -> None:
     assert_type(alerts.release().value, tuple[str, ...])
 
 
+def test_windows_and_sums_have_types_of_their_own() -> None:
+    budget = sdp.Budget(epsilon=1)
+    counter = budget.counter(epsilon="0.1", windows=[24, "ever"])
+    assert_type(counter.release().windows["ever"], sdp.TickWindow[int, int])
+    volume = assert_type(budget.sum(epsilon="0.1", clamp=(0, 9)), sdp.ContinualSum)
+    volume.add(3, 2.5, Decimal("0.5"), Fraction(1, 2))
+    release = assert_type(volume.release(), sdp.SumRelease[Decimal])
+    assert_type(release.band, Decimal)
+    sums = assert_type(budget.sum(epsilon="0.1", clamp=(0, "9"), keys=["a"]), sdp.ContinualSums)
+    assert_type(sums.release().value, sdp.Sums)
+    assert_type(sums.last, sdp.SumRelease[sdp.Sums] | None)
+    top = assert_type(budget.top(epsilon="0.1", keys=["a", "b"], k=1), sdp.ContinualTop)
+    assert_type(top.release().value, tuple[sdp.Ranked, ...])
+    assert_type(volume.over([[1.5], []]), Iterator[sdp.SumRelease[Decimal]])
+    assert_type(sums.over([{"a": [1.5]}]), Iterator[sdp.SumRelease[sdp.Sums]])
+
+
 def test_over_is_plain_or_asynchronous_as_its_argument() -> None:
     counter = sdp.Budget(epsilon=1).counter(epsilon=1)
     assert_type(counter.over([1, 2]), Iterator[sdp.TickRelease[int]])
@@ -50,6 +68,10 @@ def test_mistakes_are_type_errors() -> None:
     budget = sdp.Budget(epsilon=1)
     with pytest.raises(sdp.UsageError):
         budget.histogram(epsilon="0.1", keys=["a"], method="best")  # type: ignore[arg-type]
+    with pytest.raises(sdp.UsageError):
+        budget.counter(epsilon="0.1", windows=["1h"])  # type: ignore[list-item]
+    with pytest.raises(sdp.UsageError):
+        budget.sum(epsilon="0.1", clamp=(0, 0.5))  # type: ignore[arg-type]
     with pytest.raises(AttributeError):
         sdp.Bugdet  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(sdp.RejectedMessage):

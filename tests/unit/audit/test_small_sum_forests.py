@@ -83,7 +83,7 @@ def test_two_entries_meet_their_claim(
     """An amount that moves to another key, one at two keys, and one of another sign at both."""
     made = SumForest(2, Fraction(l1), relation, (1,), FLAT, -1, highest, ones)
     assert made.l1 == l1
-    assert met(made, turns(relation, 2, ones, -1, highest), l1, 1, 4)
+    assert met(made, turns(relation, 2, ones, -1, highest), l1, 1, 3)
 
 
 def test_windows_with_the_sum_so_far_meet_their_claim() -> None:
