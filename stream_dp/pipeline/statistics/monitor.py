@@ -81,6 +81,11 @@ class WatchSpec(Frozen):
         return WatchTerms(threshold, entries, tick, self.below is not None, self.rearm)
 
     @property
+    def amount(self) -> None:
+        """Records are counted."""
+        return
+
+    @property
     def when(self) -> dict[str, Any]:
         """When it fires, by the keys of its definition; what is left out there is told too."""
         by = {} if self.by is None else {"by": self.by}
