@@ -19,8 +19,9 @@ from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.relation import Claim, Relation
-from stream_dp.core.row_relations import AmountRows, EventRows, MovedRows, Stream
+from stream_dp.core.row_relations import AmountRows, EventRows, HalvedRows, MovedRows, Stream
 from stream_dp.mechanisms.serving import ServingMechanism, event_rows, ones_of
+from stream_dp.mechanisms.sums_and_counts import SumsAndCounts
 
 RowPair: TypeAlias = tuple[IntArray, IntArray]
 
@@ -111,7 +112,8 @@ def events_of(mechanism: ServingMechanism[Any], claim: Claim | None) -> int:
 
 
 def _rows(claim: Claim | None) -> Relation | None:
-    return claim.relation.rows if claim and isinstance(claim.relation, Stream) else None
+    rows = claim.relation.rows if claim and isinstance(claim.relation, Stream) else None
+    return rows.first if isinstance(rows, HalvedRows) else rows
 
 
 def _turned(pairs: Sequence[RowPair]) -> tuple[RowPair, ...]:
@@ -132,6 +134,10 @@ def worst_pair(mechanism: ServingMechanism[Any], events: int = 1) -> RowPair:
     The right one has the event in the first columns, as many as one event may set; the left one has it in the next
     ones where the relation allows, else not at all. Of a user with several `events` all are the same.
     """
+    if isinstance(mechanism, SumsAndCounts):
+        parts = [worst_pair(each, events) for each in (mechanism.sums, mechanism.counts)]
+        left, right = (np.concatenate(sides) for sides in zip(*parts, strict=True))
+        return left, right
     left = np.zeros(mechanism.width, dtype=np.int64)
     set_, touched = min(ones_of(mechanism), mechanism.width), mechanism_l0(mechanism)
     here, beside = mechanism.opening()

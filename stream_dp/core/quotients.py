@@ -11,6 +11,7 @@ from fractions import Fraction
 from math import ceil, floor
 
 _WIDE = Context(prec=60)
+_NOTHING = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,13 @@ def quotient(
     over: Measured,
     digits: int,
     within: tuple[Fraction, Fraction] | None = None,
+    plus: Fraction = _NOTHING,
 ) -> Quotient:
     """Return `of` / `over` with an interval that holds whenever those of both do and the true `over` is above 0.
 
     Where the interval of `over` reaches 0, however large a quotient may be the true one: an end that depends on it is
     None. Where the released `over` is not above 0, there is no value. `within`: what the true quotient never leaves.
+    `plus`: a known number that is added to what is told, before it is rounded.
 
     >>> sure = Fraction(0)
     >>> quotient(Measured.around(Fraction(1), sure, signed=False), Measured.around(Fraction(8), sure, signed=False), 2)
@@ -60,6 +63,7 @@ def quotient(
         value = None if value is None else min(max(value, least), most)
         low = least if low is None else min(max(low, least), most)
         high = most if high is None else min(max(high, least), most)
+    value, low, high = (None if each is None else each + plus for each in (value, low, high))
     return Quotient(_nearest(value, digits), _down(low, digits), _up(high, digits))
 
 

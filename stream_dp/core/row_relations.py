@@ -176,6 +176,33 @@ class AmountRows:
         return replace(self, spent=spent) if spent <= self.most else None
 
 
+@dataclass(frozen=True, slots=True)
+class HalvedRows:
+    """Rows of two halves of one width, of which each half differs as its own relation allows.
+
+    What one event changes in both halves is accepted, and more: each half alone is that of neighbours.
+    """
+
+    first: Relation
+    second: Relation
+
+    @property
+    def first_pair_consistent(self) -> bool:
+        """False: the first rows may be equal and later ones differ."""
+        return False
+
+    def accept(self, left: Any, right: Any) -> "HalvedRows | None":
+        """Take the next pair of rows."""
+        if AMOUNTS.gap(left, right) is None or left.size % 2:
+            return None
+        half = left.size // 2
+        first = self.first.accept(left[:half], right[:half])
+        second = self.second.accept(left[half:], right[half:])
+        if first is None or second is None:
+            return None
+        return replace(self, first=first, second=second)
+
+
 def _events(gap: IntArray, ones: int) -> tuple[int, int]:
     """The least numbers of events that left has more and right has more, from the entries of left - right."""
     more = gap[gap > 0]

@@ -31,6 +31,7 @@ from stream_dp.mechanisms.registered_quantity import RegisteredQuantity
 from stream_dp.mechanisms.separate_counters import SeparateCounters, SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.sum_counter import SumCounterState
+from stream_dp.mechanisms.sums_and_counts import SumsAndCountsState
 from stream_dp.mechanisms.tree import TreeState
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantilesState
 from stream_dp.mechanisms.value_tree import ValueTreeState
@@ -77,6 +78,7 @@ STATES = Codec(
         SparseVectorState,
         Sum,
         SumCounterState,
+        SumsAndCountsState,
         TreeState,
         TumblingQuantilesState,
         ValueTreeState,

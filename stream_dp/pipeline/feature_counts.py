@@ -15,6 +15,7 @@ from stream_dp.core.messages import IntArray
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.alike import Alike, alike
 from stream_dp.pipeline.amount_units import Amount, Sign
+from stream_dp.pipeline.centred_amounts import Centred, Known
 from stream_dp.pipeline.conditions import Test
 from stream_dp.pipeline.entry_columns import BatchTicks, coder
 from stream_dp.pipeline.groupings import grouping_fields
@@ -67,7 +68,7 @@ class FeatureCounts:
         )
         made = dict.fromkeys(feature.by for feature, _ in by if not isinstance(feature.by, str))
         self._coders = {each: coder(each, fields, grid) for each in made}
-        self._amounts = [each for each in added if isinstance(each, Amount)]
+        self._amounts = [each for each in added if isinstance(each, Amount | Centred | Known)]
         self._signs = {
             sign: (place[frozenset({up})], place[frozenset({down})])
             for sign, (up, down) in signs.items()
@@ -195,7 +196,7 @@ def _numbered_or_coded(features: Iterable[Feature]) -> Iterable[str]:
     """The fields whose codes or values features need."""
     for feature in features:
         yield from grouping_fields(feature.by)
-        if isinstance(feature.of, Amount):
+        if isinstance(feature.of, Amount | Centred | Known):
             yield feature.of.field
 
 

@@ -8,7 +8,7 @@ layout depends on the specification alone.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stream_dp.pipeline.amount_units import Amount, Sign
+from stream_dp.pipeline.centred_amounts import Addend
 from stream_dp.pipeline.conditions import Test, tests_of
 from stream_dp.pipeline.groupings import By, grouping_fields, keys_of, number_of_keys
 from stream_dp.pipeline.identifier_columns import Identified
@@ -24,7 +24,7 @@ class Feature:
 
     by: By | None
     where: frozenset[Test]
-    of: Amount | Sign | Identified | None = None
+    of: Addend | Identified | None = None
 
     @property
     def fields(self) -> Iterator[str]:
@@ -121,7 +121,10 @@ def feature_of(spec: PipelineSpec, series: Series) -> Feature | Block:
         of = series.amount or series.identifier
         return Feature(series.grouped_by, tests_of(spec.fields, series.where), of)
     parts = tuple(
-        (part.name, Feature(part.by, tests_of(spec.fields, (*series.where, *part.where))))
+        (
+            part.name,
+            Feature(part.by, tests_of(spec.fields, (*series.where, *part.where)), part.amount),
+        )
         for part in series.parts
     )
     return Block(series.name, parts, series.places(sum(entries_of_parts(spec, series))))

@@ -53,6 +53,11 @@ class WatchSpec(Frozen):
         return self
 
     @property
+    def amount(self) -> None:
+        """Records are counted."""
+        return
+
+    @property
     def threshold(self) -> int:
         """What its count is compared with."""
         return self.above or self.below or 1

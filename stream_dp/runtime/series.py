@@ -5,6 +5,7 @@ Rules: the form of a release is that of `release`. This file knows no actor, jou
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any, Protocol, TypeAlias
@@ -32,6 +33,7 @@ _HEAD_BYTES = 250
 _ENTRY_BYTES = 24
 _VIEW_BYTES = 80
 _TOLD_BYTES = 120
+_ENDS = {"low", "lows"}
 
 
 class Asking(Protocol):
@@ -77,7 +79,7 @@ class SeriesView:
         band = self.band(tick, state)
         if self.tell is None:
             return part(self.keys, answer if signed else clipped(answer), band, unit)
-        return WindowPart(**self.tell(self.keys, answer, tick, state), band=band)
+        return WindowPart(**_with_band(self.tell(self.keys, answer, tick, state), band))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,7 @@ class Series:
         if not self.views:
             band = told_number(self.band(tick, state), self.unit)
             if self.tell is not None:
-                return {**self.tell(self.keys, answer, tick, state), "band": band}
+                return _with_band(self.tell(self.keys, answer, tick, state), band)
             counts = answer if self.signed else clipped(answer)
             return {**in_units(content(self.shape, self.keys, counts), self.unit), "band": band}
         ends = list(accumulate(len(view.keys) * view.numbers for view in self.views))
@@ -177,6 +179,11 @@ class Series:
                 for view, entries in pairs
             }
         }
+
+
+def _with_band(told: Mapping[str, Any], band: float | Decimal) -> dict[str, Any]:
+    """What is told, with its band where it has no ends of its own."""
+    return dict(told) if told.keys() & _ENDS else {**told, "band": band}
 
 
 def _view_bytes(view: SeriesView) -> int:

@@ -33,6 +33,7 @@ from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.mechanisms.sum_forest import SumForest
 from stream_dp.mechanisms.sum_monitor import SumMonitor
+from stream_dp.mechanisms.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.tumbling_quantiles import UNTOLD, TumblingQuantiles
 from stream_dp.mechanisms.value_levels import ValueLevels
 from stream_dp.mechanisms.value_tree import Over, ValueTree
@@ -73,6 +74,30 @@ def sums(width: int, horizon: int | None, relation: Neighbors) -> Case:
         horizon=horizon,
         counts=True,
         signed=True,
+    )
+
+
+def means(horizon: int | None, relation: Neighbors) -> Case:
+    """The case of sums beside counts, so far."""
+
+    def make() -> SumsAndCounts:
+        counts = HybridCounter(3, ONE, relation)
+        added = SumCounter(3, ONE, relation, horizon, -3, 60)
+        return SumsAndCounts(added, Counter(3, ONE, relation, horizon) if horizon else counts)
+
+    return Case(name=f"SumsAndCounts {horizon} {relation}", make=make, horizon=horizon, counts=True)
+
+
+def means_over_windows(relation: Neighbors) -> Case:
+    """The case of sums beside counts over windows."""
+    windows = (1, 7)
+    return Case(
+        name=f"SumsAndCounts {windows} {relation}",
+        make=lambda: SumsAndCounts(
+            SumForest(2, ONE, relation, windows, LEVELS, -3, 60),
+            WindowForest(2, ONE, relation, windows, LEVELS),
+        ),
+        windows=windows,
     )
 
 
@@ -358,6 +383,9 @@ CASES = [
     sum_forest(4, REPLACE, (1, 7), LEVELS),
     sums_with_ever(TICKS),
     sums_with_ever(None),
+    means(TICKS, ADD),
+    means(None, REPLACE),
+    means_over_windows(REPLACE),
     coarse(TICKS, ADD),
     coarse(None, REPLACE),
     sparse((0,), 400, ADD),

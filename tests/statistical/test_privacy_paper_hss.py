@@ -19,7 +19,7 @@ import pytest
 from oracles.paper_hss import alg4
 from oracles.transcripts import Transcripts
 from statistical.attack import Attack
-from unit.audit.test_small_hss import OneNodeCounter
+from unit.audit.one_node_hss import OneNodeCounter
 
 from stream_dp.audit.exact_delta import exact_delta, worst_ratio
 from stream_dp.audit.finite import DifferAtMost

@@ -14,6 +14,7 @@ from stream_dp.pipeline.statistics.gauge import GaugeSeries
 from stream_dp.pipeline.statistics.histogram import HistogramSeries
 from stream_dp.pipeline.statistics.largest import LargestSeries
 from stream_dp.pipeline.statistics.maximum import MaximumSeries
+from stream_dp.pipeline.statistics.mean import MeanSeries
 from stream_dp.pipeline.statistics.monitor import MonitorSeries
 from stream_dp.pipeline.statistics.quantiles import QuantilesSeries
 from stream_dp.pipeline.statistics.quantity import QuantitySeries
@@ -25,6 +26,7 @@ from stream_dp.pipeline.statistics.top import TopSeries
 STATISTICS: tuple[type[SeriesSpec], ...] = (
     CountSeries,
     SumSeries,
+    MeanSeries,
     GaugeSeries,
     DistinctSeries,
     HistogramSeries,

@@ -15,7 +15,7 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.amount_units import Amount, Sign
+from stream_dp.pipeline.centred_amounts import Addend
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
@@ -48,6 +48,11 @@ class SeriesPart(Protocol):
         """What a record must pass beside the series' own conditions."""
         ...
 
+    @property
+    def amount(self) -> Addend | None:
+        """What a record adds to its entries; None: 1."""
+        ...
+
 
 class SeriesSpec(Frozen, ABC):
     """An entry of `series:`: a statistic of the records that pass all of `where`."""
@@ -69,7 +74,7 @@ class SeriesSpec(Frozen, ABC):
         return None
 
     @property
-    def amount(self) -> Amount | Sign | None:
+    def amount(self) -> Addend | None:
         """What a record adds to its entries; None: 1."""
         return None
 

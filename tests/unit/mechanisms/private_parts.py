@@ -30,6 +30,7 @@ from stream_dp.mechanisms.per_bin_hss import PerBinState
 from stream_dp.mechanisms.separate_counters import SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVectorState
 from stream_dp.mechanisms.sum_counter import SumCounterState
+from stream_dp.mechanisms.sums_and_counts import SumsAndCountsState
 from stream_dp.mechanisms.tree import TreeState
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantilesState
 from stream_dp.mechanisms.value_tree import ValueTreeState
@@ -66,6 +67,7 @@ PUBLIC: dict[type, set[str]] = {
     WatchersState: set(),
     WindowForestState: {"updates"},
     WindowsAndEverState: set(),
+    SumsAndCountsState: set(),
 }
 CHANGES: tuple[Callable[[Any], Any], ...] = (
     lambda x: x * 0,

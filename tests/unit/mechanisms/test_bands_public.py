@@ -37,6 +37,7 @@ from stream_dp.mechanisms.sliding_quantiles import SlidingQuantiles
 from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.mechanisms.sum_forest import SumForest
 from stream_dp.mechanisms.sum_monitor import SumMonitor
+from stream_dp.mechanisms.sums_and_counts import SumsAndCounts
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.value_levels import ValueLevels
 from stream_dp.mechanisms.value_tree import ValueTree
@@ -80,6 +81,11 @@ MECHANISMS: list[Any] = [
     SumsAndEver(
         SumForest(WIDTH, HALF, ADD, (1, 4), FLAT, 0, 8), SumCounter(WIDTH, HALF, ADD, None, 0, 8)
     ),
+    SumsAndCounts(SumCounter(WIDTH, HALF, ADD, TICKS, -3, 8), Counter(WIDTH, HALF, ADD, TICKS)),
+    SumsAndCounts(
+        SumForest(WIDTH, HALF, REPLACE, (1, 4), FLAT, -3, 8),
+        WindowForest(WIDTH, HALF, REPLACE, (1, 4), FLAT),
+    ),
     SumCounter(WIDTH, HALF, ADD, TICKS, -3, 8),
     SumCounter(WIDTH, HALF, REPLACE, None, 0, 8),
     TumblingQuantiles(WIDTH, HALF, ADD, (2, 3), (HALF,)),
@@ -105,17 +111,17 @@ def published(mechanism: Any) -> Band:
     return lambda tick, state: Bands(mechanism, 0.95)(tick, state)
 
 
-def rows(burst: int) -> list[IntArray]:
+def rows(burst: int, width: int = WIDTH) -> list[IntArray]:
     """Quiet ticks and a burst now and then."""
     return [
-        np.array([(burst if t % 4 == 2 else 1) * (i + t) % (burst + 2) for i in range(WIDTH)])
+        np.array([(burst if t % 4 == 2 else 1) * (i + t) % (burst + 2) for i in range(width)])
         for t in range(TICKS)
     ]
 
 
 def check(mechanism: Any, band: Band) -> None:
     """The band of every state of a run that closes some intervals and fires some alerts."""
-    for tick, state in states(mechanism, rows(90), SeededNoise(3)):
+    for tick, state in states(mechanism, rows(90, mechanism.width), SeededNoise(3)):
         check_band(band, tick, state)
 
 
@@ -127,7 +133,7 @@ def test_a_band_depends_on_public_parts_only(mechanism: Any) -> None:
 def test_every_mechanism_has_private_parts() -> None:
     """Or the test above would be empty."""
     for mechanism in MECHANISMS:
-        *_, (_, state) = states(mechanism, rows(90), SeededNoise(3))
+        *_, (_, state) = states(mechanism, rows(90, mechanism.width), SeededNoise(3))
         assert len(list(private_parts(state))) >= 1
         if isinstance(mechanism, HSS | PaperHSS):
             assert state.intervals > 1

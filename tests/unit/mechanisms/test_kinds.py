@@ -94,6 +94,8 @@ FROZEN = {
     ("sum-counter", 1): "epsilon highest horizon lowest neighbors ones=1 width",
     ("sum-counter-state", 1): "noise total",
     ("sum-forest", 1): "epsilon highest lowest neighbors ones=1 shape width windows",
+    ("sums-and-counts", 1): "counts sums",
+    ("sums-and-counts-state", 1): "counts sums",
     ("sums-and-ever", 1): "ever forest",
     ("tree-noise", 2): "(only rested on)",
     ("tree-state", 2): "here left prefix slope windows",

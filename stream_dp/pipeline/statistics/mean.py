@@ -1,0 +1,198 @@
+"""The statistic `mean`: the average of a clamped number, so far or over sliding windows, over all or by key.
+
+Sums of how far records are from the middle of the clamp, and counts beside them, each noisy; the division of what is
+noisy already is post-processing ([HSV] 2.14). From the middle no amount is farther than half the clamp's width, so the
+noise is made for that, however large the amounts are.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from stream_dp.core.messages import IntArray
+from stream_dp.core.quotients import Measured, Quotient, quotient
+from stream_dp.mechanisms.serving import Bands, ViewBands
+from stream_dp.mechanisms.sum_counter import SumCounter
+from stream_dp.mechanisms.sums_and_counts import SumsAndCounts, sums_share
+from stream_dp.pipeline.amount_units import plain_number
+from stream_dp.pipeline.centred_amounts import Addend, Centred, Known
+from stream_dp.pipeline.choice import ENDLESS, Choice, Setting, tree_counter
+from stream_dp.pipeline.conditions import Where
+from stream_dp.pipeline.groupings import By, decimal_text
+from stream_dp.pipeline.statistics.of_amounts import AmountSeries
+from stream_dp.pipeline.windows import window_choice
+from stream_dp.runtime.release import Shape
+from stream_dp.runtime.series import Tell
+
+PLACES = 2  # digits behind those of the grid
+RECORDS = 1_000  # that a predicted error is told for
+_TOLD_BYTES = 90
+
+Ends = Callable[[int], tuple[Fraction, Fraction]]
+"""The half-widths at a tick of the sums, as numbers, and of the counts, that hold together."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeanPart:
+    """One of the two things that a mean counts: what records add, by key."""
+
+    name: str
+    by: By | None
+    amount: Addend
+    where: Where = ()
+
+
+class MeanSeries(AmountSeries):
+    """The mean of the field `of`, so far or over sliding windows, each value within `clamp`, on a grid of `step`."""
+
+    shape: ClassVar[Shape] = Shape.SCALAR
+
+    statistic: Literal["mean"] = "mean"
+
+    @property
+    def amount(self) -> Centred:
+        """What a record adds to the sums."""
+        return Centred(self.whole)
+
+    @property
+    def parts(self) -> tuple[MeanPart, MeanPart]:
+        """The sums, and how many records have an amount."""
+        return MeanPart("sum", self.by, self.amount), MeanPart("count", self.by, Known(self.of))
+
+    @property
+    def digits(self) -> int:
+        """How many places behind the point are told."""
+        return PLACES + next(n for n in range(7) if (self.step * 10**n).denominator == 1)
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """Those of amounts, and the digits."""
+        return {**super().parameters, "digits": self.digits}
+
+    def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return the keys, each of which has a sum and a count in the rows."""
+        if self.by is None:
+            return ("",)
+        return tuple(key.removeprefix("sum/") for key in keys[: len(keys) // 2])
+
+    @property
+    def numbers(self) -> int:
+        """A sum and a count."""
+        return 2
+
+    def choose(self, setting: Setting) -> Choice:
+        """Choose sums and counts on the same windows, and the shares with which the mean is best on the average."""
+        half = replace(setting, width=setting.width // 2, weight=1, signed=False)
+        lowest, highest = self.amount.units
+        reach = Fraction(highest - lowest, 2)
+        probe = SumCounter(half.width, Fraction(1), half.neighbors, 1, lowest, highest, half.ones)
+        share = sums_share(probe.l1, half.neighbors.l0(half.width, half.ones), reach)
+        mechanism = self._both(half, self.epsilon * share, self.epsilon * (1 - share))
+        ends = {
+            name: self._ends(mechanism, place, setting.confidence)
+            for name, place in self._places.items()
+        }
+        errors = {name: self._expected(found) for name, found in ends.items()}
+        why = self._why(share, ends, setting)
+        first = next(iter(errors.values()))
+        return Choice(mechanism, why, first, errors if self.views else {})
+
+    def _both(self, half: Setting, sums: Fraction, counts: Fraction) -> SumsAndCounts:
+        """The mechanism, of so much epsilon for each."""
+        units = self.amount.units
+        if self.declared:
+            added = window_choice(half, sums, self.declared, units).mechanism
+            return SumsAndCounts(added, window_choice(half, counts, self.declared).mechanism)  # type: ignore[arg-type]
+        rows, neighbors = half.width, half.neighbors
+        counter = SumCounter(rows, sums, neighbors, half.horizon, *units, half.ones)
+        return SumsAndCounts(counter, tree_counter(half, counts))
+
+    @property
+    def _places(self) -> Mapping[str, int | None]:
+        """Where each window stands in an answer; one without a name, and None, where there are none."""
+        return {name: place for place, name in enumerate(self.views)} or {"": None}
+
+    def _ends(self, mechanism: SumsAndCounts, place: int | None, confidence: float) -> Ends:
+        """Half-widths that hold together with `confidence`: each fails with half of what may fail."""
+        each: Any = (mechanism.sums, mechanism.counts)
+        sure = (1 + confidence) / 2
+        sums, counts = (
+            Bands(one, sure) if place is None else ViewBands(one, place, sure) for one in each
+        )
+        return lambda tick: (sums(tick, None) * self.step, Fraction(counts(tick, None)))
+
+    def _expected(self, ends: Ends) -> Callable[[int], float]:
+        """How far the ends are from the middle of the clamp at a tick, where `RECORDS` records count."""
+        low, high = self.clamp
+
+        def error(tick: int) -> float:
+            sums, counts = ends(tick)
+            widest = (high - low) / 2
+            left = RECORDS - counts
+            found = min(widest, sums / left) if left > 0 else widest
+            return plain_number(round(found, self.digits))
+
+        return error
+
+    def _why(self, share: Fraction, ends: Mapping[str, Ends], setting: Setting) -> str:
+        """How it is made, and how wide its intervals will be."""
+        centre, shown = decimal_text(self.amount.centre), []
+        for name, found in ends.items():
+            sums, counts = map(decimal_text, found((setting.horizon or ENDLESS) - 1))
+            window = f"{name}: " if name else ""
+            shown.append(f"{window}({sums} + {counts} |r - {centre}|) / (n - {counts})")
+        return (
+            f"sums of what amounts have beyond {centre}, with {share} of the epsilon, over counts with the rest; at "
+            f"tick {setting.last} its ends are within {', '.join(shown)} of it, where it is r, of n records; errors "
+            f"are those at r = {centre} and n = {RECORDS:,}"
+        )
+
+    def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
+        """Return what tells the mean of each key, with the ends of its interval."""
+        ends = self._ends(mechanism, place, confidence)
+
+        def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
+            sums, counts = np.split(answer, 2)
+            bands = ends(tick)
+            pairs = zip(sums.tolist(), counts.tolist(), strict=True)
+            found = [self._mean(added, counted, bands) for added, counted in pairs]
+            if self.by is None:
+                return {"value": found[0].value, "low": found[0].low, "high": found[0].high}
+            return {
+                "values": {name: each.value for name, each in zip(names, found, strict=True)},
+                "lows": tuple(each.low for each in found),
+                "highs": tuple(each.high for each in found),
+            }
+
+        return tell
+
+    def _mean(self, added: int, counted: int, bands: tuple[Fraction, Fraction]) -> Quotient:
+        """The mean of so many noisy units beyond the middle over so many noisy records."""
+        low, high = self.clamp
+        centre = self.amount.centre
+        sums = Measured.around(added * self.step, bands[0], signed=True)
+        counts = Measured.around(Fraction(max(counted, 0)), bands[1], signed=False)
+        if counted <= 0:
+            sums = Measured(Fraction(0), low - centre, high - centre)
+            counts = Measured(Fraction(0), Fraction(1), Fraction(1))
+        return quotient(sums, counts, self.digits, (low - centre, high - centre), centre)
+
+    def told_bytes(self, names: Sequence[str]) -> int:
+        """Return how many bytes the means and their ends have, about and at most."""
+        return sum(map(len, names)) + _TOLD_BYTES * len(names)
+
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
+        """Return the mean, or that of each key, None where nothing counts; nothing over windows."""
+        if self.declared:
+            return None
+        pairs = zip(*(half.tolist() for half in np.split(totals, 2)), strict=True)
+        told = [
+            plain_number(self.amount.centre + Fraction(added, counted) * self.step)
+            if counted
+            else None
+            for added, counted in pairs
+        ]
+        return told[0] if self.by is None else dict(zip(self.entries(keys), told, strict=True))

@@ -1,0 +1,44 @@
+"""Sums beside counts that are broken in one known way each; test_sums_and_counts and test_small_means show it."""
+
+from fractions import Fraction
+from functools import cached_property
+
+from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Message, Query, Update
+from stream_dp.mechanisms.sum_forest import SumForest
+from stream_dp.mechanisms.sums_and_counts import SumsAndCounts, SumsAndCountsState
+from stream_dp.testing.noise import ZeroNoise
+
+
+class ScaleOfCounts(SumForest):
+    """Sums with the noise of a count."""
+
+    @cached_property
+    def scales(self) -> tuple[Fraction, ...]:
+        """Too little noise."""
+        return tuple(1 / (share * self.epsilon) for share in self.shape.shares)
+
+
+class WholeForBoth(SumsAndCounts):
+    """Claims what the one costs, for both."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Too little."""
+        return Guarantee(PureDP(Fraction(self.sums.epsilon)), self.neighbors)  # type: ignore[union-attr]
+
+
+class BareCounts(SumsAndCounts):
+    """The exact counts beside noisy sums."""
+
+    def step(
+        self, state: SumsAndCountsState, message: Message, noise: Noise
+    ) -> tuple[SumsAndCountsState, IntArray | None]:
+        """Draw no noise for what is counted."""
+        if isinstance(message, Query):
+            return super().step(state, message, noise)
+        after, _ = super().step(state, message, noise)
+        half = self.sums.width
+        counts, _ = self.counts.step(state.counts, Update(message.row[half:]), ZeroNoise())  # type: ignore[arg-type]
+        return SumsAndCountsState(after.sums, counts), None
