@@ -196,7 +196,7 @@ def _numbered_or_coded(features: Iterable[Feature]) -> Iterable[str]:
     """The fields whose codes or values features need."""
     for feature in features:
         yield from grouping_fields(feature.by)
-        if isinstance(feature.of, Amount):
+        if isinstance(feature.of, Amount | Centred | Known):
             yield feature.of.field
 
 

@@ -2,7 +2,8 @@
 
 As in test_ratio_bands: 200 runs of each, each test errs with probability below 1e-4; told by the statistic itself. Two
 bands that hold together hold more often than stated, so an interval is up to 1.7 times as wide as the best could be
-where both noises matter alike, and 1.9 times where hardly anything counts (docs/mean.md). Twins: ends that forget the counts, and a quarter's confidence.
+where both noises matter alike, and 1.9 times where hardly anything counts (docs/mean.md). Twins: ends that forget the
+counts, and a quarter's confidence.
 """
 
 from dataclasses import dataclass
