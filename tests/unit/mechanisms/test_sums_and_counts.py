@@ -65,7 +65,7 @@ def loss(both: Any, pair: tuple[Row, Row]) -> Fraction:
     tree, trees = both.counts.ever.tree, both.sums.ever.trees
     sums = [ONE / s for s in both.sums.forest.scales] + [t.shape.height / t.scale for t in trees]
     counts = [ONE / s for s in both.counts.forest.scales] + [tree.shape.height / tree.scale]
-    return added * sum(sums) + counted * sum(counts)
+    return Fraction(added * sum(sums) + counted * sum(counts))
 
 
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
