@@ -18,7 +18,13 @@ from stream_dp.pipeline.amount_units import Amount, Sign
 from stream_dp.pipeline.conditions import Test
 from stream_dp.pipeline.entry_columns import BatchTicks, coder
 from stream_dp.pipeline.groupings import grouping_fields
-from stream_dp.pipeline.identifier_columns import Identified, IdentifierColumn, Texts, by_tick
+from stream_dp.pipeline.identifier_columns import (
+    CapUse,
+    Identified,
+    IdentifierColumn,
+    Texts,
+    by_tick,
+)
 from stream_dp.pipeline.layout import Feature, Slot
 from stream_dp.pipeline.list_columns import Entries
 from stream_dp.pipeline.record_columns import BoolArray, RecordColumns
@@ -39,7 +45,7 @@ class FeatureCounts:
     ) -> None:
         """See `RecordColumns` for `fields` and `attribute`; `grid` says when ticks are."""
         every = list(features)
-        features = [each for each in every if not isinstance(each[0].of, Identified)]
+        features = [each for each in every if not isinstance(each[0].of, Identified | CapUse)]
         remembered = [(f, f.of, slot) for f, slot in every if isinstance(f.of, Identified)]
         scalars: dict[frozenset[Test], list[int]] = {}
         for feature, slot in features:
