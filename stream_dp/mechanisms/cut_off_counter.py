@@ -1,7 +1,7 @@
 """How many users were active, and how many were cut off by their cap: two counters of first ticks on one stream.
 
-A row is how many users had their first event that counts in its tick, and how many their first one that does not
-because the cap was used up; who makes it remembers them. A user has one unit of each in a window of the cap, wherever
+A row is how many users had their first event in its tick, and how many their first one that does not count because the
+cap was used up; who makes it remembers them. A user has one unit of each in a window of the cap, wherever
 they lie and however many events there are, so each counter has half the epsilon, and no cap plays a part in the noise.
 Both begin anew with the cap's windows. This file knows no event, no guard and no names.
 """

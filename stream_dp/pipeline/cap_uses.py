@@ -1,7 +1,7 @@
 """Who was active and who was cut off, as the guard for users sees it: the columns in which they are counted.
 
-Rules: a user is active in the tick of an event that counts, and cut off in that of one which does not because the cap
-is used up; both by that user's own events alone. This file knows no record and no memory.
+Rules: a user is active in the tick of an event, and cut off in that of one which does not count because the cap is used
+up; both by that user's own events alone. So whoever is cut off is active. This file knows no record and no memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,11 +25,11 @@ class CapUses:
     def of(
         self, users: Hashes, ticks: IntArray, counting: BoolArray, kept: BoolArray
     ) -> Mapping[int, ByColumn]:
-        """Return each user once by tick and column: of records that are `counting`, those that are `kept` or not."""
+        """Return each user once by tick and column: of records that would count, and of those that are not `kept`."""
         if not self._starts:
             return NOBODY
         found: dict[int, dict[int, Hashes]] = {}
-        for place, those in enumerate((kept, counting & ~kept)):
+        for place, those in enumerate((counting, counting & ~kept)):
             for tick in np.unique(ticks[those]).tolist():
                 once = each_once([users[those & (ticks == tick)]])
                 columns = {start + place: once for start in self._starts}

@@ -79,9 +79,9 @@ class FeatureCounts:
             for sign, (up, down) in signs.items()
         }
         self._parts: list[_By | _Together | _Sums] = [
-            _By(feature.by, place.get(feature.where), slot)
-            if feature.of is None
-            else _Sums(feature.by, place.get(feature.where), slot, feature.of)
+            _Sums(feature.by, place.get(feature.where), slot, feature.of)
+            if isinstance(feature.of, Amount | Sign)
+            else _By(feature.by, place.get(feature.where), slot)
             for feature, slot in by
         ]
         self._parts += [

@@ -43,7 +43,7 @@ class Identified:
 class CapUse:
     """The users who are protected: who was active and who was cut off, each once in every window of `span` ms.
 
-    The guard says of whom an event counted, and of whom one did not because the cap was used up. A window is the cap's.
+    The guard says who had an event, and of whom one did not count because the cap was used up. A window is the cap's.
     """
 
     span: int | None = None

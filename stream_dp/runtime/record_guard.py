@@ -18,7 +18,7 @@ class Admitted:
     """A batch without the records that do not count; what the others use of their users' caps; how many were capped.
 
     What cannot say whose it is stands among the batch's refused records. `users` are, by tick, those who are counted in
-    columns of their own: of whom something counts, or was capped.
+    columns of their own: who had an event, and whose was capped.
     """
 
     batch: Batch

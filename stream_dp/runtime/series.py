@@ -51,8 +51,8 @@ class Asking(Protocol):
 
 
 Tell: TypeAlias = Callable[[Sequence[str], IntArray, int, Any], Mapping[str, Any]]
-"""Returns the fields of a release, or of a window's part, but its band: from the names of its entries, its answer, the
-tick, and the public part of the state."""
+"""Returns the fields of a release, or of a window's part, but its band; or with the ends `low` and `high` in place of it.
+From the names of its entries, its answer, the tick, and the public part of the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class SeriesView:
         band = self.band(tick, state)
         if self.tell is None:
             return part(self.keys, answer if signed else clipped(answer), band, unit)
-        return WindowPart(**self.tell(self.keys, answer, tick, state), band=band)
+        return WindowPart(**_wide(self.tell(self.keys, answer, tick, state), band))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Series:
         if not self.views:
             band = told_number(self.band(tick, state), self.unit)
             if self.tell is not None:
-                return {**self.tell(self.keys, answer, tick, state), "band": band}
+                return _wide(self.tell(self.keys, answer, tick, state), band)
             counts = answer if self.signed else clipped(answer)
             return {**in_units(content(self.shape, self.keys, counts), self.unit), "band": band}
         ends = list(accumulate(len(view.keys) * view.numbers for view in self.views))
@@ -176,6 +176,11 @@ class Series:
                 for view, entries in pairs
             }
         }
+
+
+def _wide(told: Mapping[str, Any], band: Any) -> dict[str, Any]:
+    """What is told, with its band where it has no ends of its own."""
+    return dict(told) if "low" in told else {**told, "band": band}
 
 
 def _view_bytes(view: SeriesView) -> int:

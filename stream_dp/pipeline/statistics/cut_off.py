@@ -1,17 +1,19 @@
-"""The statistic `cut_off`: of the users who were active, how many had more events than their cap lets count.
+"""The statistic `cut_off`: which share of the users who were active had more events than their cap lets count.
 
 What the cap cuts off is a bias of every other series, and nobody sees it there. Users are counted and not their events:
 of those a single user may have any number. Who is counted is the guard's to say.
 """
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
+from stream_dp.core.quotients import Measured, quotient
 from stream_dp.mechanisms.cut_off_counter import ENTRIES, CutOffCounter
-from stream_dp.mechanisms.serving import ViewBands, clipped
+from stream_dp.mechanisms.serving import ViewBands
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.identifier_columns import CapUse
 from stream_dp.pipeline.scalars import duration_text, milliseconds, problem
@@ -20,11 +22,14 @@ from stream_dp.pipeline.windows import Window
 from stream_dp.runtime.release import Shape
 from stream_dp.runtime.series import Tell
 
+DIGITS = 4
+SHARE = (Fraction(0), Fraction(1))
+
 
 class CutOffSeries(SeriesSpec):
-    """Users who were active, and users who were cut off, since the cap's window began and in the one before."""
+    """The share of active users who were cut off, since the cap's window began and in the one before."""
 
-    shape: ClassVar[Shape] = Shape.HISTOGRAM
+    shape: ClassVar[Shape] = Shape.SCALAR
 
     statistic: Literal["cut_off"] = "cut_off"
     window: Window | None = None
@@ -48,25 +53,31 @@ class CutOffSeries(SeriesSpec):
     def about(self) -> str:
         """What is released, in a few words."""
         when = "so far" if self.window is None else f"in each {self.window}"
-        return f"users active {when}, and how many of them had events beyond the cap, which are not counted"
+        return f"the share of the users active {when} who had events beyond their cap, which are not counted"
 
-    def entries(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of both numbers."""
-        return self.identifier.keys
+    @property
+    def numbers(self) -> int:
+        """Two: active, and cut off."""
+        return ENTRIES
 
     def each(self, confidence: float, width: int) -> float:
-        """Return the confidence of each of the two bands: both together hold with `confidence`, and so does a share."""
+        """Return the confidence of each of the two bands: both together, and so the share, hold with `confidence`."""
         return 1 - (1 - confidence) / ENTRIES
 
-    def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell | None:
-        """Return what tells the window before: nothing in the first one."""
-        if not place:
-            return None
-        window: int = mechanism.users.window
+    def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
+        """Return what tells the share with its ends: nothing of the window before in the first one."""
+        band = ViewBands(mechanism, place or 0, self.each(confidence, ENTRIES))
+        first: int = mechanism.users.window if place else 0
 
         def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
-            numbers = clipped(answer).tolist() if tick >= window else []
-            return {"values": dict(zip(names, numbers, strict=False))}
+            if tick < first:
+                return dict.fromkeys(("value", "low", "high"))
+            sure = Fraction(band(tick, state))
+            active, cut = (
+                Measured.around(Fraction(each), sure, signed=False) for each in answer.tolist()
+            )
+            found = quotient(cut, active, DIGITS, SHARE)
+            return {"value": found.value, "low": found.low, "high": found.high}
 
         return tell
 
@@ -110,18 +121,15 @@ class CutOffSeries(SeriesSpec):
         cap = f"more than {users.cap} event{'' if users.cap == 1 else 's'}"
         when = "ever" if self.window is None else f"in each {self.window}"
         why = (
-            f"two tree counters of first ticks, at half the epsilon each: of the users active {when}, those who had "
-            f"{cap}; theirs beyond are not counted"
+            f"two tree counters of first ticks, at half the epsilon each: of the users active {when}, the share who "
+            f"had {cap}; theirs beyond are not counted. Half-widths are those of either number of users"
         )
         expected = [lambda tick, band=band: band(tick, None) for band in bands]
         windows = dict(zip(self.views, expected, strict=False))
         return Choice(mechanism, why, expected[0], windows)
 
-    def exact(self, totals: IntArray, keys: Sequence[str]) -> dict[str, int] | None:
-        """Return how many there were; nothing of windows, for the totals of a run are those of none."""
-        if self.window is not None:
-            return None
-        return dict(zip(self.identifier.keys, totals.tolist(), strict=True))
+    def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
+        """Return nothing: who was there is the guard's to say."""
 
 
 def _length(window: str) -> int | None:
