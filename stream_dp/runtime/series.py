@@ -51,7 +51,8 @@ class Asking(Protocol):
 
 
 Tell: TypeAlias = Callable[[Sequence[str], IntArray, int, Any], Mapping[str, Any]]
-"""Returns the fields of a release, or of a window's part, but its band; or with the ends `low` and `high` in place of it.
+"""Returns the fields of a release, or of a window's part, but its band; or with the ends `low` and `high` for it.
+
 From the names of its entries, its answer, the tick, and the public part of the state."""
 
 
