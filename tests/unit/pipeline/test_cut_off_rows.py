@@ -63,7 +63,7 @@ def test_users_outside_the_share_count_nowhere() -> None:
 
 
 def small_logs() -> Iterator[tuple[list[Event | Mark], list[int]]]:
-    """Every way in which a user has up to four records in each tick, beside those of another; and how many there are."""
+    """Every way in which a user has up to four records in each tick, beside another's; and how many there are."""
     for numbers in itertools.product((0, 1, 3, 4), repeat=TICKS):
         log: list[Event | Mark] = []
         for tick, number in enumerate(numbers):
