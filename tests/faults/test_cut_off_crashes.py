@@ -3,6 +3,7 @@
 The twins are a guard that forgets what its users used of their caps, and a memory that begins anew: both are caught.
 """
 
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -50,7 +51,7 @@ async def test_a_guard_that_forgets_what_caps_are_used_is_caught(
 
 
 async def test_a_memory_that_begins_anew_is_caught() -> None:
-    await wrong(lambda *given: SeenWorld(*given, make_seen=Forgetful))
+    await wrong(partial(SeenWorld, make_seen=Forgetful))
 
 
 async def wrong(made: Any) -> None:

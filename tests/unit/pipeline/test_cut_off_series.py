@@ -216,9 +216,9 @@ def whole_epsilon_each(mechanism: Any) -> ArrivalCounter:
 def test_the_audit_refutes_noise_for_one_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At epsilon 4 a user moves two units of scale 1/4: it is missed with probability below 1e-6."""
+    """At epsilon 2 a user moves two units of scale 1/2: it is missed with probability below 1e-6."""
     path = file(tmp_path, ", window: 4h", PER)
-    path.write_text(path.read_text().replace("epsilon: 1}", "epsilon: 4}"))
+    path.write_text(path.read_text().replace("epsilon: 1}", "epsilon: 2}"))
     spec = load(path)
     for twin in (False, True):
         mechanism: Any = build(spec).chosen[0].mechanism
