@@ -3,6 +3,7 @@
 Rules: exact figures come from the journal and are made for sources declared public only; the caller checks.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,11 @@ import msgspec
 from stream_dp.accounting.amounts import number
 from stream_dp.app.demo import DemoRun
 from stream_dp.app.journal_access import sealed_commits
+from stream_dp.core.messages import IntArray
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import dp_at
+from stream_dp.pipeline.statistics.series_spec import SeriesSpec
+from stream_dp.pipeline.windows import EVER
 from stream_dp.runtime.journal_summary import JournalSummary, read_summary
 from stream_dp.runtime.release import Released, read
 
@@ -86,9 +90,17 @@ def _exact(built: Built, summary: JournalSummary) -> dict[str, Any]:
     if rows is None:
         return {}
     known = {
-        c.spec.name: c.spec.exact(
-            rows[built.layout.slice(c.spec.name)], built.layout.keys(c.spec.name)
+        c.spec.name: _exact_of(
+            c.spec, rows[built.layout.slice(c.spec.name)], built.layout.keys(c.spec.name)
         )
         for c in built.chosen
     }
     return {name: total for name, total in known.items() if total is not None}
+
+
+def _exact_of(spec: SeriesSpec, totals: IntArray, keys: Sequence[str]) -> Any:
+    """The exact total, or of windows what is exact so far; None where neither is to be had."""
+    if EVER not in spec.views:
+        return spec.exact(totals, keys)
+    so_far = spec.model_copy(update={"window": None, "windows": ()}).exact(totals, keys)
+    return None if so_far is None else {EVER: so_far}

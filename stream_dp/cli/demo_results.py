@@ -33,8 +33,9 @@ def _table(found: DemoFigures) -> Table:
         table.add_column("exact (public data)", justify="right")
     for name, release in found.final.items():
         halted = "" if release["tick"] == tick else f" (until tick {release['tick']})"
-        known = None if exact is None else exact.get(name)
+        total = None if exact is None else exact.get(name)
         for window, part in (release.get("windows") or {"": release}).items():
+            known = (total or {}).get(window) if window else total
             for key, value in _shown(part):
                 beside = known.get(key) if isinstance(known, dict) else known
                 shown = f"{name} {window}".strip() + halted

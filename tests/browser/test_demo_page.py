@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 from browser.page_worlds import blank
 from free_ports import free_port
-from playwright.async_api import Browser, ConsoleMessage, Page
+from playwright.async_api import Browser, ConsoleMessage, FloatRect, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
@@ -66,11 +66,19 @@ async def moves_on(tab: Page, beyond: float) -> float:
 
 
 async def picture(tab: Page) -> None:
-    """Where STREAM_DP_SCREENSHOT names a file, write the page after some months beside it, as ...-demo.png."""
+    """Where STREAM_DP_SCREENSHOT names a file, write the page after some months beside it, as ...-demo.png.
+
+    It ends below the card of the destinations, for a picture in a page should not be longer.
+    """
     if named := os.environ.get("STREAM_DP_SCREENSHOT"):
-        await moves_on(tab, 20_000)
+        await moves_on(tab, 24_000)
         await tab.set_viewport_size({"width": 1280, "height": 900})
-        await tab.screenshot(path=named.removesuffix(".png") + "-demo.png", full_page=True)
+        box = await tab.locator("[data-series=by_destination]").bounding_box()
+        assert box is not None
+        height = box["y"] + box["height"] + 24
+        path = named.removesuffix(".png") + "-demo.png"
+        clip: FloatRect = {"x": 0, "y": 0, "width": 1280, "height": height}
+        await tab.screenshot(path=path, full_page=True, clip=clip)
 
 
 async def test_the_page_moves_survives_a_kill_and_ends_cleanly(

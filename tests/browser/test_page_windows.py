@@ -62,9 +62,9 @@ def series() -> list[dict[str, Any]]:
             **described("histogram", "rates", by="airline", windows=["24h"]),
             "domain": ["AA", "UA", "DL"],
         },
+        described("count", "rare", windows=["6h", "24h", "ever"]),
         described("count", "turnover"),
         described("count", "later"),
-        described("count", "delays", windows=["6h"]),
     ]
 
 
@@ -98,13 +98,18 @@ def windows(seen: list[int]) -> dict[str, Any]:
     }
 
 
+def rare(tick: int) -> dict[str, Any]:
+    """A count of which single ticks say nothing, 6 hours seldom something, and days mostly."""
+    values = {"tick": 2, "6h": 12 if tick % 5 else 60, "24h": 90 if tick % 5 else 48, "ever": 9_000}
+    return {name: {"value": value, "band": BANDS[name]} for name, value in values.items()}
+
+
 @pytest.fixture
 def engine() -> Engine:
     """An engine whose pipeline has windows and a sum."""
     made = Engine()
     draws = random.Random(3)
     seen: list[int] = []
-    median = {"0.5": {"value": 2.5, "low": 0.0, "high": 5.0}}
     for tick in range(HISTORY):
         seen.append(max(0, round(55 - abs((tick + 10) % 24 - 14) * 5 + draws.gauss(0, 7))))
         made.publish("rate", {"windows": windows(seen)})
@@ -113,9 +118,9 @@ def engine() -> Engine:
             "24h": {"values": {"AA": 610, "UA": 340, "DL": 12}, "band": 75},
         }
         made.publish("rates", {"windows": keys})
+        made.publish("rare", {"windows": rare(tick)})
         made.publish("turnover", {"value": tick * 3.25, "band": 310.5})
         made.publish("later", {"value": 1, "band": 1})
-        made.publish("delays", {"windows": {"6h": {"quantiles": median, "band": 4}}})
         made.step()
     return made
 
@@ -182,6 +187,22 @@ async def test_single_ticks_are_bars_and_a_window_is_chosen_by_keyboard(
         assert console.complaints == []
 
 
+async def test_a_count_opens_with_the_shortest_window_that_says_something(
+    browser: Browser, engine: Engine, public: dict[str, Any]
+) -> None:
+    async with serving(engine.log, public, plan=planned) as server:
+        page = await shown(browser, server)
+        rare_one = "[data-series=rare]"
+        assert await text(page, f"{rare_one} {PRESSED}") == "24h"
+        assert await text(page, f"{rare_one} .value") == "90"
+
+        choice = page.get_by_role("group", name="Window of rare")
+        await choice.get_by_role("button", name="the last tick").click()
+        engine.publish("rare", {"windows": rare(HISTORY)})
+        await page.wait_for_selector(f"{rare_one}[data-tick='{HISTORY}']")
+        assert await text(page, f"{rare_one} {PRESSED}") == "tick"
+
+
 async def test_a_windowed_histogram_shows_the_keys_of_the_window(
     browser: Browser, engine: Engine, public: dict[str, Any]
 ) -> None:
@@ -212,7 +233,7 @@ async def test_what_has_no_picture_says_so_and_disturbs_nobody(
     async with serving(engine.log, public, plan=planned) as server:
         await page.goto(server.url)
         await page.wait_for_selector(f"{SUM}[data-tick='{HISTORY - 1}']")
-        for card in ("[data-series=later]", "[data-series=delays]", RATE):
+        for card in ("[data-series=later]", RATE):
             assert "No picture for this yet" in await text(page, f"{card} .note")
         assert await text(page, f"{SUM} .value") == "2,271.75"
         assert await text(page, f"{SUM} .band") == "± 310.5"

@@ -3,7 +3,7 @@
 // fingerprint, a log that starts again, or a gap loads everything anew. Releases of a series that is new wait
 // until it is described. Drawing happens at most ten times a second, whatever arrives.
 
-import { makeCard, shapeOf } from "./cards.js";
+import { isOverTime, makeCard, shapeOf } from "./cards.js";
 import { count, duration, el, seconds, setText, time, words } from "./format.js";
 import { isHalted, showBudget, showQueries } from "./budget.js";
 import { showPromise, showProof } from "./promise.js";
@@ -62,14 +62,14 @@ async function history(pipeline, name, latest) {
   if (latest === null) return [];
   const series = describe(pipeline, name);
   const shape = shapeOf(series, latest);
-  if (!["scalar", "rate", "flags"].includes(shape)) return [latest];
+  if (!isOverTime(shape)) return [latest];
   const large = shape === "flags" && (series.domain?.length ?? 0) > LARGE_DOMAIN;
   const from = large ? Math.max(0, latest.tick - RECENT_TICKS) : 0;
   return (await get(`/api/series/${encodeURIComponent(name)}?from=${from}&to=${latest.tick}`)).releases;
 }
 
 const halted = (queries, name) => queries.some((query) => query.name === name && isHalted(query.end));
-const describe = (pipeline, name) => pipeline.series.find((series) => series.name === name) ?? { name };
+const describe = (pipeline, name) => ({ ...(pipeline.series.find((series) => series.name === name) ?? { name }), capped: Boolean(pipeline.users) });
 
 function build({ pipeline, plan, budget, queries, series }) {
   Object.assign(state, { pipeline, plan, budget, queries, waiting: [], sequence: -1, head: series.sequence, latest: null });
@@ -207,7 +207,9 @@ function stateName() {
 
 function showWindows(step) {
   const label = (ticks) => (ticks === Infinity ? "all" : step > 0 ? duration(ticks * step) : `${count(ticks)} ticks`);
-  byId("windows").replaceChildren(...WINDOWS.map((ticks) => {
+  const { horizon } = state.pipeline.clock ?? {};
+  const offered = WINDOWS.filter((ticks) => ticks === Infinity || !horizon || ticks < horizon);
+  byId("windows").replaceChildren(...offered.map((ticks) => {
     const button = el("button", { type: "button", "aria-pressed": String(ticks === state.window) }, label(ticks));
     button.addEventListener("click", () => {
       state.window = ticks;

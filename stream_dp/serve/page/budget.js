@@ -32,10 +32,10 @@ export function showBudget(holder, budget, queries) {
   ].filter((part) => part !== null));
 }
 
-/** What the budget was paid for: the series that run and are nobody's, and the analysts' ledgers. */
+/** What the budget was paid for: the series that run, cost something and are nobody's, and the analysts' ledgers. */
 function payments(budget, queries) {
   const gone = new Set(queries.filter(({ end, analyst }) => isHalted(end) || analyst).map(({ name }) => name));
-  const series = (budget.series ?? []).filter(({ name }) => !gone.has(name));
+  const series = (budget.series ?? []).filter(({ name, epsilon }) => !gone.has(name) && toNumber(epsilon) > 0);
   return [...series, ...(budget.analysts ?? []).map(({ name, epsilon }) => ({ name: `analyst ${name}`, epsilon: epsilon.total }))];
 }
 

@@ -1,8 +1,9 @@
 // Drawing: a line or bars with their error band (uPlot), and strips of alert marks (canvas).
 // Rules: colours come from the style sheet; what is drawn is thinned to the pixels there are, and the
-// band of a thinned point covers the bands of all points it stands for. Charts know no API.
+// band of a thinned point covers the bands of all points it stands for. An open end reaches beyond the picture, which is
+// as high as most of what is known needs. Charts know no API.
 
-import { axisCount, axisTimes, band, count, time } from "./format.js";
+import { axisCount, axisTimes, count, time } from "./format.js";
 
 const MOST_POINTS = 600;
 const HEIGHT = 190;
@@ -11,41 +12,60 @@ const WHOLE_STEPS = STEPS.filter(Number.isInteger);
 
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** Points from `start` on as uPlot columns [x, low, high, value]. */
+/** Where points from `start` on are drawn: the last of each stride, and the first of what it stands for. */
+export function* strides(many, start) {
+  const stride = Math.max(1, Math.ceil((many - start) / MOST_POINTS));
+  for (let last = many - 1 - (Math.floor((many - start - 1) / stride) * stride); last < many; last += stride) yield [Math.max(start, last - stride + 1), last];
+}
+
+/** Points from `start` on as uPlot columns [x, low, high, value]; null where nothing is known. */
 export function thin(points, start) {
-  const many = points.x.length - start;
-  const stride = Math.max(1, Math.ceil(many / MOST_POINTS));
   const columns = [[], [], [], []];
-  for (let last = points.x.length - 1 - (Math.floor((many - 1) / stride) * stride); last < points.x.length; last += stride) {
+  for (const [first, last] of strides(points.x.length, start)) {
     let low = Infinity;
     let high = -Infinity;
-    for (let index = Math.max(start, last - stride + 1); index <= last; index += 1) {
-      low = Math.min(low, points.value[index] - points.band[index]);
-      high = Math.max(high, points.value[index] + points.band[index]);
+    for (let index = first; index <= last; index += 1) {
+      if (points.value[index] === null) continue;
+      low = Math.min(low, points.low[index]);
+      high = Math.max(high, points.high[index]);
     }
     columns[0].push(points.x[last]);
-    columns[1].push(low);
-    columns[2].push(high);
+    columns[1].push(low <= high ? low : null);
+    columns[2].push(low <= high ? high : null);
     columns[3].push(points.value[last]);
   }
   return columns;
 }
 
-export class BandChart {
-  constructor(holder, readout, bandAt) {
+/** Columns with open ends cut where the picture ends, and that range; null: the picture holds all there is. */
+export function framed([x, lows, highs, values]) {
+  if ([...lows, ...highs].every((end) => end === null || Number.isFinite(end))) return { columns: [x, lows, highs, values], range: null };
+  const places = values.map((_, place) => place).filter((place) => values[place] !== null);
+  const known = places.filter((place) => Number.isFinite(highs[place] - lows[place]));
+  const shown = known.length > 0 ? known.flatMap((place) => [lows[place], values[place], highs[place]]) : places.map((place) => values[place]);
+  const sorted = shown.sort((one, two) => one - two);
+  const at = (part) => sorted[Math.round((sorted.length - 1) * part)] ?? 0;
+  const spread = (at(0.95) - at(0.05)) / 3 || Math.abs(at(0.5)) || 1;
+  const [bottom, top] = [at(0.05) - spread, at(0.95) + spread];
+  const cut = (end) => (end === null ? null : Math.min(top + spread, Math.max(bottom - spread, end)));
+  return { columns: [x, lows.map(cut), highs.map(cut), values.map(cut)], range: [bottom, top] };
+}
+
+/** A chart that follows its holder's width and is read point by point, by pointer or keys. */
+export class Chart {
+  constructor(holder, readout) {
     this.holder = holder;
     this.readout = readout;
-    this.bandAt = bandAt;
     this.plot = null;
-    this.bars = false;
     holder.addEventListener("keydown", (event) => this.#move(event));
     holder.addEventListener("blur", () => this.plot?.setCursor({ left: -10, top: -10 }));
   }
 
-  draw(columns) {
+  /** Draw columns; `special` makes the options of the plot that are this chart's own, once. */
+  plotted(columns, special) {
     const width = Math.floor(this.holder.clientWidth);
     if (width <= 0 || columns[0].length === 0) return;
-    if (this.plot === null) this.plot = new uPlot(this.#options(width), columns, this.holder);
+    if (this.plot === null) this.plot = new uPlot(this.#options(width, special()), columns, this.holder);
     else {
       if (this.plot.width !== width) this.plot.setSize({ width, height: HEIGHT });
       this.plot.setData(columns);
@@ -57,10 +77,9 @@ export class BandChart {
     this.plot = null;
   }
 
-  #options(width) {
+  #options(width, { hooks = {}, wholes, ...special }) {
     const font = "12px system-ui, sans-serif";
     const axis = { stroke: colour("--muted"), font, grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false } };
-    const edge = { stroke: "transparent", width: 0, points: { show: false } };
     return {
       width,
       height: HEIGHT,
@@ -70,20 +89,17 @@ export class BandChart {
       tzDate: (stamp) => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
       axes: [
         { ...axis, space: 64, size: 30, values: (_plot, splits, _axis, _space, increment) => axisTimes(splits, increment) },
-        { ...axis, size: 62, incrs: (plot) => (plot.data[3].every(Number.isInteger) ? WHOLE_STEPS : STEPS), values: (_plot, splits) => splits.map(axisCount) },
+        { ...axis, size: 62, incrs: (plot) => (wholes(plot.data) ? WHOLE_STEPS : STEPS), values: (_plot, splits) => splits.map(axisCount) },
       ],
-      series: [{}, edge, edge, { stroke: colour("--accent"), width: 2, points: { show: false } }],
-      bands: [{ series: [2, 1], fill: colour("--band") }],
-      hooks: { setCursor: [(plot) => this.#read(plot)], draw: this.bars ? [drawWhiskers] : [] },
-      ...(this.bars ? barOptions(edge) : {}),
+      hooks: { setCursor: [(plot) => this.#read(plot)], ...hooks },
+      ...special,
     };
   }
 
   #read(plot) {
     const index = plot.cursor.idx;
-    const value = index === null || index === undefined ? null : plot.data[3][index];
-    if (value === null || value === undefined || plot.cursor.left < 0) this.readout("");
-    else this.readout(`${time(plot.data[0][index])}: ${count(value)} ${band(this.bandAt(plot.data[0][index]))}`);
+    const said = index === null || index === undefined || plot.cursor.left < 0 ? "" : this.saidAt(plot, index);
+    this.readout(said && `${time(plot.data[0][index])}: ${said}`);
   }
 
   #move(event) {
@@ -95,6 +111,37 @@ export class BandChart {
     const next = Math.min(last, Math.max(0, now + step));
     const left = this.plot.valToPos(this.plot.data[0][next], "x");
     this.plot.setCursor({ left, top: 10 });
+  }
+}
+
+/** A line or bars with their band; `reading` says what stands at a time. */
+export class BandChart extends Chart {
+  constructor(holder, readout, reading) {
+    super(holder, readout);
+    this.reading = reading;
+    this.bars = false;
+  }
+
+  draw(found) {
+    const { columns, range } = framed(found);
+    this.range = range;
+    this.plotted(columns, () => this.#own());
+  }
+
+  saidAt(plot, index) {
+    return this.reading(plot.data[0][index]);
+  }
+
+  #own() {
+    const edge = { stroke: "transparent", width: 0, points: { show: false } };
+    return {
+      wholes: (data) => data[3].every(Number.isInteger),
+      scales: { y: { range: (_plot, low, high) => this.range ?? (low === null ? [0, 1] : uPlot.rangeNum(low, high, 0.1, true)) } },
+      series: [{}, edge, edge, { stroke: colour("--accent"), width: 2, points: { show: false } }],
+      bands: [{ series: [2, 1], fill: colour("--band") }],
+      hooks: this.bars ? { draw: [drawWhiskers] } : {},
+      ...(this.bars ? barOptions(edge) : {}),
+    };
   }
 }
 

@@ -19,7 +19,25 @@ const exactly = (value) => (Number.isInteger(value) ? integer : grid).format(val
 export const count = (value) => exactly(value).replace("-", "−");
 export const axisCount = (value) => (Math.abs(value) < 1e6 ? count(value) : compact.format(value).replace("-", "−"));
 export const band = (value) => `± ${exactly(value)}`;
+/** An end of an interval, or none where it is open; `width` is how wide the interval is about. */
+export function ends(low, high, width) {
+  const [from, to] = [low, high].map((end) => (end === null || end === undefined || !Number.isFinite(end) ? null : near(end, width)));
+  if (from === null && to === null) return "anything";
+  if (from === null) return `at most ${to}`;
+  return to === null ? `at least ${from}` : `${from} to ${to}`;
+}
+
+/** A number with as many digits as an error of `width` leaves it; 0: those it has. */
+export function near(value, width) {
+  if (!(width > 0)) return count(value);
+  const places = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(width))));
+  const rounded = Number(value.toFixed(places)) || 0;
+  return new Intl.NumberFormat("en", { minimumFractionDigits: places, maximumFractionDigits: places }).format(rounded).replace("-", "−");
+}
+
 export const percent = (value) => new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 }).format(value);
+/** A share such as 0.999, to the last digit. */
+export const share = (value) => new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 6 }).format(value);
 export const time = (seconds) => `${moment.format(seconds * 1000)} UTC`;
 export const shortTime = (seconds) => shortMoment.format(seconds * 1000);
 /** When a tick begins, from the API's time; seconds where there are any. */

@@ -52,23 +52,28 @@ def test_a_year(say: Say, home: Path) -> None:
         key: shown[key] for key in KEYS if key not in ("seconds", "events_per_second", "final")
     }
     assert figures == {
-        "broker": "embedded", "events": 336_776, "dead_letters": 0, "ticks": 8760, "releases": 35_040,
+        "broker": "embedded", "events": 336_776, "dead_letters": 0, "ticks": 8760, "releases": 61_320,
         "epsilon": 2, "delta": 0,
     }  # fmt: skip
     assert shown["seconds"] > 0
     assert shown["events_per_second"] > 0
     final = shown["final"]
-    assert (
-        final["departures"].keys()
-        == final["busiest_destination"].keys()
-        == {"value", "band", "tick"}
-    )
+    spans = ["tick", "24h", "7d", "ever"]
+    for name in ("departures", "late_flights"):
+        assert list(final[name]["windows"]) == spans
+        assert all(part.keys() == {"value", "band"} for part in final[name]["windows"].values())
+    assert list(final["share_late"]["windows"]) == spans
+    share = final["share_late"]["windows"]["ever"]
+    assert 0 <= share["low"] <= share["value"] <= share["high"] <= 1
+    assert list(final["delays"]["windows"]["7d"]["quantiles"]) == ["0.5", "0.75", "0.9"]
+    assert len(final["busiest_airlines"]["windows"]["7d"]["ranks"]) == 10
     assert final["by_destination"].keys() == {"values", "band", "tick"}
     assert final["late_departures"].keys() == {"fired", "band", "tick"}
     assert {release["tick"] for release in final.values()} == {8759}
     assert len(final["by_destination"]["values"]) == 106
     assert len(final["late_departures"]["fired"]) <= 17
-    assert abs(final["departures"]["value"] - 336_776) < 10 * final["departures"]["band"]
+    so_far = final["departures"]["windows"]["ever"]
+    assert abs(so_far["value"] - 336_776) < 10 * so_far["band"]
 
 
 @pytest.fixture
@@ -123,11 +128,17 @@ def test_a_second_start_goes_on_and_fresh_begins_anew(say: Say, home: Path) -> N
 def test_exact_values_stand_beside_the_private_ones(say: Say) -> None:
     said = say(*FLAGS, "--compare-exact")
     exact = last_line(said)["exact"]
-    assert exact.keys() == {"departures", "by_destination", "busiest_destination"}
-    assert exact["departures"] == sum(exact["by_destination"].values()) > 1000
-    assert exact["busiest_destination"] == max(exact["by_destination"].values())
+    assert exact.keys() == {"departures", "late_flights", "by_destination"}
+    flown, late = exact["departures"]["ever"], exact["late_flights"]["ever"]
+    assert flown == sum(exact["by_destination"].values()) > 1000
+    assert 0 < late < flown
     assert "exact (public data)" in said.out
-    assert f"{exact['departures']:,}" in said.out
+    assert [
+        f"{flown:,}" in line for line in said.out.splitlines() if "departures ever" in line
+    ] == [True]
+    assert not any(
+        f"{flown:,}" in line for line in said.out.splitlines() if "departures 7d" in line
+    )
     assert "... 101 more" in said.out
 
 

@@ -4,6 +4,10 @@ from typing import Any
 
 import pytest
 
+from stream_dp.app.example_files import flights_folder
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.yaml import load
+
 
 @pytest.fixture
 def data() -> dict[str, Any]:
@@ -48,3 +52,25 @@ def data() -> dict[str, Any]:
             },
         ],
     }
+
+
+@pytest.fixture
+def year() -> PipelineSpec:
+    """The flights of the example over their year, by four series of two epsilons together."""
+    hss = {"by": "destination", "method": "hss", "expected_events": "350000"}
+    late = [{"field": "delay", "at_least": "60"}]
+    series = [
+        {"name": "departures", "statistic": "count", "epsilon": "0.2"},
+        {"name": "by_destination", "statistic": "histogram", "epsilon": "1", **hss},
+        {"name": "busiest_destination", "statistic": "maximum", "epsilon": "0.5", **hss},
+        {
+            "name": "late_departures",
+            "statistic": "alerts",
+            "by": "airline",
+            "where": late,
+            "threshold": "100",
+            "epsilon": "0.3",
+        },
+    ]
+    example = load(flights_folder() / "pipeline.yaml").model_dump(by_alias=True)
+    return PipelineSpec.model_validate({**example, "series": series})

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from stream_dp.app.example_files import flights_folder
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP, differential_privacy
 from stream_dp.core.neighbors import Neighbors
@@ -23,7 +22,6 @@ from stream_dp.mechanisms.sparse_vector import SparseVector
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.choose_hss import BIN_SHARE, QUANTITY_SHARE
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.release import Shape
 
 Data = dict[str, Any]
@@ -45,8 +43,8 @@ def flat(node: Derivation, depth: int = 0) -> list[tuple[int, str, Fraction]]:
     return [(depth, node.subject, measure.epsilon), *deeper]
 
 
-def test_the_example_by_hand() -> None:
-    example = build(load(flights_folder() / "pipeline.yaml"))
+def test_a_year_by_hand(year: PipelineSpec) -> None:
+    example = build(year)
     e = Fraction
     _, many, busiest, _ = (chosen.mechanism for chosen in example.chosen)
     assert isinstance(many, PerBinHSS)

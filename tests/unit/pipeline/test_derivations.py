@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from stream_dp.app.example_files import flights_folder
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.counter import Counter
@@ -14,7 +13,6 @@ from stream_dp.mechanisms.tree import TreeNoise
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.yaml import load
 
 Data = dict[str, Any]
 Node = tuple[int, str, str, float, list[str]]  # depth, rule, source, epsilon, conditions
@@ -143,7 +141,7 @@ def test_the_other_rules_are_shown_with_their_price_or_what_they_lack(data: Data
     assert "[HSV] Thm 5.2 breaks" in column["[HSV] Thm 5.14"]["refused"]
 
 
-def test_the_example() -> None:
+def test_a_year(year: PipelineSpec) -> None:
     """Under add_remove an event touches one column, one key, one live instance: L0 = 1.
 
     departures           0.2
@@ -152,7 +150,7 @@ def test_the_example() -> None:
     late_departures      0.3
     all at once          0.2 + 1.0 + 0.5 + 0.3 = 2.0
     """
-    tree = plan_json(build(load(flights_folder() / "pipeline.yaml")))["derivation"]
+    tree = plan_json(build(year))["derivation"]
 
     def hss(whole: float, instances: float, counter: float) -> list[Node]:
         return [
@@ -190,8 +188,8 @@ def whys(node: Data) -> list[str]:
     return [c["why"] for c in node["conditions"]] + deeper
 
 
-def test_a_proof_obligation_names_a_suite_that_is_there() -> None:
-    tree = plan_json(build(load(flights_folder() / "pipeline.yaml")))["derivation"]
+def test_a_proof_obligation_names_a_suite_that_is_there(year: PipelineSpec) -> None:
+    tree = plan_json(build(year))["derivation"]
     named = {why.rpartition("checked by ")[2] for why in whys(tree) if "checked by " in why}
     exact = {
         "tests/unit/audit/test_exact_mechanisms.py",

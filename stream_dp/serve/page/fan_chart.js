@@ -1,0 +1,61 @@
+// Drawing of a fan: a line for each quantile, the space between two neighbours filled, darker near the middle.
+// Rules: colours come from the style sheet; each line is named where it ends, unless the names would meet. Charts know
+// no API.
+
+import { Chart, colour, strides } from "./charts.js";
+import { count } from "./format.js";
+
+const NAME_HEIGHT = 13;
+
+/** What `noFan` holds from `start` on as uPlot columns: x and a column for each line. */
+export function thinLines({ x, lines }, start) {
+  const shown = [...strides(x.length, start)].map(([, last]) => last);
+  return [x, ...lines.values()].map((column) => shown.map((at) => column[at] ?? null));
+}
+
+export class FanChart extends Chart {
+  draw(columns, lines) {
+    if (this.lines?.length !== lines.length) this.forget();
+    this.lines = lines;
+    this.plotted(columns, () => this.#own());
+  }
+
+  saidAt(plot, index) {
+    const told = this.lines.map(({ text }, place) => [text, plot.data[place + 1][index]]).filter(([, value]) => value !== null);
+    return told.map(([text, value]) => `${text} below ${count(value)}`).join(" · ");
+  }
+
+  #own() {
+    const middle = this.lines.reduce((best, { at }, place) => (Math.abs(at - 0.5) < Math.abs(this.lines[best].at - 0.5) ? place : best), 0);
+    const line = (_, place) => ({ stroke: colour("--accent"), width: place === middle ? 2 : 1, points: { show: false } });
+    const between = (_, place) => ({ series: [place + 2, place + 1], fill: colour(Math.min(Math.abs(place - middle), Math.abs(place + 1 - middle)) === 0 ? "--band" : "--band-far") });
+    return {
+      padding: [10, 42, 0, 0],
+      wholes: (data) => data.slice(1).every((column) => column.every((value) => value === null || Number.isInteger(value))),
+      series: [{}, ...this.lines.map(line)],
+      bands: this.lines.slice(1).map(between),
+      hooks: { draw: [(plot) => this.#name(plot)] },
+    };
+  }
+
+  /** The name of each line at its right end, from the middle outwards, where there is room. */
+  #name(plot) {
+    const { ctx: context, bbox } = plot;
+    const ratio = uPlot.pxRatio;
+    const taken = [];
+    context.save();
+    context.font = `${11 * ratio}px system-ui, sans-serif`;
+    context.textBaseline = "middle";
+    context.textAlign = "left";
+    context.fillStyle = colour("--muted");
+    this.lines.forEach(({ text }, place) => {
+      const value = plot.data[place + 1].at(-1);
+      if (value === null) return;
+      const top = plot.valToPos(value, "y", true);
+      if (taken.some((other) => Math.abs(other - top) < NAME_HEIGHT * ratio)) return;
+      taken.push(top);
+      context.fillText(text, bbox.left + bbox.width + 5 * ratio, top);
+    });
+    context.restore();
+  }
+}

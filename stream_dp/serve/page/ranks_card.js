@@ -1,0 +1,78 @@
+// A top list: names by rank, with their values, and which of them are not told apart.
+// Rules: a rank is a range where names are not told apart: from the first place that a name may have to the last. A line
+// stands between two names only where everybody above it is told apart from everybody below.
+
+import { Card } from "./card.js";
+import { band, count, el, setText } from "./format.js";
+import { placeBar } from "./keys_card.js";
+
+const MOST_NAMED = 8;
+
+export class RanksCard extends Card {
+  constructor(series, planned, shape = "ranks") {
+    super(series, planned, shape);
+    this.caption = el("caption");
+    this.table = el("table", { class: "ranking" }, this.caption, el("thead", {}, el("tr", {},
+      ...[["Rank", "rank"], ["Name", ""], ["", "track-cell"], ["Value", "number"]].map(([name, kind]) => el("th", { scope: "col", class: kind }, name || el("span", { class: "unseen" }, "Picture"))))));
+    this.body.append(el("div", { class: "ranking-holder" }, this.table));
+  }
+
+  take() {}
+
+  show() {
+    const { ranks, band: width } = this.latest;
+    const ordered = places(ranks);
+    setText(this.caption, `Top ${count(ranks.length)}${this.over}`);
+    const text = JSON.stringify([this.window, ranks, width]);
+    if (text !== this.drawn) {
+      this.drawn = text;
+      const scale = Math.max(0, ...ranks.map(({ value }) => value + width)) || 1;
+      for (const body of this.table.querySelectorAll("tbody")) body.remove();
+      this.table.append(...groups(ordered).map((rows) => el("tbody", { class: rows.length > 1 ? "tied" : null }, ...rows.map((row) => line(row, width, scale)))));
+    }
+    setText(this.note, [`Each value ${band(width)}, all at once, with ${this.confidence()} confidence.`, tiedText(ordered)].filter(Boolean).join(" "));
+  }
+}
+
+/** Each name with the first and the last place that it may have. */
+function places(ranks) {
+  const listed = new Map(ranks.map(({ name }, place) => [name, place]));
+  return ranks.map(({ name, value, tied = [], more = 0 }, place) => {
+    const others = tied.filter((other) => other !== name);
+    const above = others.filter((other) => listed.has(other) && listed.get(other) < place).length;
+    const outside = others.filter((other) => !listed.has(other));
+    return { name, value, tied: others, more, place, first: place + 1 - above, last: place + 1 + others.length - above + more, outside };
+  });
+}
+
+/** Runs of names that nobody tells apart from the run before or behind. */
+function groups(ordered) {
+  const found = [];
+  for (const row of ordered) {
+    const tied = found.at(-1)?.some(({ last }) => last > row.place);
+    if (tied) found.at(-1).push(row);
+    else found.push([row]);
+  }
+  return found;
+}
+
+function line({ name, value, first, last }, width, scale) {
+  const parts = { bar: el("span", { class: "bar" }), whisker: el("span", { class: "whisker" }) };
+  placeBar(parts, { value, low: value - width, high: value + width }, { zero: 0, span: scale });
+  return el("tr", { class: Math.abs(value) <= width ? "noise" : null, title: `${name}: ${count(value)} ${band(width)}` },
+    el("td", { class: "rank" }, first === last ? String(first) : `${first}–${last}`),
+    el("th", { scope: "row" }, name),
+    el("td", { class: "track-cell" }, el("span", { class: "track", "aria-hidden": "true" }, parts.bar, parts.whisker)),
+    el("td", { class: "number" }, count(value)));
+}
+
+function tiedText(ordered) {
+  if (ordered.length === 0) return "No name is told.";
+  if (ordered.every(({ tied, more }) => tied.length + more === 0)) return "All ranks are told apart.";
+  const outside = [...new Set(ordered.flatMap((row) => row.outside))];
+  const more = Math.max(...ordered.map((row) => row.more));
+  const named = outside.slice(0, MOST_NAMED);
+  const rest = outside.length - named.length + more;
+  const others = outside.length === 0 ? "" : ` As high, perhaps: ${named.join(", ")}${rest > 0 ? ` and ${count(rest)} more` : ""}.`;
+  return `A range of ranks: not told apart from its neighbours.${others}`;
+}

@@ -1,0 +1,83 @@
+// A card that shows one window of its releases, which its reader chooses.
+// Rules: the choice is offered where there is one. Counts and sums begin with the single tick; what a tick holds too
+// little for begins with the window after it. Once there are enough releases, a card whose reader has not chosen goes to
+// the shortest window that says something at most times, and stays there.
+
+import { el, words } from "./format.js";
+
+export const TICK = "tick";
+export const EVER = "ever";
+
+const ENOUGH = 48; // releases
+
+/** What a window is over, by what its series says of when it tells it; windows slide unless it says otherwise. */
+const SPANS = { "when a window ends": (name) => `in the ${name} that ended last`, "since a window began": (name) => `since the ${name} began` };
+
+function overText(series, name) {
+  if (name === EVER) return "so far";
+  return name === "" ? "" : (SPANS[series.parameters?.told] ?? ((span) => `in the last ${span}`))(name);
+}
+
+/** The parts of a release by window; what has no windows is one, without a name. */
+export const partsOf = (release) => release.windows ?? { "": release };
+
+/** `begins` is the place of the window that is shown until another is chosen, `points` what is kept of each. */
+export const windowed = (Base, { shape, begins = 0, points = () => null }) => class extends Base {
+  constructor(series, planned) {
+    super(series, planned, shape);
+    this.kept = new Map();
+    this.choice = el("div", { class: "segmented over", role: "group", "aria-label": `Window of ${words(series.name)}`, hidden: true });
+    this.body.prepend(this.choice);
+  }
+
+  /** The expected error is that of the window. */
+  tell(planned, query) {
+    this.query = query;
+    super.tell(planned && { ...planned, ...planned.windows?.find(({ window }) => window === this.window) }, query);
+  }
+
+  take(release) {
+    const parts = partsOf(release);
+    this.whole = release;
+    for (const [name, part] of Object.entries(parts)) {
+      if (!this.kept.has(name)) this.#offer(name);
+      super.take({ ...release, ...part }, this.kept.get(name));
+    }
+    const names = Object.keys(parts);
+    if (this.window === undefined) this.#choose(names[Math.min(begins, names.length - 1)]);
+    else if (!this.settled) this.#settle(names);
+    this.latest = { ...release, ...parts[this.window] };
+  }
+
+  #settle(names) {
+    if (!((this.kept.get(this.window)?.tick.length ?? 0) >= ENOUGH)) return;
+    this.settled = true;
+    const better = names.slice(begins).find((name) => name !== EVER && (this.says?.(this.kept.get(name), ENOUGH) ?? true));
+    if (better !== undefined && better !== this.window) this.#choose(better);
+  }
+
+  #offer(name) {
+    const button = el("button", { type: "button", value: name, "aria-label": name === EVER ? "ever, so far" : overText(this.series, name).replace(/^in /, "") }, name);
+    button.addEventListener("click", () => {
+      this.settled = true;
+      this.#choose(name);
+      this.draw(this.range);
+    });
+    this.kept.set(name, points());
+    this.choice.append(button);
+    this.choice.hidden = this.kept.size < 2;
+  }
+
+  #choose(name) {
+    this.window = name;
+    const over = overText(this.series, name);
+    this.over = over && ` ${over}`;
+    this.latest = { ...this.whole, ...partsOf(this.whole)[name] };
+    for (const button of this.choice.children) button.setAttribute("aria-pressed", String(button.value === name));
+    this.tell(this.planned, this.query);
+    this.look(name);
+  }
+
+  /** What changes with the window, beside the figures. */
+  look() {}
+};

@@ -1,0 +1,127 @@
+"""The customers' example: its command runs on a small file of the package's form, and shows what is exact as such."""
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import date
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree as ET
+
+import pytest
+
+FOLDER = Path(__file__).parents[3] / "examples" / "04_customers"
+HEADER = " customer_id  date number_of_cds  dollar_value\r\n"
+LINES = (
+    " 00001 19970101  1   11.77\r\n"
+    " 00002 19970112  1   12.00\r\n"
+    " 00002 19970112  5  277.00\r\n"
+    " 00002 19970108  1   20.00\r\n"
+    " 00002 19970113  1    5.00\r\n"
+    " 00002 19970129  1    7.00\r\n"
+    " 00003 19980630  2   20.76\r\n"
+)
+
+
+@pytest.fixture(scope="module")
+def example() -> Iterator[ModuleType]:
+    """The example's module, beside the two that it imports."""
+    sys.path.insert(0, str(FOLDER))
+    yield importlib.import_module("customers")
+    sys.path.remove(str(FOLDER))
+    for name in ("customers", "cdnow", "panels"):
+        sys.modules.pop(name)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A small file of the package's form."""
+    path = tmp_path / "small.txt"
+    path.write_bytes((HEADER + LINES).encode())
+    return path
+
+
+def test_purchases_are_read_by_day(example: ModuleType, data: Path) -> None:
+    made = example.purchases(data)
+    assert [(each.customer, each.amount) for each in made[:3]] == [(1, 11.77), (2, 20), (2, 12)]
+    assert [each.day for each in made] == sorted(each.day for each in made)
+    assert made[-1].day == date(1998, 6, 30)
+    assert made[-1].week == 77
+
+
+def test_three_of_four_weeks_count_and_large_orders_are_clamped(
+    example: ModuleType, data: Path
+) -> None:
+    counted = list(example.counting(example.purchases(data)))
+    assert [each.amount for each in counted if each.customer == 2] == [20, 12, 100, 7]
+    exact, figures = example.figures(example.purchases(data)), example.figures(counted)
+    assert exact["purchases"][:5] == [1, 4, 0, 0, 1]
+    assert figures["purchases"][:5] == [1, 3, 0, 0, 1]
+    assert figures["revenue"][1] == 132
+    assert figures["revenue 28d"][3:6] == [11.77 + 132, 132 + 7, 7]
+    assert figures["buyers"][:5] == [1, 1, 0, 0, 1]
+    assert figures["customers"][:2] == [1, 2]
+    assert figures["customers"][-1] == 3
+    assert figures["order_size 0.5"][2:4] == [None, 20]
+
+
+@pytest.mark.long
+def test_its_command_runs_once_and_draws_what_is_not_private(tmp_path: Path, data: Path) -> None:
+    folder = tmp_path / "example"
+    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("run", "__pycache__"))
+    said = command(folder, tmp_path, "--data", str(data))
+    assert said.returncode == 0, said.stderr
+    assert "users of at most 3 events in a window of 4 ticks" in said.stdout
+    assert "NOT PRIVATE" in said.stdout
+    assert (folder / "run" / "customers.key").stat().st_mode & 0o777 == 0o600
+    releases = (folder / "run" / "customers.releases.jsonl").read_bytes()
+    assert len(releases.splitlines()) % 78 == 0
+    drawn = (folder / "run" / "customers.svg").read_text()
+    ET.fromstring(drawn)  # noqa: S314 - our own
+    assert "NOT PRIVATE: exact figures, for the operator alone." in drawn
+    assert drawn.count('class="band"') == 5
+
+    again = command(folder, tmp_path, "--data", str(data))
+    assert again.returncode == 0, again.stderr
+    assert (folder / "run" / "customers.releases.jsonl").read_bytes() == releases
+
+
+def test_without_a_network_it_says_what_to_bring(tmp_path: Path) -> None:
+    folder = tmp_path / "example"
+    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("run", "__pycache__"))
+    if find_spec("lifetimes") is not None:
+        pytest.skip("Lifetimes is installed here")
+    said = command(folder, tmp_path, PIP_NO_INDEX="1")
+    assert said.returncode == 1
+    assert "pip install --no-deps Lifetimes==0.11.3" in said.stderr
+    assert "--data CDNOW_master.txt" in said.stderr
+    missing = command(folder, tmp_path, "--data", "nowhere.txt")
+    assert "nowhere.txt is not there" in missing.stderr
+
+
+@pytest.mark.skipif(find_spec("lifetimes") is None, reason="the package Lifetimes is not installed")
+def test_the_real_purchases_are_those_that_the_pages_name(
+    example: ModuleType, tmp_path: Path
+) -> None:
+    made = example.purchases(example.found(None, tmp_path))
+    assert (len(made), len({each.customer for each in made})) == (69_659, 23_570)
+    kept = len(list(example.counting(made))) / len(made)
+    assert 0.965 < kept < 0.975
+    assert {each.week for each in made} == set(range(78))
+
+
+def command(
+    folder: Path, home: Path, *arguments: str, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the example's command in a copy of it."""
+    return subprocess.run(
+        [sys.executable, str(folder / "customers.py"), *arguments],
+        env={**os.environ, "STREAM_DP_HOME": str(home / "home"), **more},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
