@@ -13,6 +13,7 @@ from stream_dp.mechanisms.arrival_counter import ArrivalCounterState
 from stream_dp.mechanisms.coarse_counter import CoarseState
 from stream_dp.mechanisms.count_watchers import CountWatchers, WatchersState
 from stream_dp.mechanisms.counter import CounterState
+from stream_dp.mechanisms.cut_off_counter import CutOffState
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter, GaussianCounterState
 from stream_dp.mechanisms.hand_over_counter import HandOverCounter, HandOverState
 from stream_dp.mechanisms.hss import HSSState
@@ -51,6 +52,7 @@ STATES = Codec(
         CompositionState,
         CountWatchers,
         CounterState,
+        CutOffState,
         HandOverCounter,
         HandOverState,
         GaussianCounter,

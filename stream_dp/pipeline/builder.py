@@ -273,8 +273,9 @@ def chosen_for(spec: PipelineSpec, series: SeriesSpec, rows: slice) -> Chosen:
         NotDerivable: no rule covers it, or one event may set more entries of its rows than it is made for.
     """
     width, confidence, protection = rows.stop - rows.start, float(spec.confidence), spec.protection
-    counted = None if series.identifier is None else series.identifier.field
-    users = protection.users if counted == spec.privacy.user else None
+    counted = series.identifier
+    theirs = counted is not None and counted.counts(spec.privacy.user)
+    users = protection.users if theirs else None
     part = series.at_share(protection.share) if users is None else series
     ones = series.ones(spec.fields)
     lowest, highest = (0, 1) if series.amount is None else series.amount.units

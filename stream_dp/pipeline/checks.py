@@ -94,7 +94,7 @@ def cross_problems(parts: Parts) -> list[InitErrorDetails]:
             problems.append(problem((*at, "name"), f"a series '{name}' is already there"))
         if name is not None:
             seen.add(name)
-        problems += series_problems(at, series, parts.fields, parts.clock)
+        problems += series_problems(at, series, parts.fields, parts.clock, parts.privacy)
         problems += _statistic(series).input_problems(at, series, named)
     return problems
 
@@ -181,16 +181,21 @@ def _statistic(series: Any) -> type[Series]:
 
 
 def series_problems(
-    at: tuple[str | int, ...], series: Any, fields: Mapping[str, Any] | None, clock: Any
+    at: tuple[str | int, ...],
+    series: Any,
+    fields: Mapping[str, Any] | None,
+    clock: Any,
+    privacy: Any,
 ) -> list[InitErrorDetails]:
-    """What a series, or a sketch of it, says beside schema and clock and must not; `at` is the series' place.
+    """What a series, or a sketch of it, says beside schema, clock and privacy and must not; `at` is the series' place.
 
-    The clock may be a sketch as well.
+    The clock and privacy may be sketches as well.
     """
     statistic = _statistic(series)
     found = [
         *statistic.problems(at, series, fields),
         *statistic.clock_problems(at, series, clock),
+        *statistic.privacy_problems(at, series, privacy),
     ]
     for place, by in statistic.groupings(series):
         found += tick_problems((*at, *place), by, clock)

@@ -19,7 +19,13 @@ from stream_dp.pipeline.centred_amounts import Centred, Known
 from stream_dp.pipeline.conditions import Test
 from stream_dp.pipeline.entry_columns import BatchTicks, coder
 from stream_dp.pipeline.groupings import grouping_fields
-from stream_dp.pipeline.identifier_columns import Identified, IdentifierColumn, Texts, by_tick
+from stream_dp.pipeline.identifier_columns import (
+    CapUse,
+    Identified,
+    IdentifierColumn,
+    Texts,
+    by_tick,
+)
 from stream_dp.pipeline.layout import Feature, Slot
 from stream_dp.pipeline.list_columns import Entries
 from stream_dp.pipeline.record_columns import BoolArray, RecordColumns
@@ -40,7 +46,7 @@ class FeatureCounts:
     ) -> None:
         """See `RecordColumns` for `fields` and `attribute`; `grid` says when ticks are."""
         every = list(features)
-        features = [each for each in every if not isinstance(each[0].of, Identified)]
+        features = [each for each in every if not isinstance(each[0].of, Identified | CapUse)]
         remembered = [(f, f.of, slot) for f, slot in every if isinstance(f.of, Identified)]
         scalars: dict[frozenset[Test], list[int]] = {}
         for feature, slot in features:
@@ -74,9 +80,9 @@ class FeatureCounts:
             for sign, (up, down) in signs.items()
         }
         self._parts: list[_By | _Together | _Sums] = [
-            _By(feature.by, place.get(feature.where), slot)
-            if feature.of is None
-            else _Sums(feature.by, place.get(feature.where), slot, feature.of)
+            _Sums(feature.by, place.get(feature.where), slot, feature.of)
+            if isinstance(feature.of, Amount | Sign)
+            else _By(feature.by, place.get(feature.where), slot)
             for feature, slot in by
         ]
         self._parts += [

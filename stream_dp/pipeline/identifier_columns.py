@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from stream_dp.core.messages import IntArray
 from stream_dp.pipeline.record_columns import BoolArray
 
+ACTIVE, CUT = "active", "cut"
 Texts: TypeAlias = Mapping[int, Mapping[int, Sequence[bytes]]]
 """The different identifiers of records as text in UTF-8, by tick and column."""
 
@@ -27,6 +28,44 @@ class Identified:
     def units(self) -> tuple[int, int]:
         """The least and the largest number that a record adds."""
         return 0, 1
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of its entries."""
+        return ("",)
+
+    def counts(self, user: str | None) -> bool:
+        """Say whether it counts those who are protected, whom the field `user` names."""
+        return self.field == user
+
+
+@dataclass(frozen=True, slots=True)
+class CapUse:
+    """The users who are protected: who was active and who was cut off, each once in every window of `span` ms.
+
+    The guard says who had an event, and of whom one did not count because the cap was used up. A window is the cap's.
+    """
+
+    span: int | None = None
+
+    @property
+    def field(self) -> str:
+        """What is remembered, in a word."""
+        return "user"
+
+    @property
+    def units(self) -> tuple[int, int]:
+        """The least and the largest number that a user adds to an entry."""
+        return 0, 1
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of its entries."""
+        return ACTIVE, CUT
+
+    def counts(self, user: str | None) -> bool:
+        """Say that it counts those who are protected."""
+        return True
 
 
 class IdentifierColumn:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from stream_dp.pipeline.centred_amounts import Addend
 from stream_dp.pipeline.conditions import Test, tests_of
 from stream_dp.pipeline.groupings import By, grouping_fields, keys_of, number_of_keys
-from stream_dp.pipeline.identifier_columns import Identified
+from stream_dp.pipeline.identifier_columns import CapUse, Identified
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import Series
 
@@ -24,14 +24,14 @@ class Feature:
 
     by: By | None
     where: frozenset[Test]
-    of: Addend | Identified | None = None
+    of: Addend | Identified | CapUse | None = None
 
     @property
     def fields(self) -> Iterator[str]:
         """The fields of the schema that it reads, some twice."""
         yield from grouping_fields(self.by)
         yield from sorted(test.field for test in self.where)
-        if self.of is not None:
+        if self.of is not None and not isinstance(self.of, CapUse):
             yield self.of.field
 
 
@@ -82,10 +82,20 @@ class RowLayout:
     def windows(self, spec: PipelineSpec) -> dict[int, int | None]:
         """The columns that count identifiers, and in windows of how many ticks each of them does; None: for ever."""
         return {
-            slot.start: None if feature.of.span is None else feature.of.span // spec.clock.step
+            column: None if feature.of.span is None else feature.of.span // spec.clock.step
             for feature, slot in self.features.items()
-            if isinstance(feature, Feature) and isinstance(feature.of, Identified)
+            if isinstance(feature, Feature) and isinstance(feature.of, Identified | CapUse)
+            for column in range(slot.start, slot.stop)
         }
+
+    @property
+    def cap_uses(self) -> tuple[Slot, ...]:
+        """Where the guard for users counts who was active and who was cut off."""
+        return tuple(
+            slot
+            for feature, slot in self.features.items()
+            if isinstance(feature, Feature) and isinstance(feature.of, CapUse)
+        )
 
     @classmethod
     def alone(cls, spec: PipelineSpec, feature: Feature | Block) -> "RowLayout":
@@ -94,10 +104,11 @@ class RowLayout:
         return cls(len(keys), {feature: Slot(0, keys)}, {})
 
     def counted(self, spec: PipelineSpec) -> Iterator[tuple[Feature, Slot]]:
-        """The features that records are counted in, those of blocks by themselves, and where."""
+        """The features that records are counted in, those of blocks by themselves, and where; not what guards count."""
         for feature, slot in self.features.items():
             if isinstance(feature, Feature):
-                yield feature, slot
+                if not isinstance(feature.of, CapUse):
+                    yield feature, slot
                 continue
             start = slot.start
             for name, part in feature.parts:
@@ -138,7 +149,8 @@ def entries_of_parts(spec: PipelineSpec, series: Series) -> tuple[int, ...]:
 def names_of(spec: PipelineSpec, feature: Feature | Block) -> tuple[str, ...]:
     """The names of the entries of a feature or a block; "" where a block has room."""
     if isinstance(feature, Feature):
-        return keys_of(spec.fields, feature.by)
+        own = feature.of.keys if isinstance(feature.of, CapUse) else None
+        return own or keys_of(spec.fields, feature.by)
     named = [key for name, part in feature.parts for key in part_names(spec, name, part)]
     return (*named, *[""] * (feature.places - len(named)))
 

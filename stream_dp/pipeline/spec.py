@@ -210,7 +210,7 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
     """Validate one series beside the rest of `spec`, or return every problem of it."""
     try:
         series = _SERIES.validate_python(data)
-        wrong = series_problems((), series, spec.fields, spec.clock)
+        wrong = series_problems((), series, spec.fields, spec.clock, spec.privacy)
         wrong += zone_problems(series, zones_in(spec.series))
         wrong += [problem(("statistic",), _OF_THE_FILE)] if series.inputs else []
         refuse([*wrong, *_privacy_problems((), series, spec.privacy)])

@@ -8,7 +8,7 @@ is late, or of a time outside the grid, uses nothing. What a record holds else p
 nothing here. Nothing raises.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from operator import attrgetter
@@ -17,16 +17,20 @@ import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.tick_grid import TickGrid
+from stream_dp.pipeline.cap_uses import CapUses
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder, Refusal
 from stream_dp.pipeline.endpoints import ReplayClock
+from stream_dp.pipeline.layout import RowLayout
 from stream_dp.pipeline.own_ticks import OwnTicks
 from stream_dp.pipeline.record_columns import BoolArray
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_homes import Homes, homes_of
 from stream_dp.pipeline.user_names import UserNames, naming_field
 from stream_dp.runtime.dead_letters import NAME_TOO_LONG, WRONG_PARTITION, as_spans
+from stream_dp.runtime.identifiers import ByColumn
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.record_guard import Admitted, EveryRecord, RecordGuard
+from stream_dp.runtime.tick_assembler import NOBODY
 from stream_dp.runtime.user_hash import UserHash
 from stream_dp.runtime.user_memory import Used, UserMemory
 
@@ -60,6 +64,7 @@ class UserGuard:
         self._time_of = None if own is None else attrgetter(self._decoder.attribute(own))
         self._ticks = OwnTicks(self._grid, spec.own_times)
         self._homes: Homes | None = None
+        self._uses = CapUses(RowLayout.of(spec).cap_uses)
 
     def begin(self, partitions: Sequence[int]) -> None:
         """Guard a source which had these partitions at the first start.
@@ -85,19 +90,20 @@ class UserGuard:
         sound = ~(long | astray)
         ticks = self._ticks_of(decoded, batch.tick)
         counting = sound & (ticks > passed) & (ticks >= 0)
-        kept, used = self._first_ones(users, ticks, counting)
+        kept, used, those = self._first_ones(users, ticks, counting)
         stays = sound & (kept | ~counting)
         if decoded.refused:
             readable, stays = stays, np.zeros(len(batch.payloads), np.bool_)
             stays[np.asarray(decoded.positions, np.int64)] = readable
         if stays.all():
-            return Admitted(batch, used)
+            return Admitted(batch, used, users=those)
         refused = [
             *decoded.refused,
             *self._dead(decoded, NAME_TOO_LONG, long),
             *self._dead(decoded, WRONG_PARTITION, astray & ~long),
         ]
-        return Admitted(_part(batch, stays, refused), used, int(np.count_nonzero(counting & ~kept)))
+        capped = int(np.count_nonzero(counting & ~kept))
+        return Admitted(_part(batch, stays, refused), used, capped, those)
 
     def _ticks_of(self, decoded: Decoded, given: int | None) -> IntArray:
         """The tick of each record; less than 0 where it is outside the grid, or there is none."""
@@ -109,16 +115,20 @@ class UserGuard:
 
     def _first_ones(
         self, users: UserNames, ticks: IntArray, counting: BoolArray
-    ) -> tuple[BoolArray, list[Used]]:
-        """Which records are among their users' first ones of those that are `counting`, and what they use."""
+    ) -> tuple[BoolArray, list[Used], Mapping[int, ByColumn]]:
+        """Which records are among their users' first ones of those that are `counting`; what they use, and whose.
+
+        Whose by tick and column, where they are counted: of those in the declared share.
+        """
         kept = np.zeros(len(ticks), np.bool_)
         if not counting.any():
-            return kept, []
+            return kept, [], NOBODY
         hashes = self._hash.of(users.texts)
         counting = counting & (hashes[:, 0] <= np.uint64(self._highest))
         windows = self.memory.windows(ticks)
         kept[counting], used = self.memory.admit(hashes[counting], windows[counting])
-        return kept, [] if used is None else [used]
+        those = self._uses.of(hashes, ticks, counting, kept)
+        return kept, [] if used is None else [used], those
 
     def _dead(self, decoded: Decoded, reason: str, those: BoolArray) -> list[Refusal]:
         return [

@@ -56,7 +56,8 @@ class Reader:
         while True:
             for batch in batches:
                 found = self._guard.admit(batch, ticks.passed(batch.partition))
-                ticks.add(found.batch, self._router.route(found.batch), found.used, found.capped)
+                routed = self._router.route(found.batch)
+                ticks.add(found.batch, routed, found.used, found.capped, found.users)
                 await asyncio.sleep(0)  # others must not wait for all that was fetched
             while closed := ticks.closed(group):
                 await self._inbox.put(closed)

@@ -4,10 +4,11 @@ Rules: a guard decides by a record's user, by that user's own records and by wha
 cut. This file knows no field and no hash.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from stream_dp.runtime.identifiers import ByColumn
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.user_memory import Used, UserMemory
 
@@ -16,12 +17,14 @@ from stream_dp.runtime.user_memory import Used, UserMemory
 class Admitted:
     """A batch without the records that do not count; what the others use of their users' caps; how many were capped.
 
-    What cannot say whose it is stands among the batch's refused records.
+    What cannot say whose it is stands among the batch's refused records. `users` are, by tick, those who are counted in
+    columns of their own: who had an event, and whose was capped.
     """
 
     batch: Batch
     used: Sequence[Used] = ()
     capped: int = 0
+    users: Mapping[int, ByColumn] = field(default_factory=dict)
 
 
 class RecordGuard(Protocol):

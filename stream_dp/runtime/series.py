@@ -53,8 +53,9 @@ class Asking(Protocol):
 
 
 Tell: TypeAlias = Callable[[Sequence[str], IntArray, int, Any], Mapping[str, Any]]
-"""Returns the fields of a release, or of a window's part, but its band: from the names of its entries, its answer, the
-tick, and the public part of the state."""
+"""Returns the fields of a release, or of a window's part, but its band; or with the ends `low` and `high` for it.
+
+From the names of its entries, its answer, the tick, and the public part of the state."""
 
 
 @dataclass(frozen=True, slots=True)

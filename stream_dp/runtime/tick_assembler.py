@@ -9,6 +9,8 @@ and late records. Sans I/O: this file knows no source, clock or journal.
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +20,8 @@ from stream_dp.runtime.dead_letters import DeadLetters, Span
 from stream_dp.runtime.identifiers import ByColumn, Came, read_identifiers
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behind, Behinds
 from stream_dp.runtime.user_memory import Used
+
+NOBODY: Mapping[int, ByColumn] = MappingProxyType({})
 
 
 @dataclass(slots=True, repr=False)
@@ -206,8 +210,18 @@ class TickAssembler:
         known = self._partitions.get(partition)
         return self._next - 1 if known is None else known.marked
 
-    def add(self, batch: Batch, routed: Routed, used: Sequence[Used] = (), capped: int = 0) -> None:
-        """Take what `batch` adds and uses of caps, and its mark; a partition that was not known begins with it."""
+    def add(
+        self,
+        batch: Batch,
+        routed: Routed,
+        used: Sequence[Used] = (),
+        capped: int = 0,
+        users: Mapping[int, ByColumn] = NOBODY,
+    ) -> None:
+        """Take what `batch` adds and uses of caps, and its mark; a partition that was not known begins with it.
+
+        `users` are those whom the guard counts, by tick: identifiers as those that the router found.
+        """
         partition = self._partitions.get(batch.partition)
         if partition is None:
             over = self._next - 1
@@ -218,7 +232,7 @@ class TickAssembler:
                 segment.late += routed.records.get(tick, 0)
             else:
                 _accumulate(segment.rows, tick, row)
-        for tick, found in routed.arrived.items():
+        for tick, found in chain(routed.arrived.items(), users.items()):
             if tick > partition.marked:
                 segment.arrived.setdefault(tick, Came()).add(found)
         segment.records += sum(routed.records.values())

@@ -20,6 +20,7 @@ CLASSES = (
     "CountSeries",
     "GaugeSeries",
     "DistinctSeries",
+    "CutOffSeries",
     "HistogramSeries",
     "TopSeries",
     "MaximumSeries",
@@ -33,6 +34,7 @@ CLASSES = (
 WORDS = (
     "count",
     "gauge",
+    "cut_off",
     "histogram",
     "top",
     "maximum",

@@ -8,11 +8,13 @@ import pytest
 from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.composition import ConcurrentComposition
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.users import Users
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.count_watchers import CountWatchers
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.cut_off_counter import CutOffCounter
 from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.gaussian_forest import GaussianForest
@@ -245,6 +247,16 @@ def distinct(relation: Neighbors, window: int | None, horizon: int | None) -> Ca
     )
 
 
+def cut_off(window: int | None, horizon: int | None) -> Case:
+    """The case of the counters of users who were active and who were cut off."""
+    return Case(
+        name=f"CutOffCounter {window} {horizon}",
+        make=lambda: CutOffCounter(ONE, ADD, horizon, Users(20, window)),
+        horizon=horizon if window is None else None,
+        counts=window is None,
+    )
+
+
 def quantiles(relation: Neighbors, windows: tuple[int, ...], unranked: int = 0) -> Case:
     """The case of tumbling quantiles."""
     at = (Fraction(1, 2), Fraction(9, 10))
@@ -436,6 +448,9 @@ CASES = [
     distinct(REPLACE, None, None),
     distinct(ADD, 3, None),
     distinct(REPLACE, 5, TICKS),
+    cut_off(None, TICKS),
+    cut_off(None, None),
+    cut_off(3, None),
     quantiles(ADD, (1,)),
     quantiles(REPLACE, (3, 5), 1),
     value_tree(NODES, 3),

@@ -9,6 +9,7 @@ from pydantic import Field
 from stream_dp.pipeline.statistics.alerts import AlertsSeries
 from stream_dp.pipeline.statistics.columns_above import ColumnsAboveSeries
 from stream_dp.pipeline.statistics.count import CountSeries
+from stream_dp.pipeline.statistics.cut_off import CutOffSeries
 from stream_dp.pipeline.statistics.distinct import DistinctSeries
 from stream_dp.pipeline.statistics.gauge import GaugeSeries
 from stream_dp.pipeline.statistics.histogram import HistogramSeries
@@ -29,6 +30,7 @@ STATISTICS: tuple[type[SeriesSpec], ...] = (
     MeanSeries,
     GaugeSeries,
     DistinctSeries,
+    CutOffSeries,
     HistogramSeries,
     TopSeries,
     MaximumSeries,

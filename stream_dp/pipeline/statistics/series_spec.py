@@ -20,7 +20,7 @@ from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
 from stream_dp.pipeline.groupings import By, grouping_text, most_ones
-from stream_dp.pipeline.identifier_columns import Identified
+from stream_dp.pipeline.identifier_columns import CapUse, Identified
 from stream_dp.pipeline.made_of import Input, MadeOf
 from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, valid_or_none
 from stream_dp.runtime.release import Shape
@@ -79,7 +79,7 @@ class SeriesSpec(Frozen, ABC):
         return None
 
     @property
-    def identifier(self) -> Identified | None:
+    def identifier(self) -> Identified | CapUse | None:
         """What a record is counted by, once in each window; None: records count themselves."""
         return None
 
@@ -290,6 +290,11 @@ class SeriesSpec(Frozen, ABC):
     @classmethod
     def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
         """Return what a series and the clock, or sketches of them, say together and must not."""
+        return []
+
+    @classmethod
+    def privacy_problems(cls, at: Place, series: Any, privacy: Any) -> list[InitErrorDetails]:
+        """Return what a series and who is protected, or sketches of them, say together and must not."""
         return []
 
 

@@ -17,6 +17,7 @@ from stream_dp.mechanisms.arrival_counter import ArrivalCounterState
 from stream_dp.mechanisms.coarse_counter import CoarseState
 from stream_dp.mechanisms.count_watchers import WatchersState
 from stream_dp.mechanisms.counter import CounterState
+from stream_dp.mechanisms.cut_off_counter import CutOffState
 from stream_dp.mechanisms.gaussian_counter import GaussianCounterState
 from stream_dp.mechanisms.hand_over_counter import HandOverState
 from stream_dp.mechanisms.hss import HSSState
@@ -47,6 +48,7 @@ PUBLIC: dict[type, set[str]] = {
     Child: {"mechanism"},
     CoarseState: {"updates", "released"},
     CompositionState: {"created"},
+    CutOffState: set(),
     CounterState: set(),
     HandOverState: {"number"},
     GaussianCounterState: set(),

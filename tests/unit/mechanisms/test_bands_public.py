@@ -16,11 +16,13 @@ from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.sealed import inside_of
+from stream_dp.core.users import Users
 from stream_dp.errors import TaintError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.arrival_counter import ArrivalCounter
 from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.cut_off_counter import CutOffCounter
 from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.gaussian_forest import GaussianForest
@@ -89,6 +91,8 @@ MECHANISMS: list[Any] = [
     SumCounter(WIDTH, HALF, ADD, TICKS, -3, 8),
     SumCounter(WIDTH, HALF, REPLACE, None, 0, 8),
     TumblingQuantiles(WIDTH, HALF, ADD, (2, 3), (HALF,)),
+    CutOffCounter(HALF, ADD, TICKS, Users(20, 5)),
+    CutOffCounter(HALF, ADD, None, Users(20)),
     VALUES,
     SlidingQuantiles(VALUES, (HALF,), Fraction(19, 20)),
     ArrivalCounter(HALF, ADD, TICKS, Arrivals(5)),

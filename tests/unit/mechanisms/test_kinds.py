@@ -40,6 +40,8 @@ FROZEN = {
     ("arrival-counter", 1): "arrivals epsilon horizon neighbors",
     ("arrival-counter-state", 1): "counter updates",
     ("arrivals", 1): "(only rested on)",
+    ("cut-off-counter", 1): "epsilon horizon neighbors users",
+    ("cut-off-counter-state", 1): "active cut last",
     ("count-watchers", 1): "epsilon neighbors ones=1 width",
     ("count-watchers-state", 1): "count lift",
     ("counter", 1): "epsilon horizon neighbors ones=1 width",

@@ -82,7 +82,13 @@ def rows_of(spec: PipelineSpec, logs: Mapping[int, Log], random: Random) -> IntA
     found: list[IntArray] = []
     for batch in cut(logs, random):
         admitted = guard.admit(batch, ticks.passed(batch.partition))
-        ticks.add(admitted.batch, router.route(admitted.batch), admitted.used, admitted.capped)
+        ticks.add(
+            admitted.batch,
+            router.route(admitted.batch),
+            admitted.used,
+            admitted.capped,
+            admitted.users,
+        )
         while closed := ticks.closed(random.randint(1, 3)):
             found += [one.row for one in seen.settle(closed)[0]]
     return np.array(found)

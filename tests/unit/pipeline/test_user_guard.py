@@ -136,27 +136,27 @@ def test_how_users_interleave_changes_nothing(log: Log, order: Sequence[str], se
 
 def _table_of_two(self: UserGuard, users: Any, ticks: Any, counting: Any) -> Any:
     """A broken guard: first come, first served, for two users in all."""
-    kept, used = honest(self, users, ticks, counting)
+    kept, used, those = honest(self, users, ticks, counting)
     known = vars(self).setdefault("known", [])
     known += [t for t in dict.fromkeys(users.texts) if t not in known][: 2 - len(known)]
-    return kept & np.array([text in known for text in users.texts], np.bool_), used
+    return kept & np.array([text in known for text in users.texts], np.bool_), used, those
 
 
 def _by_tick(self: UserGuard, users: Any, ticks: Any, counting: Any) -> Any:
     """A broken guard: the first by tick count, of each batch, and not those that came first."""
     order = np.argsort(ticks, kind="stable")
     texts = [users.texts[at] for at in order.tolist()]
-    kept, used = honest(self, users._replace(texts=texts), ticks[order], counting[order])
+    kept, used, those = honest(self, users._replace(texts=texts), ticks[order], counting[order])
     back = np.empty_like(kept)
     back[order] = kept
-    return back, used
+    return back, used, those
 
 
 def _one_more(self: UserGuard, users: Any, ticks: Any, counting: Any) -> Any:
     """A broken guard: of each batch one record counts in any case."""
-    kept, used = honest(self, users, ticks, counting)
+    kept, used, those = honest(self, users, ticks, counting)
     kept[np.flatnonzero(counting)[:1]] = True
-    return kept, used
+    return kept, used, those
 
 
 honest = UserGuard._first_ones

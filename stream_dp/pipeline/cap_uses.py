@@ -1,0 +1,37 @@
+"""Who was active and who was cut off, as the guard for users sees it: the columns in which they are counted.
+
+Rules: a user is active in the tick of an event, and cut off in that of one which does not count because the cap is used
+up; both by that user's own events alone. So whoever is cut off is active. This file knows no record and no memory.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from stream_dp.core.messages import IntArray
+from stream_dp.pipeline.layout import Slot
+from stream_dp.pipeline.record_columns import BoolArray
+from stream_dp.runtime.identifiers import ByColumn, each_once
+from stream_dp.runtime.tick_assembler import NOBODY
+from stream_dp.runtime.user_table import Hashes
+
+
+class CapUses:
+    """The columns, two for each slot: of the active ones, then of those who were cut off."""
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self._starts = [slot.start for slot in slots]
+
+    def of(
+        self, users: Hashes, ticks: IntArray, counting: BoolArray, kept: BoolArray
+    ) -> Mapping[int, ByColumn]:
+        """Return each user once by tick and column: of records that would count, and of those that are not `kept`."""
+        if not self._starts:
+            return NOBODY
+        found: dict[int, dict[int, Hashes]] = {}
+        for place, those in enumerate((counting, counting & ~kept)):
+            for tick in np.unique(ticks[those]).tolist():
+                once = each_once([users[those & (ticks == tick)]])
+                columns = {start + place: once for start in self._starts}
+                found.setdefault(tick, {}).update(columns)
+        return found
