@@ -231,7 +231,7 @@ def test_the_interval_is_that_of_two_bands_that_hold_together(tmp_path: Path) ->
     built = built_of(tmp_path)
     both, sums, counts = mechanism_of(built), -3_000, 5_000
     (body,) = bodies(built, [[sums, counts]])
-    a, b = (each.band(1, 0.975) for each in (both.sums, both.counts))  # type: ignore[union-attr]
+    a, b = (each.band(1, 0.975) for each in (both.sums, both.counts))
     told = json.loads(body)
     assert told["value"] == 119.4
     low, high = Fraction(sums - a, counts - b), Fraction(sums + a, counts + b)
