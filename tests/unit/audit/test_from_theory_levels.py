@@ -160,7 +160,7 @@ def others() -> list[dict[str, Any]]:
 
 ANY = {"neighbors": "replace"}
 WITHIN = ANY | {"moves": "within_tick"}
-ZCDP = {"filter": "zcdp", "delta": "1e-6"}
+RHO = {"filter": "zcdp", "delta": "1e-6"}
 USERS = {"unit": "user", "user": "who", "max_events": "3", "per": "1h"}
 COUNT = {"name": "s", "statistic": "count", "windows": ["1h", "24h"], "epsilon": "1"}
 TAGS = {
@@ -187,16 +187,16 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, str], Records, Records]] = {
     "list": (TAGS, {}, [at(7, tags=BOTH)], []),
     "list, replaced": (TAGS, WITHIN, [at(7, tags=BOTH)], [at(7, tags=["y", "z"])]),
     "list, any tick": (TAGS, ANY, [at(7, tags=BOTH)], [at(100, tags=BOTH)]),
-    "list, Gaussian": (TAGS | {"method": "gaussian"}, ZCDP, [at(7, tags=BOTH)], []),
+    "list, Gaussian": (TAGS | {"method": "gaussian"}, RHO, [at(7, tags=BOTH)], []),
     "list, Gaussian, replaced": (
-        TAGS | {"method": "gaussian"}, ZCDP | WITHIN, [at(7, tags=BOTH)], [at(7, tags=["y", "z"])],
+        TAGS | {"method": "gaussian"}, RHO | WITHIN, [at(7, tags=BOTH)], [at(7, tags=["y", "z"])],
     ),
     "sum": (SUM, {}, [at(7, amount=9)], []),
     "sum, replaced": (SUM, WITHIN, [at(7, amount=9)], [at(7, amount=-9)]),
     "sum, any tick": (SUM, ANY, [at(7, amount=9)], [at(100, amount=9)]),
     "user, sum": (SUM, USERS, FOUR, []),
     "user, list": (TAGS, USERS, FOUR, []),
-    "user, list, Gaussian": (TAGS | {"method": "gaussian"}, ZCDP | USERS, CROWD, []),
+    "user, list, Gaussian": (TAGS | {"method": "gaussian"}, RHO | USERS, CROWD, []),
 }  # fmt: skip
 
 
@@ -233,7 +233,7 @@ def test_a_forest_made_for_something_else_costs_more_than_is_stated(case: str) -
 
 def test_two_ticks_of_gaussian_noise_cost_less_than_group_privacy_says() -> None:
     """A replaced event that moves: two shifts, each of a quarter of rho; only counts that hold both cost more."""
-    built = built_of(TAGS | {"method": "gaussian"}, ZCDP | ANY)
+    built = built_of(TAGS | {"method": "gaussian"}, RHO | ANY)
     near = price(built, [at(6, tags=BOTH), *others()], [at(7, tags=["y", "z"]), *others()])
     far = price(built, [at(6, tags=BOTH), *others()], [at(140, tags=BOTH), *others()])
     assert far <= stated(built) / 2
