@@ -81,7 +81,7 @@ class FeatureCounts:
         }
         self._parts: list[_By | _Together | _Sums] = [
             _Sums(feature.by, place.get(feature.where), slot, feature.of)
-            if isinstance(feature.of, Amount | Sign)
+            if isinstance(feature.of, Amount | Sign | Centred | Known)
             else _By(feature.by, place.get(feature.where), slot)
             for feature, slot in by
         ]
