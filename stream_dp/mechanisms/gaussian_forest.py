@@ -34,6 +34,9 @@ from stream_dp.mechanisms.tree import LIKELY
 
 SOURCE = "discrete Gaussian mechanism (Canonne, Kamath, Steinke 2020, Prop. 5)"
 MOST_RHO = 1000
+WIDEST = (
+    1 << 88
+)  # the largest variance that is drawn: `stream_dp.noise.gaussian.MAX_VARIANCE`, which loads the cipher
 
 
 @wire("gaussian-forest", 1)
@@ -94,6 +97,10 @@ class GaussianForest(NoisyForest):
         )
         subject = f"{self.width} Gaussian count(s) over {len(self.windows)} window(s)"
         return leaf(subject, self.guarantee, SOURCE, (Condition("noise", paid <= self.rho, why),))
+
+    @property
+    def _drawable(self) -> bool:
+        return max(self.node_variances) <= WIDEST
 
     def _reach(self, level: int, number: int) -> float:
         """A sum of n such noises of variance v is beyond sqrt(2 n v x) with a probability below 2 e^-x."""

@@ -5,9 +5,11 @@ What the scales are made for is said by `window_forest` and `sum_forest`; this f
 
 import math
 from fractions import Fraction
+from functools import cached_property
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
+from stream_dp.mechanisms.false_alarms import WIDEST
 from stream_dp.mechanisms.noise_quantiles import Term, laplace_quantile
 from stream_dp.mechanisms.noisy_forest import NoisyForest
 from stream_dp.mechanisms.tree import LIKELY
@@ -21,10 +23,14 @@ class LaplaceForest(NoisyForest):
         """The scale of a node's noise, by level."""
         raise NotImplementedError
 
-    @property
+    @cached_property
     def node_variances(self) -> tuple[Fraction, ...]:
         """The variance of a node's noise, by level: twice the square of its scale, but for a twelfth or so."""
         return tuple(2 * scale**2 for scale in self.scales)
+
+    @property
+    def _drawable(self) -> bool:
+        return max(self.scales) <= WIDEST
 
     def _reach(self, level: int, number: int) -> float:
         """A sum of n Laplace noises of scale s is beyond s (2 sqrt(n x) + x) with a probability below e^-x."""

@@ -16,6 +16,7 @@ from stream_dp.mechanisms.watch_messages import WatchTerms
 from stream_dp.mechanisms.watch_windows import (
     WatchWindow,
     require_room,
+    side_by_side,
     whole_windows,
     windows_without,
 )
@@ -52,7 +53,7 @@ class MonitorState:
             windows += _windows(each, at)
             at += each.places
         require_room(tuple(windows))
-        return cls(zeros, zeros, zeros, threshold, mode, windows=tuple(windows))
+        return cls(zeros, zeros, zeros, threshold, mode, windows=side_by_side(windows))
 
     @property
     def since(self) -> IntArray:

@@ -53,7 +53,7 @@ class NoisyForest:
     """Answers of shape (windows * width,): the sums over each of `windows` (in ticks), one window after the other.
 
     No fields: those of a mechanism are its own. A window longer than what has been seen counts what there is. The law
-    of the noise is a subclass's: `node_variances`, `_reach`, `view_band`, and `_drawn` alone draws.
+    of the noise is a subclass's: `node_variances`, `_drawable`, `_reach`, `view_band`, and `_drawn` alone draws.
     """
 
     width: int
@@ -63,6 +63,11 @@ class NoisyForest:
     @property
     def node_variances(self) -> tuple[Fraction, ...]:
         """The variance of a node's noise, by level; up to lattice effects."""
+        raise NotImplementedError
+
+    @property
+    def _drawable(self) -> bool:
+        """Whether the noise of every node can be drawn."""
         raise NotImplementedError
 
     def _reach(self, level: int, number: int) -> float:
@@ -98,7 +103,7 @@ class NoisyForest:
             self._reach(level, longest // span + 1) for level, span in enumerate(self.shape.spans)
         )
         bits = 62 if self.shape.height == 1 else 62 - FRACTION_BITS
-        if MARGIN * widest >= 1 << bits:
+        if MARGIN * widest >= 1 << bits or not self._drawable:
             raise NotDerivable(
                 "noise in these windows is too wide for 64 bits; give more epsilon, or of a sum a wider step"
             )
@@ -126,8 +131,8 @@ class NoisyForest:
 
     def view_variance(self, place: int, public: int) -> float:
         """Return the variance of a value of the window at `place`, before it is rounded."""
-        found = self.decoding.weights(public, self.windows[place])
-        return sum(n * float(self.node_variances[level]) * weight**2 for n, level, weight in found)
+        found, nodes = self.decoding.weights(public, self.windows[place]), self.node_variances
+        return sum(n * float(nodes[level]) * weight**2 for n, level, weight in found)
 
     def _repeating(self, updates: int, window: int) -> int:
         """Updates up to the window's length; then one turn of the highest nodes after the other is the same."""

@@ -137,11 +137,17 @@ class ValueTree:
         match self.counts:
             case WindowsAndEver():
                 if self.view_ever(place):
-                    return list(self.counts.ever.noise_terms(public))
+                    return self._so_far_terms(self.counts, public)
                 return self.counts.forest.noise_terms(place, public)
             case WindowForest():
                 return self.counts.noise_terms(place, public)
         return list(self.counts.noise_terms(public))
+
+    def _so_far_terms(self, counts: WindowsAndEver, public: int) -> list[Term]:
+        """Those of what is told as the counts so far: first of the longest window, then of the counter."""
+        if public <= counts.covered:
+            return counts.forest.noise_terms(counts.longest, public)
+        return [Term(*term) for term in counts.ever.noise_terms(public)]
 
     def opening(self) -> tuple[int, int]:
         """Return (0, 0): no decision is taken by counts."""

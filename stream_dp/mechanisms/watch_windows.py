@@ -5,7 +5,9 @@ counts of one instance only. How many rows that are is public, for it began with
 noise, thresholds or names.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 
@@ -71,6 +73,24 @@ class WatchWindow:
 
 
 Windows = tuple[WatchWindow, ...]
+
+
+def side_by_side(begun: Iterable[WatchWindow]) -> Windows:
+    """Return windows that have seen no row, in the order of their places, with one for neighbours of equal length."""
+    found: list[WatchWindow] = []
+    for window, run in groupby(begun, key=lambda each: each.window):
+        together = list[WatchWindow]()
+        for each in run:
+            if together and together[-1].places.stop != each.place:
+                found.append(_joined(window, together))
+                together = []
+            together.append(each)
+        found.append(_joined(window, together))
+    return tuple(found)
+
+
+def _joined(window: int, begun: Sequence[WatchWindow]) -> WatchWindow:
+    return WatchWindow(begun[0].place, window, np.concatenate([each.age for each in begun]))
 
 
 def windows_without(windows: Windows, first: int, past: int) -> Windows:

@@ -262,6 +262,16 @@ def test_windows_are_no_more_rows_than_a_state_may_hold() -> None:
         monitor.step(monitor.init(ZeroNoise()), ArmQuery(place=0, watch=long), ZeroNoise())
 
 
+def test_neighbours_with_windows_of_one_length_are_kept_together() -> None:
+    """A thousand watches of one length are one array, whatever their thresholds: a tick costs as much as one."""
+    many = [WatchTerms(n + 1, window=60) for n in range(1000)]
+    watches = (*many, WatchTerms(7), *many[:2], WatchTerms(3, 4, window=5), many[0])
+    held = Monitor(1008, FIFTH, ADD, watches).init(ZeroNoise()).windows
+    assert [(each.place, len(each.age), each.window) for each in held] == [
+        (0, 1000, 60), (1001, 2, 60), (1003, 4, 5), (1007, 1, 60),
+    ]  # fmt: skip
+
+
 def test_a_place_that_is_freed_leaves_the_window_of_its_neighbours_as_it_is() -> None:
     monitor = Monitor(3, FIFTH, ADD, (WatchTerms(5, 3, window=2),))
     row = [Update(np.array([n, n, n])) for n in range(9)]

@@ -215,3 +215,14 @@ def test_counts_beyond_64_bits_of_ranks_are_compared_as_they_are() -> None:
     _, answer = mechanism.step(state, Query(), noise)
     assert answer is not None
     assert answer[0] // PARTS == 2
+
+
+def test_what_is_told_so_far_has_the_margins_of_what_it_is_made_of() -> None:
+    """First of the longest window, and then of the counter: the noise of its nodes, and no wider bands."""
+    counts = WindowsAndEver(forest((3, 8)), ENDLESS)
+    quantiles = made(counts)
+    assert 0 < counts.covered < 12
+    for updates in range(1, 13):
+        alone = made(forest((3, 8)) if updates <= counts.covered else ENDLESS)
+        place = 1 if updates <= counts.covered else 0
+        assert quantiles.view_band(2, updates, 0.95) == alone.view_band(place, updates, 0.95)

@@ -14,7 +14,7 @@ import pytest
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.counter import Counter
-from stream_dp.mechanisms.forest_shape import FLAT
+from stream_dp.mechanisms.forest_shape import FLAT, best_forest
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
@@ -107,3 +107,29 @@ def test_a_window_with_more_noise_than_the_counter_is_not_told() -> None:
     at = even.covered
     assert forest.view_band(1, at, 0.95) < even.ever.band(at, 0.95)
     assert forest.view_band(1, at + 1, 0.95) >= even.ever.band(at + 1, 0.95)
+
+
+def test_of_a_long_window_few_ticks_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is looked at would hold up the first tick: all of a month of minutes are 43,200."""
+    asked, less = list[int](), WindowsAndEver._less_noise
+
+    def counted(made: WindowsAndEver, updates: int) -> bool:
+        asked.append(updates)
+        return less(made, updates)
+
+    monkeypatch.setattr(WindowsAndEver, "_less_noise", counted)
+    windows = (60, 1440, 43_200)
+    forest = WindowForest(1, ONE * 3 / 4, ADD, windows, best_forest(windows))
+    assert WindowsAndEver(forest, HybridCounter(1, ONE / 4, ADD)).covered == 43_200
+    assert len(asked) < 400
+    assert asked[:256] == list(range(1, 257))
+    assert asked[-1] == 43_200
+
+
+@pytest.mark.parametrize("until", [0, 1, 255, 256, 257, 300, 2_999, 3_999, 4_000])
+def test_the_switch_is_found_whichever_ticks_are_looked_at(
+    until: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WindowsAndEver, "_less_noise", lambda _, updates: updates <= until)
+    made = WindowsAndEver(WindowForest(1, ONE, ADD, (1, 4000), FLAT), HybridCounter(1, ONE, ADD))
+    assert made.covered == until
