@@ -261,7 +261,9 @@ def test_what_cannot_be_is_refused(windows: tuple[int, ...], shape: ForestShape,
         WindowForest(1, ONE, ADD, windows, shape)
 
 
-@pytest.mark.parametrize(("shape", "epsilon"), [(FLAT, 10**16), (FLAT, 2 * 10**12), (PAIRS, 10**12)])
+@pytest.mark.parametrize(
+    ("shape", "epsilon"), [(FLAT, 10**16), (FLAT, 2 * 10**12), (PAIRS, 10**12)]
+)
 def test_noise_beyond_64_bits_is_refused(shape: ForestShape, epsilon: int) -> None:
     with pytest.raises(NotDerivable, match="64 bits"):
         WindowForest(1, Fraction(1, epsilon), ADD, (1, 100), shape)
