@@ -11,6 +11,8 @@ from stream_dp.app.plan_view import PlanView
 from stream_dp.cli.options import PipelineFile
 from stream_dp.cli.printing import budget_text, derivation_tree, wide_console
 
+_PADDING = 3  # of a column: a space to each side, and a line
+
 
 def plan(
     pipeline: PipelineFile,
@@ -31,7 +33,7 @@ def plan(
     shown, console = view.shown(), wide_console()
     console.print(_guarantee(shown), highlight=False)
     console.print(derivation_tree(shown["derivation"]))
-    console.print(_errors(shown))
+    console.print(_errors(shown, console.width))
     for series in shown["series"]:
         console.print(f"{series['name']}: {series['why']}", highlight=False)
         for alarm in series["alarms"]:
@@ -52,18 +54,37 @@ def _guarantee(shown: dict[str, Any]) -> str:
     )
 
 
-def _errors(shown: dict[str, Any]) -> Table:
-    """The predicted half-widths, a row for each tick and a column for each series, or each of its windows."""
+def _errors(shown: dict[str, Any], width: int) -> Table:
+    """The predicted half-widths: a row for each series, or each of its windows, and as many ticks as have room."""
     table = Table(title=f"Predicted error: half-width at confidence {shown['confidence']:g}")
-    table.add_column("tick", justify="right")
-    every: list[dict[int, int]] = []
+    rows: list[tuple[tuple[str, str, str], dict[int, float]]] = []
     for series in (each for each in shown["series"] if each["errors"]):
-        about = f"\n{series['mechanism']}, eps {series['epsilon']}"
+        about = series["name"], f"{series['mechanism']}, eps {series['epsilon']}"
         for window, errors in (series["windows"] or {"": series["errors"]}).items():
-            heading = f"{series['name']} {window}".strip()
-            table.add_column(heading + about, justify="right")
-            every.append(errors)
-            about = ""
-    for tick in every[0]:
-        table.add_row(str(tick), *(f"{errors[tick]:,}" for errors in every))
+            rows.append(((about[0], window, about[1]), errors))
+            about = "", ""
+    heads = zip(*(head for head, _ in rows), strict=True)
+    left = width - 1 - sum(_PADDING + max(map(len, column)) for column in heads)
+    ticks = _fitting(
+        {tick: [f"{errors[tick]:,}" for _, errors in rows] for tick in rows[0][1]}, left
+    )
+    for name in ("series", "over", "by"):
+        table.add_column(name, overflow="fold")
+    for tick in ticks:
+        table.add_column(f"tick {tick}", justify="right", no_wrap=True)
+    for head, errors in rows:
+        table.add_row(*head, *(f"{errors[tick]:,}" for tick in ticks))
     return table
+
+
+def _fitting(told: dict[int, list[str]], room: int) -> list[int]:
+    """The ticks whose columns have room together: the last one, then the first, then the later ones before others."""
+    widths = {
+        tick: max(map(len, (f"tick {tick}", *texts))) + _PADDING for tick, texts in told.items()
+    }
+    last, first, *others = [*told][-1:] + [*told][:1] + [*told][-2:0:-1]
+    chosen = [last]
+    for tick in dict.fromkeys((first, *others)):
+        if tick != last and sum(widths[each] for each in (*chosen, tick)) <= room:
+            chosen.append(tick)
+    return sorted(chosen)

@@ -61,7 +61,7 @@ def rank_problems(
     if rank <= (entries := number_of_keys(fields, by)):
         return []
     what = "categories, with 'other'" if isinstance(by, str) else "entries"
-    return [problem(at, f"there are {entries} {what}")]
+    return [problem(at, f"there are {entries} {what}: no more ranks than that")]
 
 
 def tick_problems(at: _Place, by: Any, clock: Any) -> list[InitErrorDetails]:

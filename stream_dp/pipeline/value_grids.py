@@ -114,6 +114,18 @@ def _at_edges(at: _Place, found: InitErrorDetails) -> InitErrorDetails:
     return {**found, "loc": (*at, "of") if inner[0] == "field" else (*at, *inner)}
 
 
+def _dividing(clamp: tuple[Fraction, Fraction]) -> int | None:
+    """The most equal buckets, `BUCKETS` at most, that begin at integers; None: the clamp does not end at integers.
+
+    >>> [_dividing((Fraction(low), Fraction(400))) for low in (0, -20, "1/2")]
+    [200, 140, None]
+    """
+    low, span = clamp[0], clamp[1] - clamp[0]
+    if low.denominator != 1 or span.denominator != 1:
+        return None
+    return next(many for many in range(min(BUCKETS, int(span)), 0, -1) if span % many == 0)
+
+
 def _at_buckets(at: _Place, grid: list[InitErrorDetails], series: Any) -> list[InitErrorDetails]:
     """Problems of equal buckets, at the key that they come from; one for all their ends."""
     found = [
@@ -125,8 +137,9 @@ def _at_buckets(at: _Place, grid: list[InitErrorDetails], series: Any) -> list[I
         return found  # type: ignore[return-value]  # a dictionary with another place
     low, high = map(decimal_text, series.clamp)
     many = BUCKETS if getattr(series, "buckets", None) is None else series.buckets
+    fits = _dividing(series.clamp)
     why = (
         f"{many} equal buckets from {low} to {high} do not begin at values of '{series.of}': choose a number of "
-        "buckets that divides the range"
+        f"buckets that divides the range{f', such as buckets: {fits}' if fits else ''}"
     )
     return [problem((*at, "buckets"), why)]

@@ -359,6 +359,7 @@ def message(error: ErrorDetails) -> str:
     if error["type"] == "string_pattern_mismatch" and error["ctx"]["pattern"] in PATTERNS:
         return PATTERNS[error["ctx"]["pattern"]]
     message = error["msg"].removeprefix("Value error, ")
+    message = message.replace(" after validation", "")
     for subject in ("Input", "String", "Value", "Tuple", "Dictionary"):
         message = message.replace(f"{subject} should", "must")
     return _MESSAGES.get(error["type"], message)

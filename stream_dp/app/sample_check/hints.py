@@ -26,6 +26,10 @@ _FRAMED = 5
 """Bytes before a value in Confluent's wire format: a zero and the number of a schema."""
 _UNITS = (("epoch_s", 10**8, 10**11), ("epoch_ms", 10**11, 10**14), ("epoch_us", 10**14, 10**17))
 """How large numbers of the years 1973 to 5138 are in each unit."""
+_CELL = {
+    "integer": "numbers that are no whole ones (12.5); declare `type: number`, or write whole numbers",
+    "number": "numbers that are spelled otherwise than 12.5 or 1e3, such as with a space before them",
+}
 _ABSENT = object()
 
 
@@ -118,7 +122,8 @@ def _of_field(
             yield f"{fit.name}: absent"
     for at in fit.wrong:
         value = values[at].get(fit.name, _ABSENT) if isinstance(values[at], dict) else _ABSENT
-        says = _of_time(field, value) if isinstance(field, TimeField) else _of_value(field, value)
+        time = isinstance(field, TimeField)
+        says = _of_time(field, value) if time else _of_value(field, value, cells=bool(columns))
         if says:
             yield f"{fit.name}: {says}"
     if isinstance(field, CategoryField | ListField):
@@ -155,14 +160,16 @@ def _of_time(field: TimeField, value: object) -> str | None:
     return "texts that are no time with an offset, such as 2013-01-01T10:00:00Z"
 
 
-def _of_value(field: Any, value: object) -> str | None:
-    """What is wrong with a value that is no time."""
+def _of_value(field: Any, value: object, *, cells: bool) -> str | None:
+    """What is wrong with a value that is no time; a file's `cells` are texts where they do not fit."""
     if value is None:
         return "null; declare `nullable: true` if it may be"
     if isinstance(field, ListField):
         return _of_list(field, value)
     if isinstance(value, str) and field.type in ("integer", "number"):
         numeric = _NUMBER.fullmatch(value) is not None
+        if numeric and cells:
+            return _CELL[field.type]
         return (
             "numbers in quotes; write them without"
             if numeric

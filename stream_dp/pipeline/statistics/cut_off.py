@@ -96,7 +96,7 @@ class CutOffSeries(SeriesSpec):
         """Return that nobody has a cap, or that the window is another than the cap's."""
         unit, window = getattr(privacy, "unit", None), getattr(series, "window", None)
         if unit == "event":
-            why = "counts users beyond their cap, and privacy.unit is event: there is none"
+            why = "counts users beyond their cap, and privacy.unit is event: there is none: say unit: user"
             return [problem((*at, "statistic"), why)]
         per, overall = (getattr(privacy, key, None) for key in ("per", "overall"))
         if overall is not None and window is not None:

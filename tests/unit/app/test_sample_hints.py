@@ -105,6 +105,15 @@ def test_a_mistake_in_a_field(
     assert HIDDEN not in str(found.hints)
 
 
+def test_a_cell_has_no_quotes_to_be_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.csv"
+    path.write_text("time,page,size,part,paid,who\n2024-05-01T00:30:00Z,home,12.5, 1,true,one\n")
+    made = spec(tmp_path)
+    said = str(fitting_of(made, file_sample(made, path, 10)).hints)
+    assert "size: numbers that are no whole ones (12.5)" in said
+    assert "quotes" not in said
+
+
 @pytest.mark.parametrize(
     ("payload", "says"),
     [

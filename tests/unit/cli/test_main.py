@@ -13,6 +13,7 @@ from stream_dp import __version__, errors
 from stream_dp.app import plan_view as plan_module
 from stream_dp.app.example_files import flights_folder
 from stream_dp.cli.main import Commands, code_of, main
+from stream_dp.cli.plan import _fitting
 from stream_dp.runtime.keys import make_key
 
 Say = Callable[..., Any]
@@ -224,6 +225,16 @@ def test_the_plan_as_a_picture(say: Say, tmp_path: Any) -> None:
     assert (said.code, said.err) == (0, "")
     assert "Predicted error" in said.out
     assert path.read_text(encoding="utf-8").startswith("<svg ")
+
+
+def test_ticks_have_room_or_are_left_out_the_last_one_never() -> None:
+    told = {0: ["7"], 3: ["8"], 10: ["9"], 335: ["1,234,567"]}
+    assert [_fitting(told, room) for room in (100, 34, 21, 0)] == [
+        [0, 3, 10, 335],
+        [0, 10, 335],
+        [0, 335],
+        [335],
+    ]
 
 
 def test_a_picture_that_cannot_be_written_is_5(say: Say, tmp_path: Any) -> None:

@@ -63,7 +63,8 @@ def built_of(folder: Path, what: str = ", window: 4h", more: str = PER) -> Built
     ("what", "more", "problems"),
     [
         ("", "",
-         ["11:31: series[0].statistic: counts users beyond their cap, and privacy.unit is event: there is none"]),
+         ["11:31: series[0].statistic: counts users beyond their cap, and privacy.unit is event: there is none: "
+          "say unit: user"]),
         (", window: 4h", OVERALL, ["11:48: series[0].window: the cap holds for ever: leave it out"]),
         ("", PER, ["11:5: series[0].window: the cap is one for each 4h: write 4h"]),
         (", window: 2h", PER, ["11:48: series[0].window: the cap is one for each 4h: write 4h"]),

@@ -92,7 +92,7 @@ def mechanism_of(built: Built) -> SumCounter:
         ("of: step, plus: [1, +1], minus: x",
          ["15:59: series[0].plus[1]: '+1' is listed twice", "15:71: series[0].minus: 'x' is not a 64-bit integer"]),
         ("of: kind, plus: [], minus: leave",
-         ["15:55: series[0].plus: must have at least 1 item after validation, not 0"]),
+         ["15:55: series[0].plus: must have at least 1 item, not 0"]),
         ("of: kind, minus: leave", ["15:5: series[0].plus: is missing"]),
         (f"{DOORS}, floor: 3",
          ["15:85: series[0].floor: must be 0: releases below 0 are told as 0, and nothing else is cut off"]),

@@ -106,7 +106,7 @@ def told_of(spec: PipelineSpec) -> list[dict[str, Any]]:
         ("{field: stops, edges: [0.5]}", "15:66: series[0].by.edges[0]: '0.5' is not a 64-bit integer"),
         ("{field: delay, edges: [1e99, soon]}",
          '15:72: series[0].by.edges[1]: must be a decimal such as 0.2 or a fraction such as "1/3"'),
-        ("{field: delay, edges: []}", "15:65: series[0].by.edges: must have at least 1 item after validation, not 0"),
+        ("{field: delay, edges: []}", "15:65: series[0].by.edges: must have at least 1 item, not 0"),
         ("{field: delay}", "15:43: series[0].by.edges: is missing"),
         ("{field: delay, edges: [1], zone: UTC}",
          "15:70: series[0].by.zone: is not a known key; known are field, edges"),

@@ -84,7 +84,10 @@ def test_columns_above_expects_no_more_than_can_be_near(data: Data) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"statistic": "largest", "rank": "5"}, "there are 4 categories, with 'other'"),
+        (
+            {"statistic": "largest", "rank": "5"},
+            "there are 4 categories, with 'other': no more ranks than that",
+        ),
         ({"statistic": "largest", "rank": "0"}, "greater than or equal to 1"),
         ({"statistic": "largest"}, "Field required"),
         ({"statistic": "columns_above", "level": "0"}, "greater than or equal to 1"),

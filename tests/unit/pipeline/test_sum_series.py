@@ -101,7 +101,7 @@ def test_the_noise_is_for_what_one_event_changes(
         ("of: country, clamp: [0, 1]", ["13:40: series[0].of: 'country' is a category, not a number or an integer"]),
         ("of: amount, clamp: [5, 0]", ["13:59: series[0].clamp[1]: '0' must be greater than the lower bound '5'"]),
         ("of: amount, clamp: [0, 0]", ["13:59: series[0].clamp[1]: '0' must be greater than the lower bound '0'"]),
-        ("of: amount, clamp: [0, 1, 2]", ["13:55: series[0].clamp: must have at most 2 items after validation, not 3"]),
+        ("of: amount, clamp: [0, 1, 2]", ["13:55: series[0].clamp: must have at most 2 items, not 3"]),
         ("of: amount, clamp: [0, much]",
          ['13:59: series[0].clamp[1]: must be a decimal such as 0.2 or a fraction such as "1/3"']),
         ("of: amount, clamp: [0, 2.5]",

@@ -236,7 +236,7 @@ def test_the_api_says_how_many_ranks_there_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "place", "words"),
     [
-        ({"k": "6"}, "k", "there are 5 categories, with 'other'"),
+        ({"k": "6"}, "k", "there are 5 categories, with 'other': no more ranks than that"),
         ({"k": "5"}, "", ""),
         ({"k": "0"}, "k", "greater than or equal to 1"),
         ({"k": "101"}, "k", "less than or equal to 100"),

@@ -123,7 +123,7 @@ def test_a_key_that_looks_like_the_missing_one_is_named(tmp_path: Path) -> None:
         tmp_path, text.replace("\n  - {name: a, statistc: count, epsilon: 1}", " []")
     ) == [
         "10:3: clock.kind: is missing; did knd mean this?",
-        "15:9: series: must have at least 1 item after validation, not 0",
+        "15:9: series: must have at least 1 item, not 0",
     ]
 
 
