@@ -4,14 +4,14 @@ Rules: a user is active in the tick of an event, and cut off in that of one whic
 up; both by that user's own events alone. So whoever is cut off is active. This file knows no record and no memory.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.pipeline.layout import Slot
 from stream_dp.pipeline.record_columns import BoolArray
-from stream_dp.runtime.identifiers import ByColumn, each_once
+from stream_dp.runtime.identifiers import ByColumn
 from stream_dp.runtime.tick_assembler import NOBODY
 from stream_dp.runtime.user_table import Hashes
 
@@ -30,8 +30,18 @@ class CapUses:
             return NOBODY
         found: dict[int, dict[int, Hashes]] = {}
         for place, those in enumerate((counting, counting & ~kept)):
-            for tick in np.unique(ticks[those]).tolist():
-                once = each_once([users[those & (ticks == tick)]])
+            for tick, once in _each_once(users[those], ticks[those]):
                 columns = {start + place: once for start in self._starts}
                 found.setdefault(tick, {}).update(columns)
         return found
+
+
+def _each_once(users: Hashes, ticks: IntArray) -> Iterator[tuple[int, Hashes]]:
+    """The different users of each tick, in the order of their hashes."""
+    order = np.lexsort((users[:, 1], users[:, 0], ticks))
+    users, ticks = users[order], ticks[order]
+    first = np.ones(len(ticks), np.bool_)
+    first[1:] = (users[1:] != users[:-1]).any(axis=1) | (ticks[1:] != ticks[:-1])
+    users, ticks = users[first], ticks[first]
+    names, begins = np.unique(ticks, return_index=True)
+    yield from zip(names.tolist(), np.split(users, begins[1:]), strict=False)

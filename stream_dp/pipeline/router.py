@@ -6,9 +6,9 @@ is a dead letter, an unknown category counts in `other`, null matches no conditi
 call per record beyond the decoder's own: the rest is done by columns.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from itertools import chain
+from itertools import accumulate, chain
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder, Refusal
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.feature_counts import FeatureCounts
+from stream_dp.pipeline.identifier_columns import Texts
 from stream_dp.pipeline.layout import Feature, RowLayout
 from stream_dp.pipeline.own_ticks import NO_TIME, OUTSIDE, OwnTicks
 from stream_dp.pipeline.spec import PipelineSpec
@@ -127,12 +128,22 @@ class Router:
         counted = np.zeros((len(names), self.width), np.int64)
         arrived: dict[int, dict[int, Hashes]] = {}
         for counts in self.counts:
-            for tick, found in counts.write(counted, records, numbers, names).items():
-                hashed = {column: self._hash.of(texts) for column, texts in found.items()}
-                arrived.setdefault(tick, {}).update(hashed)
+            for tick, column, hashes in self._hashed(
+                counts.write(counted, records, numbers, names)
+            ):
+                arrived.setdefault(tick, {})[column] = hashes
         rows = dict(zip(names, counted, strict=True))
         number = dict(zip(names, numbers.tolist(), strict=True))
         return Tally(rows, number, decoded.refused, arrived)
+
+    def _hashed(self, found: Texts) -> Iterator[tuple[int, int, Hashes]]:
+        """Identifiers as hashes, of all ticks at once; by tick and column."""
+        places = [(tick, column) for tick, columns in found.items() for column in columns]
+        texts = [texts for columns in found.values() for texts in columns.values()]
+        hashes = self._hash.of(list(chain.from_iterable(texts)))
+        parts = np.split(hashes, list(accumulate(map(len, texts))))
+        for (tick, column), part in zip(places, parts, strict=False):
+            yield tick, column, part
 
     def _given_tick(self, decoded: Decoded, tick: int) -> Decoded:
         if tick in self._grid:

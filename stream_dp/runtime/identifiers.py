@@ -23,6 +23,7 @@ class Came:
 
     def __init__(self, known: ByColumn | None = None) -> None:
         self._parts: dict[int, list[Hashes]] = {at: [found] for at, found in (known or {}).items()}
+        self._kept = {at: len(found) for at, found in (known or {}).items()}
         self._bound: dict[int, int] = {}
 
     def add(self, found: ByColumn) -> None:
@@ -30,16 +31,21 @@ class Came:
         for column, hashes in found.items():
             parts = self._parts.setdefault(column, [])
             parts.append(hashes)
-            if sum(map(len, parts)) > self._bound.get(column, _FEW):
-                self._parts[column] = [each_once(parts)]
-                self._bound[column] = 2 * len(self._parts[column][0]) + _FEW
+            self._kept[column] = self._kept.get(column, 0) + len(hashes)
+            if self._kept[column] > self._bound.get(column, _FEW):
+                self._merge(column)
+                self._bound[column] = 2 * self._kept[column] + _FEW
 
     def once(self) -> dict[int, Hashes]:
         """Return each once, in an order of their own."""
         for column, parts in self._parts.items():
             if len(parts) > 1:
-                self._parts[column] = [each_once(parts)]
+                self._merge(column)
         return {column: parts[0] for column, parts in sorted(self._parts.items())}
+
+    def _merge(self, column: int) -> None:
+        found = each_once(self._parts[column])
+        self._parts[column], self._kept[column] = [found], len(found)
 
 
 def each_once(parts: Sequence[Hashes]) -> Hashes:
