@@ -196,7 +196,7 @@ def test_a_definition_from_a_file(ask: Ask, engine: FakeLiveSeries, tmp_path: Pa
         ("x" * 65_537, "--series: must not be larger than 65536 bytes"),
         ("late.yaml", "--series: must be JSON or YAML, or @ and the name of a file"),
         ("{}", "--series:1:1: statistic: is missing"),
-        ('{"name":"x","statistic":"mean","epsilon":1}', "statistic: 'mean' is none of count"),
+        ('{"name":"x","statistic":"median","epsilon":1}', "statistic: 'median' is none of count"),
         ('{"name":"total","statistic":"count","epsilon":1}', "name: a series of this name exists"),
     ],
 )

@@ -132,9 +132,9 @@ def test_a_definition_in_yaml_says_the_same(ask: Ask_, engine: Engine, tmp_path:
 def test_a_definition_is_checked_against_the_file_before_it_is_sent(
     ask: Ask_, engine: Engine
 ) -> None:
-    said = ask("create", "--series", '{"name": "x", "statistic": "mean", "epsilon": 1}')
+    said = ask("create", "--series", '{"name": "x", "statistic": "median", "epsilon": 1}')
     assert said.code == 2
-    assert "statistic: 'mean' is none of" in said.err
+    assert "statistic: 'median' is none of" in said.err
     assert engine.heard == []
 
 
