@@ -122,8 +122,12 @@ def _of_field(
             yield f"{fit.name}: absent"
     for at in fit.wrong:
         value = values[at].get(fit.name, _ABSENT) if isinstance(values[at], dict) else _ABSENT
-        time = isinstance(field, TimeField)
-        says = _of_time(field, value) if time else _of_value(field, value, cells=bool(columns))
+        cells = bool(columns)
+        says = (
+            _of_time(field, value)
+            if isinstance(field, TimeField)
+            else _of_value(field, value, cells=cells)
+        )
         if says:
             yield f"{fit.name}: {says}"
     if isinstance(field, CategoryField | ListField):
