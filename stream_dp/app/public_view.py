@@ -86,6 +86,7 @@ def pipeline_json(built: Built, planner: LiveSeriesPlanner) -> dict[str, Any]:
 
 def _series_json(spec: PipelineSpec, series: Series) -> dict[str, Any]:
     described, by = series.described(), series.grouped_by
+    described["parameters"] = series.parameters_by(spec.fields)
     if by is None:
         return described
     ones = most_ones(spec.fields, by)

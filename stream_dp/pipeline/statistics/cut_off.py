@@ -17,7 +17,7 @@ from stream_dp.mechanisms.serving import ViewBands
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.identifier_columns import CapUse
 from stream_dp.pipeline.scalars import duration_text, milliseconds, problem
-from stream_dp.pipeline.statistics.series_spec import Place, SeriesSpec
+from stream_dp.pipeline.statistics.series_spec import WITHIN, Place, SeriesSpec
 from stream_dp.pipeline.windows import Window
 from stream_dp.runtime.release import Shape
 from stream_dp.runtime.series import Tell
@@ -54,6 +54,12 @@ class CutOffSeries(SeriesSpec):
         """What is released, in a few words."""
         when = "so far" if self.window is None else f"in each {self.window}"
         return f"the share of the users active {when} who had events beyond their cap, which are not counted"
+
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """Where a share stays, what the predicted errors are of, and when windows are told."""
+        told = {} if self.window is None else {"told": "since a window began"}
+        return {"within": WITHIN, "errors": "users", **told}
 
     @property
     def numbers(self) -> int:

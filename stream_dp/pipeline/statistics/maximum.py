@@ -38,6 +38,11 @@ class MaximumSeries(GroupedSeries):
         """What is released, in a few words."""
         return f"maximum by {self.by_text} so far, with its name"
 
+    @property
+    def parameters(self) -> dict[str, int | str]:
+        """What the name is one of."""
+        return {"named": self.by_text}
+
     def choose(self, setting: Setting) -> Choice:
         """Choose the HSS of the largest column, or the one that [HSV] prints.
 

@@ -21,7 +21,7 @@ from stream_dp.pipeline.groupings import By, decimal_text
 from stream_dp.pipeline.made_of import Input, MadeOf
 from stream_dp.pipeline.scalars import Name, problem
 from stream_dp.pipeline.statistics.ratio_problems import not_an_input, not_together
-from stream_dp.pipeline.statistics.series_spec import Place, SeriesSpec
+from stream_dp.pipeline.statistics.series_spec import WITHIN, Place, SeriesSpec
 from stream_dp.runtime.made_series import MadeSeries, Part
 from stream_dp.runtime.release import Shape
 
@@ -93,8 +93,15 @@ class RatioSeries(SeriesSpec):
 
     @property
     def parameters(self) -> dict[str, int | str]:
-        """The two series, and the digits."""
-        return {"of": self.of, "over": self.over, "digits": self.digits}
+        """The two series, the digits, and when windows are told where they do not slide."""
+        told = {} if self._of is None else self._of.parameters
+        when = {key: told[key] for key in ("told",) if key in told}
+        return {"of": self.of, "over": self.over, "digits": self.digits, **when}
+
+    def parameters_by(self, fields: Mapping[str, Any]) -> dict[str, int | str]:
+        """Return those, and that a share stays from 0 to 1."""
+        within = {"within": WITHIN} if self._is_share(fields) else {}
+        return {**self.parameters, **within}
 
     @classmethod
     def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,8 @@ from stream_dp.runtime.release import Shape
 from stream_dp.runtime.series import Asking, Tell
 
 Place = tuple[str | int, ...]
+WITHIN = "0 to 1"
+"""What a share's `parameters` say of where it stays, under `within`."""
 _CONDITION: TypeAdapter[Any] = TypeAdapter(Condition)
 
 
@@ -253,6 +255,10 @@ class SeriesSpec(Frozen, ABC):
     def parameters(self) -> dict[str, int | str]:
         """The statistic's own keys that readers of its releases want to know, with their values."""
         return {}
+
+    def parameters_by(self, fields: Mapping[str, Any]) -> dict[str, int | str]:
+        """Return `parameters`, with what follows from the schema only."""
+        return self.parameters
 
     def described(self) -> dict[str, Any]:
         """Return what the API says of the series: public, plain values. A statistic adds `parameters`, and no key."""

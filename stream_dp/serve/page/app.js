@@ -69,7 +69,7 @@ async function history(pipeline, name, latest) {
 }
 
 const halted = (queries, name) => queries.some((query) => query.name === name && isHalted(query.end));
-const describe = (pipeline, name) => ({ ...(pipeline.series.find((series) => series.name === name) ?? { name }), capped: Boolean(pipeline.users) });
+const describe = (pipeline, name) => ({ ...(pipeline.series.find((series) => series.name === name) ?? { name }), capped: Boolean(pipeline.users), step: Number(pipeline.clock?.step ?? 0) });
 
 function build({ pipeline, plan, budget, queries, series }) {
   Object.assign(state, { pipeline, plan, budget, queries, waiting: [], sequence: -1, head: series.sequence, latest: null });

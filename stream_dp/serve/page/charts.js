@@ -1,11 +1,12 @@
-// Drawing: a line or bars with their error band (uPlot), and strips of alert marks (canvas).
+// Drawing: a line or bars with their error band (uPlot), marks in time, and strips of alert marks (canvas).
 // Rules: colours come from the style sheet; what is drawn is thinned to the pixels there are, and the
 // band of a thinned point covers the bands of all points it stands for. An open end reaches beyond the picture, which is
 // as high as most of what is known needs. Charts know no API.
 
-import { axisCount, axisTimes, count, time } from "./format.js";
+import { axisCount, axisShare, axisTimes, count, time } from "./format.js";
 
 const MOST_POINTS = 600;
+const MOST_LINES = 40; // of marks; of more only the foot is drawn
 const HEIGHT = 190;
 const STEPS = Array.from({ length: 21 }, (_, place) => [1, 2, 5].map((digit) => Number(`${digit}e${place - 6}`))).flat();
 const WHOLE_STEPS = STEPS.filter(Number.isInteger);
@@ -77,7 +78,7 @@ export class Chart {
     this.plot = null;
   }
 
-  #options(width, { hooks = {}, wholes, ...special }) {
+  #options(width, { hooks = {}, wholes, labels = axisCount, ...special }) {
     const font = "12px system-ui, sans-serif";
     const axis = { stroke: colour("--muted"), font, grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false } };
     return {
@@ -89,7 +90,7 @@ export class Chart {
       tzDate: (stamp) => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
       axes: [
         { ...axis, space: 64, size: 30, values: (_plot, splits, _axis, _space, increment) => axisTimes(splits, increment) },
-        { ...axis, size: 62, incrs: (plot) => (wholes(plot.data) ? WHOLE_STEPS : STEPS), values: (_plot, splits) => splits.map(axisCount) },
+        { ...axis, size: 62, incrs: (plot) => (wholes(plot.data) ? WHOLE_STEPS : STEPS), values: (_plot, splits) => splits.map(labels) },
       ],
       hooks: { setCursor: [(plot) => this.#read(plot)], ...hooks },
       ...special,
@@ -120,11 +121,15 @@ export class BandChart extends Chart {
     super(holder, readout);
     this.reading = reading;
     this.bars = false;
+    this.percent = false;
+    this.marks = [];
   }
 
-  draw(found) {
+  /** `marks` are times at which something begins, with the text that stands there. */
+  draw(found, marks = []) {
     const { columns, range } = framed(found);
     this.range = range;
+    this.marks = marks;
     this.plotted(columns, () => this.#own());
   }
 
@@ -135,13 +140,22 @@ export class BandChart extends Chart {
   #own() {
     const edge = { stroke: "transparent", width: 0, points: { show: false } };
     return {
-      wholes: (data) => data[3].every(Number.isInteger),
-      scales: { y: { range: (_plot, low, high) => this.range ?? (low === null ? [0, 1] : uPlot.rangeNum(low, high, 0.1, true)) } },
+      wholes: (data) => !this.percent && data[3].every(Number.isInteger),
+      scales: { y: { range: (_plot, low, high) => this.#height(low, high) } },
       series: [{}, edge, edge, { stroke: colour("--accent"), width: 2, points: { show: false } }],
       bands: [{ series: [2, 1], fill: colour("--band") }],
-      hooks: this.bars ? { draw: [drawWhiskers] } : {},
+      hooks: { drawAxes: [drawZero], draw: [...(this.bars ? [drawWhiskers] : []), (plot) => drawMarks(plot, this.marks)] },
+      ...(this.percent ? { labels: axisShare } : {}),
       ...(this.bars ? barOptions(edge) : {}),
     };
+  }
+
+  /** From where to where the picture goes; a share neither begins below 0 nor ends above 1. */
+  #height(low, high) {
+    if (this.range !== null) return this.range;
+    if (low === null) return [0, 1];
+    const [bottom, top] = uPlot.rangeNum(low, high, 0.1, true);
+    return this.percent ? [Math.max(0, bottom), Math.min(1, top)] : [bottom, top];
   }
 }
 
@@ -171,6 +185,49 @@ function drawWhiskers(plot) {
     context.lineTo(left, plot.valToPos(high[index], "y", true));
   });
   context.stroke();
+  context.restore();
+}
+
+/** Where 0 is, in a picture that goes below it. */
+function drawZero(plot) {
+  if (!(plot.scales.y.min < 0 && plot.scales.y.max > 0)) return;
+  const { ctx: context, bbox } = plot;
+  const top = Math.round(plot.valToPos(0, "y", true));
+  context.save();
+  context.fillStyle = colour("--muted");
+  context.fillRect(bbox.left, top, bbox.width, Math.max(1, Math.round(uPlot.pxRatio)));
+  context.restore();
+}
+
+/** A dashed line where something begins, its text beside it where there is room; of very many only the foot. */
+function drawMarks(plot, marks) {
+  const { ctx: context, bbox } = plot;
+  const ratio = uPlot.pxRatio;
+  const many = marks.length > MOST_LINES;
+  let free = bbox.left;
+  context.save();
+  context.font = `${11 * ratio}px system-ui, sans-serif`;
+  context.textBaseline = "top";
+  context.textAlign = "left";
+  context.fillStyle = context.strokeStyle = colour("--muted");
+  context.lineWidth = ratio;
+  context.globalAlpha = 0.75;
+  context.setLineDash(many ? [] : [2 * ratio, 3 * ratio]);
+  context.beginPath();
+  for (const { x } of marks) {
+    const left = Math.round(plot.valToPos(x, "x", true)) + ratio / 2;
+    context.moveTo(left, many ? bbox.top + bbox.height - 6 * ratio : bbox.top);
+    context.lineTo(left, bbox.top + bbox.height);
+  }
+  context.stroke();
+  context.globalAlpha = 1;
+  for (const { x, text } of marks) {
+    const left = plot.valToPos(x, "x", true) + 3 * ratio;
+    const right = left + context.measureText(text).width;
+    if (text === "" || left < free || right > bbox.left + bbox.width) continue;
+    context.fillText(text, left, bbox.top);
+    free = right + 6 * ratio;
+  }
   context.restore();
 }
 

@@ -3,7 +3,7 @@
 import { isHalted } from "./budget.js";
 import { lowerBound, Card } from "./card.js";
 import { drawStrip } from "./charts.js";
-import { band, count, el, seconds, setText, shortTime, words } from "./format.js";
+import { band, chance, count, el, lengthOf, seconds, setText, shortTime, words } from "./format.js";
 
 const MOST_ROWS = 300;
 const MOST_STRIPS = 40;
@@ -55,7 +55,22 @@ export class FlagsCard extends Card {
     setText(this.unit, total === 1 ? "alert so far" : "alerts so far");
     setText(this.span, range.text);
     const meaning = (this.series.meaning ?? "the threshold was passed, {band}").replace("{band}", band(this.latest.band));
-    setText(this.note, `An alert means: ${meaning}, with ${this.confidence()} confidence.`);
+    setText(this.note, [`An alert means: ${meaning}, with ${this.confidence()} confidence.`, this.#falsely(), this.#silent()].filter(Boolean).join(" "));
+  }
+
+  /** How likely noise alone makes a key fire: of several watches, that of the likeliest, and which it is. */
+  #falsely() {
+    const [worst, ...others] = [...(this.planned?.false_alarms ?? [])].sort((one, two) => two.chance - one.chance);
+    if (worst === undefined) return "";
+    const { of, threshold } = this.series.parameters ?? {};
+    const what = of && Number.isFinite(threshold) ? `sum of ${words(of)}` : "count";
+    const which = others.length > 0 ? ` (${words(worst.name)}, the likeliest)` : "";
+    return `False alarm per key and day: ${chance(worst.chance)}${which}, while the ${what} stays at ${count(worst.usual)}.`;
+  }
+
+  #silent() {
+    const { fires, window: span } = this.series.parameters ?? {};
+    return fires === "below" && span ? `A silent key fires once in every window of ${span}.` : "";
   }
 
   #strip(state, first, now) {
@@ -78,7 +93,9 @@ export class FlagsCard extends Card {
 
 function watchText({ name, above, below, over, rearm, analyst, end }) {
   const limit = below === undefined ? `at ${count(above)} events` : `below ${count(below)} events`;
-  const parts = [`${name} fires ${limit}${over === "tick" ? " in a tick" : ""}${rearm ? "" : ", once"}`];
+  const within = over === "tick" ? " in a tick" : lengthOf(over) ? ` within ${over}` : "";
+  const parts = [`${name} fires ${limit}${within}${rearm ? "" : ", once"}`];
+  if (below !== undefined && rearm) parts.push(`while silent ${over === "tick" ? "in every tick" : `once in every window of ${over}`}`);
   if (analyst) parts.push(`analyst ${words(analyst)}`);
   if (isHalted(end)) parts.push(`ended at tick ${count(end)}`);
   return parts.join(" · ");

@@ -18,24 +18,33 @@ const grid = new Intl.NumberFormat("en", { maximumFractionDigits: 6 });
 const exactly = (value) => (Number.isInteger(value) ? integer : grid).format(value);
 export const count = (value) => exactly(value).replace("-", "−");
 export const axisCount = (value) => (Math.abs(value) < 1e6 ? count(value) : compact.format(value).replace("-", "−"));
+export const axisShare = (value) => `${count(value * 100)}%`;
 export const band = (value) => `± ${exactly(value)}`;
 /** An end of an interval, or none where it is open; `width` is how wide the interval is about. */
-export function ends(low, high, width) {
-  const [from, to] = [low, high].map((end) => (end === null || end === undefined || !Number.isFinite(end) ? null : near(end, width)));
+export function ends(low, high, width, form = PLAIN) {
+  const [from, to] = [low, high].map((end) => (end === null || end === undefined || !Number.isFinite(end) ? null : near(end, width, form)));
   if (from === null && to === null) return "anything";
   if (from === null) return `at most ${to}`;
   return to === null ? `at least ${from}` : `${from} to ${to}`;
 }
 
 /** A number with as many digits as an error of `width` leaves it; 0: those it has. */
-export function near(value, width) {
-  if (!(width > 0)) return count(value);
-  const places = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(width))));
-  const rounded = Number(value.toFixed(places)) || 0;
-  return new Intl.NumberFormat("en", { minimumFractionDigits: places, maximumFractionDigits: places }).format(rounded).replace("-", "−");
+export function near(value, width, { times, unit } = PLAIN) {
+  if (!(width > 0)) return count(value * times) + unit;
+  const places = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(width * times))));
+  const rounded = Number((value * times).toFixed(places)) || 0;
+  return new Intl.NumberFormat("en", { minimumFractionDigits: places, maximumFractionDigits: places }).format(rounded).replace("-", "−") + unit;
 }
 
+/** How numbers are written that `near` and `ends` are asked for: as they are, or a part of one as per cent. */
+export const PLAIN = { times: 1, unit: "" };
+export const PER_CENT = { times: 100, unit: "%" };
+
 export const percent = (value) => new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 }).format(value);
+const rare = new Intl.NumberFormat("en", { style: "percent", maximumSignificantDigits: 2, roundingMode: "ceil" });
+const RAREST = 1e-6;
+/** A bound on a chance, rounded up. */
+export const chance = (value) => (value < RAREST ? `below ${rare.format(RAREST)}` : `at most ${rare.format(value)}`);
 /** A share such as 0.999, to the last digit. */
 export const share = (value) => new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 6 }).format(value);
 export const time = (seconds) => `${moment.format(seconds * 1000)} UTC`;
@@ -74,6 +83,14 @@ export function duration(seconds) {
   const [size, unit] = units.find(([size]) => seconds >= size) ?? [1, "second"];
   const many = Math.round((seconds / size) * 10) / 10;
   return `${many} ${unit}${many === 1 ? "" : "s"}`;
+}
+
+const UNITS = { ms: 0.001, s: 1, m: 60, h: 3600, d: DAY };
+
+/** "24h" in seconds; null where it is no duration. */
+export function lengthOf(text) {
+  const found = /^(\d+)(ms|s|m|h|d)$/.exec(text ?? "");
+  return found && Number(found[1]) * UNITS[found[2]];
 }
 
 /** An element: el("p", {class: "muted", "aria-label": "..."}, "text", child, ...). */

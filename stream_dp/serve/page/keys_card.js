@@ -4,6 +4,7 @@
 
 import { Card } from "./card.js";
 import { band, count, el, ends, near, setText, words } from "./format.js";
+import { formOf, isClosed } from "./line_card.js";
 
 const TOP = 15;
 const MOST_ROWS = 300;
@@ -74,10 +75,11 @@ export class HistogramCard extends Card {
 /** A mean or a share for each key. */
 export class QuotientsByKeyCard extends HistogramCard {
   entries({ values, lows, highs }) {
+    const form = formOf(this.series);
     const entry = ([key, value], place) => {
       const [low, high] = [lows[place] ?? -Infinity, highs[place] ?? Infinity];
       const width = Number.isFinite(high - low) ? (high - low) / 2 : 0;
-      return { key, value, low, high, text: value === null ? "–" : near(value, width), spread: ends(low, high, width), noise: !Number.isFinite(high - low) };
+      return { key, value, low, high, text: value === null ? "–" : near(value, width, form), spread: ends(low, high, width, form), noise: !isClosed(low, high, form) };
     };
     return Object.entries(values).map(entry).sort((one, two) => one.noise - two.noise || (two.value ?? 0) - (one.value ?? 0));
   }

@@ -1,32 +1,37 @@
 // One number over time: the newest one in large, a line or bars with their band.
-// Rules: a value within its band is called noise. A quotient has two ends in place of a band, and one or both may be
-// open: that is said, and drawn as far as the picture goes.
+// Rules: a value within its band is called noise. A value may have a name, whose it is: where it changes is marked. So is
+// where a window begins anew. A quotient has two ends in place of a band, and one or both may be open: that is said, and
+// drawn as far as the picture goes. A share is told in per cent.
 
 import { Card, lowerBound } from "./card.js";
 import { BandChart, thin } from "./charts.js";
-import { band, count, el, ends, near, percent, seconds, setText, words } from "./format.js";
+import { PER_CENT, PLAIN, band, count, el, ends, lengthOf, near, percent, seconds, setText, words } from "./format.js";
 
-export const noPoints = () => ({ tick: [], x: [], value: [], low: [], high: [], band: [] });
+export const noPoints = () => ({ tick: [], x: [], value: [], low: [], high: [], band: [], name: [] });
 
-const pointAt = (points, at) => ({ value: points.value[at], low: points.low[at], high: points.high[at], band: points.band[at] });
+export const ANEW = "since a window began"; // when a series tells windows that do not slide
+const NOBODY = "nobody yet";
+
+const pointAt = (points, at) => Object.fromEntries(Object.entries(points).map(([field, column]) => [field, column[at]]));
 
 export class ScalarCard extends Card {
   constructor(series, planned, shape = "scalar") {
     super(series, planned, shape);
     this.points = noPoints();
+    this.name = el("span", { class: "whose", hidden: true });
     this.value = el("span", { class: "value" }, "–");
     this.band = el("span", { class: "band" });
     this.holder = el("div", { class: "chart", tabindex: "0", role: "img" });
     this.readout = el("p", { class: "readout", "aria-live": "polite" }, " ");
-    this.body.append(el("p", { class: "figure" }, this.value, " ", this.band), this.holder, this.readout);
+    this.body.append(el("p", { class: "figure" }, this.name, this.value, " ", this.band), this.holder, this.readout);
     this.chart = new BandChart(this.holder, (text) => setText(this.readout, text || " "), (x) => this.#saidAt(x));
   }
 
   take(release, points = this.points) {
-    const { tick, end, value, band } = release;
+    const { tick, end, value, band, name } = release;
     const { low = value - band, high = value + band } = release;
-    const point = { tick, x: seconds(end), value: value ?? null, low: low ?? -Infinity, high: high ?? Infinity, band };
-    for (const [name, said] of Object.entries(point)) points[name].push(said);
+    const point = { tick, x: seconds(end), value: value ?? null, low: low ?? -Infinity, high: high ?? Infinity, band, name };
+    for (const [field, said] of Object.entries(point)) points[field].push(said);
   }
 
   /** A value with what is said of its error, and whether it says anything: of a count. */
@@ -34,9 +39,19 @@ export class ScalarCard extends Card {
     return { value: count(value), spread: band(width), noise: Math.abs(value) <= width };
   }
 
+  /** Whose the value is, with what stands between the two; nothing where values have no names. */
+  whose({ name }) {
+    return name === undefined && !this.series.parameters?.named ? "" : `${name ?? NOBODY} · `;
+  }
+
   /** The sentence under the picture. */
-  meaning({ value, band: width }, sure) {
+  meaning({ value, band: width, name }, sure) {
     if (Math.abs(value) <= width) return "Within its band: not distinguishable from zero (noise).";
+    if (name !== undefined) {
+      const start = this.series.capped ? "Of the events that count, the" : "The";
+      return `${start} largest count, and ${name}'s own, lie between ${count(value - width)} and ${count(value + width)} with ${sure} confidence: ` +
+        `whoever truly leads is at most ${count(2 * width)} ahead of ${name}.`;
+    }
     return `The ${this.exactly} lies between ${count(value - width)} and ${count(value + width)} with ${sure} confidence.`;
   }
 
@@ -44,12 +59,15 @@ export class ScalarCard extends Card {
     const { value, spread, noise } = this.reading(this.latest);
     setText(this.value, value);
     setText(this.band, spread + this.over);
-    this.value.classList.toggle("noise", noise);
+    const whose = this.whose(this.latest);
+    setText(this.name, whose);
+    this.name.hidden = whose === "";
+    for (const figure of [this.name, this.value]) figure.classList.toggle("noise", noise);
     setText(this.note, this.meaning(this.latest, percent(this.latest.confidence ?? 0.95)));
     const start = Math.max(0, lowerBound(this.points.tick, range.first(this.latest.tick)));
-    this.chart.draw(thin(this.points, start));
+    this.chart.draw(thin(this.points, start), this.#marks(start));
     this.holder.setAttribute("aria-label", `${this.chart.bars ? "Bar" : "Line"} chart of ${words(this.series.name)} with its error band, ` +
-      `now ${value} ${spread}${this.over}. Arrow keys read single points.`);
+      `now ${whose}${value} ${spread}${this.over}. Arrow keys read single points.`);
   }
 
   recolour() {
@@ -63,25 +81,59 @@ export class ScalarCard extends Card {
     return 2 * clear.filter(Boolean).length >= many;
   }
 
+  /** Where another name is told, and where a window begins anew. */
+  #marks(start) {
+    const { tick, x, name } = this.points;
+    const length = this.series.parameters?.told === ANEW ? lengthOf(this.window) / this.series.step : 0;
+    const found = [];
+    for (let at = start; at < x.length; at += 1) {
+      if (name[at] !== undefined && (at === start || name[at] !== name[at - 1])) found.push({ x: x[at], text: name[at] });
+      else if (at > start && length > 1 && tick[at] % length === 0) found.push({ x: x[at], text: "" });
+    }
+    return found;
+  }
+
   #saidAt(x) {
-    const { value, spread } = this.reading(pointAt(this.points, lowerBound(this.points.x, x)));
-    return `${value} ${spread}`;
+    const point = pointAt(this.points, lowerBound(this.points.x, x));
+    const { value, spread } = this.reading(point);
+    return `${this.whose(point)}${value} ${spread}`;
   }
 }
+
+/** How a series of quotients writes them: one that stays within 0 and 1 as per cent. */
+export const formOf = (series) => (series.parameters?.within === "0 to 1" ? PER_CENT : PLAIN);
+
+/** Whether an interval says something: both ends are known, and of a share not both bounds of all shares. */
+export const isClosed = (low, high, form) => Number.isFinite(low) && Number.isFinite(high) && !(form === PER_CENT && low <= 0 && high >= 1);
 
 /** A mean or a share: two ends, not one width. */
 export class QuotientCard extends ScalarCard {
-  reading({ value, low, high }) {
-    const closed = [value, low, high].every(Number.isFinite);
-    const width = closed ? (high - low) / 2 : 0;
-    return { value: Number.isFinite(value) ? near(value, width) : "–", spread: ends(low, high, width), noise: !closed };
+  constructor(series, planned, shape) {
+    super(series, planned, shape);
+    this.form = formOf(series);
+    this.chart.percent = this.form === PER_CENT;
   }
 
-  meaning({ low, high }, sure) {
+  reading({ value, low, high }) {
+    const bounded = [value, low, high].every(Number.isFinite);
+    const width = bounded ? (high - low) / 2 : 0;
+    return { value: Number.isFinite(value) ? near(value, width, this.form) : "–", spread: ends(low, high, width, this.form), noise: !bounded || !isClosed(low, high, this.form) };
+  }
+
+  meaning({ value, low, high }, sure) {
+    if (value === null && isBefore(this.window)) return "No window is over yet: it is told when one is.";
     const open = [low, high].filter((end) => !Number.isFinite(end)).length;
     const why = "Too few events were counted";
-    if (open === 2) return `${why} to say anything.`;
-    if (open === 1) return `${why} for both ends: with ${sure} confidence the ${this.exactly} is ${ends(low, high, 0)}.`;
+    if (open === 2 || (open === 0 && !isClosed(low, high, this.form))) return `${why} to say anything.`;
+    if (open === 1) return `${why} for both ends: with ${sure} confidence the ${this.exactly} is ${ends(low, high, 0, this.form)}.`;
     return `The ${this.exactly} lies between these two ends with ${sure} confidence.`;
   }
+
+  expected(said) {
+    const { errors } = this.series.parameters ?? {};
+    return errors ? super.expected(said).replace(band(said.error), `${band(said.error)} ${errors} in either number`) : super.expected(said);
+  }
 }
+
+/** Whether a window is the whole one before that which is open. */
+export const isBefore = (name) => /^\S+ before$/.test(name ?? "");

@@ -4,6 +4,7 @@
 // the shortest window that says something at most times, and stays there.
 
 import { el, words } from "./format.js";
+import { ANEW, isBefore } from "./line_card.js";
 
 export const TICK = "tick";
 export const EVER = "ever";
@@ -11,10 +12,11 @@ export const EVER = "ever";
 const ENOUGH = 48; // releases
 
 /** What a window is over, by what its series says of when it tells it; windows slide unless it says otherwise. */
-const SPANS = { "when a window ends": (name) => `in the ${name} that ended last`, "since a window began": (name) => `since the ${name} began` };
+const SPANS = { "when a window ends": (name) => `in the ${name} that ended last`, [ANEW]: (name) => `since the ${name} began` };
 
 function overText(series, name) {
   if (name === EVER) return "so far";
+  if (isBefore(name)) return `in the whole ${name}`;
   return name === "" ? "" : (SPANS[series.parameters?.told] ?? ((span) => `in the last ${span}`))(name);
 }
 

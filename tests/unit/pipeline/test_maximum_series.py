@@ -157,3 +157,10 @@ def test_a_rank_below_the_first_is_told_without_a_name(tmp_path: Path) -> None:
         behind[rank] = abs(int(answer[0]) - (900, 5_899)[column])
     assert behind == {1: 0, 2: 5_000}
     assert mechanism.band(mechanism.public(2, state), 0.95) < 20
+
+
+def test_readers_are_told_that_there_are_names(tmp_path: Path) -> None:
+    (series,) = built(tmp_path).spec.series
+    assert series.described()["parameters"] == {"named": "place"}
+    (second,) = built(tmp_path, "statistic: largest, rank: 2, by: place").spec.series
+    assert "named" not in second.described()["parameters"]

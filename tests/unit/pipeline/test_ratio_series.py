@@ -10,10 +10,13 @@ import pytest
 
 from stream_dp.app.embedded import Pipeline
 from stream_dp.app.plan_view import PlanView
+from stream_dp.app.public_view import pipeline_json
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import fingerprint
+from stream_dp.pipeline.live_series import LiveSeriesPlanner
+from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.statistics.ratio import RatioSeries
 from stream_dp.pipeline.yaml import load, load_series
@@ -309,6 +312,35 @@ def test_it_is_described_as_what_it_is_made_of(tmp_path: Path) -> None:
     assert load(file(tmp_path, "of: late_rate, over: rate")).series[-1].views == ("tick", "2h")
     with pytest.raises(NotDerivable, match="has no mechanism"):
         series.choose(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("what", "more"),
+    [
+        ("of: late, over: all", {"within": "0 to 1"}),
+        ("of: late_by_country, over: all", {"within": "0 to 1"}),
+        ("of: all, over: late", {}),
+        ("of: sums, over: rate_ever", {}),
+    ],
+)
+def test_readers_are_told_what_is_a_share(tmp_path: Path, what: str, more: dict[str, Any]) -> None:
+    built = made(tmp_path, what)
+    planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, 0))
+    told = pipeline_json(built, planner)["series"][-1]["parameters"]
+    of, over = what.removeprefix("of: ").split(", over: ")
+    assert told == {"of": of, "over": over, "digits": 4, **more}
+
+
+def test_readers_are_told_that_the_windows_of_distinct_users_do_not_slide(tmp_path: Path) -> None:
+    path = file(tmp_path, "of: new_tags, over: users")
+    field = "schema:\n  user: {type: text}"
+    users = "".join(
+        f"  - {{name: {name}, statistic: distinct, of: user, windows: [4h], epsilon: 1}}\n"
+        for name in ("users", "new_tags")
+    )
+    path.write_text(path.read_text().replace("schema:", field).replace(START, users + START))
+    series = load(path).series[-1]
+    assert series.parameters["told"] == "since a window began"
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
