@@ -162,6 +162,12 @@ class WithEver:
             return self.forest.view_band(self.longest, public, confidence)
         return self.ever.band(public, confidence)
 
+    def _require_same(self, what: str, *names: str) -> None:
+        """Refuse two that are not made for the same (NotDerivable)."""
+        for name in names:
+            if getattr(self.forest, name) != getattr(self.ever, name):
+                raise NotDerivable(f"windows and the {what} so far differ in {name}")
+
     def opening(self) -> tuple[int, int]:
         """Return (0, 0): no decision is taken by counts."""
         return 0, 0
@@ -225,9 +231,7 @@ class GaussianAndEver(WithEver):
 
     def __post_init__(self) -> None:
         """Refuse two that are not made for the same."""
-        for name in ("width", "neighbors", "ones"):
-            if getattr(self.forest, name) != getattr(self.ever, name):
-                raise NotDerivable(f"windows and the count so far differ in {name}")
+        self._require_same("count", "width", "neighbors", "ones")
         if self.ever.gdp:
             raise NotDerivable("windows are zCDP, and the count so far claims Gaussian DP")
 
@@ -263,9 +267,7 @@ class SumsAndEver(WithEver):
 
     def __post_init__(self) -> None:
         """Refuse two that are not made for the same."""
-        for name in ("width", "neighbors", "lowest", "highest", "ones"):
-            if getattr(self.forest, name) != getattr(self.ever, name):
-                raise NotDerivable(f"windows and the sum so far differ in {name}")
+        self._require_same("sum", "width", "neighbors", "lowest", "highest", "ones")
 
     @property
     def weight(self) -> int:

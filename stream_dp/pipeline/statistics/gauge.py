@@ -18,7 +18,7 @@ from stream_dp.pipeline.conditions import typed
 from stream_dp.pipeline.groupings import By, grouping_text
 from stream_dp.pipeline.scalars import FieldName, Value, problem, valid_or_none
 from stream_dp.pipeline.statistics.series_spec import Place
-from stream_dp.pipeline.statistics.windowed import WindowedSeries
+from stream_dp.pipeline.statistics.windowed import SingleOrKeyed
 from stream_dp.pipeline.windows import window_choice
 from stream_dp.runtime.release import Shape
 
@@ -43,7 +43,7 @@ Floor: TypeAlias = Annotated[Literal[0], BeforeValidator(_nothing)]
 _VALUES: TypeAdapter[Any] = TypeAdapter(Values)
 
 
-class GaugeSeries(WindowedSeries):
+class GaugeSeries(SingleOrKeyed):
     """Records whose field `of` is one of `plus`, less those where it is one of `minus`, so far or over windows."""
 
     shape: ClassVar[Shape] = Shape.SCALAR
@@ -54,18 +54,6 @@ class GaugeSeries(WindowedSeries):
     minus: Values
     floor: Floor | None = None
     by: By | None = None
-
-    @property
-    def form(self) -> Shape:
-        """One value, or values by key, or either for each window."""
-        if self.declared:
-            return Shape.WINDOWS
-        return Shape.HISTOGRAM if self.keyed else Shape.SCALAR
-
-    @property
-    def keyed(self) -> bool:
-        """Whether it goes by anything."""
-        return self.by is not None
 
     @property
     def grouped_by(self) -> By | None:

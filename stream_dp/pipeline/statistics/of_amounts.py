@@ -11,32 +11,19 @@ from stream_dp.pipeline.amount_units import Amount, Clamp, Step, amount_problems
 from stream_dp.pipeline.groupings import By, decimal_text, grouping_text
 from stream_dp.pipeline.scalars import FieldName, valid_or_none
 from stream_dp.pipeline.statistics.series_spec import Place
-from stream_dp.pipeline.statistics.windowed import WindowedSeries
-from stream_dp.runtime.release import Shape
+from stream_dp.pipeline.statistics.windowed import SingleOrKeyed
 
 _CLAMP: TypeAdapter[Any] = TypeAdapter(Clamp)
 _STEP: TypeAdapter[Any] = TypeAdapter(Step)
 
 
-class AmountSeries(WindowedSeries):
+class AmountSeries(SingleOrKeyed):
     """A statistic of the field `of`, each value within `clamp`, on a grid of `step`; of all, or `by` key."""
 
     of: FieldName
     clamp: Clamp
     step: Step = Fraction(1)
     by: By | None = None
-
-    @property
-    def form(self) -> Shape:
-        """One value, or values by key, or either for each window."""
-        if self.declared:
-            return Shape.WINDOWS
-        return Shape.HISTOGRAM if self.keyed else Shape.SCALAR
-
-    @property
-    def keyed(self) -> bool:
-        """Whether it goes by anything."""
-        return self.by is not None
 
     @property
     def grouped_by(self) -> By | None:

@@ -72,3 +72,19 @@ class WindowedSeries(SeriesSpec):
     def clock_problems(cls, at: Place, series: Any, clock: Any) -> list[InitErrorDetails]:
         """Return which windows do not go with the clock."""
         return window_lengths(at, series, clock)
+
+
+class SingleOrKeyed(WindowedSeries):
+    """A windowed statistic of all records, or by what it goes by where it goes by anything."""
+
+    @property
+    def form(self) -> Shape:
+        """One value, or values by key, or either for each window."""
+        if self.declared:
+            return Shape.WINDOWS
+        return Shape.HISTOGRAM if self.keyed else Shape.SCALAR
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it goes by anything."""
+        return self.grouped_by is not None
