@@ -63,7 +63,7 @@ def written(
 def test_games_against_an_hss_with_a_gaussian_counter_are_not_lost(
     folder: Path, relation: str
 ) -> None:
-    found = attack(written(folder, "zcdp", relation, HSS), runs=100, ticks=1, confidence=0.99)
+    found = attack(written(folder, "zcdp", relation, HSS), runs=100, ticks=1, confidence=0.9999999)
     found.require_unrefuted()
     assert {each["mechanism"] for each in found.json()["series"]} == {"GaussianHSS"}
 
@@ -86,7 +86,7 @@ async def test_an_hss_with_a_gaussian_counter_goes_on_where_it_was_left(folder: 
     ("name", "relation"), [("zcdp", "add_remove"), ("gdp", "add_remove"), ("zcdp", "replace")]
 )
 def test_its_games_are_played_and_not_lost(folder: Path, name: str, relation: str) -> None:
-    found = attack(written(folder, name, relation), runs=100, ticks=1, confidence=0.99)
+    found = attack(written(folder, name, relation), runs=100, ticks=1, confidence=0.9999999)
     found.require_unrefuted()
     assert {each["mechanism"] for each in found.json()["series"]} == {"GaussianCounter"}
 

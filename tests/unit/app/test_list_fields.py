@@ -181,9 +181,9 @@ def test_every_statistic_pays_for_what_one_event_may_set(
 def test_the_audit_plays_whole_lists_against_a_file(
     tmp_path: Path, neighbors: str, moves: str
 ) -> None:
-    """Every game is one of neighbours, or it would be halted; a right claim is refuted with probability 1e-3."""
+    """Every game is one of neighbours, or it would be halted; a right claim is refuted with probability 1e-7."""
     path = pipeline(tmp_path, most=3, neighbors=neighbors, moves=moves)
-    found = attack(path, runs=200, ticks=2, confidence=0.999)
+    found = attack(path, runs=200, ticks=2, confidence=0.9999999)
     assert [each.name for each in found.series] == [
         "items",
         "with_milk",

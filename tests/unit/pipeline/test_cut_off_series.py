@@ -206,8 +206,8 @@ def test_a_quarter_of_the_band_is_caught(
 
 @pytest.mark.parametrize(("what", "more"), EACH)
 def test_the_audit_plays_it(tmp_path: Path, what: str, more: str) -> None:
-    """Every game is one of neighbours, or it would be halted; a right claim is refuted with probability 1e-3."""
-    found = attack(file(tmp_path, what, more), runs=300, ticks=2, confidence=0.999)
+    """Every game is one of neighbours, or it would be halted; a right claim is refuted with probability 1e-7."""
+    found = attack(file(tmp_path, what, more), runs=300, ticks=2, confidence=0.9999999)
     assert found.refuted == []
 
 
@@ -228,7 +228,7 @@ def test_the_audit_refutes_noise_for_one_entry(
         mechanism: Any = build(spec).chosen[0].mechanism
         if twin:
             monkeypatch.setattr(CutOffCounter, "inner", property(whole_epsilon_each))
-        found = audit_mechanism(mechanism, fresh_noise, runs=2000, ticks=1, failure=1e-3)
+        found = audit_mechanism(mechanism, fresh_noise, runs=8000, ticks=1, failure=1e-6)
         assert found.violated == twin
 
 

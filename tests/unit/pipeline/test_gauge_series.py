@@ -344,8 +344,8 @@ def test_a_live_gauge_means_what_it_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", ["", WITHIN, ", neighbors: replace", USERS])
 @pytest.mark.parametrize("what", [DOORS, f"{DOORS}, by: door", f"{DOORS}, windows: [2h, ever]"])
 def test_the_audit_plays_entering_and_leaving(tmp_path: Path, more: str, what: str) -> None:
-    """A right claim is refuted with probability 1e-3."""
-    found = attack(file(tmp_path, what, more), runs=300, ticks=2, confidence=0.999)
+    """A right claim is refuted with probability 1e-7."""
+    found = attack(file(tmp_path, what, more), runs=300, ticks=2, confidence=0.9999999)
     assert found.refuted == []
 
 

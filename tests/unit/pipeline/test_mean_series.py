@@ -278,8 +278,8 @@ def test_exact_means_are_numbers_too(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_the_audit_plays_amounts_and_counts(tmp_path: Path, more: str, what: str) -> None:
-    """Every game is one of neighbours, or it would be halted; a right claim is refuted with probability 1e-3."""
-    found = attack(file(tmp_path, what, more), runs=300, ticks=2, confidence=0.999)
+    """Every game is one of neighbours, or it would be halted; a right claim is refuted with probability 1e-7."""
+    found = attack(file(tmp_path, what, more), runs=300, ticks=2, confidence=0.9999999)
     assert found.refuted == []
 
 
@@ -290,7 +290,7 @@ def test_the_audit_refutes_twins(twin: str) -> None:
     both = BareCounts if twin == "bare counts" else SumsAndCounts
     sums = kind(1, Fraction(3, 5), REPLACE, (1,), FLAT, -120, 120)
     mechanism = both(sums, WindowForest(1, Fraction(2, 5), REPLACE, (1,), FLAT))
-    found = audit_mechanism(mechanism, fresh_noise, runs=400, ticks=1, failure=1e-3)
+    found = audit_mechanism(mechanism, fresh_noise, runs=400, ticks=1, failure=1e-6)
     assert found.violated == (twin != "right")
 
 

@@ -297,11 +297,11 @@ USERS = ", unit: user, user: pieces, max_events: 3, per: 2h"
     ],
 )  # fmt: skip
 def test_the_audit_plays_amounts_against_a_file(tmp_path: Path, more: str, what: str) -> None:
-    """Every game is one of neighbours, or it would be halted; a right claim is refuted with probability 1e-3.
+    """Every game is one of neighbours, or it would be halted; a right claim is refuted with probability 1e-7.
 
     Of a user all events are played, as many as the cap.
     """
-    found = attack(file(tmp_path, what, more), runs=300, ticks=2, confidence=0.999)
+    found = attack(file(tmp_path, what, more), runs=300, ticks=2, confidence=0.9999999)
     assert found.refuted == []
 
 
@@ -314,7 +314,7 @@ def test_the_audit_refutes_a_sum_whose_weight_is_forgotten(
     for twin in (False, True):
         if twin:
             monkeypatch.setattr(SumCounter, "noise", property(lambda self: plain))
-        found = audit_mechanism(mechanism, fresh_noise, runs=400, ticks=1, failure=1e-3)
+        found = audit_mechanism(mechanism, fresh_noise, runs=400, ticks=1, failure=1e-6)
         assert found.violated == twin
 
 

@@ -200,8 +200,8 @@ def test_no_record_changes_a_row_by_more_than_the_forest_is_made_for(tmp_path: P
     ],
 )  # fmt: skip
 def test_the_audit_plays_amounts_against_windows(tmp_path: Path, more: str, what: str) -> None:
-    """Every game is one of neighbours, or it would be halted; a right claim is refuted with probability 1e-3."""
-    found = attack(file(tmp_path, what, more), runs=300, ticks=2, confidence=0.999)
+    """Every game is one of neighbours, or it would be halted; a right claim is refuted with probability 1e-7."""
+    found = attack(file(tmp_path, what, more), runs=300, ticks=2, confidence=0.9999999)
     assert found.refuted == []
 
 
@@ -213,7 +213,7 @@ def test_the_audit_refutes_windows_whose_weight_is_forgotten(
     for twin in (False, True):
         if twin:
             monkeypatch.setattr(SumForest, "scales", (ONE,))
-        found = audit_mechanism(replace(forest), fresh_noise, runs=400, ticks=1, failure=1e-3)
+        found = audit_mechanism(replace(forest), fresh_noise, runs=400, ticks=1, failure=1e-6)
         assert found.violated == twin
 
 
