@@ -99,7 +99,7 @@ class Chosen:
                 self.mechanism, confidence, tick - start, query, state
             ),
             askers=self.spec.askers,
-            unit=self.spec.unit,
+            unit=self.spec.grain,
             signed=self.spec.signed,
             amounts=self.spec.amount is not None,
             tell=None if self.spec.views else teller(None),
@@ -250,7 +250,7 @@ def _made(spec: PipelineSpec, layout: RowLayout, chosen: Sequence[Chosen]) -> tu
             each.spec.entries(layout.keys(each.spec.name)),
             each.spec.views,
             each.mechanism,
-            each.spec.unit,
+            each.spec.grain,
             spec.confidence,
         )
         for each in chosen

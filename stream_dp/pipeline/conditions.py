@@ -61,6 +61,11 @@ class Condition(Frozen):
         value: str | tuple[str, ...] = getattr(self, self.operator)
         return (value,) if isinstance(value, str) else value
 
+    @property
+    def text(self) -> str:
+        """The condition as people read it: "amount at least 1000"."""
+        return f"{self.field} {self.operator.replace('_', ' ')} {', '.join(self.texts)}"
+
 
 Where: TypeAlias = tuple[Condition, ...]
 

@@ -67,7 +67,7 @@ def meaning(spec: PipelineSpec) -> dict[str, Any]:
         del parts["privacy"]["moves"]  # an event in one tick is what was always meant
     _zones_only(spec, parts["schema"])
     for series, dumped, meant in zip(spec.series, parts["series"], said, strict=True):
-        for key in {*series.left_out, *series.rights}:
+        for key in {*series.left_out, *series.rights, *series.words}:
             del dumped[key]
         dumped |= meant
     if zones := zones_in(spec.series):

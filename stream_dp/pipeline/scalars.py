@@ -199,6 +199,13 @@ def _written(path: object) -> object:
     return path
 
 
+def _printable(text: str) -> str:
+    plain = " ".join(text.split())
+    if not plain.isprintable():
+        raise ValueError("must be plain text: no control characters, no marks of direction")
+    return plain
+
+
 def _text(value: object) -> object:
     """Conditions hold text until the schema says what it means."""
     if isinstance(value, bool):
@@ -227,6 +234,9 @@ PATTERNS = {
 """What a text must be, by the pattern that it does not match."""
 
 Name: TypeAlias = Annotated[str, Field(pattern=_NAME)]
+Line: TypeAlias = Annotated[str, Field(max_length=120), AfterValidator(_printable)]
+Prose: TypeAlias = Annotated[str, Field(max_length=2000), AfterValidator(_printable)]
+UnitName: TypeAlias = Annotated[str, Field(max_length=24), AfterValidator(_printable)]
 FieldName: TypeAlias = Annotated[str, Field(pattern=_FIELD)]
 Value: TypeAlias = Annotated[str, Field(max_length=1000), BeforeValidator(_text)]
 Domain: TypeAlias = Annotated[

@@ -76,7 +76,7 @@ class AlertsSeries(GroupedSeries):
         )
 
     @property
-    def unit(self) -> Fraction:
+    def grain(self) -> Fraction:
         """The step of the grid."""
         return self.step
 

@@ -37,7 +37,7 @@ class AmountSeries(SingleOrKeyed):
         return Amount(self.of, lowest, highest, self.step)
 
     @property
-    def unit(self) -> Fraction:
+    def grain(self) -> Fraction:
         """The step of the grid."""
         return self.step
 

@@ -22,7 +22,15 @@ from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
 from stream_dp.pipeline.groupings import By, grouping_text, most_ones
 from stream_dp.pipeline.identifier_columns import CapUse, Identified
 from stream_dp.pipeline.made_of import Input, MadeOf
-from stream_dp.pipeline.scalars import Epsilon, Frozen, Name, valid_or_none
+from stream_dp.pipeline.scalars import (
+    Epsilon,
+    Frozen,
+    Line,
+    Name,
+    Prose,
+    UnitName,
+    valid_or_none,
+)
 from stream_dp.runtime.release import Shape
 from stream_dp.runtime.series import Asking, Tell
 
@@ -64,11 +72,16 @@ class SeriesSpec(Frozen, ABC):
     """The keys that came later: at their defaults they are left out of fingerprints."""
     rights: ClassVar[tuple[str, ...]] = ()
     """The keys that say who may do what: they touch neither data nor guarantee, and no fingerprint holds them."""
+    words: ClassVar[tuple[str, ...]] = ("title", "description", "unit")
+    """The keys that say to readers what it is: no fingerprint holds them, so they may be changed between runs."""
 
     statistic: str
     name: Name
     epsilon: Epsilon
     where: Where = ()
+    title: Line = ""
+    description: Prose = ""
+    unit: UnitName = ""
 
     @property
     def grouped_by(self) -> By | None:
@@ -86,7 +99,7 @@ class SeriesSpec(Frozen, ABC):
         return None
 
     @property
-    def unit(self) -> Fraction:
+    def grain(self) -> Fraction:
         """What one unit of its rows is as a number that people read."""
         return Fraction(1)
 
@@ -197,7 +210,11 @@ class SeriesSpec(Frozen, ABC):
     def left_out(self) -> set[str]:
         """The later keys that are at their defaults, which fingerprints and journals leave out."""
         model = type(self).model_fields
-        return {name for name in self.later if getattr(self, name) == model[name].default}
+        return {
+            name
+            for name in (*self.later, *self.words)
+            if getattr(self, name) == model[name].default
+        }
 
     @abstractmethod
     def choose(self, setting: Setting) -> Choice:
@@ -269,6 +286,8 @@ class SeriesSpec(Frozen, ABC):
             "shape": str(self.form),
             **({"windows": list(self.views)} if self.views else {}),
             "about": self.about,
+            **{word: said for word in self.words if (said := getattr(self, word))},
+            **({"where": [each.text for each in self.where]} if self.where else {}),
             "meaning": self.meaning,
             "parameters": self.parameters,
         }

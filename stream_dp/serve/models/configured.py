@@ -67,6 +67,16 @@ class SeriesEntry(Answer):
     """The names of its windows, as they are shown: the single tick first; missing where it has none."""
     about: Annotated[str, Field(examples=["maximum by destination so far, with its name"])]
     """What is released, in a few words."""
+    title: Annotated[str | Absent, Field(examples=["Departures"])] = None
+    """What the operator or the analyst calls it; missing where nothing was said, as are the next two."""
+    description: Annotated[
+        str | Absent, Field(examples=["Scheduled departures, by local hour."])
+    ] = None
+    """What readers should know of it; plain text."""
+    unit: Annotated[str | Absent, Field(examples=["flights", "minutes"])] = None
+    """What its numbers count or measure."""
+    where: Annotated[tuple[str, ...] | Absent, Field(examples=[["delay at least 15"]])] = None
+    """What a record must pass to be counted, all of it; missing where every record is."""
     meaning: (
         Annotated[str, Field(examples=["at least about 100 {band} events since the one before"])]
         | None

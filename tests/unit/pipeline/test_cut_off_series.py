@@ -74,7 +74,8 @@ def built_of(folder: Path, what: str = ", window: 4h", more: str = PER) -> Built
          ["11:59: series[0].where: the guard goes by a record's user and tick, and looks at nothing else: leave it "
           "out"]),
         (", window: 4h, of: customer", PER,
-         ["11:52: series[0].of: is not a known key; known are statistic, name, epsilon, where, window"]),
+         ["11:52: series[0].of: is not a known key; known are statistic, name, epsilon, where, title, description, "
+          "unit, window"]),
     ],
 )  # fmt: skip
 def test_nonsense_is_told_with_its_place(

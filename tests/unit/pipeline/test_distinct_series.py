@@ -84,7 +84,8 @@ def mechanism_of(built: Built) -> ArrivalCounter:
         (f"{EVER}, window: 2h, windows: [4h]",
          ["12:63: series[0].window: stands beside windows: name it there instead"]),
         (f"{EVER}, step: 1",
-         ["12:55: series[0].step: is not a known key; known are statistic, name, epsilon, where, of, window, windows"]),
+         ["12:55: series[0].step: is not a known key; known are statistic, name, epsilon, where, title, description, "
+          "unit, of, window, windows"]),
     ],
 )  # fmt: skip
 def test_nonsense_is_told_with_its_place(tmp_path: Path, what: str, problems: list[str]) -> None:

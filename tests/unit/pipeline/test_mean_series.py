@@ -106,7 +106,8 @@ def test_both_have_the_price_together_and_noise_for_half_the_range(
         (f"{PLAIN}, by: nowhere", ["by: 'nowhere' is not in the schema"]),
         (f"{PLAIN}, windows: [9h]", ["windows[0]: is longer than the horizon: 8 ticks of 1h"]),
         (f"{PLAIN}, windows: [90m]", ["windows[0]: is no whole number of ticks"]),
-        (f"{PLAIN}, digits: 3", ["digits: is not a known key; known are statistic, name, epsilon, where, window, "]),
+        (f"{PLAIN}, digits: 3", ["digits: is not a known key; known are statistic, name, epsilon, where, title, "
+         "description, unit, window, "]),
     ],
 )  # fmt: skip
 def test_nonsense_is_told_with_its_place(tmp_path: Path, what: str, problems: list[str]) -> None:

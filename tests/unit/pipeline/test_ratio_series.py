@@ -138,7 +138,7 @@ def test_what_makes_no_sense_is_refused_at_its_place(tmp_path: Path, what: str) 
 def test_what_is_missing_or_not_known_is_said(tmp_path: Path) -> None:
     assert refusal(tmp_path, "of: late") == "shop.yaml:30:5: series[16].over: is missing"
     assert refusal(tmp_path, "of: late, over: all, by: x").endswith(
-        "series[16].by: is not a known key; known are statistic, name, of, over, digits"
+        "series[16].by: is not a known key; known are statistic, name, title, description, unit, of, over, digits"
     )
 
 

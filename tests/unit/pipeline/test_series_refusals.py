@@ -76,7 +76,8 @@ def test_nor_a_tag_or_an_alias() -> None:
         ),
         (
             '{"name":"q","epsilon":1,"statistic":"count","bogus":"SECRET"}',
-            "1:45: bogus: is not a known key; known are statistic, name, epsilon, where, window, windows, method, "
+            "1:45: bogus: is not a known key; known are statistic, name, epsilon, where, title, description, "
+            "unit, window, windows, method, "
             "release_every",
         ),
         (

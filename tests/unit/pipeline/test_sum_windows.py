@@ -153,7 +153,8 @@ def test_what_was_there_without_windows_is_as_it_was(tmp_path: Path) -> None:
          ["75: series[0].windows[0]: is longer than the horizon: 8 ticks of 1h",
           "84: series[0].by: 'nowhere' is not in the schema"]),
         ("windows: [2h], release_every: 2",
-         ["80: series[0].release_every: is not a known key; known are statistic, name, epsilon, where, window, "
+         ["80: series[0].release_every: is not a known key; known are statistic, name, epsilon, where, title, "
+          "description, unit, window, "
           "windows, of, clamp, step, by"]),
     ],
 )  # fmt: skip
