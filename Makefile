@@ -9,7 +9,7 @@ ARGS ?=
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 RUN_EXTRAS := --extra kafka --extra serve --extra broker
-DEV_EXTRAS := $(RUN_EXTRAS) --extra faust --extra parquet --extra dev
+DEV_EXTRAS := $(RUN_EXTRAS) --extra faust --extra parquet --extra export --extra dev
 PEERS := .venv-peers
 COMPILE := $(BIN)/uv pip compile --quiet pyproject.toml --group build --universal \
 	--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate

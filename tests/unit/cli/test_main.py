@@ -30,6 +30,7 @@ COMMANDS = (
     "doctor",
     "broker",
     "topic",
+    "export",
 )
 
 

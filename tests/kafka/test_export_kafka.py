@@ -1,0 +1,71 @@
+"""An export from a topic of releases on a real broker: what is committed, once, also after a kill."""
+
+import asyncio
+import csv
+from pathlib import Path
+
+from kafka.kafka_worlds import Close, half_a_transaction, release
+
+from stream_dp.adapters.kafka_client import KafkaSettings
+from stream_dp.adapters.kafka_lease import KafkaLease
+from stream_dp.adapters.kafka_sink import KafkaSink
+from stream_dp.app.export.exporting import export_releases
+from stream_dp.app.export.rows import rows_of
+from stream_dp.runtime.commit import Release
+
+PIPELINE = """\
+version: 1
+name: {name}
+source: {{kind: kafka, topic: {name}.events, bootstrap: "{kafka}"}}
+schema: {{day: {{type: category, domain: [a, b]}}}}
+privacy: {{epsilon: 1}}
+clock: {{kind: wall, step: 1m}}
+series: [{{name: by_day, statistic: count, epsilon: 0.5}}]
+"""
+
+
+def sequences(folder: Path, name: str) -> list[int]:
+    """The sequences of the rows, as they stand there."""
+    file = folder / f"{name}.csv"
+    if not file.exists():
+        return []
+    with file.open(newline="") as lines:
+        return [int(row["sequence"]) for row in csv.DictReader(lines)]
+
+
+async def opened(settings: KafkaSettings, name: str, closing: list[Close]) -> KafkaSink:
+    """The sink of a new engine."""
+    sink = KafkaSink(KafkaLease(settings, name))
+    closing.append(sink.close)
+    await sink.open()
+    return sink
+
+
+async def test_what_is_committed_is_exported_once(
+    kafka: str, settings: KafkaSettings, name: str, closing: list[Close], tmp_path: Path
+) -> None:
+    path, to = tmp_path / "pipeline.yaml", tmp_path / "out"
+    path.write_text(PIPELINE.format(name=name, kafka=kafka))
+    first = await opened(settings, name, closing)
+    released = [release(number, number) for number in range(12)]
+    await first.publish(released[:3])
+    await export_releases(path, f"csv:{to}")
+    assert len(sequences(to, name)) == 3 * _rows(released[0])
+    await half_a_transaction(first._lease, f"{name}.releases")
+    second = await opened(settings, name, closing)
+    following = asyncio.create_task(export_releases(path, f"csv:{to}", 0.1))
+    for stop in (5, 9, 12):
+        await second.publish(released[:stop])
+        while (sequences(to, name) or [0])[-1] != stop - 1:
+            assert not following.done()
+            await asyncio.sleep(0.1)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    await export_releases(path, f"csv:{to}")
+    each = _rows(released[0])
+    assert sequences(to, name) == [one for number in range(12) for one in [number] * each]
+
+
+def _rows(one: Release) -> int:
+    """How many numbers a release of these tests tells."""
+    return len(rows_of("any", one.body))
