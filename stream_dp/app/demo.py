@@ -18,7 +18,7 @@ from stream_dp.app.example_files import DATA, flights_folder
 from stream_dp.app.journal_access import sealed_commits
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.paced import Paced
-from stream_dp.app.page import served
+from stream_dp.app.page_beside import served
 from stream_dp.app.replay_feed import feed_file
 from stream_dp.app.running import Run, signals
 from stream_dp.app.wiring import open_ports

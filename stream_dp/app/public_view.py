@@ -3,7 +3,7 @@
 Rules: everything here is public: the pipeline file, charges, and what was released.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -47,7 +47,7 @@ def public_view(
         return [(series.name, series.price) for series in running_series(built, shown().planner)]
 
     return PublicView(
-        pipeline=lambda: pipeline_json(built, shown().planner),
+        pipeline=lambda: pipeline_json(built, running_series(built, shown().planner)),
         plan=plan,
         budget=lambda: api_budget(built.spec, shown().engine.admission.subledgers, prices()),
         log=log,
@@ -64,8 +64,8 @@ def running_series(built: Built, planner: LiveSeriesPlanner) -> list[Series]:
     return [*built.spec.series, *asked]
 
 
-def pipeline_json(built: Built, planner: LiveSeriesPlanner) -> dict[str, Any]:
-    """Return the public configuration and the series that run, for `GET /api/pipeline`."""
+def pipeline_json(built: Built, series: Iterable[Series]) -> dict[str, Any]:
+    """Return the public configuration and the `series` that run, for `GET /api/pipeline`."""
     spec = built.spec
     return {
         "name": spec.name,
@@ -80,7 +80,7 @@ def pipeline_json(built: Built, planner: LiveSeriesPlanner) -> dict[str, Any]:
             "step": spec.clock.step / 1000,
             "horizon": spec.clock.horizon,
         },
-        "series": [_series_json(spec, series) for series in running_series(built, planner)],
+        "series": [_series_json(spec, each) for each in series],
     }
 
 

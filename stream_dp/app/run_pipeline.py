@@ -10,7 +10,7 @@ from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.journal_access import require_own
 from stream_dp.app.operator_figures import OperatorFigures
 from stream_dp.app.operator_key import sealer_for
-from stream_dp.app.page import served
+from stream_dp.app.page_beside import served
 from stream_dp.app.running import PRODUCT, Run, Setup, signals
 from stream_dp.app.sample_check.new_ledger import require_fitting
 from stream_dp.app.standby import presence_of, standing_by
@@ -48,6 +48,8 @@ async def run_pipeline(
     check: bool = True,
     operator: Operator | None = None,
     standby: bool = False,
+    host: str = "127.0.0.1",
+    hosts: frozenset[str] = frozenset(),
     waits: Callable[[], None] = lambda: None,
     opened: Callable[[str], None] = lambda url: None,
     beside: Callable[[Run], AbstractAsyncContextManager[None]] = nothing,
@@ -56,10 +58,10 @@ async def run_pipeline(
     """Load, build and run; return the run after its end.
 
     Without `until_end` it goes on after the horizon, for the page, until a signal comes. The page is served on `port`
-    (None: not at all), and `opened` learns its address; `beside` is entered while the engine runs, `ending` before, and
-    stops it: by signals, in a program of ours. A `standby` begins once no other engine of the pipeline is there;
-    `waits` learns that it is ready for that. It stands by again where another one has taken over. `check`: no new
-    ledger begins where no record fits.
+    (None: not at all) of `host`, which clients may call by the names `hosts` too; `opened` learns its address. `beside`
+    is entered while the engine runs, `ending` before, and stops it: by signals, in a program of ours. A standby begins
+    once no other engine of the pipeline is there; `waits` learns that it is ready for that. It stands by again where
+    another one has taken over. `check`: no new ledger begins where no record fits.
 
     Raises:
         UsageError, NotDerivable, BudgetRefused: nothing was started.
@@ -90,7 +92,7 @@ async def run_pipeline(
         async with (
             ending(this),
             standing_by(presence_of(spec), this.stopped, waits if standby else None) as to_run,
-            served(this, port, opened),
+            served(this, port, opened, host, hosts),
         ):
             if not to_run:
                 return

@@ -36,6 +36,7 @@ class Commands(LazyGroup):
         "doctor": "Look at what PIPELINE.yaml needs: brokers, login, rights, topics, clocks, key, disk; say what mends "
         "each.",
         "export": "Write what PIPELINE.yaml has released into PostgreSQL, DuckDB, Parquet or CSV: a row a number.",
+        "page": "Serve the page of PIPELINE.yaml from what it has published, apart from the engine.",
         "broker": "Start a real, local Apache Kafka; needs neither Docker nor an installed Java.",
         "topic": "Create topic NAME, ready for the events of a pipeline.",
         "query": "Preview, create, halt, list and ask the series of a running engine, and watch in its monitors.",

@@ -12,6 +12,21 @@ PipelineFile = Annotated[
 KeyFile = Annotated[
     Path | None, typer.Option("--key-file", help="The operator's 32-byte key (mode 0600).")
 ]
+Host = Annotated[
+    str,
+    typer.Option(
+        "--host", help="Address to serve the page on; 0.0.0.0 for all, behind a proxy with TLS."
+    ),
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host",
+        metavar="NAME",
+        show_default=False,
+        help="A further name by which clients may call the page; may be given several times.",
+    ),
+]
 Port = Annotated[
     int, typer.Option(min=0, max=65535, help="Port of the page; the next free one if taken.")
 ]

@@ -12,7 +12,7 @@ from rich.console import Console
 from stream_dp.app.operator_figures import OperatorFigures
 from stream_dp.app.run_pipeline import Operator, run_pipeline
 from stream_dp.app.running import PRODUCT, Run, Setup, Unanswered
-from stream_dp.cli.options import KeyFile, PipelineFile, Port
+from stream_dp.cli.options import AllowHost, Host, KeyFile, PipelineFile, Port
 from stream_dp.cli.progress import progress
 
 OVER = "its last tick is over: messages that come from now on are not answered"
@@ -34,6 +34,8 @@ def run(
     ] = False,
     serve: Annotated[bool, typer.Option("--serve", help="Serve the API and the page.")] = False,
     port: Port = 8765,
+    host: Host = "127.0.0.1",
+    allow_host: AllowHost = None,
     key_file: KeyFile = None,
     standby: Standby = False,
     no_check: Annotated[
@@ -61,6 +63,7 @@ def run(
     run_on_terminal(
         pipeline, until_end, shown, key_file,
         accepted=accept_new_guarantee, check=not no_check, verbose=verbose, standby=standby,
+        host=host, hosts=frozenset(allow_host or ()),
     )  # fmt: skip
 
 
@@ -84,6 +87,8 @@ def run_on_terminal(
     standby: bool = False,
     check: bool = True,
     verbose: bool = False,
+    host: str = "127.0.0.1",
+    hosts: frozenset[str] = frozenset(),
 ) -> None:
     """Run and say on stderr how far it is; the test kit calls it with a setup of its own."""
     console = Console(stderr=True)
@@ -104,6 +109,8 @@ def run_on_terminal(
                 standby=standby,
                 check=check,
                 operator=operator,
+                host=host,
+                hosts=hosts,
                 waits=lambda: console.print("Standing by until no other engine of it is there"),
                 opened=lambda url: console.print(f"The page is at {url}"),
                 beside=progress(console),

@@ -121,7 +121,7 @@ def test_what_is_imported_too_high_is_found(rule: Rule, bad: str) -> None:
 
 def test_right_imports_pass() -> None:
     tree = ast.parse(
-        "import json\nfrom stream_dp import __version__\nfrom stream_dp.app.page import served"
+        "import json\nfrom stream_dp import __version__\nfrom stream_dp.app.page_beside import served"
     )
     assert list(knows_too_much(tree)) + list(printing_libraries(tree)) == []
 

@@ -9,7 +9,7 @@ import pytest
 from stream_dp.adapters.records import each_record
 from stream_dp.app.attack import attack
 from stream_dp.app.plan_view import PlanView
-from stream_dp.app.public_view import pipeline_json
+from stream_dp.app.public_view import pipeline_json, running_series
 from stream_dp.app.sample_check.fitting import Fitting, fitting_of
 from stream_dp.app.sample_check.sample import file_sample
 from stream_dp.app.settings import fields_of
@@ -223,7 +223,10 @@ def test_a_live_series_may_go_by_a_list_and_ask_what_it_holds(tmp_path: Path) ->
     planned = planner.propose(json.dumps(asked).encode(), 1)
     assert ones_of(planned.chosen.mechanism) == 2
     assert load_series(planned.definition, spec) == planned.series
-    said = {each["name"]: each for each in pipeline_json(built, planner)["series"]}
+    said = {
+        each["name"]: each
+        for each in pipeline_json(built, running_series(built, planner))["series"]
+    }
     assert said["items"]["about"] == "histogram by items so far, an event in up to 2"
     assert said["items"]["most"] == 2
     assert "most" not in said["with_milk"]

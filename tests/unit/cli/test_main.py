@@ -31,6 +31,7 @@ COMMANDS = (
     "broker",
     "topic",
     "export",
+    "page",
 )
 
 

@@ -15,8 +15,6 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import fingerprint
-from stream_dp.pipeline.live_series import LiveSeriesPlanner
-from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.statistics.ratio import RatioSeries
 from stream_dp.pipeline.yaml import load, load_series
@@ -325,8 +323,7 @@ def test_it_is_described_as_what_it_is_made_of(tmp_path: Path) -> None:
 )
 def test_readers_are_told_what_is_a_share(tmp_path: Path, what: str, more: dict[str, Any]) -> None:
     built = made(tmp_path, what)
-    planner = LiveSeriesPlanner(built.spec, OpenRouter(built.spec, 0))
-    told = pipeline_json(built, planner)["series"][-1]["parameters"]
+    told = pipeline_json(built, built.spec.series)["series"][-1]["parameters"]
     of, over = what.removeprefix("of: ").split(", over: ")
     assert told == {"of": of, "over": over, "digits": 4, **more}
 

@@ -65,8 +65,7 @@ def test_the_plan_and_the_api_say_it(data: Data) -> None:
     users = {"name": "(user, day)", "field": "note", "max_events": 20, "per": "1d"}
     found = plan_json(for_day)
     assert (found["unit"], found["users"]) == ("user", users)
-    planner = LiveSeriesPlanner(for_day.spec, OpenRouter(for_day.spec, 0))
-    assert pipeline_json(for_day, planner)["users"] == users
+    assert pipeline_json(for_day, for_day.spec.series)["users"] == users
     assert plan_json(built(data, overall="3"))["users"]["per"] is None
     assert "users" not in plan_json(build(PipelineSpec.model_validate(data)))
 

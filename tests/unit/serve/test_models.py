@@ -20,8 +20,6 @@ from stream_dp.app.example_files import flights_folder
 from stream_dp.app.public_view import pipeline_json
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.builder import build
-from stream_dp.pipeline.live_series import LiveSeriesPlanner
-from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
@@ -182,10 +180,9 @@ def test_what_the_product_says_of_the_example_is_of_its_form() -> None:
 def check(spec: PipelineSpec) -> None:
     """Its public answers are of their form, and not one key is lost on the way."""
     built = build(spec)
-    planner = LiveSeriesPlanner(spec, OpenRouter(spec, 0))
     prices = [(chosen.spec.name, chosen.spec.epsilon) for chosen in built.chosen]
     said: dict[type[answer.Answer], dict[str, Any]] = {
-        configured.Pipeline: pipeline_json(built, planner),
+        configured.Pipeline: pipeline_json(built, built.spec.series),
         configured.Plan: plan_json(built),
         configured.Budget: api_budget(spec, built.subledgers(), prices),
     }

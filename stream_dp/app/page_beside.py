@@ -10,17 +10,24 @@ from stream_dp.serve.server import PageServer
 
 @asynccontextmanager
 async def served(
-    run: Run, port: int | None, opened: Callable[[str], None] = lambda url: None
+    run: Run,
+    port: int | None,
+    opened: Callable[[str], None] = lambda url: None,
+    host: str = "127.0.0.1",
+    hosts: frozenset[str] = frozenset(),
 ) -> AsyncIterator[None]:
-    """Serve the page on `port` (None: not at all) once the engine is ready; `opened` learns its address."""
+    """Serve the page on `port` (None: not at all) once the engine is ready; `opened` learns its address.
+
+    `hosts`: further names, without a port, by which clients may call it.
+    """
     if port is None:
         yield
         return
-    page = PageServer(run.view())
+    page = PageServer(run.view(), hosts)
 
     async def serve() -> None:
         await run.ready.wait()
-        await page.start(port=port)
+        await page.start(host, port)
         opened(page.url)
 
     def done(task: asyncio.Task[None]) -> None:

@@ -1,0 +1,127 @@
+"""The page from published releases alone, apart from the engine: many viewers, and no load on the gate.
+
+Rules: it knows the pipeline file and what is published, needs no key and can write nothing. Of a series that was
+created since, it shows what its releases say; who asked for it, and what it cost, is asked of the engine.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET
+
+from stream_dp.adapters.kafka_client import backing_off
+from stream_dp.app.budget_view import api_budget
+from stream_dp.app.public_view import pipeline_json
+from stream_dp.app.published_bodies import published
+from stream_dp.app.run_pipeline import KEPT_RELEASES
+from stream_dp.errors import Outage
+from stream_dp.pipeline.builder import Built, build
+from stream_dp.pipeline.report import plan_json
+from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.release import Released, Shape, read, release_of
+from stream_dp.serve.server import PageServer
+from stream_dp.serve.view import PublicView, ReleaseLog
+
+_LOOK_S = 0.5
+_LONGEST_WAIT_S = 10.0
+LIVE = "asked for while the engine runs; this page reads releases alone and knows no more of it"
+
+
+class TopicPage:
+    """What a page without an engine shows of a pipeline."""
+
+    def __init__(self, built: Built, keep: int = KEPT_RELEASES) -> None:
+        self._built = built
+        self._plan = plan_json(built)
+        self._reading = False
+        self._others: dict[str, Mapping[str, Any]] = {}
+        self._known = frozenset(series.name for series in built.spec.series)
+        self.log = ReleaseLog(keep)
+
+    def view(self) -> PublicView:
+        """Return what the server may say."""
+        built = self._built
+        prices = [(series.name, series.price) for series in built.spec.series]
+        return PublicView(
+            pipeline=self._pipeline,
+            plan=lambda: self._plan,
+            budget=lambda: api_budget(built.spec, built.subledgers(), prices),
+            log=self.log,
+            catching_up=lambda: not self._reading,
+        )
+
+    async def follow(self, bootstrap: str = "") -> None:
+        """Take what is published, for ever; where the brokers are gone, begin again when they are there.
+
+        Raises:
+            FailClosed, WorldError: as `published`; an outage is ridden out.
+        """
+        waits = backing_off(_LONGEST_WAIT_S)
+        while True:
+            try:
+                spec, beyond = self._built.spec, self.log.last_sequence
+                async for bodies in published(spec, beyond, _LOOK_S, bootstrap):
+                    for body in bodies:
+                        self._take(body)
+                    if not bodies:
+                        self._reading, waits = True, backing_off(_LONGEST_WAIT_S)
+            except Outage:
+                self._reading = False
+                await asyncio.sleep(next(waits))
+
+    def _take(self, body: bytes) -> None:
+        release = release_of(body)
+        if release.series not in self._known and release.series not in self._others:
+            self._others[release.series] = _described(read(body))
+        self.log.append(release)
+
+    def _pipeline(self) -> Mapping[str, Any]:
+        said = pipeline_json(self._built, self._built.spec.series)
+        return {**said, "series": [*said["series"], *self._others.values()]}
+
+
+async def serve_page(
+    pipeline: Path,
+    port: int,
+    host: str = "127.0.0.1",
+    hosts: frozenset[str] = frozenset(),
+    bootstrap: str = "",
+    opened: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serve the page of PIPELINE.yaml from what it has published, until cancelled; `opened` learns its address.
+
+    `hosts`: further names by which clients may call it. `bootstrap` counts before the file's brokers.
+
+    Raises:
+        UsageError: the file cannot be run as it is.
+        FailClosed, WorldError: as `TopicPage.follow`.
+    """
+    page = TopicPage(build(load(pipeline)))
+    server = PageServer(page.view(), hosts)
+    await server.start(host, port)
+    opened(server.url)
+    try:
+        await page.follow(bootstrap)
+    finally:
+        with suppress(asyncio.CancelledError):
+            await server.stop()
+
+
+def _described(said: Released) -> Mapping[str, Any]:
+    """What a release says of its series, in the form of `GET /api/pipeline`."""
+    first = next(iter(said.windows.values())) if said.windows else said
+    keys = tuple(first.values or ())
+    return {
+        "name": said.series,
+        "statistic": "live",
+        "by": "key" if keys or said.shape is Shape.FLAGS else None,
+        "shape": str(said.shape),
+        **({"windows": list(said.windows)} if said.windows else {}),
+        "about": LIVE,
+        "meaning": None,
+        "parameters": {},
+        **({"domain": list(keys)} if keys and first.values is not UNSET else {}),
+    }
