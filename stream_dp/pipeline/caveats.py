@@ -5,7 +5,7 @@ from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.endpoints import KafkaSourceSpec
 from stream_dp.pipeline.people import looks_like_people
 from stream_dp.pipeline.scalars import duration_text
-from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
 
 _TRANSACTIONS = {
     "late": "records of a transaction count in their ticks if it is committed before these settle (wall clock: half of "
@@ -37,10 +37,19 @@ def _of_identifiers(spec: PipelineSpec) -> list[str]:
     kept = [(s.name, s.identifier) for s in spec.series if s.identifier is not None]
     return [
         f"{name} remembers every different {one.field} "
-        f"{'for ever' if one.span is None else f'until its window of {duration_text(one.span)} is over'}: at most 64 "
-        "bytes of memory each, and 20 bytes in a private commit. It grows with them and forgets none earlier"
+        f"{'for ever' if one.span is None else f'until its window of {duration_text(one.span)} is over'}: at most "
+        f"{64 * len(one.keys)} bytes of memory each, and {20 * len(one.keys)} bytes in the private commit of the tick "
+        f"where it counts{_early(spec, len(one.keys))}. It grows with them and forgets none earlier; the size of a "
+        "private commit tells roughly how many came"
         for name, one in kept
     ]
+
+
+def _early(spec: PipelineSpec, columns: int) -> str:
+    """What an identifier takes that comes before its tick."""
+    if not isinstance(spec.clock, ReplayClock):
+        return ""
+    return f", {16 * columns} more in an earlier one for each tick before whose turn it is read"
 
 
 def _of_people(spec: PipelineSpec) -> list[str]:

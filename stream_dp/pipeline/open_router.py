@@ -189,8 +189,8 @@ class OpenRouter:
             for each in some.refused:
                 why.setdefault(each.position, each)
         dead_ones = [each._replace(position=places[at]) for at, each in why.items()]
-        came = {tick: Came(found) for tick, found in tally.arrived.items()}
-        for tick, found in base.arrived.items():
+        came: dict[int, Came] = {}
+        for tick, found in chain(tally.arrived.items(), base.arrived.items()):
             came.setdefault(tick, Came()).add(found)
         arrived = {tick: one.once() for tick, one in came.items()}
         return Tally(tally.rows, tally.records, dead_ones, arrived)

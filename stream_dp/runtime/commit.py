@@ -15,7 +15,7 @@ import msgspec
 from stream_dp.errors import UnknownFormat
 
 KIND = "commit"
-VERSION = 2
+VERSION = 3
 
 
 class _Part(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
@@ -181,7 +181,8 @@ class Commit(_Private, frozen=True, tag=KIND):
     `ports.Behind`). `users` is what its ticks used of users' caps, by public window, as `user_memory` writes it; of
     windows that are over, nothing. `capped` counts the events that a guard let count nowhere. `arrived` are the
     identifiers that its ticks were the first to have in their public window, by column and window, as `seen_memory`
-    writes them; `arriving` those of ticks still open at the cut, by tick and column (`identifiers`).
+    writes them; `arriving` those that came since the commit before in ticks still open at the cut, and not before, by
+    tick and column (`open_identifiers`).
     """
 
     sequence: int

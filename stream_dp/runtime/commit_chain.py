@@ -6,6 +6,7 @@ always awaited. This file knows no actor, message or source.
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -17,6 +18,7 @@ from stream_dp.runtime.commit import Commit, Release, SavedStates
 from stream_dp.runtime.dead_letters import DeadLetters
 from stream_dp.runtime.gate import Gate
 from stream_dp.runtime.identifiers import write_identifiers
+from stream_dp.runtime.open_identifiers import added_behind
 from stream_dp.runtime.recovery import Recovered
 from stream_dp.runtime.tick_assembler import ClosedTick, Cut
 from stream_dp.runtime.user_memory import UserMemory
@@ -50,7 +52,8 @@ class CommitChain:
 
     def opened(self, width: int, fresh: slice) -> Cut:
         """Stand at the cut with rows of `width` entries, of which `fresh` begin to count; return the cut."""
-        self.now.cut = self.now.cut.opened(width, fresh)
+        cut, arriving = self.now.cut.opened(width, fresh), self.now.identifiers.content()
+        self.now.cut = replace(cut, arriving=arriving)
         return self.now.cut
 
     async def add(self, commit: Commit) -> None:
@@ -58,6 +61,7 @@ class CommitChain:
         commit = self._placed(commit)
         sealed, self.now.previous = self._gate.seal(commit)
         self.now.next_commit += 1
+        self.now.identifiers.replay(commit)
         await uncancelled(self._gate.commit(commit, sealed))
         if commit.ticks:
             self.settled = commit.ticks[-1] + 1
@@ -76,7 +80,6 @@ class CommitChain:
             pending=cut.sparse,
             admitted=admitted,
             behind={partition: tuple(one) for partition, one in cut.behind.items()},
-            arriving=write_identifiers(cut.arriving),
             asked=now.conversation.recorded,
         )
 
@@ -106,6 +109,7 @@ def commit_of(
         snapshot=snapshot,
         users=users.settle(chain.from_iterable(t.used for t in ticks), ticks[-1].tick + 1),
         capped=sum(t.capped for t in ticks),
+        arriving=write_identifiers(added_behind(ticks[-1].tick, (t.arriving for t in ticks))),
         arrived={column: dict(found) for column, found in (arrived or {}).items()},
     )
 

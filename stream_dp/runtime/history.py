@@ -1,8 +1,8 @@
 """The journal of a pipeline as it is read at a start: one chain, checked, beside what is public last.
 
 Rules: the journal must be whole, of this pipeline and key, and not behind what is already public. Its messages, its
-memory of users and that of identifiers are replayed while it is read, for they are remembered longer than states. This
-file knows no mechanism and no state.
+memory of users and those of identifiers are replayed while it is read, for they are remembered longer than states.
+This file knows no mechanism and no state.
 """
 
 from collections.abc import AsyncIterator, Sequence

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.user_table import Hashes
@@ -16,14 +17,16 @@ ByColumn: TypeAlias = Mapping[int, Hashes]
 """Identifiers by the column of the row that counts them."""
 
 _FEW = 1 << 12
+_NONE: Hashes = np.empty((0, 2), np.uint64)
 
 
 class Came:
-    """The identifiers of one tick, by column."""
+    """The identifiers of one tick, by column: those that are `known`, each once, and those that came since."""
 
     def __init__(self, known: ByColumn | None = None) -> None:
-        self._parts: dict[int, list[Hashes]] = {at: [found] for at, found in (known or {}).items()}
-        self._kept = {at: len(found) for at, found in (known or {}).items()}
+        self._known = {column: each_once([found]) for column, found in (known or {}).items()}
+        self._parts: dict[int, list[Hashes]] = {}
+        self._kept: dict[int, int] = {}
         self._bound: dict[int, int] = {}
 
     def add(self, found: ByColumn) -> None:
@@ -36,16 +39,42 @@ class Came:
                 self._merge(column)
                 self._bound[column] = 2 * self._kept[column] + _FEW
 
+    def fresh(self) -> dict[int, Hashes]:
+        """Return those that came since and were not known, in the order of their hashes; now they are."""
+        found: dict[int, Hashes] = {}
+        for column, parts in sorted(self._parts.items()):
+            known, some = self._known.get(column, _NONE), each_once(parts)
+            some = some[~_among(known, some)]
+            if len(some):
+                at = np.searchsorted(known[:, 0], some[:, 0])
+                found[column], self._known[column] = some, np.insert(known, at, some, axis=0)
+        for kept in (self._parts, self._kept, self._bound):
+            kept.clear()
+        return found
+
     def once(self) -> dict[int, Hashes]:
         """Return each once, in an order of their own."""
+        every = dict(self._known)
         for column, parts in self._parts.items():
-            if len(parts) > 1:
-                self._merge(column)
-        return {column: parts[0] for column, parts in sorted(self._parts.items())}
+            parts = [every[column], *parts] if column in every else parts
+            every[column] = parts[0] if len(parts) == 1 else each_once(parts)
+        return dict(sorted(every.items()))
 
     def _merge(self, column: int) -> None:
         found = each_once(self._parts[column])
         self._parts[column], self._kept[column] = [found], len(found)
+
+
+def _among(known: Hashes, some: Hashes) -> NDArray[np.bool_]:
+    """Say of each of `some` whether it is `known`, which has the order of its first words."""
+    found = np.zeros(len(some), np.bool_)
+    at = np.searchsorted(known[:, 0], some[:, 0])
+    left = np.flatnonzero(at < len(known))
+    while len(left := left[known[at[left], 0] == some[left, 0]]):
+        found[left] |= known[at[left], 1] == some[left, 1]
+        at[left] += 1
+        left = left[at[left] < len(known)]
+    return found
 
 
 def each_once(parts: Sequence[Hashes]) -> Hashes:

@@ -36,6 +36,7 @@ from stream_dp.runtime.commit import (
 from stream_dp.runtime.conversation import Conversation
 from stream_dp.runtime.history import Heads, History, header_in, last_of, read_history
 from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.open_identifiers import OpenIdentifiers
 from stream_dp.runtime.ports import Answers, Journal, Sink
 from stream_dp.runtime.registry import LiveSeries
 from stream_dp.runtime.seen_memory import SeenMemory
@@ -51,7 +52,7 @@ class Recovered:
 
     `charges` are those of the first start; `states` has one for each live series, by its number; `partitions` are those
     that were read until then. `latest` are the bodies of the last public releases, by series; `unanswered` are durable
-    answers that are not public.
+    answers that are not public. `identifiers` are those of ticks still open.
     """
 
     header: Header
@@ -66,6 +67,7 @@ class Recovered:
     unpublished: list[Release] = field(default_factory=list)
     latest: dict[str, bytes] = field(default_factory=dict)
     conversation: Conversation = field(default_factory=Conversation)
+    identifiers: OpenIdentifiers = field(default_factory=OpenIdentifiers)
     unanswered: list[Answer] = field(default_factory=list)
 
 
@@ -91,9 +93,7 @@ async def _rebuild(
     next_tick = 0 if ticked is None else ticked.ticks[-1] + 1
     recovered = Recovered(
         header_in(history), history.first.charges, states, history.previous, last.sequence + 1,
-        Cut.of(
-            next_tick, last.positions, last.marks, last.pending, last.behind, last.arriving
-        ),
+        Cut.of(next_tick, last.positions, last.marks, last.pending, last.behind),
         partitions=history.partitions,
         unpublished=history.after_head,
         unanswered=history.unanswered,
@@ -276,7 +276,8 @@ async def recover(
     `users` a memory without users, `seen` one without identifiers: they are given what the journal has of them.
     """
     conversation = conversation or Conversation()
-    memories = (conversation, users or UserMemory(1, None), seen or SeenMemory())
+    identifiers = OpenIdentifiers()
+    memories = (conversation, users or UserMemory(1, None), seen or SeenMemory(), identifiers)
     await journal.open()
     await sink.open()
     head = await sink.last()
@@ -290,7 +291,7 @@ async def recover(
     if history is None:
         return None
     recovered = await _rebuild(history, admission, grid(header_in(history)), make_noise)
-    recovered.conversation = conversation
+    recovered.conversation, recovered.identifiers = conversation, identifiers
     return recovered
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.runtime.dead_letters import DeadLetters, Span
-from stream_dp.runtime.identifiers import ByColumn, Came, read_identifiers
+from stream_dp.runtime.identifiers import ByColumn, Came
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behind, Behinds
 from stream_dp.runtime.user_memory import Used
 
@@ -52,7 +52,10 @@ class Router(Protocol):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Cut:
-    """Where a tick ended: all that the next one needs, and what a commit keeps of it."""
+    """Where a tick ended: all that the next one needs, and what a commit keeps of it.
+
+    `arriving` is given where reading begins (`CommitChain.opened`): the chain adds it up, and a cut alone lacks it.
+    """
 
     next_tick: int = 0
     positions: Mapping[int, int] = field(default_factory=dict)
@@ -69,7 +72,6 @@ class Cut:
         marks: Mapping[int, int],
         sparse: Mapping[int, Mapping[int, int]],
         behind: Mapping[int, tuple[int, int]],
-        arriving: Mapping[int, Mapping[int, bytes]] | None = None,
     ) -> "Cut":
         """Return a cut whose pending rows are `sparse`, each no longer than it must be (`opened` widens them)."""
         pending = {}
@@ -77,9 +79,7 @@ class Cut:
             pending[tick] = np.zeros(max(counts, default=-1) + 1, dtype=np.int64)
             pending[tick][list(counts)] = list(counts.values())
         open_there = {n: Behind(*one) for n, one in behind.items()}
-        return cls(
-            next_tick, positions, marks, pending, open_there, read_identifiers(arriving or {})
-        )
+        return cls(next_tick, positions, marks, pending, open_there)
 
     @property
     def sparse(self) -> dict[int, dict[int, int]]:
@@ -110,7 +110,8 @@ class ClosedTick:
     These rows are shared by all ticks that hold them, so nobody can write to them: the assembler makes new ones.
     `marks` are the last marks before `positions`; one that skipped ahead is beyond `tick`. `used` is what the records
     before the cut used of their users' caps since the last one, and `capped` how many did not count. `arrived` are the
-    tick's identifiers, of which nobody has said yet who was there before, and `arriving` those of later ticks.
+    tick's identifiers, of which nobody has said yet who was there before, and `arriving` those of later ticks that came
+    since the last cut and not before.
     """
 
     tick: int
@@ -129,10 +130,8 @@ class ClosedTick:
 
     @property
     def cut(self) -> Cut:
-        """The cut at which the tick ended."""
-        return Cut(
-            self.tick + 1, self.positions, self.marks, self.pending, self.behind, self.arriving
-        )
+        """The cut at which the tick ended, without identifiers."""
+        return Cut(self.tick + 1, self.positions, self.marks, self.pending, self.behind)
 
 
 @dataclass(slots=True, repr=False)
@@ -191,6 +190,7 @@ class TickAssembler:
         self._next = next_tick
         self._merged: dict[int, IntArray] = dict(pending or {})
         self._arrived = {tick: Came(found) for tick, found in (arriving or {}).items()}
+        self._grown: set[int] = set()
         self._dead = DeadLetters()
         self._late = 0
         self._records = 0
@@ -263,6 +263,8 @@ class TickAssembler:
                 self._take(partition, partition.closed.popleft())
         row = self._merged.pop(tick, None)
         arrived = self._arrived.pop(tick, Came()).once()
+        arriving = {each: self._arrived[each].fresh() for each in sorted(self._grown - {tick})}
+        self._grown.clear()
         dead, late, records = self._dead, self._late, self._records
         self._dead, self._late, self._records = DeadLetters(), 0, 0
         used, capped = self._used, self._capped
@@ -280,7 +282,7 @@ class TickAssembler:
             used,
             capped,
             arrived,
-            {each: came.once() for each, came in self._arrived.items()},
+            {each: found for each, found in arriving.items() if found},
         )
 
     def _take(self, partition: _Partition, segment: _Segment) -> None:
@@ -293,6 +295,7 @@ class TickAssembler:
             _accumulate(self._merged, tick, row)
         for tick, came in segment.arrived.items():
             self._arrived.setdefault(tick, Came()).add(came.once())
+            self._grown.add(tick)
         self._dead.merge(segment.dead)
         self._late += segment.late
         self._records += segment.records

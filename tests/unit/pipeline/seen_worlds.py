@@ -18,6 +18,7 @@ from unit.runtime.runtime_worlds import CrashingJournal, CrashingSink, Fuse
 from stream_dp.adapters.memory import MemorySource
 from stream_dp.core.messages import IntArray
 from stream_dp.noise import NoiseStream
+from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
@@ -115,8 +116,8 @@ class SeenWorld(UserWorld):
         )  # fmt: skip
         self.seen = self.make_seen(built.layout.windows(built.spec))
         return Engine(
-            plan, router, ports, NoiseStream, subledgers=built.subledgers(),
-            guard=guard_of(built.spec, plan.origin, key), seen=self.seen,
+            plan, router, ports, NoiseStream, planner=LiveSeriesPlanner(built.spec, router),
+            subledgers=built.subledgers(), guard=guard_of(built.spec, plan.origin, key), seen=self.seen,
         )  # fmt: skip
 
     def recorded(self) -> list[tuple[int, ...]]:

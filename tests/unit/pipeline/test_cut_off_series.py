@@ -110,7 +110,10 @@ def test_a_plan_says_of_whom_a_share_is_told(tmp_path: Path) -> None:
     mechanism: Any = built.chosen[0].mechanism
     assert told["predicted_error"][-1]["error"] == mechanism.inner.band(4, 0.975)
     assert any(
-        note.startswith("capped remembers every different user until its window of 4h is over")
+        note.startswith(
+            "capped remembers every different user until its window of 4h is over: at most 128 bytes of memory each, "
+            "and 40 bytes in the private commit of the tick where it counts, 32 more in an earlier one for each tick"
+        )
         for note in caveats(built)
     )
     spec = built.chosen[0].spec

@@ -36,7 +36,7 @@ FROZEN = {
     "commit": (
         "sequence previous header=None charges=() ticks=() rows=() seeds=() releases=() positions={} marks={} "
         "pending={} dead_letters=() late=0 records=0 snapshot=None changes=() admitted=() behind={} answers=() "
-        "asked=-1 users={} capped=0 arrived={} arriving={} version=2"
+        "asked=-1 users={} capped=0 arrived={} arriving={} version=3"
     ),
     "created": "number definition start column mechanism=''",
     "halted": "number end",
@@ -92,7 +92,7 @@ def test_kinds_fields_and_defaults_are_frozen() -> None:
 def test_a_commit_comes_back_as_it_was_and_says_what_it_is() -> None:
     assert decode(encode(FULL)) == FULL
     plain = msgspec.msgpack.decode(encode(FULL), strict=False)
-    assert (plain["kind"], plain["version"]) == ("commit", 2)
+    assert (plain["kind"], plain["version"]) == ("commit", 3)
     kinds = [plain[part]["kind"] for part in ("header", "snapshot")]
     kinds += [part["kind"] for name in ("charges", "changes") for part in plain[name]]
     kinds += [part[0] for name in ("releases", "dead_letters", "answers") for part in plain[name]]

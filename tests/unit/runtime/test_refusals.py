@@ -166,12 +166,12 @@ async def test_commits_that_were_taken_out_swapped_or_damaged(world: World) -> N
     ("changes", "message"),
     [
         (
-            {"version": 3},
-            "commit 2 of the journal of .* has version 3, .* reads version 2: use the",
+            {"version": 4},
+            "commit 2 of the journal of .* has version 4, .* reads version 3: use the",
         ),
         (
-            {"version": 3, "rows": "by column", "sequence": "two"},
-            "has version 3, .* version 2: use",
+            {"version": 4, "rows": "by column", "sequence": "two"},
+            "has version 4, .* version 3: use",
         ),
         ({"kind": "checkpoint"}, "has no kind that is known, .* use the version that wrote it"),
         ({"refund": 5}, "has a content of another version, .* use the version that wrote it"),
