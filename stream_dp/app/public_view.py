@@ -21,7 +21,7 @@ from stream_dp.pipeline.report import condition_json, plan_json, promise_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import Series
 from stream_dp.runtime.issued_tokens import IssuedTokens
-from stream_dp.serve.holders import Holder
+from stream_dp.serve.holders import TokenHolder
 from stream_dp.serve.view import PublicView, ReleaseLog
 
 
@@ -65,7 +65,7 @@ def public_view(
     )
 
 
-def _holder(issued: IssuedTokens, text: str, now: int) -> Holder | None:
+def _holder(issued: IssuedTokens, text: str, now: int) -> TokenHolder | None:
     """Return whose token this is, if it is one that was made.
 
     Raises:
@@ -78,7 +78,9 @@ def _holder(issued: IssuedTokens, text: str, now: int) -> Holder | None:
             "the engine cannot read its list of tokens now; nothing was done, tell the operator"
         ) from None
     return (
-        None if found is None else Holder(found.analyst, found.id, found.expires, found.state(now))
+        None
+        if found is None
+        else TokenHolder(found.analyst, found.id, found.expires, found.state(now))
     )
 
 

@@ -4,21 +4,18 @@ Rules: a token is printed once, alone on standard output, so that it can go into
 """
 
 import json
-import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from stream_dp.app.operator_key import sealer_for
-from stream_dp.app.query_token import issued_for
+from stream_dp.app.handed_tokens import HandedToken, hand_out, handed_out, take_back
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import wide_console
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.yaml import load
-from stream_dp.runtime.issued_tokens import LONGEST_DAYS, IssuedTokens
+
+_COLUMNS = ("id", "analyst", "made", "expires", "state")
 
 
 def token(
@@ -27,9 +24,7 @@ def token(
     analyst: Annotated[
         str, typer.Option(metavar="NAME", help="Make a token for this one of `privacy.analysts`.")
     ] = "",
-    days: Annotated[
-        int, typer.Option(min=1, max=LONGEST_DAYS, help="For how many days it is valid.")
-    ] = 30,
+    days: Annotated[int, typer.Option(help="For how many days it is valid.")] = 30,
     listed: Annotated[
         bool, typer.Option("--list", help="Show the tokens that were made, without their secrets.")
     ] = False,
@@ -40,41 +35,30 @@ def token(
     """Make, list and revoke the tokens with which PIPELINE.yaml's analysts ask, on the page, over HTTP or by Kafka."""
     if (bool(analyst), listed, bool(revoke)).count(True) != 1:
         raise UsageError("name one of --analyst NAME, --list and --revoke ID")
-    tokens, now = _tokens(pipeline, key_file), time.time_ns() // 1_000_000
     if listed:
-        _show(tokens, now, as_json)
+        _show(handed_out(pipeline, key_file), as_json)
     elif revoke:
-        taken = tokens.revoke(revoke, now)
+        one = take_back(pipeline, key_file, revoke)
         typer.echo(
-            f"{taken.id}: revoked; {taken.analyst} can ask with it no more, wherever the engine reads {tokens.path}. "
+            f"{one.id}: revoked; {one.analyst} can ask with it no more, wherever the engine reads {one.named_in}. "
             "What was created with it runs on; `stream-dp query halt` ends it"
         )
     else:
-        made, text = tokens.make(analyst, days, now)
-        typer.echo(text)
+        one = hand_out(pipeline, key_file, analyst, days)
+        typer.echo(one.secret)
         typer.echo(
-            f"stream-dp: token {made.id} of {made.analyst}, valid until {made.expires}. It is shown this once; hand it "
-            f"over like a password. An engine accepts it while {tokens.path} names it",
+            f"stream-dp: token {one.id} of {one.analyst}, valid until {one.expires}. It is shown this once; hand it "
+            f"over like a password. An engine accepts it while {one.named_in} names it",
             err=True,
         )
 
 
-def _tokens(pipeline: Path, key_file: Path | None) -> IssuedTokens:
-    spec = load(pipeline)
-    return issued_for(spec, sealer_for(spec, key_file))
-
-
-def _show(tokens: IssuedTokens, now: int, as_json: bool) -> None:
-    every = tokens.all().values()
+def _show(tokens: list[HandedToken], as_json: bool) -> None:
+    told = [{name: getattr(one, name) for name in _COLUMNS} for one in tokens]
     if as_json:
-        told = [
-            {"id": one.id, "analyst": one.analyst, "made": one.made, "expires": one.expires, "state": one.state(now)}
-            for one in every
-        ]  # fmt: skip
         typer.echo(json.dumps({"tokens": told}))
         return
-    table = Table("token", "analyst", "made", "expires", "state")
-    for one in every:
-        cells = (one.id, one.analyst, one.made, one.expires, one.state(now))
-        table.add_row(*map(escape, cells))
+    table = Table("token", *_COLUMNS[1:])
+    for one in told:
+        table.add_row(*map(escape, one.values()))
     wide_console().print(table)

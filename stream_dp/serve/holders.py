@@ -5,7 +5,7 @@ from typing import NamedTuple
 VALID = "valid"
 
 
-class Holder(NamedTuple):
+class TokenHolder(NamedTuple):
     """An analyst ("": the operator), and of a token that was made for her its id and its end, RFC 3339 in UTC.
 
     `state` is "valid", "expired" or "revoked".

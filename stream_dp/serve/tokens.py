@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from fastapi.requests import HTTPConnection
 from fastapi.security import HTTPBearer
 
-from stream_dp.serve.holders import VALID, Holder
+from stream_dp.serve.holders import VALID, TokenHolder
 from stream_dp.serve.refusals import Refused
 from stream_dp.serve.view import PublicView
 
@@ -37,9 +37,9 @@ class Token(HTTPBearer):
         )
         self._tokens = {OPERATOR: view.token.encode()}
         self._tokens |= {name: each.encode() for name, each in view.analysts.items()}
-        self._issued: Callable[[str], Holder | None] = view.issued
+        self._issued: Callable[[str], TokenHolder | None] = view.issued
 
-    async def __call__(self, request: HTTPConnection) -> Holder:  # type: ignore[override]
+    async def __call__(self, request: HTTPConnection) -> TokenHolder:  # type: ignore[override]
         """Return whose token the request has.
 
         Raises:
@@ -55,7 +55,7 @@ class Token(HTTPBearer):
             raise Refused(401, _OVER[holder.state])
         return holder
 
-    def _holder(self, said: str) -> Holder | None:
+    def _holder(self, said: str) -> TokenHolder | None:
         shown = said.encode()
         whose = [name for name, token in self._tokens.items() if hmac.compare_digest(shown, token)]
-        return Holder(whose[0]) if whose else self._issued(said)
+        return TokenHolder(whose[0]) if whose else self._issued(said)

@@ -16,7 +16,7 @@ from typing import Any
 
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.runtime.commit import Release
-from stream_dp.serve.holders import Holder
+from stream_dp.serve.holders import TokenHolder
 from stream_dp.serve.live_series import LiveSeriesService
 
 NOTHING = -1
@@ -149,6 +149,6 @@ class PublicView:
     live_series: LiveSeriesService | None = None
     token: str = field(default="", repr=False)
     analysts: Mapping[str, str] = field(default_factory=dict, repr=False)
-    issued: Callable[[str], Holder | None] = lambda _token: None
+    issued: Callable[[str], TokenHolder | None] = lambda _token: None
     schema: Callable[[], Mapping[str, Any]] = lambda: {"fields": (), "statistics": ()}
     catching_up: Callable[[], bool] = lambda: False

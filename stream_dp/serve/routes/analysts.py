@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI, Security
 
-from stream_dp.serve.holders import Holder
+from stream_dp.serve.holders import TokenHolder
 from stream_dp.serve.models.analyst import Me, Schema
 from stream_dp.serve.refusals import refusals
 from stream_dp.serve.tokens import OPERATOR, Token
@@ -48,7 +48,7 @@ def _add_me(app: FastAPI, view: PublicView) -> None:
         responses=refusals(401, 503),
         response_model_exclude_unset=True,
     )
-    async def me(holder: Holder = holder) -> Me:
+    async def me(holder: TokenHolder = holder) -> Me:
         token = {"token": holder.token, "expires": holder.expires} if holder.token else {}
         account = _account(view.budget(), holder.analyst)
         return Me.model_validate({"analyst": holder.analyst, "epsilon": account, **token})

@@ -12,7 +12,7 @@ from fastapi import Depends, FastAPI, Path, Query, Request, Security
 
 from stream_dp.errors import StreamDPError
 from stream_dp.serve.bodies import json_body, request_key
-from stream_dp.serve.holders import Holder
+from stream_dp.serve.holders import TokenHolder
 from stream_dp.serve.live_series import LiveSeriesService, Sender
 from stream_dp.serve.models import asked
 from stream_dp.serve.models.answer import Answer, Documented
@@ -76,7 +76,7 @@ def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: Token) -> 
         openapi_extra=_body(asked.Definition, asked.EXAMPLE),
     )
     async def create(
-        request: Request, key: _Key, analyst: _Analyst = "", holder: Holder = holder
+        request: Request, key: _Key, analyst: _Analyst = "", holder: TokenHolder = holder
     ) -> asked.Created:
         definition = await json_body(request)
         sender = Sender(holder.analyst, key)
@@ -93,7 +93,7 @@ def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: Token) -> 
         response_model_exclude_unset=True,
     )
     async def preview(
-        request: Request, analyst: _Analyst = "", holder: Holder = holder
+        request: Request, analyst: _Analyst = "", holder: TokenHolder = holder
     ) -> asked.Preview:
         definition = await json_body(request)
         sender = Sender(holder.analyst)
@@ -107,7 +107,7 @@ def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: Token) -> 
         response_description="Ended.",
         responses=refusals(401, 403, 404, 409, 422, 429, 503),
     )
-    async def halt(name: _Name, key: _Key, holder: Holder = holder) -> asked.Halted:
+    async def halt(name: _Name, key: _Key, holder: TokenHolder = holder) -> asked.Halted:
         return await _done(asked.Halted, live_series.halt(name, Sender(holder.analyst, key)))
 
 

@@ -15,7 +15,7 @@ from stream_dp.errors import StreamDPError
 from stream_dp.runtime.answer_body import RefusedMessage, read_answer
 from stream_dp.runtime.answer_words import error_of
 from stream_dp.serve.bodies import json_body, request_key
-from stream_dp.serve.holders import Holder
+from stream_dp.serve.holders import TokenHolder
 from stream_dp.serve.live_series import LiveSeriesService, Sender
 from stream_dp.serve.models.answer import Refusal
 from stream_dp.serve.models.told import AnalystMessage, AskParameters, MessageAnswer
@@ -51,7 +51,7 @@ def _add(app: FastAPI, live_series: LiveSeriesService, token: Token) -> None:
         responses=_refused(),
         openapi_extra=_body(AnalystMessage, example),
     )
-    async def message(request: Request, holder: Holder = holder) -> Response:
+    async def message(request: Request, holder: TokenHolder = holder) -> Response:
         return await _answered(live_series.message(await json_body(request), holder.analyst))
 
     @app.post(
@@ -64,7 +64,9 @@ def _add(app: FastAPI, live_series: LiveSeriesService, token: Token) -> None:
         responses=_refused(),
         openapi_extra=_body(AskParameters, {"keys": ["ATL", "BOS"]}),
     )
-    async def ask(request: Request, name: _Name, key: _Key, holder: Holder = holder) -> Response:
+    async def ask(
+        request: Request, name: _Name, key: _Key, holder: TokenHolder = holder
+    ) -> Response:
         body = await json_body(request)
         return await _answered(live_series.ask(name, body, Sender(holder.analyst, key)))
 
