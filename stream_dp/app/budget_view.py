@@ -8,13 +8,14 @@ from fractions import Fraction
 from typing import Any
 
 from stream_dp.accounting.amounts import budget_units, text
-from stream_dp.accounting.filters.filter import largest_pure
+from stream_dp.accounting.filters.filter import Spend, largest_pure
 from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.accounting.truncated_odometer import bound_at
 from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.spec import PipelineSpec
 
+_NOTHING = Spend()
 _ANY = Fraction(1, 2)  # a delta that the pure filter does not look at
 
 
@@ -70,10 +71,13 @@ def api_budget(
     }  # fmt: skip
 
 
-def fits(ledger: Ledger) -> int:
-    """Return the largest pure epsilon, in units, that a series may cost now; 0 where the filter takes none."""
+def fits(ledger: Ledger, also: Spend = _NOTHING) -> int:
+    """Return the largest pure epsilon, in units, that a series may cost now; 0 where the filter takes none.
+
+    `also` is to be spent before it.
+    """
     try:
-        return largest_pure(ledger.filter, ledger.remaining)
+        return largest_pure(ledger.filter, ledger.remaining - also)
     except BudgetRefused:
         return 0
 

@@ -11,6 +11,7 @@ from typing import Any
 from stream_dp.accounting.situations import Alive
 from stream_dp.accounting.subledgers import MAIN
 from stream_dp.app.series_words import SeriesWords
+from stream_dp.app.target_error import ErrorSearch
 from stream_dp.client.message_text import fresh_id
 from stream_dp.core.derivation import Derivation
 from stream_dp.errors import NotYours
@@ -39,6 +40,7 @@ class EngineLiveSeries:
         self._planner = planner
         self._words = words
         self._confidence = float(built.spec.confidence)
+        self._search = ErrorSearch()
 
     async def message(self, text: bytes, signer: str) -> bytes:
         """Return the exact bytes of the answer to a message; `signer` is whose token was shown.
@@ -78,11 +80,20 @@ class EngineLiveSeries:
     ) -> Mapping[str, Any]:
         """Return what creating the series would do; changes nothing.
 
+        A definition with `error` in place of `epsilon` has the least epsilon that is expected to be off by no more.
+
         Raises:
             UsageError, BudgetRefused: see `create`; that it does not fit is an answer, and no error.
         """
+        payer = paying(sender, analyst)
+
+        async def predicted(priced: bytes) -> float:
+            proposal, _ = await self._engine.preview(priced, payer)
+            return proposal.predicted()[1]
+
+        definition = await self._search.priced(definition, payer, predicted)
         wanted = Wanted("preview", definition=definition)
-        return await self._told(sender, wanted, paying(sender, analyst), definition)
+        return await self._told(sender, wanted, payer, definition)
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
         """Return every series, those of the file first, the halted ones last; `end` is None while it lives.

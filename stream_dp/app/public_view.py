@@ -8,9 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 from stream_dp.accounting.subledgers import MAIN
+from stream_dp.app.askable import askable_json
 from stream_dp.app.attempt import Attempt, CurrentLiveSeries
 from stream_dp.app.budget_view import api_budget
 from stream_dp.core.moments import moment_text
+from stream_dp.errors import FailClosed, WorldError
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.groupings import keys_of, most_ones
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
@@ -18,6 +20,8 @@ from stream_dp.pipeline.protected_words import unit_json
 from stream_dp.pipeline.report import condition_json, plan_json, promise_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import Series
+from stream_dp.runtime.issued_tokens import IssuedTokens
+from stream_dp.serve.holders import TokenHolder
 from stream_dp.serve.view import PublicView, ReleaseLog
 
 
@@ -27,13 +31,14 @@ def public_view(
     catching_up: Callable[[], bool],
     log: ReleaseLog,
     token_of: Callable[[str], str],
+    issued: IssuedTokens,
 ) -> PublicView:
     """Return what may be seen of the attempt that `shown` returns, which publishes into `log`.
 
     `catching_up`: whether it has lost its brokers. `token_of` gives the token of an analyst, and of
-    the operator (""): who holds one may create live series.
+    the operator (""), `issued` those that the operator has made: who holds one may create live series.
     """
-    planned = plan_json(built)
+    planned, asked = plan_json(built), askable_json(built.spec)
 
     def plan() -> dict[str, Any]:
         live_series = shown().live_series
@@ -54,7 +59,28 @@ def public_view(
         live_series=CurrentLiveSeries(shown, catching_up),
         token=token_of(MAIN),
         analysts={each.name: token_of(each.name) for each in built.spec.privacy.analysts},
+        schema=lambda: asked,
+        issued=lambda text: _holder(issued, text, shown().engine.now),
         catching_up=catching_up,
+    )
+
+
+def _holder(issued: IssuedTokens, text: str, now: int) -> TokenHolder | None:
+    """Return whose token this is, if it is one that was made.
+
+    Raises:
+        WorldError: the list of tokens cannot be read; where it lies is for the operator to know.
+    """
+    try:
+        found = issued.shown(text)
+    except (FailClosed, WorldError):
+        raise WorldError(
+            "the engine cannot read its list of tokens now; nothing was done, tell the operator"
+        ) from None
+    return (
+        None
+        if found is None
+        else TokenHolder(found.analyst, found.id, found.expires, found.state(now))
     )
 
 

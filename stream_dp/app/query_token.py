@@ -1,17 +1,22 @@
 """The token with which somebody asks an engine: an analyst's from a file of hers, the operator's made from the key.
 
 Rules: a flag counts before the environment, and a token before a key. Neither is ever an argument or a variable's
-value.
+value. The tokens that were made for analysts are listed beside the journal, where that is a file, else in the user's
+state folder; `STREAM_DP_TOKEN_LIST` names another place, which engine, standby and operator must share.
 """
 
 import os
 from pathlib import Path
 
 from stream_dp.app.operator_key import sealer_for
+from stream_dp.broker.places import state_dir
 from stream_dp.errors import UsageError
+from stream_dp.pipeline.endpoints import SqliteJournalSpec
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.keys import read_token
+from stream_dp.runtime.issued_tokens import IssuedTokens
+from stream_dp.runtime.keys import Sealer, read_token
 
+LIST_VARIABLE = "STREAM_DP_TOKEN_LIST"
 TOKEN_VARIABLE = "STREAM_DP_TOKEN_FILE"  # noqa: S105 - the name of a file
 
 
@@ -52,3 +57,15 @@ def token_of(spec: PipelineSpec, key_file: Path | None, analyst: str) -> str:
             f"{', '.join(known) or 'none'}"
         )
     return sealer_for(spec, key_file).query_token(analyst)
+
+
+def issued_for(spec: PipelineSpec, sealer: Sealer) -> IssuedTokens:
+    """The tokens that the operator has made for the analysts of this pipeline."""
+    named = os.environ.get(LIST_VARIABLE)
+    if named:
+        path = Path(named)
+    elif isinstance(spec.journal, SqliteJournalSpec):
+        path = spec.journal.path.with_name(f"{spec.journal.path.name}.tokens")
+    else:
+        path = state_dir() / "tokens" / f"{spec.name}.tokens"
+    return IssuedTokens(path, sealer, [one.name for one in spec.privacy.analysts])

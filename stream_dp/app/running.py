@@ -15,6 +15,7 @@ from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.attempt import Attempt
 from stream_dp.app.live_series import EngineLiveSeries
 from stream_dp.app.public_view import public_view
+from stream_dp.app.query_token import issued_for
 from stream_dp.app.riding_out import Patience
 from stream_dp.app.series_words import SeriesWords
 from stream_dp.app.settings import patience_of
@@ -88,6 +89,7 @@ class Run:
         self.stopped = asyncio.Event()
         self._setup, self._accepted, self._again = setup, accepted, again
         self._token_of = ports.sealer.query_token
+        self._issued = issued_for(built.spec, ports.sealer)
         self._patience = Patience(patience_of(built.spec), from_the_start=patient)
         self._catching_up = False
         self._attempt = self._shown = self._on(ports)
@@ -138,7 +140,12 @@ class Run:
     def view(self) -> PublicView:
         """What may be seen of this run, for the page: of the attempt that ran last."""
         return public_view(
-            self.built, lambda: self._shown, lambda: self.catching_up, self.log, self._token_of
+            self.built,
+            lambda: self._shown,
+            lambda: self.catching_up,
+            self.log,
+            self._token_of,
+            self._issued,
         )
 
     def _on(self, ports: Ports) -> Attempt:
@@ -150,7 +157,7 @@ class Run:
         planner = LiveSeriesPlanner(built.spec, router)
         known = max(0, self.log.last_sequence) if self.ready.is_set() else NOTHING
         words = SeriesWords(built, planner, TickTimes(built.spec, self.log))
-        messages = SignedMessages(built.spec.name, ports.sealer.query_token)
+        messages = SignedMessages(built.spec.name, ports.sealer.query_token, self._issued.text_of)
         engine = Engine(
             replace(config, group=setup.group), router, ports, setup.make_noise, self.log.append,
             planner=planner, subledgers=built.subledgers(), known=known,

@@ -62,6 +62,7 @@ class SeriesWords:
     ) -> Mapping[str, Any]:
         """Say what creating a series would do."""
         ledger = admission.subledgers.ledgers[analyst]
+        after = {"after": text(fits(ledger, found.asked))} if found.fits else {}
         return {
             "name": proposal.name,
             "fits": found.fits,
@@ -70,6 +71,7 @@ class SeriesWords:
             "unit": ledger.filter.unit,
             "left": _left(admission, analyst),
             "largest": _left(admission, analyst),
+            **after,
             **self._expected(proposal),
             "derivation": derivation_json(proposal.derivation),
         }

@@ -39,6 +39,8 @@ class Commands(LazyGroup):
         "page": "Serve the page of PIPELINE.yaml from what it has published, apart from the engine.",
         "broker": "Start a real, local Apache Kafka; needs neither Docker nor an installed Java.",
         "topic": "Create topic NAME, ready for the events of a pipeline.",
+        "token": "Make, list and revoke the tokens with which PIPELINE.yaml's analysts ask, on the page, over HTTP or "
+        "by Kafka.",
         "query": "Preview, create, halt, list and ask the series of a running engine, and watch in its monitors.",
     }
 

@@ -294,8 +294,8 @@ def unwatch(
     )
 
 
-@query.command()
-def token(pipeline: PipelineFile, *, analyst: Analyst = "", key_file: KeyFile = None) -> None:
+@query.command("token")
+def own_token(pipeline: PipelineFile, *, analyst: Analyst = "", key_file: KeyFile = None) -> None:
     """Print the operator's token, or that of an analyst. Whoever has it can spend the budget: keep it like the key."""
     typer.echo(RemoteSeries.of(pipeline, key_file=key_file, analyst=analyst).token())
 

@@ -25,12 +25,13 @@ class BadEnvelope(UsageError):
     """What came is no envelope with a message: unreadable, of a later version, or too large."""
 
 
-class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A message's exact text and its signature, in hex."""
+class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A message's exact text and its signature, in hex; `token`: the id of the token that signed, if it has one."""
 
     v: int
     message: str
     signature: str
+    token: str = ""
 
     def __repr__(self) -> str:
         return "<Envelope>"
@@ -72,7 +73,8 @@ def write_envelope(token: str, pipeline: str, message: str) -> bytes:
         ) from None
     if size > LARGEST_MESSAGE:
         raise BadEnvelope(f"a message must not be larger than {LARGEST_MESSAGE} bytes")
-    return msgspec.json.encode(Envelope(VERSION, message, sign(token, pipeline, message)))
+    signature, (id_, point, _) = sign(token, pipeline, message), token.partition(".")
+    return msgspec.json.encode(Envelope(VERSION, message, signature, id_ if point else ""))
 
 
 def read_envelope(value: bytes) -> Envelope:

@@ -1,14 +1,15 @@
 """Messages as the engine takes them: opened, their signature checked, and what they want understood.
 
-Rules: it implements `runtime.addressed.MessageReader`. A message is its sender's if it is signed with the token of
-the analyst whom it names, or with the operator's, which may act for everyone. What is refused here is repeated nowhere.
+Rules: it implements `runtime.addressed.MessageReader`. A message is its sender's if it is signed with a token of the
+analyst whom it names, or with the operator's, which may act for everyone. Whether a token has expired is decided by
+the stamp of the message, never by when it is read. What is refused here is repeated nowhere.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from stream_dp.core.envelope import is_signed, read_envelope
-from stream_dp.errors import UsageError
+from stream_dp.core.envelope import Envelope, is_signed, read_envelope
+from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.pipeline.analyst_messages import (
     AskMessage,
     CreateMessage,
@@ -24,20 +25,29 @@ from stream_dp.pipeline.analyst_messages import (
 from stream_dp.runtime.addressed import Addressed, Wanted
 from stream_dp.runtime.answer_body import RefusalKind
 from stream_dp.runtime.answer_words import not_accepted
+from stream_dp.runtime.issued_tokens import IssuedToken
 
 OPERATOR = ""
+_NOT_VALID = (
+    "token: has expired or was revoked; ask the operator for another one (`stream-dp token`)"
+)
+_NOT_READ = "token: the engine cannot read its list of tokens now; tell the operator"
 _NOT_HERS = "analyst: the message names another than whose token was shown; name that one, or show the operator's token"
 
 
 @dataclass(frozen=True, slots=True)
 class SignedMessages:
-    """The messages to `pipeline`; `token_of` gives the token of an analyst, "" being the operator."""
+    """The messages to `pipeline`; `token_of` gives the token of an analyst, "" being the operator.
+
+    `issued` gives the tokens that the operator has made, by their ids.
+    """
 
     pipeline: str
     token_of: Callable[[str], str]
+    issued: Callable[[str], tuple[IssuedToken, str] | None] = lambda _id: None
 
-    def opened(self, value: bytes) -> Addressed:
-        """Return the message in the envelope of a record.
+    def opened(self, value: bytes, stamp: int) -> Addressed:
+        """Return the message in the envelope of a record that came at `stamp` (ms since 1970).
 
         Raises:
             NotAccepted: it cannot be read, or is not signed by whom it names.
@@ -47,6 +57,9 @@ class SignedMessages:
         except UsageError:
             raise not_accepted(RefusalKind.UNREADABLE) from None
         message = self._addressed(envelope.message.encode(), operator=False)
+        if envelope.token:
+            self._require_issued(envelope, message.analyst, stamp)
+            return message
         signers = [
             one
             for one in (OPERATOR, message.analyst)
@@ -55,6 +68,23 @@ class SignedMessages:
         if not signers:
             raise not_accepted(RefusalKind.SIGNATURE)
         return replace(message, operator=OPERATOR in signers)
+
+    def _require_issued(self, envelope: Envelope, analyst: str, stamp: int) -> None:
+        """Do nothing where a token of the analyst signed, that was valid when the message came.
+
+        Raises:
+            NotAccepted: it did not.
+        """
+        try:
+            found = self.issued(envelope.token)
+        except (FailClosed, WorldError):
+            raise not_accepted(RefusalKind.SIGNATURE, _NOT_READ) from None
+        if found is None or found[0].analyst != analyst:
+            raise not_accepted(RefusalKind.SIGNATURE)
+        if not is_signed(found[1], self.pipeline, envelope):
+            raise not_accepted(RefusalKind.SIGNATURE)
+        if found[0].state(stamp) != "valid":
+            raise not_accepted(RefusalKind.SIGNATURE, _NOT_VALID)
 
     def said(self, text: bytes, signer: str) -> Addressed:
         """Return the message of somebody whose token has been checked.

@@ -46,8 +46,8 @@ class Addressed:
 class MessageReader(Protocol):
     """What turns records and texts into messages; implemented by the pipeline."""
 
-    def opened(self, value: bytes) -> Addressed:
-        """Return the message in the envelope of a record.
+    def opened(self, value: bytes, stamp: int) -> Addressed:
+        """Return the message in the envelope of a record that came at `stamp` (ms since 1970).
 
         Raises:
             NotAccepted: it cannot be read, or is not signed by whom it names.

@@ -76,7 +76,7 @@ class Answering:
         for question in questions:
             conversation.place = question.place + 1
             try:
-                message = self._reader.opened(question.value)
+                message = self._reader.opened(question.value, question.stamp)
                 conversation.admit(message, question.stamp)
             except NotAccepted as refusal:
                 standing = self._changes.chain.standing

@@ -22,7 +22,7 @@ from stream_dp.errors import FailClosed, UnknownFormat, UsageError, WorldError
 KEY_BYTES = 32
 VERSION = 1
 _NONCE_BYTES = 12
-_TOKEN = re.compile(rb"[0-9a-f]{%d}" % (2 * KEY_BYTES))
+_TOKEN = re.compile(rb"([0-9a-f]{12}\.)?[0-9a-f]{%d}" % (2 * KEY_BYTES))
 
 
 class Sealed(msgspec.Struct, frozen=True, array_like=True):
@@ -52,19 +52,20 @@ def read_key(path: Path) -> bytes:
 
 
 def read_token(path: Path) -> str:
-    """The token in this file, as `Sealer.query_token` makes it, in one line.
+    """The token in this file, as `Sealer.query_token` or `issued_token` makes it, in one line.
 
     Raises:
         UsageError: no such file, no token, or readable by others.
     """
     if not path.is_file():
         raise UsageError(
-            f"no token at {path}; the operator makes one with `stream-dp query token PIPELINE.yaml --analyst NAME`"
+            f"no token at {path}; the operator makes one with `stream-dp token PIPELINE.yaml --analyst NAME`"
         )
     token = _private(path, "token").strip()
     if _TOKEN.fullmatch(token) is None:
         raise UsageError(
-            f"the token {path} must hold {2 * KEY_BYTES} hexadecimal digits in one line"
+            f"the token {path} must hold what `stream-dp token` printed, or {2 * KEY_BYTES} hexadecimal digits, in "
+            "one line"
         )
     return token.decode()
 
@@ -115,6 +116,13 @@ class Sealer:
         if analyst:
             token.update(b"\n" + analyst.encode())
         return token.hexdigest()
+
+    def issued_token(self, id_: str, analyst: str, expires: str) -> str:
+        """The token `id_` of an analyst until `expires`: its id, a point, an HMAC-SHA256 under the operator's key."""
+        bound = f"\nissued 1\n{id_}\n{analyst}\n{expires}".encode()
+        token = self._tokens.copy()
+        token.update(bound)
+        return f"{id_}.{token.hexdigest()}"
 
     def mark_key(self) -> bytes:
         """The key of tick marks: HMAC-SHA256 under the operator's key; the same for all pipelines that have it."""

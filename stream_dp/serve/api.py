@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from stream_dp.serve.broadcast import Broadcast
 from stream_dp.serve.openapi import ABOUT, add_document
 from stream_dp.serve.refusals import add_refusals, refusals
+from stream_dp.serve.routes.analysts import add_analysts
 from stream_dp.serve.routes.configuration import add_configuration
 from stream_dp.serve.routes.pages import add_pages
 from stream_dp.serve.routes.queries import add_queries
@@ -36,6 +37,7 @@ def create_app(
     add_stream(app, broadcast or Broadcast(view))
     add_configuration(app, view)
     add_queries(app, view)
+    add_analysts(app, view)
     add_messages(app, view)
     add_document(app)
     add_pages(app)

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from stream_dp import __version__
-from stream_dp.serve.models.asked import Definition
+from stream_dp.serve.models.asked import Definition, Question
 from stream_dp.serve.models.told import AnalystMessage, AskParameters
 
 PATH = "/api/openapi.json"
@@ -81,7 +81,7 @@ def document(app: FastAPI) -> dict[str, Any]:
             for parameter in operation.get("parameters", ()):
                 parameter["schema"] = _plain(parameter["schema"])
     if "token" in components.get("securitySchemes", {}):
-        for model in (Definition, AnalystMessage, AskParameters):
+        for model in (Definition, Question, AnalystMessage, AskParameters):
             components["schemas"][model.__name__] = model.model_json_schema()
     for part in ("schemas", "responses"):
         components[part] = dict(sorted(components[part].items()))

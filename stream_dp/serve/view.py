@@ -16,6 +16,7 @@ from typing import Any
 
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.runtime.commit import Release
+from stream_dp.serve.holders import TokenHolder
 from stream_dp.serve.live_series import LiveSeriesService
 
 NOTHING = -1
@@ -135,8 +136,9 @@ class PublicView:
     """Everything the server can answer with. What is not here cannot leak.
 
     The first three are called for each answer, for series are added while the engine runs; what they return has the
-    forms of `serve.models.configured`. `live_series` creates, halts and asks, for those who hold `token` (empty: for
-    nobody) or, each with her own ledger, one of the tokens of `analysts`, by name.
+    forms of `serve.models.configured`. `schema` says what can be asked. `live_series` creates, halts and asks, for
+    those who hold `token` (empty: for nobody) or, each with her own ledger, one of the tokens of `analysts`, by name,
+    or one of those that were `issued`.
     `catching_up` says whether the engine has lost its brokers, and nothing of how far behind it is.
     """
 
@@ -147,4 +149,6 @@ class PublicView:
     live_series: LiveSeriesService | None = None
     token: str = field(default="", repr=False)
     analysts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    issued: Callable[[str], TokenHolder | None] = lambda _token: None
+    schema: Callable[[], Mapping[str, Any]] = lambda: {"fields": (), "statistics": ()}
     catching_up: Callable[[], bool] = lambda: False

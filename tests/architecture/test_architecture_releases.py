@@ -21,6 +21,8 @@ OTHER_JSON = {
     "broker/free_ports.py": "its own list of ports that are taken",
     "broker/identity.py": "its own file: who started the broker",
     "runtime/asked_parameters.py": "what is asked of a series",
+    "runtime/issued_tokens.py": "the list of tokens that were made, its own file",
+    "app/target_error.py": "what is asked to be priced",
     "runtime/answer_body.py": "answers to messages, in their own form",
     "runtime/public_body.py": "the version of a body; who reads more by it is a reader, and found as one",
     "client/live_series.py": "answers of the HTTP API about live series; none holds a release",

@@ -33,6 +33,19 @@ class Definition(Documented):
     """What it may cost; a number or an exact decimal string."""
 
 
+class Question(Documented):
+    """A series to be priced; further keys as of `Definition`. Of `epsilon` and `error` it has one."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    """A name that no series of this pipeline ever had."""
+    statistic: str
+    epsilon: Annotated[float | str | Absent, Field(examples=[0.1, "0.1"])] = None
+    """What it may cost; a number or an exact decimal string."""
+    error: Annotated[float | str | Absent, Field(examples=[25])] = None
+    """How far off it may be expected to be, as `Preview` tells it: it is priced at the least epsilon that is enough."""
+
+
 EXAMPLE = {
     "name": "large",
     "statistic": "count",
@@ -40,6 +53,9 @@ EXAMPLE = {
     "epsilon": 0.1,
 }
 """A definition."""
+
+PRICED = {**{key: EXAMPLE[key] for key in ("name", "statistic", "where")}, "error": 25}
+"""A question for the price of an error."""
 
 
 class Created(Answer):
@@ -87,6 +103,8 @@ class Preview(Answer):
     """The largest epsilon that one more series may cost."""
     largest: Decimal
     """The largest epsilon at which this one would fit."""
+    after: Decimal | Absent = None
+    """The largest epsilon that one more series may cost once this one runs; missing where it does not fit."""
     error: HalfWidth
     """The half-width to expect at tick `error_tick`."""
     error_tick: Tick

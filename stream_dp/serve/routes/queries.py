@@ -12,9 +12,10 @@ from fastapi import Depends, FastAPI, Path, Query, Request, Security
 
 from stream_dp.errors import StreamDPError
 from stream_dp.serve.bodies import json_body, request_key
+from stream_dp.serve.holders import TokenHolder
 from stream_dp.serve.live_series import LiveSeriesService, Sender
 from stream_dp.serve.models import asked
-from stream_dp.serve.models.answer import Answer
+from stream_dp.serve.models.answer import Answer, Documented
 from stream_dp.serve.openapi import reference
 from stream_dp.serve.refusals import BUG, refusals
 from stream_dp.serve.tokens import Token
@@ -23,17 +24,13 @@ from stream_dp.serve.view import PublicView
 A = TypeVar("A", bound=Answer)
 
 _TAGS: list[str | Enum] = ["queries"]
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": reference(asked.Definition),
-                "example": asked.EXAMPLE,
-            }
-        },
-    }
-}
+
+
+def _body(model: type[Documented], example: Mapping[str, Any]) -> dict[str, Any]:
+    content = {"application/json": {"schema": reference(model), "example": example}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
 _REFUSED = refusals(401, 403, 409, 413, 415, 422, 429, 503)
 _Analyst = Annotated[
     str,
@@ -62,11 +59,11 @@ def add_queries(app: FastAPI, view: PublicView) -> None:
         return asked.QueryList(queries=tuple(asked.Query.documented(query) for query in found))
 
     if view.live_series is not None and view.token:
-        _add_writing(app, view.live_series, Token(view.token, view.analysts))
+        _add_writing(app, view.live_series, Token(view))
 
 
 def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: Token) -> None:
-    signer = Security(token)
+    holder = Security(token)
 
     @app.post(
         "/api/queries",
@@ -76,13 +73,13 @@ def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: Token) -> 
         response_description="Charged, durable and running.",
         status_code=201,
         responses=_REFUSED,
-        openapi_extra=_BODY,
+        openapi_extra=_body(asked.Definition, asked.EXAMPLE),
     )
     async def create(
-        request: Request, key: _Key, analyst: _Analyst = "", signer: str = signer
+        request: Request, key: _Key, analyst: _Analyst = "", holder: TokenHolder = holder
     ) -> asked.Created:
         definition = await json_body(request)
-        sender = Sender(signer, key)
+        sender = Sender(holder.analyst, key)
         return await _done(asked.Created, live_series.create(definition, analyst, sender))
 
     @app.post(
@@ -92,14 +89,14 @@ def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: Token) -> 
         operation_id="preview_query",
         response_description="What would happen; nothing has.",
         responses=_REFUSED,
-        openapi_extra=_BODY,
+        openapi_extra=_body(asked.Question, asked.PRICED),
         response_model_exclude_unset=True,
     )
     async def preview(
-        request: Request, analyst: _Analyst = "", signer: str = signer
+        request: Request, analyst: _Analyst = "", holder: TokenHolder = holder
     ) -> asked.Preview:
         definition = await json_body(request)
-        sender = Sender(signer)
+        sender = Sender(holder.analyst)
         return await _done(asked.Preview, live_series.preview(definition, analyst, sender))
 
     @app.delete(
@@ -110,8 +107,8 @@ def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: Token) -> 
         response_description="Ended.",
         responses=refusals(401, 403, 404, 409, 422, 429, 503),
     )
-    async def halt(name: _Name, key: _Key, signer: str = signer) -> asked.Halted:
-        return await _done(asked.Halted, live_series.halt(name, Sender(signer, key)))
+    async def halt(name: _Name, key: _Key, holder: TokenHolder = holder) -> asked.Halted:
+        return await _done(asked.Halted, live_series.halt(name, Sender(holder.analyst, key)))
 
 
 async def _done(model: type[A], work: Awaitable[Mapping[str, Any]]) -> A:

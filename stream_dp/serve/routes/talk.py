@@ -15,6 +15,7 @@ from stream_dp.errors import StreamDPError
 from stream_dp.runtime.answer_body import RefusedMessage, read_answer
 from stream_dp.runtime.answer_words import error_of
 from stream_dp.serve.bodies import json_body, request_key
+from stream_dp.serve.holders import TokenHolder
 from stream_dp.serve.live_series import LiveSeriesService, Sender
 from stream_dp.serve.models.answer import Refusal
 from stream_dp.serve.models.told import AnalystMessage, AskParameters, MessageAnswer
@@ -33,11 +34,11 @@ _Name = Annotated[str, Path(description="The name of a series that runs.")]
 def add_messages(app: FastAPI, view: PublicView) -> None:
     """Add the routes of messages, where there are live series and a token."""
     if view.live_series is not None and view.token:
-        _add(app, view.live_series, Token(view.token, view.analysts))
+        _add(app, view.live_series, Token(view))
 
 
 def _add(app: FastAPI, live_series: LiveSeriesService, token: Token) -> None:
-    signer = Security(token)
+    holder = Security(token)
     example = {"id": "c1f", "until": "2026-11-23T10:00:00Z", "do": "ask", "series": "by_page"}
 
     @app.post(
@@ -50,8 +51,8 @@ def _add(app: FastAPI, live_series: LiveSeriesService, token: Token) -> None:
         responses=_refused(),
         openapi_extra=_body(AnalystMessage, example),
     )
-    async def message(request: Request, signer: str = signer) -> Response:
-        return await _answered(live_series.message(await json_body(request), signer))
+    async def message(request: Request, holder: TokenHolder = holder) -> Response:
+        return await _answered(live_series.message(await json_body(request), holder.analyst))
 
     @app.post(
         "/api/series/{name}/ask",
@@ -63,9 +64,11 @@ def _add(app: FastAPI, live_series: LiveSeriesService, token: Token) -> None:
         responses=_refused(),
         openapi_extra=_body(AskParameters, {"keys": ["ATL", "BOS"]}),
     )
-    async def ask(request: Request, name: _Name, key: _Key, signer: str = signer) -> Response:
+    async def ask(
+        request: Request, name: _Name, key: _Key, holder: TokenHolder = holder
+    ) -> Response:
         body = await json_body(request)
-        return await _answered(live_series.ask(name, body, Sender(signer, key)))
+        return await _answered(live_series.ask(name, body, Sender(holder.analyst, key)))
 
 
 async def _answered(work: Awaitable[bytes]) -> Response:

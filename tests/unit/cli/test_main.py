@@ -26,6 +26,7 @@ COMMANDS = (
     "replay",
     "ledger",
     "dead-letters",
+    "token",
     "query",
     "doctor",
     "broker",

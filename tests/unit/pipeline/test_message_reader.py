@@ -1,14 +1,16 @@
 """Who may say what: a message is its signer's, the operator's token speaks for everyone, another analyst's for none."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from stream_dp.core.envelope import Envelope, read_envelope, write_envelope
-from stream_dp.errors import NotAccepted, UsageError
+from stream_dp.errors import FailClosed, NotAccepted, UsageError
 from stream_dp.pipeline.message_reader import SignedMessages
 from stream_dp.runtime.addressed import Wanted
+from stream_dp.runtime.issued_tokens import IssuedToken
 from stream_dp.runtime.keys import Sealer
 
 SEALER = Sealer(bytes(range(32)), "orders")
@@ -29,7 +31,7 @@ def envelope(message: str, signer: str, pipeline: str = "orders", sealer: Sealer
 )
 def test_a_message_is_that_of_its_signer(signer: str, analyst: str, operator: bool) -> None:
     message = text(analyst=analyst)
-    found = READER.opened(envelope(message, signer))
+    found = READER.opened(envelope(message, signer), 0)
     assert (found.id, found.analyst, found.operator, found.do) == ("c1f", analyst, operator, "list")
     assert found.text == message.encode()
     assert found.until == 1_795_428_000_000
@@ -38,7 +40,7 @@ def test_a_message_is_that_of_its_signer(signer: str, analyst: str, operator: bo
 @pytest.mark.parametrize(("signer", "analyst"), [("ann", "bob"), ("ann", ""), ("bob", "ann")])
 def test_nobody_speaks_for_another(signer: str, analyst: str) -> None:
     with pytest.raises(NotAccepted, match="signature") as refused:
-        READER.opened(envelope(text(analyst=analyst), signer))
+        READER.opened(envelope(text(analyst=analyst), signer), 0)
     assert refused.value.kind == "signature"
 
 
@@ -51,14 +53,14 @@ def test_a_signature_is_of_this_pipeline_and_key() -> None:
         envelope(text(), "", sealer=same_key),
     ):
         with pytest.raises(NotAccepted, match="signature"):
-            READER.opened(made)
+            READER.opened(made, 0)
 
 
 def test_a_changed_message_is_nobodys() -> None:
     found = read_envelope(envelope(text(), ""))
     changed = json.dumps({"v": 1, "message": found.message + " ", "signature": found.signature})
     with pytest.raises(NotAccepted, match="signature"):
-        READER.opened(changed.encode())
+        READER.opened(changed.encode(), 0)
 
 
 @pytest.mark.parametrize(
@@ -66,14 +68,14 @@ def test_a_changed_message_is_nobodys() -> None:
 )
 def test_what_is_no_envelope_is_unreadable(value: bytes) -> None:
     with pytest.raises(NotAccepted) as refused:
-        READER.opened(value)
+        READER.opened(value, 0)
     assert refused.value.kind == "unreadable"
 
 
 @pytest.mark.parametrize("message", ["", "[]", '{"id": "a"}', text(id="a b")])
 def test_an_envelope_without_an_address_is_unreadable_whoever_signed(message: str) -> None:
     with pytest.raises(NotAccepted) as refused:
-        READER.opened(envelope(message, ""))
+        READER.opened(envelope(message, ""), 0)
     assert refused.value.kind == "unreadable"
 
 
@@ -120,7 +122,7 @@ def test_what_there_is_not_is_said_with_its_key() -> None:
 
 def test_a_message_is_the_same_with_another_until_and_with_nothing_else() -> None:
     def content(message: str) -> bytes:
-        return READER.opened(envelope(message, "")).content
+        return READER.opened(envelope(message, ""), 0).content
 
     first = content(text("ask", series="m", watch="w", threshold=7))
     later = text("ask", series="m", watch="w", threshold=7).replace("2026", "2027")
@@ -135,4 +137,62 @@ def test_an_empty_signature_is_none() -> None:
     bare = json.dumps({"v": 1, "message": text(), "signature": ""}).encode()
     assert isinstance(read_envelope(bare), Envelope)
     with pytest.raises(NotAccepted, match="signature"):
-        READER.opened(bare)
+        READER.opened(bare, 0)
+
+
+MADE = IssuedToken("0" * 12, "ann", "2026-11-01T00:00:00Z", "2026-11-22T00:00:00Z")
+END = 1_795_305_600_000
+"""When it expires."""
+
+
+def issued(token: IssuedToken = MADE) -> SignedMessages:
+    """A reader that knows one token that was made."""
+    text = SEALER.issued_token(MADE.id, MADE.analyst, MADE.expires)
+    return SignedMessages(
+        "orders", SEALER.query_token, lambda id_: (token, text) if id_ == MADE.id else None
+    )
+
+
+def by_issued(message: str, id_: str = MADE.id, analyst: str = "ann") -> bytes:
+    """The envelope of a message, signed with a token that was made."""
+    return write_envelope(SEALER.issued_token(id_, analyst, MADE.expires), "orders", message)
+
+
+def test_a_token_that_was_made_signs_until_its_end_by_the_stamp() -> None:
+    found = issued().opened(by_issued(text(analyst="ann")), END - 1)
+    assert (found.analyst, found.operator, found.do) == ("ann", False, "list")
+    with pytest.raises(NotAccepted, match="has expired or was revoked") as refused:
+        issued().opened(by_issued(text(analyst="ann")), END)
+    assert refused.value.kind == "signature"
+
+
+def test_a_revoked_token_signs_nothing() -> None:
+    gone = replace(MADE, revoked="2026-11-02T00:00:00Z")
+    with pytest.raises(NotAccepted, match="has expired or was revoked"):
+        issued(gone).opened(by_issued(text(analyst="ann")), END - 1)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        by_issued(text(analyst="bob")), by_issued(text()), by_issued(text(analyst="ann"), "1" * 12),
+        by_issued(text(analyst="ann"), analyst="bob"),
+        envelope(text(analyst="ann"), "ann")[:-1] + b',"token":"000000000000"}',
+    ],
+    ids=["another's", "the operator's", "unknown", "of another", "of another kind"],
+)  # fmt: skip
+def test_a_token_that_was_made_speaks_for_its_analyst_alone(value: bytes) -> None:
+    with pytest.raises(NotAccepted, match=r"^signature: ") as refused:
+        issued().opened(value, END - 1)
+    assert refused.value.kind == "signature"
+
+
+def test_while_the_list_cannot_be_read_a_token_that_was_made_signs_nothing() -> None:
+    def broken(_id: str) -> None:
+        raise FailClosed("/secret/place is damaged")
+
+    reader = SignedMessages("orders", SEALER.query_token, broken)
+    with pytest.raises(NotAccepted, match="cannot read its list of tokens") as refused:
+        reader.opened(by_issued(text(analyst="ann")), 0)
+    assert "/secret" not in str(refused.value)
+    assert reader.opened(envelope(text(), ""), 0).operator

@@ -172,6 +172,16 @@ def test_a_token_is_read_as_it_was_printed(tmp_path: Path, written: str) -> None
     assert read_token(path) == SEALER.query_token("ann")
 
 
+def test_a_token_that_was_made_for_a_time_is_read_too(tmp_path: Path) -> None:
+    path, token = (
+        tmp_path / "ann.token",
+        SEALER.issued_token("0" * 12, "ann", "2026-01-01T00:00:00Z"),
+    )
+    path.write_text(f"{token}\n")
+    path.chmod(0o600)
+    assert read_token(path) == token
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o610])
 def test_a_token_that_others_can_use(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "ann.token"
@@ -193,6 +203,6 @@ def test_what_is_no_token_is_refused_and_not_shown(tmp_path: Path, content: str)
 
 def test_a_missing_token_says_who_makes_one(tmp_path: Path) -> None:
     with pytest.raises(
-        UsageError, match=r"no token at .*query token PIPELINE\.yaml --analyst NAME"
+        UsageError, match=r"no token at .*`stream-dp token PIPELINE\.yaml --analyst NAME`"
     ):
         read_token(tmp_path / "none")

@@ -1,0 +1,17 @@
+"""Who holds a token: what the server tells its routes of the one that was shown. Knows neither HTTP nor the engine."""
+
+from typing import NamedTuple
+
+VALID = "valid"
+
+
+class TokenHolder(NamedTuple):
+    """An analyst ("": the operator), and of a token that was made for her its id and its end, RFC 3339 in UTC.
+
+    `state` is "valid", "expired" or "revoked".
+    """
+
+    analyst: str
+    token: str = ""
+    expires: str = ""
+    state: str = VALID

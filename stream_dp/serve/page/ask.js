@@ -1,0 +1,173 @@
+// Asking from the page: log in with a token, put a question, see its price, confirm; end one's own; who spent what.
+// Rules: this stands beside the page's own script and changes none of its state: after something was asked or ended it
+// lets the page look. Everything shown came from the API; a refusal is shown in the engine's words and never as a fault.
+
+import { complaint, priced, refused } from "./ask_answer.js";
+import { CardActions } from "./ask_cards.js";
+import { QuestionForm } from "./ask_form.js";
+import { Layout } from "./ask_layout.js";
+import { amount, count, el, tickText, toNumber, words } from "./format.js";
+import { Session, freshKey } from "./login.js";
+
+const REFRESH_MILLISECONDS = 10_000;
+const holder = document.getElementById("ask");
+const cards = document.getElementById("cards");
+const session = new Session();
+const state = { schema: null, queries: [], form: null, pipeline: "", key: freshKey(), turn: 0, shown: undefined };
+
+const get = async (path) => (await fetch(path, { cache: "no-store" })).json();
+
+const who = el("p", { class: "ask-who" });
+const body = el("div", { class: "ask-body" });
+const answer = el("div", { class: "ask-result", "aria-live": "polite" });
+const trail = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Who spent what" });
+const spent = el("details", { class: "ask-trail" }, el("summary", {}, "Who spent what"), trail);
+const order = el("ol", { class: "ask-layout" });
+const arrange = el("details", { hidden: true }, el("summary", {}, "Arrange my cards"), order);
+const layout = new Layout(cards, order);
+const actions = new CardActions(cards, session, look);
+
+/** What is there anew: series, who spent what, and what is left of hers. */
+async function refresh() {
+  if (document.hidden) return;
+  const { queries = state.queries } = await get("/api/queries").catch(() => ({}));
+  state.queries = queries;
+  showTrail();
+  actions.tell(queries);
+  if (session.token) await session.refresh();
+}
+
+/** Let the page look at once, for something has changed. */
+function look() {
+  document.dispatchEvent(new Event("visibilitychange"));
+  refresh();
+}
+
+function show() {
+  const { me } = session;
+  const analyst = me === null ? null : me.analyst;
+  layout.of(state.pipeline, analyst);
+  arrange.hidden = me === null;
+  if (me !== null) {
+    const { total, spent: used, left } = me.epsilon;
+    const out = el("button", { type: "button", class: "quiet" }, "Log out");
+    out.addEventListener("click", () => session.leave());
+    const until = me.expires ? `, until ${me.expires.slice(0, 10)}` : "";
+    who.replaceChildren(el("strong", {}, me.analyst ? words(me.analyst) : "Operator"), ` · ε ${amount(used)} of ${amount(total)} spent, `,
+      el("strong", { "data-ask": "left" }, `ε ${amount(left)} left`), `${until} `, out);
+  }
+  if (state.shown === analyst) return;
+  state.shown = analyst;
+  answer.replaceChildren();
+  if (me === null) return void showLogin();
+  state.form = new QuestionForm(state.schema, () => new Set(state.queries.map(({ name }) => name)), () => { state.key = freshKey(); });
+  state.form.element.addEventListener("submit", (event) => { event.preventDefault(); price(); });
+  body.replaceChildren(who, state.form.element, answer);
+}
+
+function showLogin() {
+  const token = el("input", { id: "ask-token", type: "password", required: true, autocomplete: "off", spellcheck: "false" });
+  const said = el("div");
+  const form = el("form", { class: "ask-login" }, el("label", { for: "ask-token" }, "Your token"), token, el("button", { class: "primary" }, "Log in"),
+    el("p", { class: "muted small" }, "The operator makes it with ", el("code", {}, "stream-dp token"), ". It stays in this tab and is sent to this engine only."), said);
+  if (session.why) said.append(complaint(session.why));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const me = await session.enter(token.value.trim());
+    if (me === null && session.why && session.token) said.replaceChildren(complaint(session.why));
+    if (me !== null) state.form.kind.focus();
+  });
+  body.replaceChildren(form);
+}
+
+/** Show what the question in the form costs. */
+async function price() {
+  const turn = ++state.turn;
+  const definition = state.form.definition();
+  answer.replaceChildren(el("p", { class: "muted" }, "Reckoning …"));
+  const shown = await previewed(definition).catch((refusal) => complaint(refusal.message));
+  if (turn !== state.turn || state.form === null) return;
+  answer.replaceChildren(shown);
+  shown.querySelector?.("h3")?.focus();
+}
+
+async function previewed(definition) {
+  const preview = await session.ask("POST", "/api/queries/preview", definition);
+  const { error: wanted, ...asked } = definition;
+  if (preview.fits) {
+    const fixed = { ...asked, epsilon: preview.asked };
+    return priced(preview, await beside(fixed), () => create(fixed));
+  }
+  await session.refresh();
+  const fitting = toNumber(preview.largest) === 0 ? null : await session.ask("POST", "/api/queries/preview", { ...asked, epsilon: preview.largest }).catch(() => null);
+  return refused(preview, fitting, session.me, (epsilon) => { state.form.by("epsilon", epsilon); price(); }, wanted);
+}
+
+/** What is published already by a series of the same statistic: its newest number, the largest of several. */
+async function beside({ statistic: kind, by }) {
+  const like = state.queries.filter((query) => kind === query.statistic && query.end === null).map(({ name }) => name);
+  const { series } = await get("/api/series").catch(() => ({ series: [] }));
+  const { series: told } = await get("/api/pipeline").catch(() => ({ series: [] }));
+  const same = like.sort((one, two) => (groups(told, two) === String(by ?? "")) - (groups(told, one) === String(by ?? "")));
+  const found = same.map((name) => series.find((each) => each.name === name)?.latest).find((latest) => latest);
+  return found ? numberOf(found) : null;
+}
+
+const groups = (told, name) => told.find((each) => each.name === name)?.by ?? "";
+
+function numberOf(release) {
+  const part = release.windows ? Object.values(release.windows).at(-1) : release;
+  if (typeof part.value === "number") return { name: release.series, value: part.value };
+  const ranked = Object.entries(part.values ?? {}).filter(([, value]) => typeof value === "number").sort(([, one], [, two]) => two - one);
+  return ranked.length === 0 ? null : { name: release.series, key: ranked[0][0], value: ranked[0][1] };
+}
+
+/** Ask the question, once: sent again after a connection that broke, it is the same one. */
+async function create(definition) {
+  answer.querySelectorAll("button").forEach((button) => { button.disabled = true; });
+  try {
+    const created = await session.ask("POST", "/api/queries", definition, state.key);
+    state.key = freshKey();
+    answer.replaceChildren(el("p", { class: "ask-done", role: "status" }, `${words(created.name)} is asked: it sees every event from ${tickText(created.start, created.start_time)} on. `,
+      el("a", { href: `#card-${created.name}` }, "Its card")));
+    state.queries = [...state.queries, { ...created, created: true, end: null, analyst: session.me?.analyst ?? "", statistic: definition.statistic }];
+    state.form.again();
+    look();
+  } catch (refusal) {
+    answer.querySelectorAll("button").forEach((button) => { button.disabled = false; });
+    answer.querySelector(".ask-complaint")?.remove();
+    answer.append(complaint(refusal.message));
+    if (refusal.status === 409) await session.refresh();
+  }
+}
+
+/** Per analyst how many questions there were, and what runs; then each of them, the newest first. */
+function showTrail() {
+  const asked = state.queries.filter(({ created, analyst }) => created || analyst);
+  spent.hidden = asked.length === 0;
+  const rows = [...asked].sort((one, two) => two.start - one.start).slice(0, 300).map((query) => el("tr", { "data-spent": query.name, class: query.end === null ? "" : "halted" },
+    el("th", { scope: "row" }, query.analyst ? words(query.analyst) : "Operator"), el("td", {}, words(query.name)), el("td", { class: "wide" }, words(query.statistic)),
+    el("td", { class: "number" }, amount(query.epsilon)), el("td", { class: "number" }, count(query.start)), el("td", {}, query.end === null ? "runs" : `ended at ${count(query.end)}`)));
+  trail.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, ...["Who", "Question", "Kind", "ε", "From tick", "State"].map((name) => el("th", { scope: "col", class: { "Kind": "wide", "ε": "number", "From tick": "number" }[name] }, name)))), el("tbody", {}, ...rows)));
+}
+
+/** Where the engine takes questions, the page has a place for them. */
+async function begin() {
+  const [schema, { name }] = await Promise.all([get("/api/schema"), get("/api/pipeline")]).catch(() => [null, {}]);
+  if (!schema) return void setTimeout(begin, REFRESH_MILLISECONDS);
+  if (!(schema.statistics?.length > 0)) return;
+  Object.assign(state, { schema, pipeline: name });
+  holder.append(el("h2", { id: "ask-title" }, "Ask"), body, spent, arrange);
+  holder.hidden = false;
+  session.addEventListener("change", show);
+  show();
+  await refresh();
+  document.addEventListener("visibilitychange", () => refreshIfShown());
+  setInterval(refresh, REFRESH_MILLISECONDS);
+}
+
+function refreshIfShown() {
+  if (!document.hidden) session.refresh();
+}
+
+begin();

@@ -1,0 +1,73 @@
+// What a question would cost: price, expected error beside what is known already, what stays left, and why; or why not.
+// Rules: all amounts are the engine's, shown as they came; lengths only are reckoned. What is compared with was published.
+
+import { amount, band, count, el, percent, toNumber, words } from "./format.js";
+
+/** A preview that fits, with a button that asks it. */
+export function priced(preview, beside, confirm) {
+  const button = el("button", { type: "button", class: "primary" }, `Ask this for ε ${amount(preview.asked)}`);
+  button.addEventListener("click", confirm);
+  return el("section", { class: "ask-answer", "aria-label": "Price" },
+    el("h3", { tabindex: "-1" }, `It costs ε ${amount(preview.asked)}`),
+    el("dl", { class: "facts" }, ...facts(preview, [["Left after it", `ε ${amount(preview.after ?? preview.left)}`]])),
+    scale(preview, beside), why(preview.derivation), el("p", {}, button));
+}
+
+/** A preview that does not fit: what was asked, spent and left, and what would fit. */
+export function refused(preview, fitting, me, take, wanted) {
+  const account = me?.epsilon ?? {};
+  const none = toNumber(preview.largest) === 0;
+  const button = fitting && el("button", { type: "button", class: "primary" }, `Take ε ${amount(preview.largest)}: ± ${count(fitting.error)}`);
+  button?.addEventListener("click", () => take(preview.largest));
+  return el("section", { class: "ask-answer refusal", "aria-label": "Refusal" },
+    el("h3", { tabindex: "-1" }, "It does not fit; nothing was spent"),
+    el("p", {}, `${wanted ? `To be off by at most ± ${wanted} it` : "It"} would cost ε ${amount(preview.asked)}. Of your ε ${amount(account.total)} you have spent ε ${amount(account.spent)}, and ε ${amount(preview.left)} is left.`),
+    el("p", {}, none || !fitting
+      ? "Nothing fits now: end a question of yours, and its price comes free for what you ask then."
+      : `What fits: ε ${amount(preview.largest)}, off by at most ± ${count(fitting.error)} (${percent(fitting.confidence)} of the time).`),
+    button && el("p", {}, button),
+    el("p", { class: "muted small" }, "Also cheaper: a larger error, windows in place of all time, or an end to a question that you need no more."));
+}
+
+/** A refusal in the engine's words. */
+export function complaint(text) {
+  return el("p", { class: "ask-complaint", role: "alert" }, ...lines(text));
+}
+
+const lines = (text) => String(text).split("\n").flatMap((line, at) => (at === 0 ? [line] : [el("br"), line]));
+
+function facts({ asked, error, error_tick: tick, confidence }, more) {
+  const told = [["Expected to be off by", `${band(error)}`], ["That holds", `${percent(confidence)} of the time, at tick ${count(tick)}`], ...more];
+  return told.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
+}
+
+/** The error on the scale of a series that tells such numbers already; in words where there is none. */
+function scale({ error }, beside) {
+  if (!beside) return el("p", { class: "muted small" }, "No series here tells such numbers yet, so nothing is drawn beside it.");
+  const whole = Math.max(beside.value + error, 2 * error, 1);
+  const bar = el("span", { class: "bar" });
+  const whisker = el("span", { class: "whisker" });
+  bar.style.width = `${(100 * beside.value) / whole}%`;
+  whisker.style.left = `${(100 * Math.max(0, beside.value - error)) / whole}%`;
+  whisker.style.width = `${(100 * Math.min(2 * error, beside.value + error)) / whole}%`;
+  const share = beside.value > 0 ? `, ${percent(error / beside.value)} of it` : "";
+  const told = `${words(beside.name)}${beside.key ? ` (${beside.key})` : ""} shows ${count(beside.value)} now; off by ${band(error)} is this much of it`;
+  return el("figure", { class: "ask-scale" }, el("div", { class: "track", role: "img", "aria-label": told }, bar, whisker),
+    el("figcaption", { class: "muted small" }, `Beside ${words(beside.name)}${beside.key ? `, ${beside.key}` : ""}, which shows ${count(beside.value)} now: ${band(error)}${share}.`));
+}
+
+/** The derivation, on demand: words first, then the tree. */
+function why(tree) {
+  return el("details", { class: "ask-why" }, el("summary", {}, "Why it costs that"),
+    el("p", { class: "small" }, "Each line is a theorem whose conditions were checked for this question; the price is what they prove, rounded up."),
+    el("ul", { class: "tree" }, node(tree)));
+}
+
+function node({ subject, rule, source, guarantee, conditions = [], premises = [] }) {
+  const epsilon = guarantee?.epsilon === undefined ? "" : `, ε = ${amount(guarantee.epsilon)}`;
+  return el("li", {}, el("div", { class: "step" },
+    el("p", { class: "rule" }, el("strong", {}, words(rule)), source ? el("cite", {}, source) : null),
+    el("p", { class: "result" }, `${words(subject)}${epsilon}`),
+    ...conditions.map(({ name, holds, why: reason }) => el("p", { class: "small" }, `${holds ? "✓" : "✗"} ${words(name)}${reason ? ` – ${reason}` : ""}`))),
+    premises.length === 0 ? null : el("ul", {}, ...premises.map(node)));
+}

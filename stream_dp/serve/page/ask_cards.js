@@ -1,0 +1,97 @@
+// What an analyst does on a card: end a question of hers, ask a monitor's watch another threshold.
+// Rules: a card is found by the name of its series; it is left as it is but for one element at its end, which is there only
+// while she is logged in. Ending needs a second press, for it is for good.
+
+import { band, count, el, percent, words } from "./format.js";
+import { freshKey } from "./login.js";
+
+export const isHers = (query, me) => me !== null && query.created && query.end === null && query.analyst === me.analyst;
+
+export class CardActions {
+  constructor(holder, session, done) {
+    Object.assign(this, { holder, session, done, queries: [] });
+    new MutationObserver(() => this.show()).observe(holder, { childList: true });
+    session.addEventListener("change", () => this.show());
+  }
+
+  tell(queries) {
+    this.queries = queries;
+    this.show();
+  }
+
+  show() {
+    const named = new Map(this.queries.map((query) => [query.name, query]));
+    for (const card of this.holder.querySelectorAll(".card[data-series]")) {
+      const query = named.get(card.dataset.series);
+      const wanted = this.session.me !== null && query ? this.kinds(query) : "";
+      const there = card.querySelector(":scope > .card-ask");
+      if ((there?.dataset.kinds ?? "") === wanted) continue;
+      there?.remove();
+      if (wanted) card.append(this.actions(query, wanted));
+    }
+  }
+
+  /** Which actions a card has, as a text that changes when they do. */
+  kinds(query) {
+    const watches = (query.watches ?? []).filter(({ end }) => end === null).map(({ name }) => name);
+    return [isHers(query, this.session.me) ? "halt" : "", ...watches].filter(Boolean).join(" ");
+  }
+
+  actions(query, kinds) {
+    const element = el("div", { class: "card-ask", "data-kinds": kinds });
+    const watches = (query.watches ?? []).filter(({ end }) => end === null);
+    if (watches.length > 0) element.append(this.threshold(query, watches));
+    if (isHers(query, this.session.me)) element.append(this.halt(query));
+    return element;
+  }
+
+  halt({ name }) {
+    const said = el("span", { role: "status" });
+    const first = el("button", { type: "button", class: "quiet" }, "End this question");
+    const sure = el("button", { type: "button", class: "primary" }, "End it for good");
+    const keep = el("button", { type: "button", class: "quiet" }, "Keep it");
+    const key = freshKey();
+    const show = (...parts) => row.replaceChildren(...parts, said);
+    first.addEventListener("click", () => { show(sure, keep); sure.focus(); });
+    keep.addEventListener("click", () => { show(first); first.focus(); });
+    sure.addEventListener("click", async () => {
+      sure.disabled = true;
+      try {
+        const ended = await this.session.ask("DELETE", `/api/queries/${encodeURIComponent(name)}`, undefined, key);
+        show();
+        said.textContent = `Ended: it sees no tick from ${count(ended.end)} on.`;
+        this.done();
+      } catch (refusal) {
+        sure.disabled = false;
+        said.textContent = ` ${refusal.message}`;
+      }
+    });
+    const row = el("p", {}, first, said);
+    return row;
+  }
+
+  threshold({ name }, watches) {
+    const id = `threshold-${name}`;
+    const which = el("select", { "aria-label": "Watch" }, ...watches.map((watch) => el("option", { value: watch.name }, words(watch.name))));
+    const key = el("input", { "aria-label": "Of which value", size: 8, placeholder: "value", required: true });
+    const number = el("input", { id, type: "number", step: 1, required: true });
+    const said = el("output", { for: id });
+    const grouped = () => watches.find((watch) => watch.name === which.value)?.by;
+    const form = el("form", { class: "ask-threshold" }, el("label", { for: id }, "Has it passed"), which, key, number, el("button", { class: "quiet" }, "Ask"), said);
+    const fit = () => { key.hidden = !grouped(); key.disabled = key.hidden; };
+    which.addEventListener("change", fit);
+    fit();
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const watch = grouped() ? `${which.value}/${key.value.trim()}` : which.value;
+      said.textContent = "…";
+      try {
+        const { answer } = await this.session.ask("POST", `/api/series/${encodeURIComponent(name)}/ask`, { watch, threshold: Number(number.value) }, freshKey());
+        said.textContent = `${answer.fired ? "Yes" : "No"}: ${words(answer.watch)} ${answer.fired ? "has" : "has not"} passed ${count(answer.threshold)}, up to ${band(answer.band)} (${percent(answer.confidence)}).`;
+      } catch (refusal) {
+        said.textContent = refusal.message;
+      }
+    });
+    return form;
+  }
+}

@@ -1,0 +1,189 @@
+// The form of a question: a statistic, what it takes, which records, and how exact; made of /api/schema.
+// Rules: what can be asked is what the server says; nothing here knows a statistic by its name. A field has a label, a
+// hint where it needs one, and the browser's own check. `definition` is what is sent, without its name's price.
+
+import { el, words } from "./format.js";
+
+const LABELS = {
+  by: "For each", of: "Of which number", clamp: "Numbers count from … to …", buckets: "In how many steps", at: "Which shares", k: "How many places",
+  rank: "Which place", level: "At least how many events", threshold: "How many events", below: "Tell when there are fewer", windows: "Over the last",
+};
+const HINTS = {
+  clamp: "What lies outside counts as the nearer end.", at: "0.5 is the median; several with commas.",
+  windows: "Such as 1h, 24h; empty: since it was asked.", buckets: "A whole number that divides the range.",
+};
+const NUMBERS = ["integer", "number"];
+const OPERATORS = {
+  category: [["one_of", "is one of"]], text: [["one_of", "is one of"]], list: [["contains", "contains"]], boolean: [["equals", "is"]],
+  integer: [["at_least", "is at least"], ["at_most", "is at most"], ["equals", "is"]], number: [["at_least", "is at least"], ["at_most", "is at most"]],
+};
+const MANY = 60;
+let made = 0;
+
+/** A field with its label and hint. */
+function labelled(text, input, hint) {
+  made += 1;
+  const control = input.matches("input, select") ? input : input.querySelector("input, select");
+  control.id ||= `ask-field-${made}`;
+  const told = hint ? el("small", { id: `${control.id}-hint`, class: "muted" }, hint) : null;
+  if (told) control.setAttribute("aria-describedby", told.id);
+  return el("div", { class: "ask-field" }, el("label", { for: control.id }, text), input, told);
+}
+
+const select = (name, options, extra = {}) =>
+  el("select", { name, ...extra }, ...options.map(([value, text]) => el("option", { value }, text)));
+const listed = (text) => text.split(",").map((part) => part.trim()).filter(Boolean);
+
+export class QuestionForm {
+  constructor(schema, taken, changed) {
+    this.schema = schema;
+    this.taken = taken;
+    this.named = false;
+    const statistics = schema.statistics.map(({ statistic }) => [statistic, words(statistic)]);
+    this.kind = select("statistic", statistics);
+    this.about = el("p", { class: "muted small", id: "ask-about" });
+    this.kind.setAttribute("aria-describedby", "ask-about");
+    this.keys = el("div", { class: "ask-fields" });
+    this.conditions = el("div", { class: "ask-conditions" });
+    this.name = el("input", { name: "name", required: true, maxlength: 63, pattern: "[a-z0-9][a-z0-9_.\\-]*", autocomplete: "off", spellcheck: "false" });
+    this.how = this.exactness();
+    const add = el("button", { type: "button", class: "quiet" }, "Only some records …");
+    add.addEventListener("click", () => this.condition());
+    this.kind.addEventListener("change", () => this.show());
+    this.name.addEventListener("input", () => { this.named = true; });
+    this.element = el("form", { class: "ask-form", "aria-label": "A question" },
+      el("div", { class: "ask-fields" }, labelled("What is to be told", this.kind)), this.about, this.keys, this.conditions, add, this.how,
+      labelled("Called", this.name, "Small letters, digits, _ . - ; a name is used once for ever."),
+      el("p", {}, el("button", { type: "submit", class: "primary" }, "Show the price")));
+    this.element.addEventListener("input", () => { this.suggest(); changed(); });
+    this.show();
+  }
+
+  get statistic() {
+    return this.schema.statistics.find((each) => this.kind.value === each.statistic);
+  }
+
+  /** The fields of the statistic that is chosen. */
+  show() {
+    this.about.textContent = this.statistic?.about ?? "";
+    this.keys.replaceChildren(...(this.statistic?.keys ?? []).map((key) => this.control(key)).filter(Boolean));
+    this.suggest();
+  }
+
+  control({ key, kind, required }) {
+    const of = (types) => this.schema.fields.filter(({ type }) => types.includes(type)).map(({ name }) => [name, words(name)]);
+    const none = required ? [] : [["", "–"]];
+    const text = { name: key, required, autocomplete: "off" };
+    const widgets = {
+      grouping: () => {
+        const groups = of(["category", "list", "boolean"]);
+        const both = el("span", { class: "ask-pair" }, select(key, [...none, ...groups], { required }));
+        if (groups.length > 1) both.append(" and ", select(`${key}-2`, [["", "–"], ...groups], { "aria-label": "and for each" }));
+        return both;
+      },
+      amount: () => select(key, [...none, ...of(NUMBERS)], { required }),
+      range: () => el("span", { class: "ask-pair" }, el("input", { ...text, inputmode: "decimal", size: 8 }), " to ", el("input", { ...text, name: `${key}-2`, inputmode: "decimal", size: 8, "aria-label": "to" })),
+      whole: () => el("input", { ...text, type: "number", min: 1, step: 1 }),
+      shares: () => el("input", { ...text, value: "0.5" }),
+      flag: () => el("input", { name: key, type: "checkbox" }),
+      windows: () => el("input", { ...text, size: 16 }),
+    };
+    return widgets[kind] ? labelled(LABELS[key] ?? words(key), widgets[kind](), HINTS[key]) : null;
+  }
+
+  /** One more condition on the records. */
+  condition() {
+    const fields = this.schema.fields.map(({ name }) => [name, words(name)]);
+    if (fields.length === 0) return;
+    const field = select("where-field", fields, { "aria-label": "Only records whose" });
+    const rest = el("span", { class: "ask-pair" });
+    const remove = el("button", { type: "button", class: "quiet" }, "Remove");
+    const row = el("div", { class: "ask-condition", role: "group", "aria-label": "Condition" }, field, rest, remove);
+    const fill = () => {
+      const { type, domain } = this.schema.fields.find(({ name }) => name === field.value);
+      const operator = select("where-operator", OPERATORS[type] ?? OPERATORS.text, { "aria-label": "compared how" });
+      rest.replaceChildren(operator, this.value(type, domain));
+    };
+    field.addEventListener("change", fill);
+    remove.addEventListener("click", () => { row.remove(); this.element.dispatchEvent(new Event("input")); });
+    fill();
+    this.conditions.append(row);
+    field.focus();
+  }
+
+  value(type, domain) {
+    const said = { name: "where-value", required: true, "aria-label": "with what" };
+    if (type === "boolean") return select("where-value", [["true", "true"], ["false", "false"]], said);
+    if (type === "list" && domain.length <= MANY) return select("where-value", domain.map((each) => [each, each]), said);
+    if (type === "category" && domain.length <= MANY) return el("span", {}, select("where-value", domain.map((each) => [each, each]), { ...said, multiple: true, size: Math.min(4, domain.length) }));
+    return el("input", { ...said, inputmode: NUMBERS.includes(type) ? "decimal" : "text", placeholder: type === "category" ? "such as " + domain.slice(0, 2).join(", ") : "" });
+  }
+
+  exactness() {
+    const error = el("input", { name: "error", inputmode: "decimal", required: true, size: 8, value: "25", "aria-label": "Off by at most" });
+    const epsilon = el("input", { name: "epsilon", inputmode: "decimal", disabled: true, required: true, size: 8, value: "0.1", "aria-label": "Price in epsilon" });
+    this.price = epsilon;
+    const choice = (value, text, input) => {
+      const radio = el("input", { type: "radio", name: "exact", value, id: `ask-exact-${value}`, checked: value === "error" });
+      radio.addEventListener("change", () => this.by(value));
+      return el("p", { class: "ask-choice" }, radio, el("label", { for: radio.id }, text), input);
+    };
+    return el("fieldset", { class: "ask-exact" }, el("legend", {}, "How exact"), choice("error", "Off by at most ±", error), choice("epsilon", "For a price of ε", epsilon));
+  }
+
+  /** Ask for an error, or by a price. */
+  by(which, value) {
+    const { error, epsilon, exact } = this.element.elements;
+    exact.value = which;
+    error.disabled = which !== "error";
+    epsilon.disabled = which !== "epsilon";
+    if (value !== undefined) this.element.elements[which].value = value;
+  }
+
+  /** A name that nothing has, of what is asked, until she writes her own. */
+  suggest() {
+    if (this.named && this.name.value) return;
+    const { by, of } = this.element.elements;
+    const parts = [this.kind.value, of?.value, by?.value && `by_${by.value}`].filter(Boolean).join("_");
+    const stem = parts.toLowerCase().replace(/[^a-z0-9_.-]+/g, "_").slice(0, 50) || "question";
+    const taken = this.taken();
+    let name = stem;
+    for (let number = 2; taken.has(name); number += 1) name = `${stem}_${number}`;
+    this.name.value = name;
+  }
+
+  /** Begin another question like this one, under another name. */
+  again() {
+    this.named = false;
+    this.suggest();
+  }
+
+  /** What is sent: with an epsilon, or with the error in its place. */
+  definition() {
+    const fields = this.element.elements;
+    const found = { name: fields.name.value.trim(), statistic: this.kind.value };
+    for (const { key, kind } of this.statistic.keys) {
+      const value = fields[key]?.value?.trim() ?? "";
+      const second = fields[`${key}-2`]?.value?.trim() ?? "";
+      if (kind === "flag") { if (fields[key].checked) found[key] = true; }
+      else if (kind === "grouping" && value && second) found[key] = [value, second];
+      else if (kind === "range" && (value || second)) found[key] = [value, second];
+      else if (value && ["windows", "shares"].includes(kind)) found[key] = listed(value);
+      else if (value) found[key] = value;
+    }
+    const where = [...this.conditions.children].map(conditionOf);
+    if (where.length > 0) found.where = where;
+    const which = fields.exact.value;
+    found[which] = fields[which].value.trim();
+    return found;
+  }
+}
+
+function conditionOf(row) {
+  const named = (name) => row.querySelector(`[name=${name}]`);
+  const operator = named("where-operator").value;
+  const value = named("where-value");
+  const said = value.multiple ? [...value.selectedOptions].map((option) => option.value) : value.value.trim();
+  if (operator !== "one_of") return { field: named("where-field").value, [operator]: said };
+  return { field: named("where-field").value, one_of: value.multiple ? said : listed(said) };
+}
