@@ -22,8 +22,8 @@ def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
         return Sealer(read_key(named), spec.name)
     if not spec.public_data:
         raise UsageError(
-            f"{spec.name} needs an operator key: make one with `umask 077; head -c 32 /dev/urandom > stream-dp.key` "
-            f"and name it with --key-file or {KEY_VARIABLE}"
+            f"{spec.name} needs an operator key: make one with `stream-dp key`, and name it with --key-file or "
+            f"{KEY_VARIABLE}"
         )
     made = state_dir() / "keys" / f"{spec.name}.key"
     return Sealer(read_key(made) if made.exists() else make_key(made), spec.name)
