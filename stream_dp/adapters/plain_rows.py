@@ -38,11 +38,16 @@ def json_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
         text = line.removeprefix(_BOM.encode()) if number == 1 else line
         if not text.strip():
             continue
-        try:
-            value = msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            value = None
-        yield PlainRow(number, value if isinstance(value, dict) else None)
+        yield PlainRow(number, json_object(text))
+
+
+def json_object(text: bytes) -> dict[str, Any] | None:
+    """The JSON object that a payload is; None for everything else."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def cell_rows(lines: Iterable[bytes]) -> Iterator[PlainRow]:
@@ -64,7 +69,7 @@ def nameable(header: Sequence[str]) -> list[str]:
     return [name for name in header if name and counts[name] == 1]
 
 
-def rows_of(lines: Iterable[bytes], *, cells: bool) -> Iterator[PlainRow]:
+def plain_rows(lines: Iterable[bytes], *, cells: bool) -> Iterator[PlainRow]:
     """The rows of a CSV (`cells`), or of JSON lines."""
     return (cell_rows if cells else json_rows)(lines)
 

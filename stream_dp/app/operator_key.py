@@ -11,6 +11,20 @@ from stream_dp.runtime.keys import Sealer, make_key, read_key
 KEY_VARIABLE = "STREAM_DP_KEY_FILE"
 
 
+def key_at(path: Path) -> bool:
+    """Make a key there, and return whether it was made: one that is there stays.
+
+    Raises:
+        UsageError: something else is there.
+        WorldError: none can be made there.
+    """
+    if path.exists():
+        read_key(path)
+        return False
+    make_key(path)
+    return True
+
+
 def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
     """The operator's key: flag, then STREAM_DP_KEY_FILE; a public source may have one made for it.
 

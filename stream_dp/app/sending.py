@@ -21,7 +21,7 @@ from stream_dp.adapters.plain_rows import (
     lines_of,
     looks_like_json,
     plain_reader,
-    rows_of,
+    plain_rows,
 )
 from stream_dp.adapters.records import opened_data
 from stream_dp.app.awaited_brokers import brokers_there
@@ -42,7 +42,7 @@ _UNSTAMPED = (
 )
 
 
-class Sent(NamedTuple):
+class SentRecords(NamedTuple):
     """How many records were sent, and how many lines were left out. NOT PRIVATE."""
 
     sent: int
@@ -66,7 +66,7 @@ async def send_file(
     tell: Callable[[str], None],
     *,
     skip_bad: bool = False,
-) -> Sent:
+) -> SentRecords:
     """Send the rows of `file` (`-`: standard input) into a topic, in their order, and wait until all are acknowledged.
 
     With a `pipeline` file its source says where, and its schema what the cells of a CSV are. `skip_bad` leaves out
@@ -101,7 +101,9 @@ def _where(topic: str, bootstrap: str, pipeline: Path | None) -> _Where:
     return _Where(topic or source.topic, settings_for(source, bootstrap), spec)
 
 
-async def _send(producer: TryOutProducer, file: str, where: _Where, *, skip_bad: bool) -> Sent:
+async def _send(
+    producer: TryOutProducer, file: str, where: _Where, *, skip_bad: bool
+) -> SentRecords:
     sent = skipped = 0
     with _rows(file) as (rows, cells):
         fields = None if where.spec is None else fields_of(where.spec)
@@ -116,7 +118,7 @@ async def _send(producer: TryOutProducer, file: str, where: _Where, *, skip_bad:
                 await producer.acknowledged()
                 raise UsageError(f"{_no_record(file, row.line)}; the {sent:,} before it were sent")
     await producer.acknowledged()
-    return Sent(sent, skipped)
+    return SentRecords(sent, skipped)
 
 
 async def _each(rows: Iterator[PlainRow], at_once: int) -> AsyncIterator[PlainRow]:
@@ -137,7 +139,7 @@ def _rows(file: str) -> Iterator[tuple[Iterator[PlainRow], bool]]:
             if line.strip():
                 break
         cells = not looks_like_json(b"".join(first))
-        yield rows_of(chain(first, lines), cells=cells), cells
+        yield plain_rows(chain(first, lines), cells=cells), cells
         return
     with opened_data(Path(file)) as (opened, ending):
         if ending == _PARQUET:
@@ -145,7 +147,7 @@ def _rows(file: str) -> Iterator[tuple[Iterator[PlainRow], bool]]:
                 f"{file}: a CSV or JSON lines can be sent; `stream-dp replay` feeds Parquet"
             )
         cells = ending == _CSV
-        yield rows_of(lines_of(opened), cells=cells), cells
+        yield plain_rows(lines_of(opened), cells=cells), cells
 
 
 def _read_through(file: str) -> None:

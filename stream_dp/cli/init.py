@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from stream_dp.app.drafting.column import OPEN
-from stream_dp.app.drafting.first_pipeline import Drafted, Wanted, draft_pipeline
+from stream_dp.app.drafting.first_pipeline import Drafted, SampleWanted, draft_pipeline
 from stream_dp.cli.printing import wide_console
 
 _MOST_SHOWN = 50
@@ -45,7 +45,7 @@ def init(
     def tell(line: str) -> None:
         typer.echo(line, err=True)
 
-    wanted = Wanted(csv, jsonl, topic, bootstrap, out, name)
+    wanted = SampleWanted(csv, jsonl, topic, bootstrap, out, name)
     done = asyncio.run(draft_pipeline(wanted, tell))
     _show(done, values=show_values)
     typer.echo("\n".join(_next(done, wanted)))
@@ -87,7 +87,7 @@ def _shown(texts: list[str]) -> str:
     return f"{', '.join(texts[:_MOST_SHOWN])}{more}"
 
 
-def _next(done: Drafted, wanted: Wanted) -> list[str]:
+def _next(done: Drafted, wanted: SampleWanted) -> list[str]:
     """What to do now."""
     path, many = done.path, done.draft.open_places
     places = f"the {many} places" if many > 1 else "the place"

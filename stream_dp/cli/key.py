@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stream_dp.app.operator_key import KEY_VARIABLE
-from stream_dp.runtime.keys import make_key, read_key
+from stream_dp.app.operator_key import KEY_VARIABLE, key_at
 
 
 def key(
@@ -20,9 +19,7 @@ def key(
     It seals the journal and makes the tokens of analysts. Keep a copy of it apart from the journal: without it nobody
     can go on with the pipeline.
     """
-    there = file.exists()
-    (read_key if there else make_key)(file)
-    told = "is there already and stays" if there else "made; nobody else can read it"
+    told = "made; nobody else can read it" if key_at(file) else "is there already and stays"
     typer.echo(f"{file}: {told}", err=True)
     typer.echo(f"export {KEY_VARIABLE}={shlex.quote(str(file.absolute()))}")
     typer.echo(

@@ -38,7 +38,7 @@ def names_people(column: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class ProposedType:
     """The type of a field, with the keys that go with it; `why_not` says why a column cannot be a field."""
 
     type: str = ""
@@ -52,10 +52,10 @@ class Proposal:
         """How many of its keys are for the operator to say."""
         return sum(value in OPEN for value in self.keys.values())
 
-    def stamped(self) -> "Proposal":
-        """The same where brokers' stamps decide: a time that would need a zone is a text."""
+    def stamped(self) -> "ProposedType":
+        """The type that is proposed where brokers' stamps decide: a time that would need a zone is a text."""
         undeclared = self.type == "time" and self.open
-        return Proposal("text", note="times without an offset") if undeclared else self
+        return ProposedType("text", note="times without an offset") if undeclared else self
 
 
 @dataclass(slots=True, repr=False)
@@ -85,11 +85,11 @@ class Column:
             found.update(each for each in members if isinstance(each, str))
         return sorted(found)
 
-    def proposal(self, *, cells: bool) -> Proposal:
+    def proposal(self, *, cells: bool) -> ProposedType:
         """The type that fits; `cells` are those of a CSV, which are all texts."""
         there = self.there
         if not there:
-            return Proposal("text", nullable=True, note="no value was there: look at the type")
+            return ProposedType("text", nullable=True, note="no value was there: look at the type")
         for fits in (_time, _of_cells if cells else _of_json):
             found = fits(self, there)
             if found is not None:
@@ -97,58 +97,60 @@ class Column:
         return _text(self, there)
 
 
-def _time(column: Column, there: Sequence[object]) -> Proposal | None:
+def _time(column: Column, there: Sequence[object]) -> ProposedType | None:
     """A time in text, or whole numbers of this century in a column that is called as a time is."""
     late = "a record without it cannot be used" if column.nullable else ""
     if all(isinstance(value, str) for value in there):
         if _all(there, lambda text: parse_moment(text) is not None):
-            return Proposal("time", note=late)
+            return ProposedType("time", note=late)
         if _all(there, lambda text: parse_moment(text, _UTC) is not None):
             zone = {"zone": UNDECLARED}
-            return Proposal("time", zone, note="its times have no offset: where were they written?")
+            return ProposedType(
+                "time", zone, note="its times have no offset: where were they written?"
+            )
     counts = [_whole(value) for value in there]
     if _TIMELY.search(column.name.lower()) is None:
         return None
     for form, per_second in _EPOCHS.items():
         low, high = _FROM_2000 * per_second, _TO_2100 * per_second
         if all(count is not None and low <= count < high for count in counts):
-            return Proposal("time", {"format": form}, note=late)
+            return ProposedType("time", {"format": form}, note=late)
     return None
 
 
-def _of_cells(column: Column, there: Sequence[object]) -> Proposal | None:
+def _of_cells(column: Column, there: Sequence[object]) -> ProposedType | None:
     for kind, fits in (
         ("boolean", lambda cell: cell.lower() in _TRUTHS),
         ("integer", lambda cell: _INTEGER.fullmatch(cell) is not None),
         ("number", lambda cell: _NUMBER.fullmatch(cell) is not None),
     ):
         if _all(there, fits):
-            return Proposal(kind, nullable=column.nullable)
+            return ProposedType(kind, nullable=column.nullable)
     return None
 
 
-def _of_json(column: Column, there: Sequence[object]) -> Proposal | None:
+def _of_json(column: Column, there: Sequence[object]) -> ProposedType | None:
     kinds = {type(value) for value in there}
     simple = {bool: "boolean", int: "integer", float: "number"}
     if len(kinds) == 1 and (kind := next(iter(kinds))) in simple:
-        return Proposal(simple[kind], nullable=column.nullable)
+        return ProposedType(simple[kind], nullable=column.nullable)
     if kinds == {int, float}:
-        return Proposal("number", nullable=column.nullable)
+        return ProposedType("number", nullable=column.nullable)
     if kinds == {list} and all(isinstance(one, str) for each in there for one in _members(each)):
         keys = {"domain": "[]", "most": UNDECLARED}
-        return Proposal("list", keys, column.nullable)
+        return ProposedType("list", keys, column.nullable)
     if kinds != {str}:
         held = "objects or lists" if kinds & {dict, list} else "values of several types"
-        return Proposal(why_not=f"holds {held}: left out")
+        return ProposedType(why_not=f"holds {held}: left out")
     return None
 
 
-def _text(column: Column, there: Sequence[object]) -> Proposal:
+def _text(column: Column, there: Sequence[object]) -> ProposedType:
     few = len(column.texts)
     listed = not names_people(column.name) and _NUMBERED.search(column.name.lower()) is None
     if listed and few <= MOST_VALUES and few * ONE_IN <= max(len(there), ONE_IN):
-        return Proposal("category", {"domain": "[]"}, column.nullable)
-    return Proposal("text", nullable=column.nullable)
+        return ProposedType("category", {"domain": "[]"}, column.nullable)
+    return ProposedType("text", nullable=column.nullable)
 
 
 def _all(values: Sequence[object], fits: Callable[[str], bool]) -> bool:

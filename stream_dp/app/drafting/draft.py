@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
-from stream_dp.app.drafting.column import OPEN, Proposal, names_people
+from stream_dp.app.drafting.column import OPEN, ProposedType, names_people
 from stream_dp.pipeline.scalars import FieldName, valid_or_none
 from stream_dp.pipeline.undeclared import UNDECLARED
 
@@ -38,7 +38,7 @@ class Draft:
 
     name: str
     source: Sequence[str]
-    fields: Mapping[str, Proposal]
+    fields: Mapping[str, ProposedType]
     timed: str | None = None
 
     def text(self) -> str:
@@ -54,15 +54,15 @@ class Draft:
         clock = 0 if self.timed is None else len(("start", "horizon"))
         return clock + sum(each.open for each in self.declared.values())
 
-    def told(self, name: str) -> Proposal:
+    def told(self, name: str) -> ProposedType:
         """What is proposed for a column; of one that cannot be a field, why not."""
         found = self.fields[name]
         if found.why_not or name in self.declared:
             return found
-        return Proposal(why_not="has a name that no field can have: left out")
+        return ProposedType(why_not="has a name that no field can have: left out")
 
     @property
-    def declared(self) -> dict[str, Proposal]:
+    def declared(self) -> dict[str, ProposedType]:
         """The columns that can be fields."""
         return {
             name: each
@@ -100,7 +100,7 @@ class Draft:
         if people:
             yield "  # Where one person has many records, protect all of them together:"
             yield "  # unit: user"
-            yield f"  # user: {key(people[0])}"
+            yield f"  # user: {yaml_key(people[0])}"
             yield "  # max_events: 20        # so many of one user's records count ..."
             yield "  # per: 1d               # ... in each day"
         yield "  neighbors: add_remove   # whether it is there at all"
@@ -114,7 +114,7 @@ class Draft:
             yield "  delay: 2s"
             return
         yield "  kind: replay            # the records' own times decide; they are declared public"
-        yield f"  field: {key(self.timed)}"
+        yield f"  field: {yaml_key(self.timed)}"
         yield f"  start: {UNDECLARED}     # such as 2024-01-01T00:00:00Z; records before it do not count"
         yield "  step: 1h                # one release of each series an hour"
         yield f"  horizon: {UNDECLARED}   # how many steps, such as 8760 for a year; records after it do not count"
@@ -126,23 +126,23 @@ class Draft:
         taken = {"events"}
         for name in counted[:_MOST_SERIES]:
             called = _series_name(f"by_{name}", taken)
-            yield f"  - {{name: {called}, statistic: histogram, by: {key(name)}, epsilon: 0.2}}"
+            yield f"  - {{name: {called}, statistic: histogram, by: {yaml_key(name)}, epsilon: 0.2}}"
         for name in [n for n, each in self.declared.items() if each.type == "boolean"][:1]:
             called = _series_name(name, taken)
-            where = f"where: [{{field: {key(name)}, equals: true}}]"
+            where = f"where: [{{field: {yaml_key(name)}, equals: true}}]"
             yield f"  - {{name: {called}, statistic: count, {where}, epsilon: 0.2}}"
         yield "confidence: 0.95"
 
 
-def _field(name: str, each: Proposal) -> Iterator[str]:
+def _field(name: str, each: ProposedType) -> Iterator[str]:
     """The lines of a field; each open key stands in a line of its own, with what is wanted."""
     nullable = ["nullable: true"] if each.nullable else []
     note = f"   # {each.note}" if each.note else ""
     if not each.open:
         keys = [f"{k}: {value}" for k, value in each.keys.items()]
-        yield f"  {key(name)}: {{{', '.join([f'type: {each.type}', *keys, *nullable])}}}{note}"
+        yield f"  {yaml_key(name)}: {{{', '.join([f'type: {each.type}', *keys, *nullable])}}}{note}"
         return
-    yield f"  {key(name)}:{note}"
+    yield f"  {yaml_key(name)}:{note}"
     yield f"    type: {each.type}"
     for k, value in each.keys.items():
         marked = f"{UNDECLARED}: " if value != UNDECLARED else ""
@@ -151,10 +151,10 @@ def _field(name: str, each: Proposal) -> Iterator[str]:
     yield from (f"    {line}" for line in nullable)
 
 
-def key(name: str) -> str:
+def yaml_key(name: str) -> str:
     """A name as YAML reads it as this text and nothing else.
 
-    >>> key("amount"), key("on"), key("a: b")
+    >>> yaml_key("amount"), yaml_key("on"), yaml_key("a: b")
     ('amount', '"on"', '"a: b"')
     """
     plain = _PLAIN.fullmatch(name) is not None and name.lower() not in _SAID_OTHERWISE

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.app.awaited_brokers import brokers_there
-from stream_dp.app.drafting.draft import Draft, key, lower_name
+from stream_dp.app.drafting.draft import Draft, lower_name, yaml_key
 from stream_dp.app.drafting.sample_columns import SampleColumns, file_columns, topic_columns
 from stream_dp.app.settings import settings_at, settled
 from stream_dp.errors import UsageError, WorldError
@@ -22,7 +22,7 @@ LOCAL = "127.0.0.1:9092"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SampleWanted:
     """What `init` was told: a sample (a CSV, JSON lines, or the topic itself), and what the pipeline reads."""
 
     csv: Path | None
@@ -58,7 +58,7 @@ class Drafted:
         return self.draft.timed is None
 
 
-async def draft_pipeline(wanted: Wanted, tell: Callable[[str], None]) -> Drafted:
+async def draft_pipeline(wanted: SampleWanted, tell: Callable[[str], None]) -> Drafted:
     """Look at the sample and write the file.
 
     Raises:
@@ -87,7 +87,7 @@ async def draft_pipeline(wanted: Wanted, tell: Callable[[str], None]) -> Drafted
     return Drafted(path, draft, sample)
 
 
-async def _settings(wanted: Wanted, tell: Callable[[str], None]) -> KafkaSettings | None:
+async def _settings(wanted: SampleWanted, tell: Callable[[str], None]) -> KafkaSettings | None:
     """How to reach the brokers, where the topic itself is the sample; they may be about to come."""
     if wanted.file is not None:
         return None
@@ -97,14 +97,14 @@ async def _settings(wanted: Wanted, tell: Callable[[str], None]) -> KafkaSetting
 
 
 def _draft(
-    wanted: Wanted, path: Path, sample: SampleColumns, settings: KafkaSettings | None
+    wanted: SampleWanted, path: Path, sample: SampleColumns, settings: KafkaSettings | None
 ) -> Draft:
     fields = {each.name: each.proposal(cells=sample.cells) for each in sample.columns}
     if not any(each.type for each in fields.values()):
         raise UsageError("none of its columns can be a field: nothing was written")
     times = [name for name, each in fields.items() if each.type == "time"]
     if wanted.file is not None and not wanted.topic and times:
-        source = ["kind: file", f"path: {key(os.path.relpath(wanted.file, path.parent))}"]
+        source = ["kind: file", f"path: {yaml_key(os.path.relpath(wanted.file, path.parent))}"]
         return Draft(wanted.called, source, fields, times[0])
     address = wanted.bootstrap if settings is None else settings.bootstrap
     source = [

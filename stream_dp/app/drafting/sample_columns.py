@@ -9,12 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_sample import sample_topic
 from stream_dp.adapters.kafka_topics import STAMPED, administering, config
-from stream_dp.adapters.plain_rows import lines_of, nameable, rows_of
+from stream_dp.adapters.plain_rows import json_object, lines_of, nameable, plain_rows
 from stream_dp.adapters.records import column_names, opened_data
 from stream_dp.app.drafting.column import Column
 from stream_dp.errors import UsageError
@@ -54,7 +52,7 @@ def file_columns(path: Path, *, cells: bool) -> SampleColumns:
     if not path.name.removesuffix(".gz").endswith(endings):
         raise UsageError(f"{path}: the name must end in {endings[0]} or {endings[0]}.gz")
     with opened_data(path) as (file, _):
-        rows = [row.value for row in islice(rows_of(lines_of(file), cells=cells), SAMPLE)]
+        rows = [row.value for row in islice(plain_rows(lines_of(file), cells=cells), SAMPLE)]
     names = column_names(path) if cells else []
     found = _columns(rows, nameable(names))
     return replace(found, cells=cells, unnamed=len(names) - len(nameable(names)))
@@ -71,15 +69,7 @@ async def topic_columns(settings: KafkaSettings, topic: str) -> SampleColumns:
     async with administering(settings, f"topic {topic}") as admin:
         said = await config(admin, topic)
     stamped = all(said.get(key) == value for key, value in STAMPED.items())
-    return replace(_columns(map(_object, payloads), ()), stamped=stamped)
-
-
-def _object(payload: bytes) -> Mapping[str, Any] | None:
-    try:
-        value = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+    return replace(_columns(map(json_object, payloads), ()), stamped=stamped)
 
 
 def _columns(rows: Iterable[Mapping[str, Any] | None], names: Sequence[str]) -> SampleColumns:
