@@ -96,18 +96,18 @@ def each_record(
         UsageError: no such file, an unknown or damaged format, or no column for the time.
         WorldError: the file cannot be read.
     """
-    with _opened(path) as (file, ending):
+    with opened_data(path) as (file, ending):
         yield from _READERS[ending](file, fields, time_field, form)
 
 
 def column_names(path: Path) -> list[str]:
     """The columns that a file of CSV or Parquet names, none for JSON lines; raises as `each_record`."""
-    with _opened(path) as (file, ending):
+    with opened_data(path) as (file, ending):
         return _NAMES[ending](file)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[_Bytes, str]]:
+def opened_data(path: Path) -> Iterator[tuple[_Bytes, str]]:
     """The file's content and its format; problems while it is read are told of the file."""
     compressed = path.suffix == ".gz"
     ending = (path.with_suffix("") if compressed else path).suffix.lower()
@@ -198,14 +198,19 @@ class _Memo(dict[Any, _T]):
 
 def _cells(name: str, kind: FieldType | Separated) -> _Memo[str]:
     """One column: the `"name":value` text of each different cell."""
-    label, text = json.dumps(name), _ENCODER.encode
+    label, value = json.dumps(name), cell_reader(kind)
+    return _Memo(lambda cell: f"{label}:{_ENCODER.encode(value(cell))}")
+
+
+def cell_reader(kind: FieldType | Separated) -> Callable[[str], object]:
+    """What a cell of a CSV means as a declared kind; what does not convert stays a text, an empty one is null."""
     if isinstance(kind, Separated):
-        return _Memo(lambda cell: f"{label}:{text(kind.entries(cell))}")
+        return kind.entries
     convert = _CONVERT[FieldType(kind)]
-    return _Memo(lambda cell: f"{label}:{text(convert(cell) if cell else None)}")
+    return lambda cell: convert(cell) if cell else None
 
 
-def _rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
+def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
     """The cells of each line that is not blank; None where a quote stays open or text follows one.
 
     Every line is parsed on its own, so no record can swallow another: cells cannot hold line breaks.
@@ -225,14 +230,14 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str] | None]]:
 
 def _csv_names(file: _Bytes) -> list[str]:
     with io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="") as text:
-        return next(_rows(text), (0, None))[1] or []
+        return next(csv_rows(text), (0, None))[1] or []
 
 
 def _csv(file: _Bytes, fields: Fields, time_field: str, form: TimeForm) -> Iterator[Record]:
     # surrogateescape carries bad UTF-8 through to the payload unchanged
     bad = "surrogateescape"
     with io.TextIOWrapper(file, encoding="utf-8-sig", errors=bad, newline="") as text:
-        rows = _rows(text)
+        rows = csv_rows(text)
         header = next(rows, (0, None))[1] or []
         _columns(header, fields, time_field)
         columns = [(header.index(n), _cells(n, kind)) for n, kind in fields.items() if n in header]

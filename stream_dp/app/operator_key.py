@@ -11,6 +11,20 @@ from stream_dp.runtime.keys import Sealer, make_key, read_key
 KEY_VARIABLE = "STREAM_DP_KEY_FILE"
 
 
+def key_at(path: Path) -> bool:
+    """Make a key there, and return whether it was made: one that is there stays.
+
+    Raises:
+        UsageError: something else is there.
+        WorldError: none can be made there.
+    """
+    if path.exists():
+        read_key(path)
+        return False
+    make_key(path)
+    return True
+
+
 def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
     """The operator's key: flag, then STREAM_DP_KEY_FILE; a public source may have one made for it.
 
@@ -22,8 +36,8 @@ def sealer_for(spec: PipelineSpec, key_file: Path | None) -> Sealer:
         return Sealer(read_key(named), spec.name)
     if not spec.public_data:
         raise UsageError(
-            f"{spec.name} needs an operator key: make one with `umask 077; head -c 32 /dev/urandom > stream-dp.key` "
-            f"and name it with --key-file or {KEY_VARIABLE}"
+            f"{spec.name} needs an operator key: make one with `stream-dp key`, and name it with --key-file or "
+            f"{KEY_VARIABLE}"
         )
     made = state_dir() / "keys" / f"{spec.name}.key"
     return Sealer(read_key(made) if made.exists() else make_key(made), spec.name)

@@ -24,6 +24,11 @@ class Commands(LazyGroup):
 
     table: ClassVar[Mapping[str, str]] = {
         "demo": "Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on.",
+        "init": "Look at a sample of your records and write a pipeline file to begin with; what you have to say is "
+        "marked.",
+        "key": "Make the operator's key in FILE, which nobody else can read (mode 0600); a key that is there stays.",
+        "schema": "Print the JSON Schema of a pipeline file, with which an editor completes its keys and marks "
+        "mistakes.",
         "plan": "Show what PIPELINE.yaml guarantees, why, and how large its errors will be.",
         "check": "Say which records of a sample PIPELINE.yaml could not use, and why, before any budget is spent. NOT "
         "PRIVATE.",
@@ -38,6 +43,8 @@ class Commands(LazyGroup):
         "export": "Write what PIPELINE.yaml has released into PostgreSQL, DuckDB, Parquet or CSV: a row a number.",
         "page": "Serve the page of PIPELINE.yaml from what it has published, apart from the engine.",
         "broker": "Start a real, local Apache Kafka; needs neither Docker nor an installed Java.",
+        "send": "Send the records of FILE (CSV or JSON lines, - for standard input) into a topic, which stamps them as "
+        "they come.",
         "topic": "Create topic NAME, ready for the events of a pipeline.",
         "token": "Make, list and revoke the tokens with which PIPELINE.yaml's analysts ask, on the page, over HTTP or "
         "by Kafka.",

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, InstanceOf, PlainSerializer
+from pydantic import AfterValidator
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
@@ -20,7 +20,7 @@ from stream_dp.mechanisms.event_amounts import MOST_UNITS
 from stream_dp.pipeline.conditions import Test, typed
 from stream_dp.pipeline.groupings import decimal_text
 from stream_dp.pipeline.record_columns import Numbers
-from stream_dp.pipeline.scalars import exact, problem
+from stream_dp.pipeline.scalars import Exact, problem
 
 FINEST = Fraction(1, 10**6)
 _EXACT_INTEGERS = 2**53  # the largest doubles that no integer is missing below
@@ -36,9 +36,8 @@ def _stepped(step: Fraction) -> Fraction:
     return step
 
 
-_Exact: TypeAlias = Annotated[InstanceOf[Fraction], BeforeValidator(exact), PlainSerializer(str)]
-Step: TypeAlias = Annotated[_Exact, AfterValidator(_stepped)]
-Clamp: TypeAlias = tuple[_Exact, _Exact]
+Step: TypeAlias = Annotated[Exact, AfterValidator(_stepped)]
+Clamp: TypeAlias = tuple[Exact, Exact]
 
 
 @dataclass(frozen=True, slots=True)

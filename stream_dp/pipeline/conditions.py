@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import InitErrorDetails
 
 from stream_dp.pipeline.scalars import Frozen, Value, exact, problem
@@ -32,6 +32,8 @@ _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 
 class Condition(Frozen):
     """One comparison of one field with public values; null never matches."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 2, "maxProperties": 2})
 
     field: str
     at_least: Value | None = None

@@ -12,16 +12,14 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
-    BeforeValidator,
     Field,
-    InstanceOf,
     PlainSerializer,
     PlainValidator,
     TypeAdapter,
 )
 
 from stream_dp.pipeline.conditions import typed
-from stream_dp.pipeline.scalars import OTHER, FieldName, Frozen, exact, problem, refuse
+from stream_dp.pipeline.scalars import OTHER, Exact, FieldName, Frozen, problem, refuse
 from stream_dp.pipeline.schema import ListField
 from stream_dp.pipeline.zones import ZoneName
 
@@ -36,7 +34,7 @@ _TICK_KEYS = {"hour": tuple(f"{hour:02}" for hour in range(24)), "weekday": _DAY
 _LONGEST = {"hour": 3_600_000, "weekday": 86_400_000}
 
 
-Edge: TypeAlias = Annotated[InstanceOf[Fraction], BeforeValidator(exact), PlainSerializer(str)]
+Edge: TypeAlias = Exact
 
 
 class Edges(Frozen):
@@ -105,8 +103,11 @@ def _plain(by: Any) -> Any:
     return by
 
 
+_Several: TypeAlias = Annotated[tuple[_Single, ...], Field(min_length=2)]
 By: TypeAlias = Annotated[
-    _Single | tuple[_Single, ...], PlainValidator(_read), PlainSerializer(_plain)
+    _Single | tuple[_Single, ...],
+    PlainValidator(_read, json_schema_input_type=_Single | _Several),
+    PlainSerializer(_plain),
 ]
 """One form, or several: a row then has an entry for each combination."""
 

@@ -40,6 +40,7 @@ _WRITTEN = (
     Neighbors.ADD_REMOVE,
     Neighbors.REPLACE,
 )  # the clock says whether a replacement may move
+_Written: TypeAlias = Literal["add_remove", "replace"]
 
 
 def _written(value: object) -> object:
@@ -79,7 +80,9 @@ class Privacy(Frozen):
     per: Duration | None = None
     overall: Cap | None = None
     share: PublicShare | None = None
-    neighbors: Annotated[Neighbors, BeforeValidator(_written)] = Neighbors.ADD_REMOVE
+    neighbors: Annotated[Neighbors, BeforeValidator(_written, json_schema_input_type=_Written)] = (
+        Neighbors.ADD_REMOVE
+    )
     moves: Literal["any_tick", "within_tick"] = "any_tick"
     epsilon: Epsilon
     delta: Delta = Fraction(0)

@@ -21,6 +21,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     ValidationInfo,
+    WithJsonSchema,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -213,16 +214,40 @@ def _text(value: object) -> object:
     return str(value) if isinstance(value, int | Fraction) else value
 
 
-_Exact: TypeAlias = Annotated[InstanceOf[Fraction], BeforeValidator(exact), PlainSerializer(str)]
-Epsilon: TypeAlias = Annotated[_Exact, AfterValidator(_absurd)]
-Delta: TypeAlias = Annotated[_Exact, AfterValidator(_small)]
-Order: TypeAlias = Annotated[_Exact, AfterValidator(_above_one)]
-Confidence: TypeAlias = Annotated[_Exact, AfterValidator(_probability)]
-Size: TypeAlias = Annotated[int, Field(ge=2**10, le=2**30), BeforeValidator(size)]
-Share: TypeAlias = Annotated[_Exact, AfterValidator(_part)]
-PublicShare: TypeAlias = Annotated[_Exact, AfterValidator(_some)]
-Duration: TypeAlias = Annotated[int, Field(gt=0, le=10**12), BeforeValidator(milliseconds)]
-Moment: TypeAlias = Annotated[int, BeforeValidator(moment)]
+def _form(pattern: re.Pattern[str], *examples: str) -> dict[str, Any]:
+    """The JSON Schema of a text such as the examples."""
+    return {"type": "string", "pattern": f"^({pattern.pattern})$", "examples": [*examples]}
+
+
+DURATION_FORM = _form(_DURATION, "500ms", "1m", "1h", "1d")
+"""The JSON Schema of a duration."""
+
+
+Exact: TypeAlias = Annotated[
+    InstanceOf[Fraction],
+    BeforeValidator(exact),
+    PlainSerializer(str),
+    WithJsonSchema({"anyOf": [{"type": "number"}, _form(_NUMBER, "0.2", "1e-6", "1/3")]}),
+]
+"""A decimal or a fraction."""
+
+Epsilon: TypeAlias = Annotated[Exact, AfterValidator(_absurd)]
+Delta: TypeAlias = Annotated[Exact, AfterValidator(_small)]
+Order: TypeAlias = Annotated[Exact, AfterValidator(_above_one)]
+Confidence: TypeAlias = Annotated[Exact, AfterValidator(_probability)]
+Size: TypeAlias = Annotated[
+    int, Field(ge=2**10, le=2**30), BeforeValidator(size), WithJsonSchema(_form(_SIZE, "64KiB"))
+]
+Share: TypeAlias = Annotated[Exact, AfterValidator(_part)]
+PublicShare: TypeAlias = Annotated[Exact, AfterValidator(_some)]
+Duration: TypeAlias = Annotated[
+    int, Field(gt=0, le=10**12), BeforeValidator(milliseconds), WithJsonSchema(DURATION_FORM)
+]
+Moment: TypeAlias = Annotated[
+    int,
+    BeforeValidator(moment),
+    WithJsonSchema({"type": "string", "examples": ["2013-01-01T00:00:00Z"]}),
+]
 LocalPath: TypeAlias = Annotated[Path, BeforeValidator(_written), AfterValidator(_below)]
 _NAME, _FIELD = r"^[a-z0-9][a-z0-9_.-]{0,62}$", r'^[^\x00-\x1f\x7f"\\]{1,200}$'
 HOOK = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"

@@ -90,7 +90,9 @@ class Queries(Frozen):
 class PipelineSpec(Frozen):
     """The whole pipeline file. `fields` is its `schema:`."""
 
-    version: Annotated[Literal[1], BeforeValidator(_version)]
+    version: Annotated[
+        Literal[1], BeforeValidator(_version, json_schema_input_type=Literal[1, "1"])
+    ]
     name: Name
     public_data: bool = False
     source: Source

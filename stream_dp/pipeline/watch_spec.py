@@ -4,7 +4,7 @@ Rules: a watch over a window of one tick is one of single ticks. What it says be
 monitor. This file knows no statistic.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -12,9 +12,10 @@ from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, WatchTerms
 from stream_dp.pipeline.alarms import is_window, usual_problems, window_terms
 from stream_dp.pipeline.conditions import Where
 from stream_dp.pipeline.groupings import By, grouping_text
-from stream_dp.pipeline.scalars import Frozen, Name, milliseconds, problem, refuse
+from stream_dp.pipeline.scalars import Duration, Frozen, Name, milliseconds, problem, refuse
 
 Threshold = Annotated[int, Field(ge=1, le=LARGEST_THRESHOLD)]
+_Looks = Literal["since_firing", "tick"] | Duration
 _OVER = {"since_firing": "", "tick": " in a tick"}
 
 
@@ -36,7 +37,7 @@ class WatchSpec(Frozen):
     by: By | None = None
     above: Threshold | None = None
     below: Threshold | None = None
-    over: Annotated[str, BeforeValidator(_over)] | None = None
+    over: Annotated[str, BeforeValidator(_over, json_schema_input_type=_Looks)] | None = None
     rearm: bool = True
     usual: Annotated[int, Field(ge=0, le=LARGEST_THRESHOLD)] | None = None
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
 from stream_dp.mechanisms.forest_shape import ForestShape, best_forest
@@ -19,7 +19,7 @@ from stream_dp.mechanisms.sum_forest import SumForest
 from stream_dp.mechanisms.window_forest import WindowForest
 from stream_dp.mechanisms.windows_and_ever import SumsAndEver, WindowsAndEver, ever_share
 from stream_dp.pipeline.choice import Choice, Setting, tree_counter
-from stream_dp.pipeline.scalars import duration_text, milliseconds, problem
+from stream_dp.pipeline.scalars import DURATION_FORM, duration_text, milliseconds, problem
 
 EVER, TICK = "ever", "tick"
 MOST_WINDOWS = 8
@@ -41,7 +41,9 @@ def _length(value: str) -> int | None:
         return None
 
 
-Window: TypeAlias = Annotated[str, AfterValidator(_window)]
+Window: TypeAlias = Annotated[
+    str, AfterValidator(_window), WithJsonSchema({"anyOf": [DURATION_FORM, {"const": EVER}]})
+]
 Windows: TypeAlias = tuple[Window, ...]
 
 

@@ -22,6 +22,7 @@ from stream_dp.pipeline.scalars import PATTERNS
 from stream_dp.pipeline.spec import PipelineSpec, diagnose, diagnose_series
 from stream_dp.pipeline.statistics import Series
 from stream_dp.pipeline.uncollected import uncollected
+from stream_dp.pipeline.undeclared import declaring
 from stream_dp.pipeline.yaml_nodes import nodes
 
 _T = TypeVar("_T")
@@ -331,7 +332,8 @@ def _place(root: yaml.Node, error: ErrorDetails) -> _Problem:
     if error["type"] == "union_tag_not_found":
         return _at(walk.mark, walk.path, f"is missing{_meant(walk.node, str(loc[-1]))}")
     at_key = error["type"] == "extra_forbidden"
-    return _at(walk.key_mark if at_key else walk.mark, walk.path, message(error))
+    said = declaring(error, walk.node, message(error))
+    return _at(walk.key_mark if at_key else walk.mark, walk.path, said)
 
 
 def _follows(error: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:

@@ -42,8 +42,8 @@ def read_key(path: Path) -> bytes:
     """
     if not path.is_file():
         raise UsageError(
-            f"no operator key at {path}; make one with `umask 077; head -c 32 /dev/urandom > {path}`, "
-            "keep a copy of it, and name it in STREAM_DP_KEY_FILE"
+            f"no operator key at {path}; make one with `stream-dp key {path}`, keep a copy of it, and name it in "
+            "STREAM_DP_KEY_FILE"
         )
     key = _private(path, "operator key")
     if len(key) != KEY_BYTES:
@@ -83,7 +83,11 @@ def _private(path: Path, what: str) -> bytes:
 
 
 def make_key(path: Path) -> bytes:
-    """A new key in a new file of mode 0600 (for sources declared public, such as the demo's)."""
+    """A new key in a new file of mode 0600.
+
+    Raises:
+        WorldError: it cannot be made there, or something is there already.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -40,6 +40,7 @@ FILE_NAMES = {
     "live_series.py": "the live series, for the planner, the server, the client and the engine",
     "monitor.py": "a mechanism, and the statistic that it serves",
     "renyi.py": "a rule and a filter of one measure",
+    "schema.py": "the fields of records, and the command that prints the JSON Schema of pipeline files",
     "series.py": "what the engine runs, and the routes that read it",
 }
 SCHEMAS = Path("stream_dp/serve/models")  # the API's schemas have the names of what they show

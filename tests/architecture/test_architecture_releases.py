@@ -14,6 +14,7 @@ Syntax = Mapping[Path, ast.Module]
 THE_READER = Path("stream_dp/runtime/release.py")
 OTHER_JSON = {
     "adapters/highwater.py": "its own mark: how far a journal has been",
+    "adapters/plain_rows.py": "the records of a data file, or of a sample of events, without a schema",
     "adapters/records.py": "the records of a data file, for their own time",
     "app/remote_messages.py": "definitions of series, where they are JSON",
     "app/remote_series.py": "definitions of watches, where they are JSON",

@@ -37,7 +37,9 @@ def _nothing(value: object) -> object:
 
 
 Values: TypeAlias = Annotated[
-    tuple[Value, ...], Field(min_length=1, max_length=1000), BeforeValidator(_several)
+    tuple[Value, ...],
+    Field(min_length=1, max_length=1000),
+    BeforeValidator(_several, json_schema_input_type=Value | tuple[Value, ...]),
 ]
 Floor: TypeAlias = Annotated[Literal[0], BeforeValidator(_nothing)]
 _VALUES: TypeAdapter[Any] = TypeAdapter(Values)

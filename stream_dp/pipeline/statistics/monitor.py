@@ -26,7 +26,7 @@ from stream_dp.pipeline.false_alarm import FalseAlarm
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
 from stream_dp.pipeline.groupings import By, most_ones, number_of_keys
 from stream_dp.pipeline.overlaps import Overlap, Selection, beside, deepest
-from stream_dp.pipeline.scalars import Epsilon, problem, refuse
+from stream_dp.pipeline.scalars import Epsilon, Name, problem, refuse
 from stream_dp.pipeline.statistics.series_spec import (
     Place,
     SeriesPart,
@@ -48,7 +48,11 @@ def _askers(value: object) -> object:
     return tuple(named)
 
 
-Askers = Annotated[Literal["operator", "anyone"] | tuple[str, ...], BeforeValidator(_askers)]
+_Asking = Literal["operator", "anyone"] | Annotated[tuple[Name, ...], Field(min_length=1)]
+Askers = Annotated[
+    Literal["operator", "anyone"] | tuple[str, ...],
+    BeforeValidator(_askers, json_schema_input_type=_Asking),
+]
 ROOM = 100  # places for watches that come by message, where the file does not say `most`
 MOST_PLACES = 10**6
 _SHOWN = 5  # names of watches in one message

@@ -33,6 +33,7 @@ from stream_dp.pipeline.value_grids import (
 )
 from stream_dp.pipeline.windows import (
     EVER,
+    Window,
     Windows,
     window_lengths,
     window_problems,
@@ -55,7 +56,7 @@ def _listed(value: object) -> object:
 Shares = Annotated[
     tuple[Annotated[Edge, AfterValidator(_share)], ...], Field(min_length=1, max_length=20)
 ]
-Every = Annotated[Windows, BeforeValidator(_listed)]
+Every = Annotated[Windows, BeforeValidator(_listed, json_schema_input_type=Window | Windows)]
 
 
 class QuantilesSeries(SeriesSpec):

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, InstanceOf, PrivateAttr
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
@@ -46,10 +47,10 @@ class RatioSeries(SeriesSpec):
     shape: ClassVar[Shape] = Shape.SCALAR
 
     statistic: Literal["ratio"] = "ratio"
-    epsilon: Annotated[InstanceOf[Fraction], BeforeValidator(_nothing), Field(exclude=True)] = (
-        Fraction(0)
-    )
-    where: Annotated[Where, BeforeValidator(_none), Field(exclude=True)] = ()
+    epsilon: SkipJsonSchema[
+        Annotated[InstanceOf[Fraction], BeforeValidator(_nothing), Field(exclude=True)]
+    ] = Fraction(0)
+    where: SkipJsonSchema[Annotated[Where, BeforeValidator(_none), Field(exclude=True)]] = ()
     of: Name
     over: Name
     digits: Annotated[int, Field(ge=1, le=9)] = 4

@@ -19,6 +19,9 @@ from stream_dp.runtime.keys import make_key
 Say = Callable[..., Any]
 COMMANDS = (
     "demo",
+    "init",
+    "key",
+    "schema",
     "plan",
     "check",
     "audit",
@@ -30,6 +33,7 @@ COMMANDS = (
     "query",
     "doctor",
     "broker",
+    "send",
     "topic",
     "export",
     "page",

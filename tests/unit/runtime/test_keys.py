@@ -115,7 +115,7 @@ def test_a_key_is_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_missing_key_says_how_to_make_one(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no operator key at .*head -c 32 /dev/urandom"):
+    with pytest.raises(UsageError, match=r"no operator key at .*`stream-dp key "):
         read_key(tmp_path / "none.key")
     with pytest.raises(UsageError, match="no operator key"):
         read_key(tmp_path)

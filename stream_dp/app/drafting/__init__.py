@@ -1,0 +1,1 @@
+"""A first pipeline file from a sample of records: what `stream-dp init` does."""

@@ -1,0 +1,168 @@
+"""What a column of a sample looks like, and the type that is proposed for it.
+
+Rules: a type is a guess about form, which the operator confirms; a value of the data never becomes part of it. Values
+that were seen are for the operator's own terminal, where they are asked for. Nothing here raises, whatever a cell
+holds.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from zoneinfo import ZoneInfo
+
+from stream_dp.core.moments import parse_moment
+from stream_dp.pipeline.undeclared import UNDECLARED
+
+_UTC = ZoneInfo("UTC")
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", re.ASCII)
+_TRUTHS = ("true", "false")
+_FROM_2000, _TO_2100 = 946_684_800, 4_102_444_800
+_EPOCHS = {"epoch_s": 1, "epoch_ms": 1000, "epoch_us": 1_000_000}
+_TIMELY = re.compile(
+    r"(^|[^a-z])(time|ts|timestamp|date|datetime|when|at|epoch|created|updated)([^a-z]|$)"
+)
+_PERSON = re.compile(r"user|customer|client|person|account|member|patient|visitor|employee|e?mail")
+_NUMBERED = re.compile(r"(^|[^a-z])u?u?id$")
+MOST_VALUES, ONE_IN = 200, 2
+"""A text that has more different values, or more than one in so many records, is no category."""
+
+
+OPEN = ("[]", UNDECLARED)
+"""The values that stand where nothing is declared yet."""
+
+
+def names_people(column: str) -> bool:
+    """Whether a column is called as if it named people."""
+    return _PERSON.search(column.lower()) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedType:
+    """The type of a field, with the keys that go with it; `why_not` says why a column cannot be a field."""
+
+    type: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    nullable: bool = False
+    note: str = ""
+    why_not: str = ""
+
+    @property
+    def open(self) -> int:
+        """How many of its keys are for the operator to say."""
+        return sum(value in OPEN for value in self.keys.values())
+
+    def stamped(self) -> "ProposedType":
+        """The type that is proposed where brokers' stamps decide: a time that would need a zone is a text."""
+        undeclared = self.type == "time" and self.open
+        return ProposedType("text", note="times without an offset") if undeclared else self
+
+
+@dataclass(slots=True, repr=False)
+class Column:
+    """The values of one name in the records of a sample, those without it among the `missing`; NOT PRIVATE."""
+
+    name: str
+    records: int
+    values: list[object] = field(default_factory=list)
+
+    @property
+    def there(self) -> list[object]:
+        """The values that are not null."""
+        return [value for value in self.values if value is not None]
+
+    @property
+    def nullable(self) -> bool:
+        """Whether a record of the sample has null, or nothing."""
+        return len(self.there) < self.records
+
+    @property
+    def texts(self) -> list[str]:
+        """The different texts, those in lists too, in order."""
+        found = set[str]()
+        for value in self.there:
+            members = value if isinstance(value, list) else [value]
+            found.update(each for each in members if isinstance(each, str))
+        return sorted(found)
+
+    def proposal(self, *, cells: bool) -> ProposedType:
+        """The type that fits; `cells` are those of a CSV, which are all texts."""
+        there = self.there
+        if not there:
+            return ProposedType("text", nullable=True, note="no value was there: look at the type")
+        for fits in (_time, _of_cells if cells else _of_json):
+            found = fits(self, there)
+            if found is not None:
+                return found
+        return _text(self, there)
+
+
+def _time(column: Column, there: Sequence[object]) -> ProposedType | None:
+    """A time in text, or whole numbers of this century in a column that is called as a time is."""
+    late = "a record without it cannot be used" if column.nullable else ""
+    if all(isinstance(value, str) for value in there):
+        if _all(there, lambda text: parse_moment(text) is not None):
+            return ProposedType("time", note=late)
+        if _all(there, lambda text: parse_moment(text, _UTC) is not None):
+            zone = {"zone": UNDECLARED}
+            return ProposedType(
+                "time", zone, note="its times have no offset: where were they written?"
+            )
+    counts = [_whole(value) for value in there]
+    if _TIMELY.search(column.name.lower()) is None:
+        return None
+    for form, per_second in _EPOCHS.items():
+        low, high = _FROM_2000 * per_second, _TO_2100 * per_second
+        if all(count is not None and low <= count < high for count in counts):
+            return ProposedType("time", {"format": form}, note=late)
+    return None
+
+
+def _of_cells(column: Column, there: Sequence[object]) -> ProposedType | None:
+    for kind, fits in (
+        ("boolean", lambda cell: cell.lower() in _TRUTHS),
+        ("integer", lambda cell: _INTEGER.fullmatch(cell) is not None),
+        ("number", lambda cell: _NUMBER.fullmatch(cell) is not None),
+    ):
+        if _all(there, fits):
+            return ProposedType(kind, nullable=column.nullable)
+    return None
+
+
+def _of_json(column: Column, there: Sequence[object]) -> ProposedType | None:
+    kinds = {type(value) for value in there}
+    simple = {bool: "boolean", int: "integer", float: "number"}
+    if len(kinds) == 1 and (kind := next(iter(kinds))) in simple:
+        return ProposedType(simple[kind], nullable=column.nullable)
+    if kinds == {int, float}:
+        return ProposedType("number", nullable=column.nullable)
+    if kinds == {list} and all(isinstance(one, str) for each in there for one in _members(each)):
+        keys = {"domain": "[]", "most": UNDECLARED}
+        return ProposedType("list", keys, column.nullable)
+    if kinds != {str}:
+        held = "objects or lists" if kinds & {dict, list} else "values of several types"
+        return ProposedType(why_not=f"holds {held}: left out")
+    return None
+
+
+def _text(column: Column, there: Sequence[object]) -> ProposedType:
+    few = len(column.texts)
+    listed = not names_people(column.name) and _NUMBERED.search(column.name.lower()) is None
+    if listed and few <= MOST_VALUES and few * ONE_IN <= max(len(there), ONE_IN):
+        return ProposedType("category", {"domain": "[]"}, column.nullable)
+    return ProposedType("text", nullable=column.nullable)
+
+
+def _all(values: Sequence[object], fits: Callable[[str], bool]) -> bool:
+    return all(isinstance(value, str) and fits(value) for value in values)
+
+
+def _members(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
+
+
+def _whole(value: object) -> int | None:
+    """The whole number that a value, or a cell, is."""
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        return int(value)
+    return value if type(value) is int else None

@@ -1,0 +1,141 @@
+"""`stream-dp send` brings a file, or standard input, into a topic; `stream-dp init` looks at what is there."""
+
+import asyncio
+import io
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from kafka.kafka_worlds import create, visible
+
+from stream_dp.adapters.kafka_client import KafkaSettings
+from stream_dp.app.topic_made import make_topic
+from stream_dp.cli.main import code_of
+from stream_dp.testing.kafka import fresh_topic_name
+
+PIPELINE = """\
+version: 1
+name: {name}
+source: {{kind: kafka, topic: {name}, bootstrap: "{kafka}"}}
+schema:
+  code: {{type: category, domain: ["007", "12"]}}
+  amount: {{type: number, nullable: true}}
+privacy: {{unit: event, neighbors: add_remove, epsilon: 1}}
+clock: {{kind: wall, step: 1m, delay: 2s}}
+series:
+  - {{name: events, statistic: count, epsilon: 0.2}}
+"""
+ROWS = 2500
+
+
+@pytest.fixture
+async def topic(kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A stamped topic, a CSV and a pipeline file for it in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    name = fresh_topic_name("sent")
+    await make_topic(KafkaSettings(kafka), name, 1, stamped=True)
+    rows = [f"{('007', '12')[n % 2]},{n / 4 if n % 3 else ''},{n}" for n in range(ROWS)]
+    written("rows.csv", "\n".join(["code,amount,n", *rows, ""]))
+    written("pipeline.yaml", PIPELINE.format(name=name, kafka=kafka))
+    return name
+
+
+def written(name: str, text: str) -> None:
+    Path(name).write_text(text)
+
+
+def read(name: str) -> str:
+    return Path(name).read_text()
+
+
+async def values(kafka: str, topic: str) -> list[dict[str, object]]:
+    return [json.loads(one.value) for one in await visible(kafka, topic)]
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Put a text where standard input is."""
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
+
+
+def run(*arguments: str) -> int:
+    return code_of(list(arguments))
+
+
+async def off(*arguments: str) -> int:
+    """A command line on a thread of its own: it runs a loop of its own."""
+    return await asyncio.to_thread(run, *arguments)
+
+
+async def test_a_csv_is_sent_with_the_types_of_the_schema(
+    kafka: str, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await off("send", "rows.csv", "--pipeline", "pipeline.yaml") == 0
+    assert f"NOT PRIVATE: {ROWS:,} records sent and acknowledged" in capsys.readouterr().err
+    found = await values(kafka, topic)
+    assert len(found) == ROWS
+    assert {"code": "007", "amount": None} in found
+    assert {"code": "12", "amount": 0.25} in found
+
+
+async def test_a_csv_without_a_schema_is_sent_as_it_looks(kafka: str, topic: str) -> None:
+    assert await off("send", "rows.csv", "--topic", topic, "--bootstrap", kafka) == 0
+    found = await values(kafka, topic)
+    assert {"code": "007", "amount": None, "n": 0} in found
+    assert {"code": 12, "amount": 0.25, "n": 1} in found
+    assert sorted(row["n"] for row in found) == list(range(ROWS))  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("csv", [True, False])
+async def test_standard_input_is_told_by_its_first_line(
+    kafka: str, topic: str, monkeypatch: pytest.MonkeyPatch, csv: bool
+) -> None:
+    typed(monkeypatch, 'a,b\n1,"x, y"\n' if csv else '\n{"a": 1, "b": "x, y"}\n\n')
+    assert await off("send", "-", "--topic", topic, "--bootstrap", kafka) == 0
+    assert await values(kafka, topic) == [{"a": 1, "b": "x, y"}]
+
+
+async def test_a_line_that_is_no_record_sends_nothing_of_a_file(
+    kafka: str, topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written("bad.jsonl", '{"a": 1}\n[2]\n{"a": 3}\n')
+    line = ("send", "bad.jsonl", "--topic", topic, "--bootstrap", kafka)
+    assert await off(*line) == 2
+    assert "bad.jsonl: line 2 is no JSON object" in capsys.readouterr().err
+    assert await values(kafka, topic) == []
+    assert await off(*line, "--skip-bad") == 0
+    assert "2 records sent and acknowledged, 1 lines left out" in capsys.readouterr().err
+    typed(monkeypatch, '{"a": 4}\nno\n{"a": 5}\n')
+    assert await off("send", "-", "--topic", topic, "--bootstrap", kafka) == 2
+    assert "standard input: line 2 is no JSON object" in capsys.readouterr().err
+    assert {row["a"] for row in await values(kafka, topic)} == {1, 3, 4}
+
+
+async def test_a_topic_that_is_not_there_or_not_stamped_is_told(
+    kafka: str, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await off("send", "rows.csv", "--topic", f"{topic}.no", "--bootstrap", kafka) == 5
+    assert f"stream-dp topic {topic}.no" in capsys.readouterr().err
+    other = await create(kafka, f"{topic}.plain")
+    assert await off("send", "rows.csv", "--topic", other, "--bootstrap", kafka) == 0
+    assert "do not stamp records on arrival" in capsys.readouterr().err
+
+
+async def test_a_topic_is_looked_at(
+    kafka: str, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await off("send", "rows.csv", "--topic", topic, "--bootstrap", kafka) == 0
+    line = ("init", "--topic", topic, "--bootstrap", kafka, "--out", "first.yaml")
+    assert await off(*line) == 0
+    text = read("first.yaml")
+    data = yaml.safe_load(text)
+    assert data["source"] == {"kind": "kafka", "topic": topic, "bootstrap": kafka}
+    assert data["clock"]["kind"] == "wall"
+    assert {name: one["type"] for name, one in data["schema"].items()} == {
+        "amount": "number", "n": "integer",
+    }  # fmt: skip
+    assert '# "code" holds values of several types' in text
+    assert "do not stamp" not in capsys.readouterr().out
+    assert await off("plan", "first.yaml") == 0

@@ -1,0 +1,257 @@
+"""`stream-dp init`: a first file from three kinds of CSV and from JSON lines, open only where it is marked."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from stream_dp.app.drafting.column import Column
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.json_schema import pipeline_schema
+from stream_dp.pipeline.yaml import load
+
+Say = Callable[..., Any]
+COUNTRIES = ("DE", "FR", "PL")
+
+
+def orders() -> str:
+    """A shop's orders: times with an offset, people, categories, amounts."""
+    rows = [
+        f"2024-05-{1 + n % 9:02}T{n % 24:02}:00:00Z,{1000 + n},c{n % 40},{COUNTRIES[n % 3]},{n}.5,"
+        f"{'true' if n % 4 else 'false'}"
+        for n in range(120)
+    ]
+    return "\n".join(["placed_at,order_id,customer_id,country,amount,gift", *rows, ""])
+
+
+def sensors() -> str:
+    """Readings: epoch seconds, a place, a number that is missing now and then."""
+    rows = [
+        f"{1714521600 + 60 * n},{('attic', 'cellar')[n % 2]},{'' if n % 7 == 0 else f'{n}.25'},{n % 2}"
+        for n in range(90)
+    ]
+    return "\n".join(["ts,sensor,celsius,ok", *rows, ""])
+
+
+def awkward() -> str:
+    """Empty cells, quotes, commas in quotes, names like keywords, none, twice, or not allowed; no offset."""
+    rows = [
+        f'2024-05-01 10:00:{n:02},{"yes" if n % 2 else "no"},"1,{n}","a ""b""",,1,2,3,{"SML"[n % 3]},007'
+        for n in range(40)
+    ]
+    head = 'when,on,"net, amount","say ""hi""",null,,x,x,Größe,code'
+    return "\n".join(["\ufeff" + head, *rows, "a row that is too short", ""])
+
+
+KINDS: Mapping[str, tuple[Callable[[], str], Mapping[str, str], list[str]]] = {
+    "orders": (
+        orders,
+        {
+            "placed_at": "time", "order_id": "integer", "customer_id": "text", "country": "category",
+            "amount": "number", "gift": "boolean",
+        },
+        ["domain of country", "start of the clock", "horizon of the clock"],
+    ),
+    "sensors": (
+        sensors,
+        {"ts": "time", "sensor": "category", "celsius": "number", "ok": "integer"},
+        ["domain of sensor", "start of the clock", "horizon of the clock"],
+    ),
+    "awkward": (
+        awkward,
+        {
+            "when": "time", "on": "category", "net, amount": "text", "null": "text",
+            "Größe": "category", "code": "category",
+        },
+        [
+            "zone of when", "domain of on", "domain of Größe", "domain of code", "start of the clock",
+            "horizon of the clock",
+        ],
+    ),
+}  # fmt: skip
+DECLARED = (
+    (r"start: declare this", "start: 2024-05-01T00:00:00Z"),
+    (r"horizon: declare this", "horizon: 240"),
+    (r"zone: declare this", "zone: UTC"),
+    (r"domain: \[\]", "domain: [DE, attic, yes]"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path / "home"))
+
+
+def made(say: Say, kind: str, *more: str) -> tuple[Any, str]:
+    """What is said, and the file."""
+    Path(f"{kind}.csv").write_text(KINDS[kind][0](), encoding="utf-8")
+    said = say("init", "--csv", f"{kind}.csv", *more)
+    assert said.code == 0, said.err
+    return said, Path(f"{kind}.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_file_proposes_types_and_is_refused_for_what_is_marked_alone(
+    say: Say, kind: str
+) -> None:
+    _, types, open_places = KINDS[kind]
+    said, text = made(say, kind)
+    fields = yaml.safe_load(text)["schema"]
+    assert {name: field["type"] for name, field in fields.items()} == types
+    assert f"the {len(open_places)} places" in said.out
+    plan = say("plan", f"{kind}.yaml")
+    assert plan.code == 2
+    found = re.findall(
+        r"^(?:stream-dp: )?\w+\.yaml:(\d+):\d+: \S.*?: declare the (.*?): ", plan.err, re.MULTILINE
+    )
+    assert [what for _, what in found] == open_places
+    assert len(plan.err.splitlines()) == len(open_places)
+    lines = text.splitlines()
+    assert all("declare this" in lines[int(line) - 1] for line, _ in found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_is_completed_runs_on_the_data(say: Say, kind: str) -> None:
+    _, text = made(say, kind)
+    for old, new in DECLARED:
+        text = re.sub(old, new, text)
+    path = Path(f"{kind}.yaml")
+    path.write_text(text)
+    assert build(load(path)).spec.name == kind
+    assert list(jsonschema.Draft202012Validator(pipeline_schema()).iter_errors(_core(text))) == []
+    assert say("key").code == 0
+    checked = json.loads(say("check", str(path), "--json").out)
+    assert checked["records"] >= 40
+    bad = 1 if kind == "awkward" else 0
+    assert (checked["dead"], checked["late"]) == (bad, 0)
+    run = say("run", str(path), "--until-end", "--key-file", "stream-dp.key")
+    assert run.code == 0, run.err
+    releases = Path(f"{kind}.releases.jsonl").read_text().splitlines()
+    assert {json.loads(line)["series"] for line in releases} >= {"events"}
+
+
+def _core(text: str) -> Any:
+    """The file as an editor reads it; times stay texts."""
+    return yaml.safe_load(re.sub(r"(\d{4}-\d\d-\d\dT\S+)", r"'\1'", text))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_value_of_the_data_is_written(say: Say, kind: str) -> None:
+    said, text = made(say, kind)
+    values = {"c7", "attic", "cellar", 'a "b"', "1,7", "007", "2024-05-07T", "1714521"}
+    assert [value for value in values if value in text or value in said.out] == []
+    assert re.search(r"(?<![A-Z])(PL)(?![A-Z])", text + said.out) is None
+
+
+def test_values_are_shown_where_they_are_asked_for_and_never_written(say: Say) -> None:
+    said, text = made(say, "orders", "--show-values")
+    assert "DE, FR, PL" in said.out
+    assert "NOT PRIVATE" in said.out
+    assert "PL" not in text
+    assert "c7" not in said.out  # nobody lists customers
+
+
+def test_what_cannot_be_a_field_is_told(say: Say) -> None:
+    said, text = made(say, "awkward")
+    assert "NOT PRIVATE: left out: 1 lines or records that are no rows" in said.out
+    assert "left out: 3 columns without a name" in said.out
+    assert '# "say \\"hi\\"" has a name that no field can have' in text
+
+
+def test_a_file_that_is_there_stays(say: Say) -> None:
+    _, text = made(say, "orders")
+    said = say("init", "--csv", "orders.csv")
+    assert said.code == 2
+    assert "is there already and stays" in said.err
+    assert say("init", "--csv", "orders.csv", "--out", "more.yaml", "--name", "more").code == 0
+    assert Path("more.yaml").read_text() == text.replace("name: orders", "name: more")
+
+
+def test_a_sample_of_what_comes_into_a_topic_has_a_wall_clock(say: Say) -> None:
+    Path("orders.csv").write_text(orders())
+    said = say("init", "--csv", "orders.csv", "--topic", "shop.orders", "--bootstrap", "kafka:9092")
+    data = yaml.safe_load(Path("shop.orders.yaml").read_text())
+    assert data["source"] == {"kind": "kafka", "topic": "shop.orders", "bootstrap": "kafka:9092"}
+    assert data["clock"] == {"kind": "wall", "step": "1m", "delay": "2s"}
+    assert "stream-dp send orders.csv --pipeline shop.orders.yaml" in said.out
+    Path("shop.orders.yaml").write_text(
+        Path("shop.orders.yaml").read_text().replace("[]", "[DE, FR]")
+    )
+    assert say("plan", "shop.orders.yaml").code == 0
+
+
+def test_json_lines_have_types_of_their_own(say: Say) -> None:
+    rows = [
+        {"at": 1714521600000 + n, "tags": ["a", "b"], "n": n, "x": n / 2, "ok": n > 3, "deep": {"a": 1},
+         "mixed": n if n % 2 else "n", "code": f"{n % 2}"} | ({f"key {n}": 1} if n == 7 else {})
+        for n in range(30)
+    ]  # fmt: skip
+    Path("events.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    said = say("init", "--jsonl", "events.jsonl")
+    text = Path("events.yaml").read_text()
+    fields = yaml.safe_load(text)["schema"]
+    assert {name: field["type"] for name, field in fields.items()} == {
+        "at": "time", "tags": "list", "n": "integer", "x": "number", "ok": "boolean", "code": "category",
+    }  # fmt: skip
+    assert fields["at"]["format"] == "epoch_ms"
+    assert "key 7" not in text + said.out
+    assert '# "deep" holds objects or lists: left out' in text
+    assert '# "mixed" holds values of several types: left out' in text
+    assert "left out: 1 names that few records have" in said.out
+    assert "declare the most of tags" in say("plan", "events.yaml").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        ((), "name a sample"),
+        (("--csv", "a.csv", "--jsonl", "b.jsonl"), "name a sample"),
+        (("--csv", "nowhere.csv"), "no such file"),
+        (("--csv", "a.txt"), "must end in .csv"),
+        (("--csv", "empty.csv"), "there is no record to look at"),
+        (("--topic", "t"), "where is Kafka?"),
+    ],
+)
+def test_samples_that_are_none_are_refused(
+    say: Say, arguments: tuple[str, ...], wrong: str
+) -> None:
+    Path("empty.csv").write_text("a,b\n")
+    said = say("init", *arguments)
+    assert said.code == 2
+    assert wrong in said.err
+    assert list(Path().glob("*.yaml")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "cells", "kind"),
+    [
+        ("a", ["1", "-2"], True, "integer"),
+        ("a", ["1", "2.5", "1e3"], True, "number"),
+        ("a", ["01", "02"] * 9, True, "category"),
+        ("a", ["TRUE", "false"], True, "boolean"),
+        ("a", ["x", "y", "z"], True, "text"),
+        ("a", ["x"] * 9 + [None], True, "category"),
+        ("email", ["x"] * 9, True, "text"),
+        ("price", [1714521600] * 3, False, "integer"),
+        ("ts", [1714521600] * 3, False, "time"),
+        ("ts", [17] * 3, False, "integer"),
+        ("a", ["2024-05-01T00:00:00+02:00"], False, "time"),
+        ("a", [True, False], False, "boolean"),
+        ("a", [1, 2.5], False, "number"),
+        ("a", [["x"], []], False, "list"),
+        ("a", [["x"], [1]], False, ""),
+        ("a", [{}], False, ""),
+        ("a", [1, "x"], False, ""),
+        ("a", [None], False, "text"),
+        ("a", ["9" * 400, "1"], True, "text"),
+        ("a", ["\ud800"] * 4, True, "category"),
+    ],
+)  # fmt: skip
+def test_types(name: str, values: list[object], cells: bool, kind: str) -> None:
+    assert Column(name, len(values), values).proposal(cells=cells).type == kind
