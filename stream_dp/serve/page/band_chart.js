@@ -8,7 +8,7 @@ import { drawMarks, drawZero } from "./marks.js";
 
 const DEEPEST = 1e-4; // of the greatest value: the foot of a logarithmic picture
 
-/** A line or bars with their band; `reading` says what stands at a time. */
+/** A line or bars with their band; `reading` says what stands at a time, and stood before. */
 export class BandChart extends Chart {
   constructor(place, reading) {
     super(place);
@@ -31,7 +31,7 @@ export class BandChart extends Chart {
   }
 
   saidAt(plot, index) {
-    return this.reading(plot.data[0][index]);
+    return this.reading(plot.data[0][index], plot.data[4]?.[index]);
   }
 
   get margin() {

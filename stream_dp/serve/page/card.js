@@ -4,7 +4,7 @@
 // the file or a live one: mechanism, price, expected error, start, end, analyst. Cards know no network.
 
 import { CardTools } from "./card_tools.js";
-import { amount, el, errorText, percent, setText, tickText, words } from "./format.js";
+import { amount, el, errorText, percent, sentence, setText, tickText, words } from "./format.js";
 
 const RECENT_TICKS = 2000;
 
@@ -26,7 +26,7 @@ export class Card {
     this.body = el("div", { class: "card-body" });
     this.about = words(series.about) || shape;
     this.tag = el("span", { class: "tag" }, this.about);
-    this.title = words(series.title || series.name);
+    this.title = sentence(words(series.title || series.name));
     this.tools = new CardTools(this);
     const where = (series.where ?? []).map((text) => el("li", {}, text));
     this.element = el(

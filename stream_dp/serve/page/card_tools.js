@@ -12,6 +12,7 @@ export class CardTools {
   constructor(card) {
     this.card = card;
     this.filled = 0;
+    this.waits = false;
     this.holder = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Values of ${card.title}` });
     this.table = el("details", { class: "as-table" }, el("summary", {}, "Table"), this.holder);
     this.table.addEventListener("toggle", () => this.#fill());
@@ -26,10 +27,13 @@ export class CardTools {
 
   refresh() {
     if (this.card.tabled !== this.table.isConnected && this.element.isConnected) this.card.tabled ? this.element.prepend(this.table) : this.table.remove();
-    if (this.table.open && performance.now() - this.filled > REFRESH_MILLISECONDS) this.#fill();
+    if (!this.table.open || this.waits) return;
+    this.waits = true;
+    setTimeout(() => this.#fill(), Math.max(0, this.filled + REFRESH_MILLISECONDS - performance.now()));
   }
 
   #fill() {
+    this.waits = false;
     if (!this.table.open || this.card.latest === null) return;
     this.filled = performance.now();
     const { names, rows } = this.card.rows(this.card.range);

@@ -114,6 +114,12 @@ export class FlagsCard extends Card {
     return { names: ["end", "tick", "key"], rows: found.sort((one, two) => one[1] - two[1]) };
   }
 
+  /** The strips as they are drawn, for a picture. */
+  bars() {
+    const shown = [...this.keys].filter(([, { canvas }]) => canvas !== null).sort(([, one], [, two]) => one.row.rowIndex - two.row.rowIndex);
+    return shown.map(([key, { canvas, ticks }]) => ({ key, text: count(ticks.length), canvas }));
+  }
+
   headline() {
     return this.element.querySelector(".figure").textContent;
   }

@@ -63,6 +63,8 @@ export const errorText = ({ error, tick, confidence }) => `${band(error)} at tic
 /** Seconds as the API writes a time. */
 export const isoOf = (seconds) => new Date(seconds * 1000).toISOString().replace(".000Z", "Z");
 export const seconds = (iso) => Date.parse(iso) / 1000;
+/** A text as the beginning of a sentence. */
+export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export const words = (name) => String(name ?? "").replaceAll("_", " ");
 
 /** The ends of a range: to the minute. */

@@ -82,8 +82,8 @@ export class HistogramCard extends Card {
     this.redraw();
   }
 
-  #keyButton(key) {
-    const button = el("button", { type: "button", class: "key" }, key);
+  #keyButton(key, kind) {
+    const button = el("button", { type: "button", class: kind, title: "Show over time" }, key);
     button.addEventListener("click", () => this.#choose(button.textContent));
     return button;
   }
@@ -170,7 +170,7 @@ export class HistogramCard extends Card {
   }
 
   #addRow() {
-    const parts = { key: this.#keyButton(""), bar: el("span", { class: "bar" }), whisker: el("span", { class: "whisker" }), value: el("span", { class: "amount" }) };
+    const parts = { key: this.#keyButton("", "key"), bar: el("span", { class: "bar" }), whisker: el("span", { class: "whisker" }), value: el("span", { class: "amount" }) };
     parts.row = el("li", {}, parts.key, el("span", { class: "track", "aria-hidden": "true" }, parts.bar, parts.whisker), parts.value);
     this.lines.push(parts);
     this.list.append(parts.row);
@@ -182,7 +182,7 @@ export class HistogramCard extends Card {
     const wanted = this.filter.value.trim().toLowerCase();
     const found = this.sorted.filter(({ key }) => key.toLowerCase().includes(wanted)).slice(0, MOST_ROWS);
     this.table.replaceChildren(...found.map(({ key, text, spread, noise }) => el("tr", { class: noise ? "noise" : null },
-      el("th", { scope: "row" }, this.#keyButton(key)), el("td", {}, text), el("td", {}, spread, noise ? this.faint : null))));
+      el("th", { scope: "row" }, this.#keyButton(key, "pick")), el("td", {}, text), el("td", {}, spread, noise ? this.faint : null))));
   }
 
   get faint() {

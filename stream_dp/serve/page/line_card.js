@@ -26,7 +26,7 @@ export class ScalarCard extends Card {
     const place = chartPlace();
     this.holder = place.holder;
     this.body.append(el("p", { class: "figure" }, ...[this.name, this.value, " ", this.counted, this.band].filter((part) => part !== null)), place.box);
-    this.chart = new BandChart(place, (x) => this.#saidAt(x));
+    this.chart = new BandChart(place, (x, before) => this.#saidAt(x, before));
   }
 
   get overTime() {
@@ -134,10 +134,11 @@ export class ScalarCard extends Card {
     return found;
   }
 
-  #saidAt(x) {
+  #saidAt(x, before) {
     const point = pointAt(this.points, lowerBound(this.points.x, x));
     const { value, spread } = this.reading(point);
-    return `${this.whose(point)}${value} ${spread}`;
+    const ghost = Number.isFinite(before) ? `, before: ${this.reading({ value: before, low: before, high: before, band: 0 }).value}` : "";
+    return `${this.whose(point)}${value} ${spread}${ghost}`;
   }
 }
 

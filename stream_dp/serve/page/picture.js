@@ -36,13 +36,17 @@ export async function asPicture(card) {
   return new Promise((made) => canvas.toBlob(made, "image/png"));
 }
 
-/** `from`, `to`, `low` and `high` are parts of the track. */
-function drawBar(context, { key, text, from, to, low, high }, top) {
+/** `from`, `to`, `low` and `high` are parts of the track; or it is a `canvas` that was drawn. */
+function drawBar(context, { key, text, from, to, low, high, canvas }, top) {
   const [left, right] = [MARGIN + 150, WIDTH - MARGIN - 90];
   const at = (part) => left + (right - left) * part;
   context.fillStyle = colour("--text");
   context.fillText(key.length > 20 ? `${key.slice(0, 19)}…` : key, MARGIN, top + 3);
   context.fillText(text, right + 12, top + 3);
+  if (canvas) {
+    if (canvas.width > 0) context.drawImage(canvas, left, top, right - left, BAR - 8);
+    return;
+  }
   context.fillStyle = colour("--grid");
   context.fillRect(left, top, right - left, BAR - 8);
   context.fillStyle = colour("--bar");
