@@ -51,7 +51,7 @@ def test_a_module_that_nothing_imports_is_found() -> None:
         "stream_dp/__init__.py": "",
         "stream_dp/cli/run.py": "def f():\n    from stream_dp.app import page",
         "stream_dp/app/__init__.py": "",
-        "stream_dp/app/page_beside.py": "from stream_dp.core.tick import Tick",
+        "stream_dp/app/page.py": "from stream_dp.core.tick import Tick",
         "stream_dp/core/tick.py": "",
         "stream_dp/core/dead.py": "import stream_dp.core.deader",
         "stream_dp/core/deader.py": "import stream_dp.core.dead",

@@ -49,6 +49,11 @@ async def test_values_move_with_bands_and_budget(
 
     assert await text(page, "[data-series=departures] .value") != before
     assert await text(page, "[data-series=departures] .band") == "± 45"
+    assert await text(page, "#promise .plain") == (
+        "No single event can be told from these numbers: with or without it each picture is at most "
+        "2.72 times as likely."
+    )
+    await page.click("#promise .exactly summary")
     assert "(ε = 1, δ = 0)-DP" in await text(page, ".dp")
     assert "add or remove one event" in await text(page, "#promise")
     assert await text(page, "[data-budget=spent]") == "ε 0.9"

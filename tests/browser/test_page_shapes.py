@@ -333,7 +333,7 @@ async def test_no_more_time_is_offered_than_there_is(
     clock = {**public["clock"], "horizon": 300}
     async with serving(engine.log, {**public, "clock": clock}, plan=planned) as server:
         page = await shown(browser, server)
-        assert await page.locator("#windows button").all_inner_texts() == ["2 days", "all"]
+        assert await page.locator("#windows button").all_inner_texts() == ["1d", "2d", "7d", "all"]
 
 
 async def test_bars_of_values_below_zero_go_to_the_left(

@@ -1,29 +1,30 @@
 // The page: a client of the HTTP API. It loads what was published, then follows the stream.
 // Rules: the stream resumes after the last sequence taken, so nothing is missed or taken twice; another
 // fingerprint, a log that starts again, or a gap loads everything anew. Releases of a series that is new wait
-// until it is described. Drawing happens at most ten times a second, whatever arrives.
+// until it is described.
 
-import { isOverTime, makeCard, shapeOf } from "./cards.js";
-import { count, duration, el, seconds, setText, time, words } from "./format.js";
+import { Board } from "./board.js";
 import { isHalted, showBudget, showQueries } from "./budget.js";
-import { showPromise, showProof } from "./promise.js";
+import { makeCard, shapeOf } from "./cards.js";
+import { count, duration, seconds, setText, time, words } from "./format.js";
+import { Histories } from "./histories.js";
+import { showPromise } from "./promise.js";
+import { showProof } from "./proof.js";
+import { Toolbar } from "./toolbar.js";
 
-const FRAME_MILLISECONDS = 100;
 const BUDGET_MILLISECONDS = 10_000;
 const RETRY_MILLISECONDS = 1000;
 const LAG_TICKS = 2; // a series this far behind the others was halted
-const WINDOWS = [48, 336, Infinity];
-const LARGE_DOMAIN = 200;
-const RECENT_TICKS = 2000;
 
 const byId = (id) => document.getElementById(id);
-const state = { pipeline: null, plan: null, budget: {}, queries: [], waiting: [], cards: new Map(), sequence: -1, head: -1, late: false, latest: null, window: WINDOWS[0], connection: "connecting" };
+const state = { pipeline: null, plan: null, budget: {}, queries: [], waiting: [], cards: new Map(), sequence: -1, head: -1, late: false, latest: null, connection: "connecting" };
 let stream = null;
 let generation = 0;
 const spending = { asked: 0, shown: 0 };
-let dirty = false;
-let drawn = 0;
 let looking = null;
+const toolbar = new Toolbar(byId("windows"), byId("tools"));
+const histories = new Histories(get, () => board.wish());
+const board = new Board(byId("cards"), histories, showFrame);
 
 async function get(path) {
   const answer = await fetch(path, { cache: "no-store" });
@@ -44,7 +45,8 @@ async function load() {
     return;
   }
   build(loaded);
-  loaded.releases.sort((one, two) => one.sequence - two.sequence).forEach(take);
+  const newest = loaded.series.series.map(({ latest }) => latest).filter((latest) => latest !== null && state.cards.has(latest.series));
+  newest.sort((one, two) => one.sequence - two.sequence).forEach(take);
   state.sequence = loaded.series.sequence;
   follow();
 }
@@ -52,20 +54,7 @@ async function load() {
 async function fetchAll() {
   const names = ["pipeline", "plan", "budget", "queries", "series"];
   const [pipeline, plan, budget, { queries }, series] = await Promise.all(names.map((name) => get(`/api/${name}`)));
-  const running = series.series.filter(({ name }) => !halted(queries, name));
-  const histories = await Promise.all(running.map(({ name, latest }) => history(pipeline, name, latest)));
-  return { pipeline, plan, budget, queries, series, releases: histories.flat() };
-}
-
-/** The releases a card starts from: all of what is drawn over time, only the newest of everything else. */
-async function history(pipeline, name, latest) {
-  if (latest === null) return [];
-  const series = describe(pipeline, name);
-  const shape = shapeOf(series, latest);
-  if (!isOverTime(shape)) return [latest];
-  const large = shape === "flags" && (series.domain?.length ?? 0) > LARGE_DOMAIN;
-  const from = large ? Math.max(0, latest.tick - RECENT_TICKS) : 0;
-  return (await get(`/api/series/${encodeURIComponent(name)}?from=${from}&to=${latest.tick}`)).releases;
+  return { pipeline, plan, budget, queries, series };
 }
 
 const halted = (queries, name) => queries.some((query) => query.name === name && isHalted(query.end));
@@ -73,8 +62,9 @@ const describe = (pipeline, name) => ({ ...(pipeline.series.find((series) => ser
 
 function build({ pipeline, plan, budget, queries, series }) {
   Object.assign(state, { pipeline, plan, budget, queries, waiting: [], sequence: -1, head: series.sequence, latest: null });
+  histories.forget();
   state.cards.clear();
-  byId("cards").replaceChildren();
+  board.clear({ step: Number(pipeline.clock?.step) || 1, horizon: pipeline.clock?.horizon });
   const latest = new Map(series.series.map((entry) => [entry.name, entry.latest]));
   const names = [...new Set([...pipeline.series.map(({ name }) => name), ...latest.keys()])];
   for (const name of names.filter((name) => !halted(queries, name))) addCard(name, latest.get(name) ?? null);
@@ -83,7 +73,6 @@ function build({ pipeline, plan, budget, queries, series }) {
   const step = Number(pipeline.clock?.step ?? 0);
   setText(byId("subtitle"), `live, differentially private${step > 0 ? `, one release per ${duration(step).replace(/^1 /, "")}` : ""}`);
   showClaims();
-  showWindows(step);
 }
 
 /** All that the plan and the ledger say. */
@@ -109,10 +98,10 @@ function addCard(name, release) {
   const series = describe(state.pipeline, name);
   const planned = state.plan.series?.find((entry) => entry.name === name);
   const card = makeCard(series, planned, shapeOf(series, release));
-  state.cards.get(name)?.element.remove();
+  board.put(card, state.cards.get(name));
   state.cards.set(name, card);
   tell(name);
-  byId("cards").append(card.element);
+  toolbar.offer(board.clock, state.cards.size);
   return card;
 }
 
@@ -124,9 +113,10 @@ function take(release) {
     return;
   }
   if (card.latest === null && !card.element.classList.contains(shapeOf(card.series, release))) card = addCard(release.series, release);
+  histories.note(card, release);
   card.push(release);
   if (state.latest === null || release.tick >= state.latest.tick) state.latest = release;
-  wish();
+  board.wish();
 }
 
 /** Learn what series there are now; cards for the new ones, then the releases that wait for them. */
@@ -177,7 +167,7 @@ function follow() {
 
 function connection(now) {
   state.connection = now;
-  wish();
+  board.wish();
 }
 
 async function refreshBudget() {
@@ -190,7 +180,7 @@ async function refreshBudget() {
     spending.shown = turn;
     Object.assign(state, { budget, queries, late: health.status !== "ok" });
     showSpending();
-    wish();
+    board.wish();
     const known = new Set(state.pipeline.series.map(({ name }) => name));
     if (queries.some(({ name }) => !known.has(name))) await describeNew();
   } catch {
@@ -205,43 +195,18 @@ function stateName() {
   return horizon && state.latest !== null && state.latest.tick + 1 >= horizon ? "ended" : "live";
 }
 
-function showWindows(step) {
-  const label = (ticks) => (ticks === Infinity ? "all" : step > 0 ? duration(ticks * step) : `${count(ticks)} ticks`);
-  const { horizon } = state.pipeline.clock ?? {};
-  const offered = WINDOWS.filter((ticks) => ticks === Infinity || !horizon || ticks < horizon);
-  byId("windows").replaceChildren(...offered.map((ticks) => {
-    const button = el("button", { type: "button", "aria-pressed": String(ticks === state.window) }, label(ticks));
-    button.addEventListener("click", () => {
-      state.window = ticks;
-      showWindows(step);
-      byId("windows").querySelector("[aria-pressed=true]").focus();
-      wish();
-    });
-    return button;
-  }));
-  state.range = { first: (tick) => tick - state.window + 1, text: state.window === Infinity ? "all" : `last ${label(state.window)}` };
-}
-
-function wish() {
-  if (dirty) return;
-  dirty = true;
-  requestAnimationFrame(frame);
-}
-
-function frame(now) {
-  if (now - drawn < FRAME_MILLISECONDS) return void requestAnimationFrame(frame);
-  drawn = now;
-  dirty = false;
+/** What stands above the cards; the newest tick and its end, for the cards. */
+function showFrame() {
   const name = stateName();
   byId("state").dataset.state = name.replace(" ", "-");
   setText(byId("state"), name);
-  if (state.latest !== null) {
-    setText(byId("clock"), time(seconds(state.latest.end)));
-    setText(byId("tick"), ` · tick ${count(state.latest.tick)}`);
-  }
   document.documentElement.dataset.sequence = state.sequence;
-  for (const card of state.cards.values()) card.draw(state.range);
+  if (state.latest === null) return null;
+  const { tick, end } = state.latest;
+  setText(byId("clock"), time(seconds(end)));
+  setText(byId("tick"), ` · tick ${count(tick)}`);
   if ([...state.cards.values()].some(lags)) looking ??= setTimeout(look, RETRY_MILLISECONDS);
+  return { tick, end: seconds(end), told: (range) => toolbar.told(range) };
 }
 
 function look() {
@@ -251,11 +216,6 @@ function look() {
 
 const lags = ({ latest, halted }) => latest !== null && !halted && state.latest.tick - latest.tick >= LAG_TICKS;
 
-new ResizeObserver(() => wish()).observe(byId("cards"));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const card of state.cards.values()) card.recolour();
-  wish();
-});
 document.addEventListener("visibilitychange", () => refreshBudget());
 setInterval(refreshBudget, BUDGET_MILLISECONDS);
 load();

@@ -1,4 +1,4 @@
-// The budget: what is spent and left, the odometer, the analysts' quotas, and the queries that spend it.
+// The budget: a gauge of what is spent and left; one click away what for, the odometer, the analysts' quotas, and the queries that spend it.
 // Rules: amounts are shown as they came; lengths of bars only are reckoned. What the answer does not say is
 // not shown. A halted query stays in the list and leaves the bar. An analyst's ledger is paid for in full, so it is
 // one piece of the bar, and what she asks is not. Where the filter adds up something else than the budget's epsilon,
@@ -20,16 +20,22 @@ export function showBudget(holder, budget, queries) {
     ? paid.map((part, index) => ({ ...part, share: toNumber(part.epsilon) / whole, colour: `part-${index % COLOURS}` }))
     : [{ share: toNumber(spent) / whole, colour: "part-0" }];
   const [used, rest] = plain ? [`ε ${amount(spent)}`, `${amount(left)} left`] : [`${amount(spent)} ${unit}`, `ε ${amount(left)} left for one more`];
-  holder.replaceChildren(...[el("p", { class: "eyebrow" }, "Privacy budget"),
-    el("p", { class: "spent" }, el("strong", { "data-budget": "spent" }, used), ` of ${amount(capacity)} spent`,
-      el("span", { class: "left", "data-budget": "left" }, rest)),
-    bar(pieces, `Privacy budget: ${used} of ${amount(capacity)} spent, ${rest}`),
+  const open = holder.querySelector("details")?.open ?? false;
+  const label = `Privacy budget: ${used} of ${amount(capacity)} spent, ${rest}`;
+  const more = el("details", { class: "spending" }, el("summary", {}, "What it was spent on"), ...[
     el("ul", { class: "legend" }, ...(plain ? pieces : paid).map(legendEntry)),
     toNumber(budget.delta?.total) === 0 ? null : el("p", { class: "muted small" }, `For everything together: ε ${amount(total)} at δ ${amount(budget.delta.total)}.`),
     odometer(budget.odometer),
     quotas(budget.analysts ?? []),
     budget.filter ? el("p", { class: "muted small" }, `Charged through one filter: ${words(budget.filter)}.`) : null,
   ].filter((part) => part !== null));
+  more.open = open;
+  holder.replaceChildren(
+    el("h2", {}, "Budget"),
+    el("p", { class: "spent" }, el("strong", { "data-budget": "spent" }, used), ` of ${amount(capacity)} spent`,
+      el("span", { class: "left", "data-budget": "left" }, rest)),
+    gauge(pieces, label, 100 * Math.min(1, toNumber(spent) / whole)),
+    more);
 }
 
 /** What the budget was paid for: the series that run, cost something and are nobody's, and the analysts' ledgers. */
@@ -39,8 +45,9 @@ function payments(budget, queries) {
   return [...series, ...(budget.analysts ?? []).map(({ name, epsilon }) => ({ name: `analyst ${name}`, epsilon: epsilon.total }))];
 }
 
-function bar(pieces, label) {
-  const whole = el("div", { class: "budget-bar", role: "img", "aria-label": label });
+/** How full the budget is: a piece for each that was paid for. */
+function gauge(pieces, label, share) {
+  const whole = el("div", { class: "budget-bar", role: "meter", "aria-label": "Privacy budget spent", "aria-valuemin": "0", "aria-valuemax": "100", "aria-valuenow": share.toFixed(1), "aria-valuetext": label });
   for (const { name, epsilon, share, colour } of pieces) {
     const piece = el("span", { class: `piece ${colour}`, title: name && `${words(name)}: ε ${amount(epsilon)}` });
     piece.style.width = `${Math.min(100, share * 100)}%`;

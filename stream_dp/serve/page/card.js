@@ -1,30 +1,43 @@
-// What every card has: title, body, note, foot.
+// What every card has: title, body, note, foot, and the tools under its picture.
 // Rules: a card takes releases in order (each sequence once) and draws when asked, so that many releases cost one
-// drawing. The foot of every card says the same of every series, of the file or a live one: mechanism, price, expected
-// error, start, end, analyst. Cards know no network.
+// drawing; a picture that nobody can see is not drawn, its words are. The foot of every card says the same of every series, of
+// the file or a live one: mechanism, price, expected error, start, end, analyst. Cards know no network.
 
-import { amount, el, errorText, percent, setText, tickText, words } from "./format.js";
+import { CardTools } from "./card_tools.js";
+import { amount, el, errorText, percent, sentence, setText, tickText, words } from "./format.js";
+
+const RECENT_TICKS = 2000;
 
 export class Card {
   constructor(series, planned, shape) {
     this.series = series;
+    this.shape = shape;
     this.sequence = -1;
     this.received = 0;
+    this.pictures = 0;
     this.latest = null;
     this.halted = false;
     this.over = "";
+    this.near = undefined; // whether its picture can be seen, or soon can
+    this.stale = true;
+    this.reached = null; // the first tick of the history that was loaded
     this.foot = el("footer", { class: "card-foot" });
     this.note = el("p", { class: "note" }, "Waiting for the first release.");
     this.body = el("div", { class: "card-body" });
     this.about = words(series.about) || shape;
     this.tag = el("span", { class: "tag" }, this.about);
-    const title = el("h3", { id: `card-${series.name}` }, words(series.name));
+    this.title = sentence(words(series.title || series.name));
+    this.tools = new CardTools(this);
+    const where = (series.where ?? []).map((text) => el("li", {}, text));
     this.element = el(
       "article",
       { class: `card ${shape}`, "data-series": series.name, "aria-labelledby": `card-${series.name}` },
-      el("header", { class: "card-head" }, title, this.tag),
+      el("header", { class: "card-head" }, el("h3", { id: `card-${series.name}` }, this.title), this.tag),
+      series.description ? el("p", { class: "description" }, series.description) : null,
+      where.length > 0 ? el("ul", { class: "where", "aria-label": "Only what passes all of this is counted" }, ...where) : null,
       this.body,
       this.note,
+      this.tools.element,
       this.foot,
     );
     this.tell(planned, {});
@@ -36,8 +49,44 @@ export class Card {
     this.sequence = release.sequence;
     this.received += 1;
     this.latest = release;
+    this.stale = true;
     this.take(release);
     return true;
+  }
+
+  /** Take a history in place of what was kept, from a tick on. */
+  restart(releases, from) {
+    this.sequence = -1;
+    this.received = 0;
+    this.reached = from;
+    this.empty();
+    releases.forEach((release) => this.push(release));
+  }
+
+  /** Forget what is kept of releases but the last. */
+  empty() {}
+
+  /** Whether its picture needs more than the newest release. */
+  get overTime() {
+    return false;
+  }
+
+  /** Whether its tools offer a table: not where the card is one. */
+  get tabled() {
+    return true;
+  }
+
+  /** How many ticks at most are kept of it. */
+  get mostTicks() {
+    return Infinity;
+  }
+
+  /** The tick from which on its history is missing for a range, or null. */
+  missing({ first, length, before }) {
+    if (!this.overTime || this.latest === null) return null;
+    const wanted = Math.min(before ? first - length : first, this.latest.tick - RECENT_TICKS);
+    const from = Math.max(0, wanted, this.latest.tick - this.mostTicks);
+    return this.reached !== null && this.reached <= from ? null : from;
   }
 
   /** What the plan and the list of queries say of it; a halted series is in no plan, and keeps what it had. */
@@ -52,14 +101,35 @@ export class Card {
     this.foot.replaceChildren(...lines.map((line) => el("p", {}, line)));
   }
 
+  /** Draw what changed, words always, the picture where it can be seen. */
   draw(range) {
     this.range = range;
     if (this.latest === null) return;
-    Object.assign(this.element.dataset, { tick: this.latest.tick, received: this.received });
+    Object.assign(this.element.dataset, { tick: this.latest.tick, received: this.received, pictures: this.pictures += Number(this.near) });
+    this.stale = false;
     this.show(range);
+    if (this.near) this.picture(range);
+    this.tools.refresh();
   }
 
-  recolour() {}
+  /** Draw again now, for the reader chose something on the card. */
+  redraw() {
+    this.stale = true;
+    if (this.range !== undefined) this.draw(this.range);
+  }
+
+  picture() {}
+
+  /** Forget what was drawn, for colours or scales changed, or nobody sees it. */
+  recolour() {
+    this.chart?.forget();
+    this.stale = true;
+  }
+
+  /** Released values as columns with their names, for a table and for files; the newest last. */
+  rows() {
+    return { names: [], rows: [] };
+  }
 
   /** What a band is about: where the events of a user are capped, those that count. */
   get exactly() {

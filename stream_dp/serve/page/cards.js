@@ -6,16 +6,17 @@ import { Card } from "./card.js";
 import { FanCard, noFan } from "./fan_card.js";
 import { FlagsCard } from "./flags_card.js";
 import { setText } from "./format.js";
-import { HistogramCard, QuotientsByKeyCard } from "./keys_card.js";
+import { HistogramCard, QuotientsByKeyCard, noKeys } from "./keys_card.js";
 import { QuotientCard, ScalarCard, noPoints } from "./line_card.js";
 import { RanksCard } from "./ranks_card.js";
 import { TICK, partsOf, windowed } from "./windowed_card.js";
 
 /** How a part of a release is shown: by the first of these fields that it has. */
 const PARTS = [["low", "quotient"], ["lows", "quotients"], ["quantiles", "fan"], ["ranks", "ranks"], ["fired", "flags"], ["values", "histogram"], ["value", "scalar"]];
-const OVER_TIME = ["scalar", "rate", "quotient", "fan", "flags"];
+const LINES = ["scalar", "rate", "quotient", "fan"];
 
-export const isOverTime = (shape) => OVER_TIME.includes(shape);
+/** Whether a card is a line over time, which comes before what is not. */
+export const isLine = (shape) => LINES.includes(shape);
 
 /** How a series is shown, by what its release says, before there is one by the shape that the API tells. */
 export function shapeOf(series, release) {
@@ -34,7 +35,7 @@ export function makeCard(series, planned, shape) {
 /** A single tick is bars, for each stands alone; a window is a line, for it slides. */
 class RateCard extends windowed(ScalarCard, { shape: "rate", points: noPoints }) {
   look(name) {
-    this.points = this.kept.get(name);
+    this.points = this.windows.get(name);
     this.chart.bars = name === TICK;
     this.chart.forget();
   }
@@ -43,26 +44,28 @@ class RateCard extends windowed(ScalarCard, { shape: "rate", points: noPoints })
 /** A quotient is a line over every window, for it does not begin at 0. */
 class MeanCard extends windowed(QuotientCard, { shape: "quotient", begins: 1, points: noPoints }) {
   look(name) {
-    this.points = this.kept.get(name);
+    this.points = this.windows.get(name);
     this.chart.forget();
   }
 }
 
-class RatesCard extends windowed(HistogramCard, { shape: "rates" }) {
-  look() {
+class RatesCard extends windowed(HistogramCard, { shape: "rates", points: noKeys }) {
+  look(name) {
+    this.kept = this.windows.get(name);
     this.filled = -Infinity;
   }
 }
 
-class MeansCard extends windowed(QuotientsByKeyCard, { shape: "quotients", begins: 1 }) {
-  look() {
+class MeansCard extends windowed(QuotientsByKeyCard, { shape: "quotients", begins: 1, points: noKeys }) {
+  look(name) {
+    this.kept = this.windows.get(name);
     this.filled = -Infinity;
   }
 }
 
 class FansCard extends windowed(FanCard, { shape: "fan", points: noFan }) {
   look(name) {
-    this.fan = this.kept.get(name);
+    this.fan = this.windows.get(name);
     this.chart.forget();
   }
 }
@@ -73,6 +76,10 @@ class TopCard extends windowed(RanksCard, { shape: "ranks", begins: 1 }) {}
 class UnknownCard extends Card {
   constructor(series, planned) {
     super(series, planned, "unknown");
+  }
+
+  get tabled() {
+    return false;
   }
 
   take() {}

@@ -2,22 +2,23 @@
 // Rules: colours come from the style sheet; each line is named where it ends, unless the names would meet. Charts know
 // no API.
 
+import { aboveZero } from "./band_chart.js";
 import { Chart, colour, strides } from "./charts.js";
 import { count } from "./format.js";
 
 const NAME_HEIGHT = 13;
 
-/** What `noFan` holds from `start` on as uPlot columns: x and a column for each line. */
-export function thinLines({ x, lines }, start) {
-  const shown = [...strides(x.length, start)].map(([, last]) => last);
+/** What `noFan` holds from `start` on, before `stop`, as uPlot columns: x and a column for each line. */
+export function thinLines({ x, lines }, start, stop = x.length) {
+  const shown = [...strides(stop, start)].map(([, last]) => last);
   return [x, ...lines.values()].map((column) => shown.map((at) => column[at] ?? null));
 }
 
 export class FanChart extends Chart {
-  draw(columns, lines) {
+  draw(columns, range, lines) {
     if (this.lines?.length !== lines.length) this.forget();
     this.lines = lines;
-    this.plotted(columns, () => this.#own());
+    this.plotted(range.scale === "log" ? aboveZero(columns) : columns, range, () => this.#own());
   }
 
   saidAt(plot, index) {

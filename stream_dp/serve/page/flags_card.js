@@ -2,11 +2,13 @@
 
 import { isHalted } from "./budget.js";
 import { lowerBound, Card } from "./card.js";
-import { drawStrip } from "./charts.js";
-import { band, chance, count, el, lengthOf, seconds, setText, shortTime, words } from "./format.js";
+import { drawStrip } from "./marks.js";
+import { band, chance, count, el, isoOf, lengthOf, seconds, setText, shortTime, words } from "./format.js";
 
 const MOST_ROWS = 300;
 const MOST_STRIPS = 40;
+const LARGE_DOMAIN = 200;
+const RECENT_TICKS = 2000;
 
 export class FlagsCard extends Card {
   constructor(series, planned) {
@@ -30,11 +32,25 @@ export class FlagsCard extends Card {
     }
   }
 
+  get overTime() {
+    return true;
+  }
+
+  empty() {
+    for (const state of this.keys.values()) Object.assign(state, { ticks: [], times: [], counted: "" });
+  }
+
+  /** All of it, for alerts are counted; of very many keys the last ones. */
+  missing(range) {
+    if (this.latest === null || this.reached !== null) return null;
+    return (this.series.domain?.length ?? 0) > LARGE_DOMAIN ? Math.max(0, Math.min(range.first, this.latest.tick - RECENT_TICKS)) : 0;
+  }
+
   take(release) {
     for (const key of release.fired) {
       const state = this.#key(key);
       state.ticks.push(release.tick);
-      state.last = seconds(release.end);
+      state.times.push(seconds(release.end));
       const counted = release.counts?.[key];
       state.counted = counted === undefined ? "" : ` · ${count(counted)} ${band(release.counts_band)}`;
     }
@@ -42,15 +58,14 @@ export class FlagsCard extends Card {
 
   show(range) {
     const now = this.latest.tick;
-    const first = Math.max(range.first(now), 0);
     let total = 0;
     for (const state of this.keys.values()) {
       total += state.ticks.length;
       setText(state.number, count(state.ticks.length));
-      setText(state.time, state.last === null ? "–" : shortTime(state.last) + state.counted);
+      setText(state.time, state.times.length === 0 ? "–" : shortTime(state.times.at(-1)) + state.counted);
       state.row.classList.toggle("fresh", state.ticks.length > 0 && now - state.ticks.at(-1) <= 2);
-      if (state.canvas !== null) this.#strip(state, first, now);
     }
+    this.#arrange();
     setText(this.total, count(total));
     setText(this.unit, total === 1 ? "alert so far" : "alerts so far");
     setText(this.span, range.text);
@@ -73,17 +88,46 @@ export class FlagsCard extends Card {
     return fires === "below" && span ? `A silent key fires once in every window of ${span}.` : "";
   }
 
-  #strip(state, first, now) {
-    drawStrip(state.canvas, state.ticks, first, now);
-    const recent = state.ticks.length - lowerBound(state.ticks, first);
-    state.canvas.setAttribute("aria-label", `${recent} alerts in the time shown`);
+  picture({ first, last }) {
+    for (const { canvas, ticks } of this.keys.values()) {
+      if (canvas === null) continue;
+      const [start, stop] = [lowerBound(ticks, first), lowerBound(ticks, last + 1)];
+      drawStrip(canvas, ticks.slice(start, stop), first, last);
+      canvas.setAttribute("aria-label", `${stop - start} alerts in the time shown`);
+    }
+  }
+
+  /** Keys that fired last come first, then in their own order; the first ones have strips. */
+  #arrange() {
+    const order = [...this.keys.values()].sort((one, two) => (two.ticks.at(-1) ?? -1) - (one.ticks.at(-1) ?? -1) || one.place - two.place);
+    order.forEach((state, place) => {
+      if (this.table.children[place] !== state.row) this.table.insertBefore(state.row, this.table.children[place] ?? null);
+      if (place < MOST_STRIPS && state.canvas === null) state.cell.append(state.canvas = el("canvas", { class: "strip", role: "img" }));
+    });
+  }
+
+  rows({ first, last }) {
+    const found = [];
+    for (const [key, { ticks, times }] of this.keys) {
+      for (let at = lowerBound(ticks, first); at < ticks.length && ticks[at] <= last; at += 1) found.push([isoOf(times[at]), ticks[at], key]);
+    }
+    return { names: ["end", "tick", "key"], rows: found.sort((one, two) => one[1] - two[1]) };
+  }
+
+  /** The strips as they are drawn, for a picture. */
+  bars() {
+    const shown = [...this.keys].filter(([, { canvas }]) => canvas !== null).sort(([, one], [, two]) => one.row.rowIndex - two.row.rowIndex);
+    return shown.map(([key, { canvas, ticks }]) => ({ key, text: count(ticks.length), canvas }));
+  }
+
+  headline() {
+    return this.element.querySelector(".figure").textContent;
   }
 
   #key(key) {
     if (!this.keys.has(key)) {
-      const canvas = this.keys.size < MOST_STRIPS ? el("canvas", { class: "strip", role: "img" }) : null;
-      const state = { ticks: [], last: null, canvas, number: el("td", { class: "number" }), time: el("td", { class: "number when" }) };
-      state.row = el("tr", {}, el("th", { scope: "row" }, key), el("td", { class: "strip-cell" }, canvas), state.number, state.time);
+      const state = { ticks: [], times: [], counted: "", place: this.keys.size, canvas: null, cell: el("td", { class: "strip-cell" }), number: el("td", { class: "number" }), time: el("td", { class: "number when" }) };
+      state.row = el("tr", {}, el("th", { scope: "row" }, key), state.cell, state.number, state.time);
       this.keys.set(key, state);
       this.table.append(state.row);
     }

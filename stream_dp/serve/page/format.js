@@ -45,6 +45,13 @@ const rare = new Intl.NumberFormat("en", { style: "percent", maximumSignificantD
 const RAREST = 1e-6;
 /** A bound on a chance, rounded up. */
 export const chance = (value) => (value < RAREST ? `below ${rare.format(RAREST)}` : `at most ${rare.format(value)}`);
+/** A bound on a factor, rounded up to three digits. */
+export function atMost(factor) {
+  if (!Number.isFinite(factor)) return "∞";
+  const size = 10 ** (Math.floor(Math.log10(factor)) - 2);
+  const bound = Math.ceil(factor / size - 1e-9) * size;
+  return bound < 10_000 ? new Intl.NumberFormat("en", { maximumSignificantDigits: 3 }).format(bound) : bound.toExponential(2);
+}
 /** A share such as 0.999, to the last digit. */
 export const share = (value) => new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 6 }).format(value);
 export const time = (seconds) => `${moment.format(seconds * 1000)} UTC`;
@@ -53,8 +60,17 @@ export const shortTime = (seconds) => shortMoment.format(seconds * 1000);
 export const beginning = (iso) => (Date.parse(iso) % 60_000 === 0 ? stamp : exactStamp).format(Date.parse(iso));
 export const tickText = (tick, iso) => `tick ${count(tick)}${iso ? ` (${beginning(iso)} UTC)` : ""}`;
 export const errorText = ({ error, tick, confidence }) => `${band(error)} at tick ${count(tick)} with ${percent(confidence)} confidence`;
+/** Seconds as the API writes a time. */
+export const isoOf = (seconds) => new Date(seconds * 1000).toISOString().replace(".000Z", "Z");
 export const seconds = (iso) => Date.parse(iso) / 1000;
+/** A text as the beginning of a sentence. */
+export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export const words = (name) => String(name ?? "").replaceAll("_", " ");
+
+/** The ends of a range: to the minute. */
+export const rangeTime = (seconds) => stamp.format(seconds * 1000);
+/** A time as a field for date and time has it, in UTC. */
+export const inputTime = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 19);
 
 const DAY = 86400;
 

@@ -1,32 +1,92 @@
-// One value for each key: the largest as bars with their bands, all of them in a table.
-// Rules: a value within its band is called noise. Bars begin at 0, which is not the left end where values are below it.
+// One value for each key: the largest as bars with their bands, all of them in a table, chosen ones over time.
+// Rules: what is kept over time is kept of chosen keys only. a value within its band is called noise. Bars begin at 0, which is not the left end where values are below it.
 // A quotient has two ends for each key in place of one band; keys of which too little is known come last.
 
-import { Card } from "./card.js";
-import { band, count, el, ends, near, setText, words } from "./format.js";
+import { Card, lowerBound } from "./card.js";
+import { chartPlace } from "./charts.js";
+import { band, count, el, ends, isoOf, near, seconds, setText } from "./format.js";
+import { COLOURS, KeysChart, keyColumns } from "./keys_chart.js";
 import { formOf, isClosed } from "./line_card.js";
+import { choices, choose } from "./view.js";
 
 const TOP = 15;
 const MOST_ROWS = 300;
+const MOST_CELLS = 500_000; // numbers that are asked for, to show some of them over time
+
+/** `tick`, `x` and, by key, columns of values with their ends. */
+export const noKeys = () => ({ tick: [], x: [], columns: new Map() });
 
 export class HistogramCard extends Card {
   constructor(series, planned, shape = "histogram") {
     super(series, planned, shape);
-    this.rows = [];
-    this.list = el("ol", { class: "bars", "aria-label": `Largest values of ${words(series.name)}` });
+    this.lines = [];
+    this.list = el("ol", { class: "bars", "aria-label": `Largest values of ${this.title}` });
     this.filter = el("input", { type: "search", placeholder: "filter", "aria-label": "Filter the keys", autocomplete: "off" });
     this.table = el("tbody");
     this.summary = el("summary", {}, "Show all");
     this.details = el("details", { class: "all" }, this.summary, this.filter,
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "All values" }, el("table", {},
         el("thead", {}, el("tr", {}, ...["Key", "Value", "Band"].map((name) => el("th", { scope: "col" }, name)))), this.table)));
-    this.body.append(this.list, this.details);
+    this.kept = noKeys();
+    this.legend = el("ul", { class: "chosen-keys", "aria-label": `Keys of ${this.title} shown over time` });
+    const place = chartPlace();
+    this.holder = place.holder;
+    this.overTimeBox = el("div", { class: "over-time", hidden: true }, this.legend, place.box);
+    this.chart = new KeysChart(place, (x) => this.#saidAt(x));
+    this.chosen = choices(`keys.${series.name}`).slice(0, COLOURS);
+    this.body.append(this.list, this.overTimeBox, this.details);
     this.filled = 0;
     this.filter.addEventListener("input", () => this.#fillTable());
     this.details.addEventListener("toggle", () => this.#fillTable());
   }
 
-  take() {}
+  get overTime() {
+    return this.chosen?.length > 0;
+  }
+
+  get tabled() {
+    return this.overTime;
+  }
+
+  get mostTicks() {
+    return Math.floor(MOST_CELLS / (this.series.domain?.length ?? 1));
+  }
+
+  /** The first tick that is kept. */
+  get since() {
+    return this.kept.tick[0];
+  }
+
+  empty() {
+    this.kept = noKeys();
+  }
+
+  take(release, kept = this.kept) {
+    if (this.chosen.length === 0) return;
+    const told = new Map(this.entries(release).map((entry) => [entry.key, entry]));
+    kept.tick.push(release.tick);
+    kept.x.push(seconds(release.end));
+    for (const key of this.chosen) {
+      if (!kept.columns.has(key)) kept.columns.set(key, { value: [], low: [], high: [] });
+      for (const [end, column] of Object.entries(kept.columns.get(key))) column.push(told.get(key)?.[end] ?? null);
+    }
+  }
+
+  /** Show a key over time, or no longer. */
+  #choose(key) {
+    const others = this.chosen.filter((each) => each !== key);
+    this.chosen = others.length < this.chosen.length ? others : [...others.slice(1 - COLOURS), key];
+    choose({ [`keys.${this.series.name}`]: this.chosen });
+    this.reached = null; // so what it misses is loaded
+    this.empty();
+    this.redraw();
+  }
+
+  #keyButton(key, kind) {
+    const button = el("button", { type: "button", class: kind, title: "Show over time" }, key);
+    button.addEventListener("click", () => this.#choose(button.textContent));
+    return button;
+  }
 
   /** Each key with its value, its ends, what is said of them, and whether the value says anything. */
   entries({ values, band: width }) {
@@ -41,20 +101,78 @@ export class HistogramCard extends Card {
   }
 
   show() {
+    this.#showChosen();
     this.sorted = this.entries(this.latest);
     const top = this.sorted.slice(0, TOP);
     const scale = scaleOf(top);
-    while (this.rows.length < top.length) this.#addRow();
-    this.rows.forEach((row, index) => fillRow(row, top[index], scale));
+    while (this.lines.length < top.length) this.#addRow();
+    this.lines.forEach((row, index) => fillRow(row, top[index], scale, this.chosen));
     setText(this.summary, `Show all ${count(this.sorted.length)}`);
     setText(this.note, this.meaning(this.sorted.filter(({ noise }) => noise).length, this.sorted.length));
     if (this.details.open && performance.now() - this.filled > 1000) this.#fillTable();
   }
 
+  #showChosen() {
+    this.overTimeBox.hidden = !this.overTime;
+    const text = this.chosen.join("\n");
+    if (text === this.legend.dataset.keys) return;
+    this.legend.dataset.keys = text;
+    this.legend.replaceChildren(...this.chosen.map((key, place) => el("li", {}, el("span", { class: `dot part-${place}`, "aria-hidden": "true" }),
+      key, this.#without(key))));
+    this.holder.setAttribute("aria-label", `Line chart of ${this.chosen.join(", ")} of ${this.title} with their error bands. Arrow keys read single points.`);
+  }
+
+  #without(key) {
+    const button = el("button", { type: "button", class: "without", "aria-label": `Without ${key}` }, "×");
+    button.addEventListener("click", () => this.#choose(key));
+    return button;
+  }
+
+  picture(range) {
+    if (!this.overTime) return;
+    const [start, stop] = [lowerBound(this.kept.tick, range.first), lowerBound(this.kept.tick, range.last + 1)];
+    this.chart.draw(keyColumns(this.kept, this.chosen, start, stop), range, this.chosen);
+  }
+
+  #saidAt(x) {
+    const at = lowerBound(this.kept.x, x);
+    return this.chosen.map((key) => `${key} ${this.#said(key, at)}`).join(" · ");
+  }
+
+  #said(key, at) {
+    const { value, low, high } = this.kept.columns.get(key) ?? {};
+    if (value?.[at] === null || value?.[at] === undefined) return "–";
+    const width = (high[at] - low[at]) / 2;
+    return `${near(value[at], Number.isInteger(value[at]) ? 0 : width, formOf(this.series))} (${ends(low[at], high[at], Number.isInteger(value[at]) ? 0 : width, formOf(this.series))})`;
+  }
+
+  /** The newest value of every key, or where keys were chosen these over the time shown. */
+  rows({ first, last }) {
+    const names = ["end", "tick", "window", "key", "value", "low", "high"];
+    if (!this.overTime) {
+      const { end, tick } = this.latest;
+      return { names, rows: this.entries(this.latest).map(({ key, value, low, high }) => [end, tick, this.window ?? "", key, value, low, high]) };
+    }
+    const { tick, x, columns } = this.kept;
+    const rows = [];
+    for (let at = lowerBound(tick, first); at < tick.length && tick[at] <= last; at += 1) {
+      for (const [key, { value, low, high }] of columns) rows.push([isoOf(x[at]), tick[at], this.window ?? "", key, value[at], low[at], high[at]]);
+    }
+    return { names, rows };
+  }
+
+  /** The bars as they are drawn, for a picture. */
+  bars() {
+    const top = this.sorted.slice(0, TOP);
+    const { zero, span } = scaleOf(top);
+    const at = (number) => Math.min(1, Math.max(0, (number - zero) / span));
+    return top.map(({ key, text, value, low, high }) => ({ key, text, from: at(Math.min(0, value)), to: at(Math.max(0, value)), low: at(low), high: at(high) }));
+  }
+
   #addRow() {
-    const parts = { key: el("span", { class: "key" }), bar: el("span", { class: "bar" }), whisker: el("span", { class: "whisker" }), value: el("span", { class: "amount" }) };
+    const parts = { key: this.#keyButton("", "key"), bar: el("span", { class: "bar" }), whisker: el("span", { class: "whisker" }), value: el("span", { class: "amount" }) };
     parts.row = el("li", {}, parts.key, el("span", { class: "track", "aria-hidden": "true" }, parts.bar, parts.whisker), parts.value);
-    this.rows.push(parts);
+    this.lines.push(parts);
     this.list.append(parts.row);
   }
 
@@ -64,7 +182,7 @@ export class HistogramCard extends Card {
     const wanted = this.filter.value.trim().toLowerCase();
     const found = this.sorted.filter(({ key }) => key.toLowerCase().includes(wanted)).slice(0, MOST_ROWS);
     this.table.replaceChildren(...found.map(({ key, text, spread, noise }) => el("tr", { class: noise ? "noise" : null },
-      el("th", { scope: "row" }, key), el("td", {}, text), el("td", {}, spread, noise ? this.faint : null))));
+      el("th", { scope: "row" }, this.#keyButton(key, "pick")), el("td", {}, text), el("td", {}, spread, noise ? this.faint : null))));
   }
 
   get faint() {
@@ -101,11 +219,12 @@ function scaleOf(entries) {
   return { zero, span: Math.max(0, ...known.map(({ high }) => high)) - zero || 1 };
 }
 
-function fillRow(parts, entry, scale) {
+function fillRow(parts, entry, scale, chosen) {
   parts.row.hidden = entry === undefined;
   if (entry === undefined) return;
   const { key, value, low, high, text, spread, noise } = entry;
   setText(parts.key, key);
+  parts.key.setAttribute("aria-pressed", String(chosen.includes(key)));
   setText(parts.value, text);
   parts.row.classList.toggle("noise", noise);
   parts.row.title = `${key}: ${text} ${spread}${noise ? " (says nothing: noise)" : ""}`;

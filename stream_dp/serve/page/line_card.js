@@ -4,8 +4,9 @@
 // drawn as far as the picture goes. A share is told in per cent.
 
 import { Card, lowerBound } from "./card.js";
-import { BandChart, thin } from "./charts.js";
-import { PER_CENT, PLAIN, band, count, el, ends, lengthOf, near, percent, seconds, setText, words } from "./format.js";
+import { BandChart } from "./band_chart.js";
+import { chartPlace, thin } from "./charts.js";
+import { PER_CENT, PLAIN, band, count, el, ends, isoOf, lengthOf, near, percent, seconds, setText } from "./format.js";
 
 export const noPoints = () => ({ tick: [], x: [], value: [], low: [], high: [], band: [], name: [] });
 
@@ -21,10 +22,24 @@ export class ScalarCard extends Card {
     this.name = el("span", { class: "whose", hidden: true });
     this.value = el("span", { class: "value" }, "–");
     this.band = el("span", { class: "band" });
-    this.holder = el("div", { class: "chart", tabindex: "0", role: "img" });
-    this.readout = el("p", { class: "readout", "aria-live": "polite" }, " ");
-    this.body.append(el("p", { class: "figure" }, this.name, this.value, " ", this.band), this.holder, this.readout);
-    this.chart = new BandChart(this.holder, (text) => setText(this.readout, text || " "), (x) => this.#saidAt(x));
+    this.counted = series.unit ? el("span", { class: "unit" }, `${series.unit} `) : null;
+    const place = chartPlace();
+    this.holder = place.holder;
+    this.body.append(el("p", { class: "figure" }, ...[this.name, this.value, " ", this.counted, this.band].filter((part) => part !== null)), place.box);
+    this.chart = new BandChart(place, (x, before) => this.#saidAt(x, before));
+  }
+
+  get overTime() {
+    return true;
+  }
+
+  /** The first tick that is kept. */
+  get since() {
+    return this.points.tick[0];
+  }
+
+  empty() {
+    this.points = noPoints();
   }
 
   take(release, points = this.points) {
@@ -55,7 +70,7 @@ export class ScalarCard extends Card {
     return `The ${this.exactly} lies between ${count(value - width)} and ${count(value + width)} with ${sure} confidence.`;
   }
 
-  show(range) {
+  show() {
     const { value, spread, noise } = this.reading(this.latest);
     setText(this.value, value);
     setText(this.band, spread + this.over);
@@ -64,14 +79,40 @@ export class ScalarCard extends Card {
     this.name.hidden = whose === "";
     for (const figure of [this.name, this.value]) figure.classList.toggle("noise", noise);
     setText(this.note, this.meaning(this.latest, percent(this.latest.confidence ?? 0.95)));
-    const start = Math.max(0, lowerBound(this.points.tick, range.first(this.latest.tick)));
-    this.chart.draw(thin(this.points, start), this.#marks(start));
-    this.holder.setAttribute("aria-label", `${this.chart.bars ? "Bar" : "Line"} chart of ${words(this.series.name)} with its error band, ` +
+    this.holder.setAttribute("aria-label", `${this.chart.bars ? "Bar" : "Line"} chart of ${this.title} with its error band, ` +
       `now ${whose}${value} ${spread}${this.over}. Arrow keys read single points.`);
   }
 
-  recolour() {
-    this.chart.forget();
+  picture(range) {
+    const [start, stop] = this.#shown(range);
+    const columns = thin(this.points, start, stop);
+    this.chart.draw(columns, range, this.#marks(start, stop), range.before ? this.#before(columns[0], range) : null);
+  }
+
+  headline() {
+    return this.element.querySelector(".figure").textContent;
+  }
+
+  rows(range) {
+    const [start, stop] = this.#shown(range);
+    const { tick, x, value, low, high, name } = this.points;
+    const named = name.some((each) => each !== undefined);
+    const row = (at) => [isoOf(x[at]), tick[at], this.window ?? "", ...(named ? [name[at] ?? ""] : []), value[at], low[at], high[at]];
+    return { names: ["end", "tick", "window", ...(named ? ["key"] : []), "value", "low", "high"], rows: Array.from({ length: stop - start }, (_, place) => row(start + place)) };
+  }
+
+  #shown({ first, last }) {
+    return [lowerBound(this.points.tick, first), lowerBound(this.points.tick, last + 1)];
+  }
+
+  /** What stood one length of the range before each of these times. */
+  #before(times, { length, step }) {
+    const { tick, x, value } = this.points;
+    return times.map((time) => {
+      const wanted = tick[lowerBound(x, time)] - length;
+      const at = lowerBound(tick, wanted);
+      return tick[at] === wanted && step > 0 ? value[at] : null;
+    });
   }
 
   /** Whether at least half of the last so many points say something. */
@@ -82,21 +123,22 @@ export class ScalarCard extends Card {
   }
 
   /** Where another name is told, and where a window begins anew. */
-  #marks(start) {
+  #marks(start, stop) {
     const { tick, x, name } = this.points;
     const length = this.series.parameters?.told === ANEW ? lengthOf(this.window) / this.series.step : 0;
     const found = [];
-    for (let at = start; at < x.length; at += 1) {
+    for (let at = start; at < stop; at += 1) {
       if (name[at] !== undefined && (at === start || name[at] !== name[at - 1])) found.push({ x: x[at], text: name[at] });
       else if (at > start && length > 1 && tick[at] % length === 0) found.push({ x: x[at], text: "" });
     }
     return found;
   }
 
-  #saidAt(x) {
+  #saidAt(x, before) {
     const point = pointAt(this.points, lowerBound(this.points.x, x));
     const { value, spread } = this.reading(point);
-    return `${this.whose(point)}${value} ${spread}`;
+    const ghost = Number.isFinite(before) ? `, before: ${this.reading({ value: before, low: before, high: before, band: 0 }).value}` : "";
+    return `${this.whose(point)}${value} ${spread}${ghost}`;
   }
 }
 

@@ -1,88 +1,70 @@
-// The guarantee and the proof behind it, as the plan derives them.
-// Rules: nothing is claimed here that the plan does not say; a condition that fails is shown as failing.
+// The guarantee: one plain line first, the exact statement one click away.
+// Rules: nothing is claimed here that the plan does not say; a factor is rounded up, never down. Words come before symbols.
 
-import { amount, count, el, percent, toNumber, words } from "./format.js";
+import { amount, atMost, count, el, toNumber, words } from "./format.js";
 
-const NEIGHBOURS = { add_remove: ["add or remove one", "Adding or removing one"], replace: ["replace one", "Replacing one"], replace_any_tick: ["replace one, its time included", "Replacing one (its time included)"] };
-let drawings = 0;
+const NEIGHBOURS = {
+  add_remove: ["add or remove one", "Adding or removing one"],
+  replace: ["replace one", "Replacing one"],
+  replace_any_tick: ["replace one, its time included", "Replacing one (its time included)"],
+};
+const TELLING = 100; // a factor from which on nobody would say that nothing can be told
 
 export function showPromise(holder, pipeline, plan) {
+  const open = holder.querySelector("details")?.open ?? false;
+  const budget = holder.querySelector("#budget") ?? el("div", { class: "budget", id: "budget" });
+  const exactly = el("details", { class: "exactly" }, el("summary", {}, "The exact statement"), ...statement(pipeline, plan));
+  exactly.open = open;
+  holder.replaceChildren(
+    el("div", { class: "guarantee" },
+      el("h2", {}, "Privacy"),
+      el("p", { class: "plain" }, plainly(pipeline, plan)),
+      pipeline.public_data ? el("p", { class: "badge" }, "This source is declared public data (a demonstration).") : null,
+      exactly,
+      el("p", {}, el("a", { href: "#proof" }, "How is this private?"))),
+    budget,
+  );
+}
+
+const whole = (plan) => plan.promise ?? plan; // with all that is asked while it runs
+const protectedUsers = (pipeline, plan) => (typeof plan.users === "object" ? plan.users : null) ?? pipeline.users;
+
+/** What is protected, as one thing: "event", or whose events together. */
+function protectedThing(pipeline, plan) {
+  const users = protectedUsers(pipeline, plan);
+  if (!users) return { thing: words(pipeline.unit ?? plan.unit ?? "event"), them: "it" };
+  const who = words(users.field ?? "user");
+  return { thing: `${who}'s events${users.per ? ` of one window of ${users.per}` : ""}`, them: "them" };
+}
+
+/** The one line that everybody reads. */
+export function plainly(pipeline, plan) {
+  const { thing, them } = protectedThing(pipeline, plan);
+  const factor = Math.exp(toNumber(whole(plan).epsilon));
+  const change = (plan.neighbors ?? pipeline.neighbors) === "add_remove" ? `with or without ${them}` : `with ${them} or with others in their place`;
+  const changed = them === "it" ? change.replace("others in their place", "another in its place") : change;
+  const slack = toNumber(whole(plan).delta) === 0 ? "" : `, apart from a probability of ${amount(whole(plan).delta)}`;
+  const bound = `each picture is at most ${atMost(factor)} times as likely${slack}.`;
+  if (!(factor < TELLING)) return `One ${thing} may show in these numbers: ${changed} ${bound}`;
+  return `No single ${thing} can be told from these numbers: ${changed} ${bound}`;
+}
+
+function statement(pipeline, plan) {
   const unit = words(plan.unit ?? pipeline.unit ?? "event");
   const users = plan.users ?? pipeline.users;
   const whose = users?.per ? `${unit} with all their events of one window of ${users.per}` : users ? `${unit} with all their events` : unit;
   const relation = plan.neighbors ?? pipeline.neighbors;
   const [change, changing] = NEIGHBOURS[relation] ?? [words(relation), `A change (${words(relation)}) of one`];
-  const whole = plan.promise ?? plan; // with all that is asked while it runs
-  const factor = Math.exp(toNumber(whole.epsilon));
-  const slack = toNumber(whole.delta) === 0 ? "" : `, apart from a probability of ${amount(whole.delta)}`;
+  const { epsilon, delta } = whole(plan);
+  const slack = toNumber(delta) === 0 ? "" : `, apart from a probability of ${amount(delta)}`;
   const facts = [["Unit", users ? users.name : `one ${unit}`], ["Neighbours", `${change} ${whose}`]];
   if (users) facts.push(["Events of one", `all together, at most ${count(users.max_events)} count ${users.per ? `in each window of ${users.per}` : "for ever"}`]);
   if (plan.condition) facts.push(["Condition", plan.condition]);
   if (plan.horizon) facts.push(["Horizon", `${count(plan.horizon)} ticks`]);
-  holder.replaceChildren(
-    el("div", { class: "guarantee" },
-      el("p", { class: "eyebrow" }, "Guarantee of this page"),
-      el("p", { class: "dp" }, `(ε = ${amount(whole.epsilon)}, δ = ${amount(whole.delta)})`, el("span", {}, "-DP")),
-      el("dl", { class: "facts" }, ...facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)))),
-      el("p", { class: "plain" }, `${changing} ${whose} changes the probability of anything shown here, now or later, ` +
-        `by a factor of at most ${factor < 1000 ? factor.toFixed(2) : factor.toExponential(1)}${slack}.`),
-      pipeline.public_data ? el("p", { class: "badge" }, "This source is declared public data (a demonstration).") : null,
-      el("p", {}, el("a", { href: "#proof" }, "How is this private?"))),
-    el("div", { class: "budget", id: "budget" }),
-  );
-}
-
-export function showProof(holder, plan) {
-  const open = holder.querySelector("details")?.open ?? false;
-  const details = el("details", {}, el("summary", {}, el("h2", {}, "How is this private?")),
-    el("p", {}, "The guarantee is derived, not typed in: each step below is a theorem whose conditions were checked, down to " +
-      "mechanisms with a proof of their own."),
-    picture(),
-    el("p", {}, el("a", { href: "/api/plan.svg" }, "The tree as a picture of its own")),
-    el("ul", { class: "tree" }, step((plan.promise ?? plan).derivation ?? {})),
-    errorTable(plan));
-  details.open = open;
-  holder.replaceChildren(details);
-}
-
-/** The tree as the server draws it; a new address each time, for browsers keep pictures. */
-function picture() {
-  drawings += 1;
-  const image = el("img", { src: `/api/plan.svg?${drawings}`, loading: "lazy", alt: "The derivation as a tree from left to right; the list below says the same in words." });
-  return el("div", { class: "picture", tabindex: "0", role: "region", "aria-label": "Derivation as a picture" }, image);
-}
-
-function step(node) {
-  const conditions = node.conditions ?? [];
-  const premises = node.premises ?? [];
-  return el("li", {},
-    el("div", { class: "step" },
-      el("p", { class: "rule" }, el("strong", {}, words(node.rule)), node.source ? el("cite", {}, node.source) : null),
-      el("p", { class: "result" }, guaranteeText(node.guarantee)),
-      conditions.length === 0 ? null : el("ul", { class: "conditions" }, ...conditions.map(condition))),
-    premises.length === 0 ? null : el("ul", {}, ...premises.map(step)));
-}
-
-function condition({ name, holds, why }) {
-  return el("li", { class: holds ? "ok" : "not-ok" }, el("span", { class: "mark", role: "img", "aria-label": holds ? "holds" : "does not hold" }, holds ? "✓" : "✗"),
-    el("span", {}, el("b", {}, words(name)), why ? ` – ${why}` : ""));
-}
-
-function guaranteeText(guarantee) {
-  if (guarantee === null || guarantee === undefined) return "";
-  if (typeof guarantee !== "object") return String(guarantee);
-  const whom = guarantee.users ? `, ${guarantee.users}` : "";
-  const relation = (guarantee.neighbors ? `, ${words(guarantee.neighbors?.kind ?? guarantee.neighbors)}` : "") + whom;
-  if (guarantee.epsilon === undefined) return Object.entries(guarantee).map(([name, value]) => `${words(name)} ${value}`).join(", ");
-  return `ε = ${amount(guarantee.epsilon)}, δ = ${amount(guarantee.delta ?? "0")}${relation}`;
-}
-
-function errorTable(plan) {
-  const rows = (plan.series ?? []).filter((series) => series.predicted_error?.length).map((series) => {
-    const last = series.predicted_error.at(-1);
-    return el("tr", {}, el("th", { scope: "row" }, words(series.name)), el("td", { class: "wide" }, series.mechanism), el("td", {}, `± ${count(last.error)}`),
-      el("td", {}, `tick ${count(last.tick)}, ${percent(last.confidence)}`));
-  });
-  return rows.length === 0 ? null : el("div", { class: "scroll" }, el("table", { class: "errors" }, el("caption", {}, "Expected error, from the plan alone: no data was read for it"),
-    el("thead", {}, el("tr", {}, ...["Series", "Mechanism", "Error", "At"].map((name) => el("th", { scope: "col", class: name === "Mechanism" ? "wide" : null }, name)))), el("tbody", {}, ...rows)));
+  return [
+    el("p", {}, `${changing} ${whose} changes the probability of anything shown here, now or later, ` +
+      `by a factor of at most ${atMost(Math.exp(toNumber(epsilon)))}${slack}.`),
+    el("p", { class: "dp" }, `(ε = ${amount(epsilon)}, δ = ${amount(delta)})`, el("span", {}, "-DP")),
+    el("dl", { class: "facts" }, ...facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)))),
+  ];
 }

@@ -17,7 +17,25 @@ export class RanksCard extends Card {
     this.body.append(el("div", { class: "ranking-holder" }, this.table));
   }
 
+  get tabled() {
+    return false;
+  }
+
   take() {}
+
+  rows() {
+    const { ranks, band: width, end, tick } = this.latest;
+    const row = ({ name, value, first, last, tied }) => [end, tick, this.window ?? "", first, last, name, value, value - width, value + width, tied.join("; ")];
+    return { names: ["end", "tick", "window", "first rank", "last rank", "key", "value", "low", "high", "not told apart from"], rows: places(ranks).map(row) };
+  }
+
+  /** The bars as they are drawn, for a picture. */
+  bars() {
+    const { ranks, band: width } = this.latest;
+    const scale = Math.max(0, ...ranks.map(({ value }) => value + width)) || 1;
+    const at = (number) => Math.min(1, Math.max(0, number / scale));
+    return ranks.map(({ name, value }) => ({ key: name, text: count(value), from: 0, to: at(value), low: at(value - width), high: at(value + width) }));
+  }
 
   show() {
     const { ranks, band: width } = this.latest;

@@ -5,6 +5,7 @@
 
 import { el, words } from "./format.js";
 import { ANEW, isBefore } from "./line_card.js";
+import { choice, choose } from "./view.js";
 
 export const TICK = "tick";
 export const EVER = "ever";
@@ -27,7 +28,7 @@ export const partsOf = (release) => release.windows ?? { "": release };
 export const windowed = (Base, { shape, begins = 0, points = () => null }) => class extends Base {
   constructor(series, planned) {
     super(series, planned, shape);
-    this.kept = new Map();
+    this.windows = new Map();
     this.choice = el("div", { class: "segmented over", role: "group", "aria-label": `Window of ${words(series.name)}`, hidden: true });
     this.body.prepend(this.choice);
   }
@@ -42,32 +43,46 @@ export const windowed = (Base, { shape, begins = 0, points = () => null }) => cl
     const parts = partsOf(release);
     this.whole = release;
     for (const [name, part] of Object.entries(parts)) {
-      if (!this.kept.has(name)) this.#offer(name);
-      super.take({ ...release, ...part }, this.kept.get(name));
+      if (!this.windows.has(name)) this.#offer(name);
+      super.take({ ...release, ...part }, this.windows.get(name));
     }
     const names = Object.keys(parts);
-    if (this.window === undefined) this.#choose(names[Math.min(begins, names.length - 1)]);
+    const asked = choice(this.#asked);
+    if (this.window === undefined && names.includes(asked)) this.settled = true;
+    if (this.window === undefined) this.#choose(this.settled ? asked : names[Math.min(begins, names.length - 1)]);
     else if (!this.settled) this.#settle(names);
     this.latest = { ...release, ...parts[this.window] };
   }
 
+  empty() {
+    super.empty();
+    for (const name of this.windows.keys()) this.windows.set(name, points());
+    if (this.window !== undefined) this.look(this.window);
+  }
+
+  /** How the address names the window that was chosen here. */
+  get #asked() {
+    return `window.${this.series.name}`;
+  }
+
   #settle(names) {
-    if (!((this.kept.get(this.window)?.tick.length ?? 0) >= ENOUGH)) return;
+    if (!((this.windows.get(this.window)?.tick.length ?? 0) >= ENOUGH)) return;
     this.settled = true;
-    const better = names.slice(begins).find((name) => name !== EVER && (this.says?.(this.kept.get(name), ENOUGH) ?? true));
+    const better = names.slice(begins).find((name) => name !== EVER && (this.says?.(this.windows.get(name), ENOUGH) ?? true));
     if (better !== undefined && better !== this.window) this.#choose(better);
   }
 
   #offer(name) {
     const button = el("button", { type: "button", value: name, "aria-label": name === EVER ? "ever, so far" : overText(this.series, name).replace(/^in /, "") }, name);
     button.addEventListener("click", () => {
+      choose({ [this.#asked]: name });
       this.settled = true;
       this.#choose(name);
-      this.draw(this.range);
+      this.redraw();
     });
-    this.kept.set(name, points());
+    this.windows.set(name, points());
     this.choice.append(button);
-    this.choice.hidden = this.kept.size < 2;
+    this.choice.hidden = this.windows.size < 2;
   }
 
   #choose(name) {

@@ -1,0 +1,71 @@
+// What is drawn beside the values: where 0 is, where something begins, alerts on a strip.
+// Rules: colours come from the style sheet; of very many marks only the foot is drawn.
+
+import { colour } from "./charts.js";
+
+const MOST_LINES = 40;
+
+/** Where 0 is, in a picture that goes below it. */
+export function drawZero(plot) {
+  if (!(plot.scales.y.min < 0 && plot.scales.y.max > 0)) return;
+  const { ctx: context, bbox } = plot;
+  const top = Math.round(plot.valToPos(0, "y", true));
+  context.save();
+  context.fillStyle = colour("--muted");
+  context.fillRect(bbox.left, top, bbox.width, Math.max(1, Math.round(uPlot.pxRatio)));
+  context.restore();
+}
+
+/** A dashed line where something begins, its text beside it where there is room; of very many only the foot. */
+export function drawMarks(plot, marks) {
+  const { ctx: context, bbox } = plot;
+  const ratio = uPlot.pxRatio;
+  const many = marks.length > MOST_LINES;
+  let free = bbox.left;
+  context.save();
+  context.font = `${11 * ratio}px system-ui, sans-serif`;
+  context.textBaseline = "top";
+  context.textAlign = "left";
+  context.fillStyle = context.strokeStyle = colour("--muted");
+  context.lineWidth = ratio;
+  context.globalAlpha = 0.75;
+  context.setLineDash(many ? [] : [2 * ratio, 3 * ratio]);
+  context.beginPath();
+  for (const { x } of marks) {
+    const left = Math.round(plot.valToPos(x, "x", true)) + ratio / 2;
+    context.moveTo(left, many ? bbox.top + bbox.height - 6 * ratio : bbox.top);
+    context.lineTo(left, bbox.top + bbox.height);
+  }
+  context.stroke();
+  context.globalAlpha = 1;
+  for (const { x, text } of marks) {
+    const left = plot.valToPos(x, "x", true) + 3 * ratio;
+    const right = left + context.measureText(text).width;
+    if (text === "" || left < free || right > bbox.left + bbox.width) continue;
+    context.fillText(text, left, bbox.top);
+    free = right + 6 * ratio;
+  }
+  context.restore();
+}
+
+/** One mark for each alert between the ticks `first` and `last`, over a faint base line. */
+export function drawStrip(canvas, ticks, first, last) {
+  const ratio = window.devicePixelRatio || 1;
+  const width = Math.floor(canvas.clientWidth * ratio);
+  const height = Math.floor(canvas.clientHeight * ratio);
+  if (width === 0 || height === 0) return;
+  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  const context = canvas.getContext("2d");
+  context.clearRect(0, 0, width, height);
+  context.fillStyle = colour("--grid");
+  context.fillRect(0, height / 2 - ratio / 2, width, ratio);
+  const cell = width / Math.max(1, last - first + 1);
+  const mark = Math.min(10 * ratio, Math.max(2 * ratio, cell * 0.7));
+  context.fillStyle = colour("--alert");
+  for (let index = ticks.length - 1; index >= 0 && ticks[index] >= first; index -= 1) {
+    const centre = (ticks[index] - first + 0.5) * cell;
+    context.beginPath();
+    context.roundRect(Math.min(width - mark, Math.max(0, centre - mark / 2)), height * 0.12, mark, height * 0.76, Math.min(2 * ratio, mark / 2));
+    context.fill();
+  }
+}

@@ -1,0 +1,61 @@
+// The proof behind the guarantee, as the plan derives it.
+// Rules: nothing is claimed here that the plan does not say; a condition that fails is shown as failing.
+
+import { amount, count, el, percent, words } from "./format.js";
+
+let drawings = 0;
+
+export function showProof(holder, plan) {
+  const open = holder.querySelector("details")?.open ?? false;
+  const details = el("details", {}, el("summary", {}, el("h2", {}, "How is this private?")),
+    el("p", {}, "The guarantee is derived, not typed in: each step below is a theorem whose conditions were checked, down to " +
+      "mechanisms with a proof of their own."),
+    picture(),
+    el("p", {}, el("a", { href: "/api/plan.svg" }, "The tree as a picture of its own")),
+    el("ul", { class: "tree" }, step((plan.promise ?? plan).derivation ?? {})),
+    errorTable(plan));
+  details.open = open;
+  holder.replaceChildren(details);
+}
+
+/** The tree as the server draws it; a new address each time, for browsers keep pictures. */
+function picture() {
+  drawings += 1;
+  const image = el("img", { src: `/api/plan.svg?${drawings}`, loading: "lazy", alt: "The derivation as a tree from left to right; the list below says the same in words." });
+  return el("div", { class: "picture", tabindex: "0", role: "region", "aria-label": "Derivation as a picture" }, image);
+}
+
+function step(node) {
+  const conditions = node.conditions ?? [];
+  const premises = node.premises ?? [];
+  return el("li", {},
+    el("div", { class: "step" },
+      el("p", { class: "rule" }, el("strong", {}, words(node.rule)), node.source ? el("cite", {}, node.source) : null),
+      el("p", { class: "result" }, guaranteeText(node.guarantee)),
+      conditions.length === 0 ? null : el("ul", { class: "conditions" }, ...conditions.map(condition))),
+    premises.length === 0 ? null : el("ul", {}, ...premises.map(step)));
+}
+
+function condition({ name, holds, why }) {
+  return el("li", { class: holds ? "ok" : "not-ok" }, el("span", { class: "mark", role: "img", "aria-label": holds ? "holds" : "does not hold" }, holds ? "✓" : "✗"),
+    el("span", {}, el("b", {}, words(name)), why ? ` – ${why}` : ""));
+}
+
+function guaranteeText(guarantee) {
+  if (guarantee === null || guarantee === undefined) return "";
+  if (typeof guarantee !== "object") return String(guarantee);
+  const whom = guarantee.users ? `, ${guarantee.users}` : "";
+  const relation = (guarantee.neighbors ? `, ${words(guarantee.neighbors?.kind ?? guarantee.neighbors)}` : "") + whom;
+  if (guarantee.epsilon === undefined) return Object.entries(guarantee).map(([name, value]) => `${words(name)} ${value}`).join(", ");
+  return `ε = ${amount(guarantee.epsilon)}, δ = ${amount(guarantee.delta ?? "0")}${relation}`;
+}
+
+function errorTable(plan) {
+  const rows = (plan.series ?? []).filter((series) => series.predicted_error?.length).map((series) => {
+    const last = series.predicted_error.at(-1);
+    return el("tr", {}, el("th", { scope: "row" }, words(series.name)), el("td", { class: "wide" }, series.mechanism), el("td", {}, `± ${count(last.error)}`),
+      el("td", {}, `tick ${count(last.tick)}, ${percent(last.confidence)}`));
+  });
+  return rows.length === 0 ? null : el("div", { class: "scroll" }, el("table", { class: "errors" }, el("caption", {}, "Expected error, from the plan alone: no data was read for it"),
+    el("thead", {}, el("tr", {}, ...["Series", "Mechanism", "Error", "At"].map((name) => el("th", { scope: "col", class: name === "Mechanism" ? "wide" : null }, name)))), el("tbody", {}, ...rows)));
+}
