@@ -14,6 +14,8 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.openmetrics.exposition import generate_latest as open_text
 
 OPEN = "application/openmetrics-text"
+FORMS = (OPEN, "text/plain")
+"""What the text may be called, without its version."""
 _Written = GaugeMetricFamily | CounterMetricFamily | InfoMetricFamily
 
 
