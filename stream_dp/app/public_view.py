@@ -14,6 +14,7 @@ from stream_dp.app.budget_view import api_budget
 from stream_dp.core.moments import moment_text
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.pipeline.builder import Built
+from stream_dp.pipeline.endpoints import WallClock
 from stream_dp.pipeline.groupings import keys_of, most_ones
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.protected_words import unit_json
@@ -104,6 +105,7 @@ def pipeline_json(built: Built, series: Iterable[Series]) -> dict[str, Any]:
             "kind": spec.clock.kind,
             "start": None if spec.clock.start is None else moment_text(spec.clock.start),
             "step": spec.clock.step / 1000,
+            "delay": spec.clock.delay / 1000 if isinstance(spec.clock, WallClock) else None,
             "horizon": spec.clock.horizon,
         },
         "series": [_series_json(spec, each) for each in series],

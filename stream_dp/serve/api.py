@@ -11,6 +11,7 @@ from stream_dp.serve.openapi import ABOUT, add_document
 from stream_dp.serve.refusals import add_refusals, refusals
 from stream_dp.serve.routes.analysts import add_analysts
 from stream_dp.serve.routes.configuration import add_configuration
+from stream_dp.serve.routes.metrics import add_metrics
 from stream_dp.serve.routes.pages import add_pages
 from stream_dp.serve.routes.queries import add_queries
 from stream_dp.serve.routes.series import add_series, add_stream
@@ -40,5 +41,6 @@ def create_app(
     add_analysts(app, view)
     add_messages(app, view)
     add_document(app)
+    add_metrics(app, view)
     add_pages(app)
     return app

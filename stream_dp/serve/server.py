@@ -3,8 +3,8 @@
 Rules: the port is bound before anything else and the socket handed over, so no other process can
 take it in between; a taken port means the next one. Signals stay the caller's. `stop` is quick,
 also with open streams and with clients that do not read. Whoever connects, and however many, takes no more
-files than `connections` allows. No access log, and no line for what clients do wrong. FastAPI and uvicorn are
-imported when a server is built, and their absence is a usage error that names the extra.
+files than `connections` allows. No access log, and no line for what clients do wrong. FastAPI, uvicorn and
+prometheus_client are imported when a server is built, and their absence is a usage error that names the extra.
 """
 
 import asyncio
@@ -120,9 +120,10 @@ def _require_extra() -> None:
     try:
         importlib.import_module("uvicorn")
         importlib.import_module("fastapi.sse")
+        importlib.import_module("prometheus_client")
     except ImportError:
         raise UsageError(
-            "the page needs FastAPI and uvicorn: pip install 'stream_dp[serve]'"
+            "the page needs FastAPI, uvicorn and prometheus_client: pip install 'stream_dp[serve]'"
         ) from None
 
 

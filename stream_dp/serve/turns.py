@@ -14,6 +14,11 @@ LONGEST_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 
 
+def pause_after(took: float) -> float:
+    """Return for how many seconds nothing more is done after work of so many, so that it keeps to its share."""
+    return min(took * (1 / SHARE - 1), _LONGEST_PAUSE_S)
+
+
 class Turn:
     """What a request has until its answer begins; `end` may be called again."""
 
@@ -54,6 +59,5 @@ class Turns:
         return Turn(self._give_back)
 
     def _give_back(self, took: float) -> None:
-        pause = min(took * (1 / SHARE - 1), _LONGEST_PAUSE_S)
-        self._next = asyncio.get_running_loop().time() + pause
+        self._next = asyncio.get_running_loop().time() + pause_after(took)
         self._taken.release()

@@ -11,7 +11,7 @@ import pytest
 
 LIBRARIES = frozenset({
     "aiokafka", "cryptography", "dp_accounting", "fastapi", "faust", "jgo", "mode", "msgspec", "numpy", "pyarrow",
-    "pydantic", "rich", "scipy", "starlette", "uvicorn", "yaml",
+    "prometheus_client", "pydantic", "rich", "scipy", "starlette", "structlog", "uvicorn", "yaml",
 })  # fmt: skip
 FLIGHTS = str(Path("examples", "01_flights", "pipeline.yaml"))
 NOBODY = "http://127.0.0.1:9"  # the discard port: no engine answers there

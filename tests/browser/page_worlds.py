@@ -64,6 +64,7 @@ def pipeline(fingerprint: str = "f1") -> dict[str, Any]:
             "kind": "replay",
             "start": "2013-01-01T10:00:00Z",
             "step": 3600,
+            "delay": None,
             "horizon": HORIZON,
         },
         "fingerprint": fingerprint,

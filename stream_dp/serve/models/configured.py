@@ -49,6 +49,8 @@ class ClockEntry(Answer):
     """When tick 0 begins, UTC; null where a wall clock declares no start."""
     step: Annotated[float, Field(gt=0, examples=[3600.0])]
     """The length of a tick in seconds."""
+    delay: Annotated[float, Field(gt=0, examples=[0.5])] | None
+    """How long after its end a tick is published, in seconds; null on a replay clock."""
     horizon: Annotated[int, Field(ge=1)] | None
     """The number of ticks after which the pipeline ends; null: it does not."""
 

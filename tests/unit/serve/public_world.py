@@ -8,7 +8,13 @@ from typing import Any
 
 def clock() -> dict[str, Any]:
     """A replay of a year of hours."""
-    return {"kind": "replay", "start": "2013-01-01T10:00:00Z", "step": 3600.0, "horizon": 8760}
+    return {
+        "kind": "replay",
+        "start": "2013-01-01T10:00:00Z",
+        "step": 3600.0,
+        "delay": None,
+        "horizon": 8760,
+    }
 
 
 def series(name: str, **more: Any) -> dict[str, Any]:
