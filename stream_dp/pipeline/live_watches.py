@@ -82,7 +82,7 @@ class WatchPlanner:
         names = part_names(self.spec, watch.name, feature)
         place = roster.room(len(names))
         after = roster.with_watch(watch, place, names, start, analyst)
-        terms = watch.terms(len(names), self.spec.clock.step, self.entry.unit)
+        terms = watch.terms(len(names), self.spec.clock.step, self.entry.grain)
         query = ArmQuery(place=place, watch=terms)
         return self._planned(watch.name, place, len(names), query, after, block, begins=True)
 

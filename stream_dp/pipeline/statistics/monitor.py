@@ -115,7 +115,7 @@ class MonitorSeries(SeriesSpec):
         return amount_of(self.of, self.clamp, self.step)
 
     @property
-    def unit(self) -> Fraction:
+    def grain(self) -> Fraction:
         """The step of the grid."""
         return self.step
 
@@ -205,7 +205,7 @@ class MonitorSeries(SeriesSpec):
     ) -> WatchRoster:
         """Return its watches by name: each may be asked a threshold."""
         return WatchRoster.of(
-            keys, self.watch, counts_band, mechanism.ones, self.unit, signed=self.signed
+            keys, self.watch, counts_band, mechanism.ones, self.grain, signed=self.signed
         )
 
     def ask_band(

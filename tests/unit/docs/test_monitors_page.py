@@ -31,7 +31,9 @@ def test_the_pages_pipeline_is_planned_and_its_release_is_one(tmp_path: Path) ->
     file.write_text(f"{head}series:\n{sums}")
     (cash,) = build(load(file)).chosen
     assert isinstance(cash.mechanism, SumMonitor)
-    assert cash.mechanism.window_scale * cash.spec.unit == Fraction("2") * 500 * 2 / Fraction("0.3")
+    assert cash.mechanism.window_scale * cash.spec.grain == Fraction("2") * 500 * 2 / Fraction(
+        "0.3"
+    )
     (release,) = re.findall(r'^ +(\{"v":1.*\})$', PAGE, re.MULTILINE)
     said = read(release.encode())
     assert said.counts_band == chosen.spec.counts_band(chosen.mechanism, 0.95)
