@@ -91,7 +91,7 @@ def amounts_sketched(value: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def amount_of(
+def amount_watched(
     of: str | None, clamp: tuple[Fraction, Fraction] | None, step: Fraction
 ) -> Amount | None:
     """Return what a record adds where a sum of the field `of` is looked at; None: 1."""
@@ -104,7 +104,7 @@ def adds_both_signs(series: Any) -> bool:
     return getattr(series, "of", None) is not None and (clamp is None or clamp[0] < 0)
 
 
-def is_signed(amount: Amount | None) -> bool:
+def may_be_negative(amount: Amount | None) -> bool:
     """Say whether a sum of such amounts may be below 0."""
     return amount is not None and amount.lowest < 0
 

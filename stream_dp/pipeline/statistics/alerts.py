@@ -19,11 +19,11 @@ from stream_dp.mechanisms.sum_monitor import SumMonitor
 from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, WatchTerms
 from stream_dp.pipeline.alarms import (
     adds_both_signs,
-    amount_of,
+    amount_watched,
     amounts_sketched,
     daily,
-    is_signed,
     level_problems,
+    may_be_negative,
     one_window,
     sign_problems,
     sum_problems,
@@ -74,7 +74,7 @@ class AlertsSeries(GroupedSeries):
     @property
     def amount(self) -> Amount | None:
         """What a record adds, where it looks at a sum."""
-        return amount_of(self.of, self.clamp, self.step)
+        return amount_watched(self.of, self.clamp, self.step)
 
     @property
     def grain(self) -> Fraction:
@@ -84,7 +84,7 @@ class AlertsSeries(GroupedSeries):
     @property
     def signed(self) -> bool:
         """Whether a sum may be below 0."""
-        return is_signed(self.amount)
+        return may_be_negative(self.amount)
 
     @property
     def over(self) -> str | None:

@@ -17,10 +17,10 @@ from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.sum_monitor import NONE, SumMonitor
 from stream_dp.mechanisms.watch_messages import ThresholdQuery, WatchTerms
 from stream_dp.pipeline.alarms import (
-    amount_of,
+    amount_watched,
     amounts_sketched,
     daily,
-    is_signed,
+    may_be_negative,
     over_problems,
     sum_problems,
     usual_count,
@@ -112,7 +112,7 @@ class MonitorSeries(SeriesSpec):
     @property
     def amount(self) -> Amount | None:
         """What a record adds to each of its watches, where they look at a sum."""
-        return amount_of(self.of, self.clamp, self.step)
+        return amount_watched(self.of, self.clamp, self.step)
 
     @property
     def grain(self) -> Fraction:
@@ -122,7 +122,7 @@ class MonitorSeries(SeriesSpec):
     @property
     def signed(self) -> bool:
         """Whether a sum may be below 0."""
-        return is_signed(self.amount)
+        return may_be_negative(self.amount)
 
     @property
     def price(self) -> Fraction:
