@@ -9,7 +9,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from stream_dp.app.sample_check.check_pipeline import check_pipeline, fitting_json, within_limit
+from stream_dp.app.sample_check.check_pipeline import (
+    check_pipeline,
+    false_alarms,
+    fitting_json,
+    within_limit,
+)
 from stream_dp.app.sample_check.fitting import Fitting
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import wide_console
@@ -41,16 +46,16 @@ def check(
     The sample is taken from the pipeline's own source, or from what --data or --topic names. Exit code 2: more of it
     than `warn_dead` declares cannot be used, or the file is broken. No journal is opened, nothing is charged.
     """
-    spec, found = asyncio.run(check_pipeline(pipeline, data, topic, sample, key_file))
+    built, found = asyncio.run(check_pipeline(pipeline, data, topic, sample, key_file))
     if as_json:
-        typer.echo(json.dumps(fitting_json(spec, found)))
+        typer.echo(json.dumps(fitting_json(built, found)))
     else:
-        _print(spec.name, found)
-    if not within_limit(found, spec.source.warn_dead):
+        _print(built.spec.name, found, [each.words for each in false_alarms(built)])
+    if not within_limit(found, built.spec.source.warn_dead):
         raise typer.Exit(UNFIT)
 
 
-def _print(name: str, found: Fitting) -> None:
+def _print(name: str, found: Fitting, alarms: list[str]) -> None:
     console = wide_console()
     console.print(_fields(name, found))
     if found.reasons:
@@ -60,6 +65,8 @@ def _print(name: str, found: Fitting) -> None:
         lines.print(f"There is nothing in {found.origin} yet, so nothing was learnt.", markup=False)
     for hint in found.hints:
         lines.print(f"  {hint.records:,} x {hint.says}", markup=False)
+    for alarm in alarms:
+        lines.print(f"  {alarm}", markup=False)
     counts = {"dead": found.dead, "late": found.late, "other": found.other}
     said = ", ".join(f"{n:,} {what} ({found.share(n):.1%})" for what, n in counts.items())
     lines.print(f"NOT PRIVATE: {found.records:,} records of {found.origin}: {said}.", markup=False)

@@ -2,8 +2,8 @@
 
 The law of `monitor` on rows to which an event adds one integer amount instead of 1. What an instance costs grows with
 what an event changes in it: an amount y shifts all that is asked by y, or nothing once it has left the window, and the
-noises answer for it unit by unit, whatever its sign. So all noises are as wide as what one event changes in all its
-entries together. This file knows no names, filters, keys or grid.
+noises answer for it unit by unit, whatever its sign; so does the noise on a sum that is told. So all noises are as wide
+as what one event changes in all its entries together. This file knows no names, filters, keys or grid.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from fractions import Fraction
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.derive import derive
 from stream_dp.accounting.rules.leaf import leaf
-from stream_dp.accounting.situations import Parallel, Touched
+from stream_dp.accounting.situations import Fixed, Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
 from stream_dp.core.messages import IntArray, Query
@@ -26,6 +26,9 @@ from stream_dp.mechanisms.watch_block import WatchBlock
 from stream_dp.mechanisms.watch_messages import WatchTerms
 
 TEST = "tests/statistical/test_privacy_sum_monitor.py"  # exact, against every adaptive adversary
+NONE = Fraction(0)
+SHIFT = "shifts all that is asked: max(e1, e2)"
+PASSES = "shifts what is asked, or nothing: e1 + e2"
 
 
 @wire("sum-monitor", 1)
@@ -33,13 +36,14 @@ TEST = "tests/statistical/test_privacy_sum_monitor.py"  # exact, against every a
 class SumMonitor(EventAmounts, WatchBlock):
     """Answers of shape (width,): 1 where a watch fires in this tick, else 0; a free place answers 0.
 
-    An event adds one amount from `lowest` to `highest` (in units) to at most `ones` entries of its row, or nothing;
+    With a `value_epsilon` the shape is (2 * width,): behind those the sum of each watch that fires, noised, 0 else. An
+    event adds one amount from `lowest` to `highest` (in units) to at most `ones` entries of its row, or nothing;
     thresholds are in units too.
 
-    Privacy claim: `epsilon`-DP for such event streams under `neighbors`, for ever, adaptively. One event changes its
-    entries by `l1` in all, and lies in one instance of each place. For each unit an instance since a crossing pays
-    max(e1, e2), one over a window e1 + e2, one of single ticks what its noisy sum costs (`monitor`, with a shift of
-    as many units): epsilon / l1 each.
+    Privacy claim: (epsilon + value_epsilon)-DP for such event streams under `neighbors`, for ever, adaptively. One
+    event changes its entries by `l1` in all, and lies in one instance of each place. For each unit an instance since a
+    crossing pays max(e1, e2) and what its told sum costs, one over a window the larger of e1 + e2 and max(e1, e2) with
+    the sum, one of single ticks what its noisy sum costs (`monitor`, with a shift of as many units): a part of l1 each.
 
     Raises:
         NotDerivable: no amounts.
@@ -54,6 +58,7 @@ class SumMonitor(EventAmounts, WatchBlock):
     lowest: int
     highest: int
     ones: int = 1
+    value_epsilon: Fraction = NONE
 
     def __post_init__(self) -> None:
         """Refuse amounts that are none, and what cannot be held or drawn."""
@@ -62,8 +67,13 @@ class SumMonitor(EventAmounts, WatchBlock):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure DP at `epsilon`."""
-        return Guarantee(PureDP(self.epsilon), self.neighbors)
+        """Pure DP at the sum of the two shares."""
+        return Guarantee(PureDP(self.epsilon + self.value_epsilon), self.neighbors)
+
+    @property
+    def signed(self) -> bool:
+        """Whether sums may be below 0."""
+        return self.lowest < 0
 
     @property
     def changed(self) -> int:
@@ -94,13 +104,28 @@ class SumMonitor(EventAmounts, WatchBlock):
         Raises:
             NotDerivable: the noise is too small for `epsilon`.
         """
-        unit = self.epsilon / self.l1
-        kinds = (
-            ("since a crossing", 1, self.scale, "shifts all that is asked: max(e1, e2)"),
-            ("of single ticks", 1, self.tick_scale, "changes one noisy sum"),
-            ("over a window", 2, self.window_scale, "shifts what is asked, or nothing: e1 + e2"),
+        share, told = self.epsilon / self.l1, self.value_epsilon / self.l1
+        since = self._unit("since a crossing", share, self._enough(share, 1 / self.scale, SHIFT))
+        if told:
+            sum_ = self._enough(
+                told, 1 / self.value_scale, "changes what is told once, with fresh noise"
+            )
+            since = derive(
+                (since, self._unit("of the sum at a crossing", told, sum_)),
+                Fixed("a watch and its sum at its crossing"),
+            )
+        tick = self._enough(share + told, 1 / self.tick_scale, "changes one noisy sum")
+        window = [self._enough(share + told, 2 / self.window_scale, PASSES)]
+        if told:
+            both = 1 / self.window_scale + 1 / self.window_value_scale
+            window.append(
+                self._enough(share + told, both, "in the window changes the told sum too")
+            )
+        each = (
+            since,
+            self._unit("of single ticks", share + told, tick),
+            self._unit("over a window", share + told, *window),
         )
-        each = tuple(self._unit(unit, *kind) for kind in kinds)
         why = (
             f"one event under {self.neighbors} changes its entries by {self.l1} units in all, and lies in one live "
             f"instance of each; checked by {TEST}"
@@ -109,9 +134,9 @@ class SumMonitor(EventAmounts, WatchBlock):
         many = f"watches on sums in {self.width} places, for ever"
         return derive(each, Parallel(many, touched, (None,) * len(each)))
 
-    def _unit(
-        self, epsilon: Fraction, kind: str, paid: int, scale: Fraction, why: str
-    ) -> Derivation:
-        enough = Condition("noise", paid / scale <= epsilon, f"a unit {why}; scale {text(scale)}")
+    def _enough(self, epsilon: Fraction, paid: Fraction, why: str) -> Condition:
+        return Condition("noise", paid <= epsilon, f"a unit {why}: {text(paid)}")
+
+    def _unit(self, kind: str, epsilon: Fraction, *enough: Condition) -> Derivation:
         claim = Guarantee(PureDP(epsilon), self.neighbors)
-        return leaf(f"one unit in one instance {kind}", claim, SOURCE, (enough,))
+        return leaf(f"one unit in one instance {kind}", claim, SOURCE, enough)

@@ -19,6 +19,7 @@ from stream_dp.mechanisms.watch_messages import (
     DisarmQuery,
     ThresholdQuery,
     is_threshold,
+    thresholds,
 )
 from stream_dp.mechanisms.watch_noise import WatchNoise
 from stream_dp.mechanisms.watch_windows import whole_windows
@@ -49,6 +50,11 @@ class WatchBlock(WatchNoise):
             RejectedMessage: a bad row.
         """
         return checked(row, self.width)
+
+    @property
+    def signed(self) -> bool:
+        """Whether what counts may be below 0, and so thresholds that are asked: of counts it is not."""
+        return False
 
     def opening(self) -> tuple[int, int]:
         """Return one short of the first threshold: the chances of a firing are then a : 1 and 1 : a."""
@@ -106,8 +112,8 @@ class WatchBlock(WatchNoise):
         """One watch against the threshold of an analyst."""
         at, threshold = self._place(query.place, 1), query.threshold
         mode = int(state.mode[at])
-        if threshold is None or not is_threshold(threshold):
-            raise RejectedMessage("a threshold is an integer from 1 to 10^15")
+        if threshold is None or not is_threshold(threshold, negative=self.signed):
+            raise RejectedMessage(f"a threshold is an integer {thresholds(negative=self.signed)}")
         if not mode:
             raise RejectedMessage("this watch has ended; create a new one")
         fired = np.zeros(self.width, dtype=np.int64)

@@ -23,8 +23,8 @@ class WatchTerms:
     first crossing. The same for each of `places` places, every one by itself.
 
     Raises:
-        UsageError: no place, a threshold outside 1 to 10^15, a window of single ticks or of less than one row, or
-            `below` without `tick` or window: every count begins below.
+        UsageError: no place, a threshold outside 1 to 10^15, or of `below` outside -10^15 to 10^15; a window of single
+            ticks or of less than one row, or `below` without `tick` or window: every count begins below.
     """
 
     threshold: int
@@ -38,8 +38,10 @@ class WatchTerms:
         """Refuse what watches nothing."""
         if self.places < 1:
             raise UsageError(f"a watch takes at least one place, got {self.places}")
-        if not is_threshold(self.threshold):
-            raise UsageError("the threshold of a watch is an integer from 1 to 10^15")
+        if not is_threshold(self.threshold, negative=self.below):
+            raise UsageError(
+                f"the threshold of a watch is an integer {thresholds(negative=self.below)}"
+            )
         if self.window < 0 or (self.window and self.tick):
             raise UsageError("a watch over a window takes at least one row, and not single ticks")
         if self.below and not (self.tick or self.window):
@@ -48,9 +50,15 @@ class WatchTerms:
             )
 
 
-def is_threshold(value: object) -> bool:
-    """Say whether a watch can be compared with it."""
-    return type(value) is int and 1 <= value <= LARGEST_THRESHOLD
+def is_threshold(value: object, *, negative: bool = False) -> bool:
+    """Say whether a watch can be compared with it; with a `negative` one those that are too."""
+    lowest = -LARGEST_THRESHOLD if negative else 1
+    return type(value) is int and lowest <= value <= LARGEST_THRESHOLD
+
+
+def thresholds(*, negative: bool) -> str:
+    """Return in words which numbers are: `from 1 to 10^15`."""
+    return f"from {'-10^15' if negative else '1'} to 10^15"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

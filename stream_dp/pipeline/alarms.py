@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_core import InitErrorDetails
 
-from stream_dp.mechanisms.watch_messages import WatchTerms
-from stream_dp.pipeline.amount_units import Clamp, Step, amount_problems
+from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, WatchTerms
+from stream_dp.pipeline.amount_units import Amount, Clamp, Step, amount_problems
 from stream_dp.pipeline.groupings import decimal_text
 from stream_dp.pipeline.scalars import milliseconds, problem, valid_or_none
 from stream_dp.pipeline.windows import EVER, window_lengths
@@ -41,10 +41,16 @@ def window_terms(
 
 
 def usual_count(threshold: int, below: bool, usual: int | None) -> int:
-    """Return the level at which a count is no reason to fire: half the threshold, or twice where it fires below it."""
+    """Return the level at which a count is no reason to fire: half the threshold, or twice where it fires below it.
+
+    >>> usual_count(60, True, None), usual_count(-60, True, None)  # below a negative sum: half the way from 0
+    (120, -30)
+    """
     if usual is not None:
         return usual
-    return 2 * threshold if below else threshold // 2
+    if below:
+        return 2 * threshold if threshold > 0 else -(-threshold // 2)
+    return threshold // 2
 
 
 def usual_problems(
@@ -81,16 +87,57 @@ def amounts_sketched(value: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "clamp": valid_or_none(_CLAMP, value.get("clamp")),
         "step": valid_or_none(_STEP, value.get("step", "1")),
-        "threshold": _whole(value.get("threshold")),
+        "threshold": whole_or_none(value.get("threshold")),
     }
+
+
+def amount_watched(
+    of: str | None, clamp: tuple[Fraction, Fraction] | None, step: Fraction
+) -> Amount | None:
+    """Return what a record adds where a sum of the field `of` is looked at; None: 1."""
+    return None if of is None or clamp is None else Amount(of, *clamp, step)
+
+
+def adds_both_signs(series: Any) -> bool:
+    """Say whether a series, or a sketch of one, looks at a sum that may be below 0, as far as can be read."""
+    clamp = getattr(series, "clamp", None)
+    return getattr(series, "of", None) is not None and (clamp is None or clamp[0] < 0)
+
+
+def may_be_negative(amount: Amount | None) -> bool:
+    """Say whether a sum of such amounts may be below 0."""
+    return amount is not None and amount.lowest < 0
+
+
+def level_problems(
+    at: Place, level: object, *, below: bool, step: object, signed: bool
+) -> list[InitErrorDetails]:
+    """Return what is wrong with a threshold that stands `at` this place, on sums that may be `signed`."""
+    if not isinstance(level, int) or not isinstance(step, Fraction):
+        return []
+    if level < 1 and not (below and signed):
+        why = ": a sum begins at 0; below a level it fires with `below`" if signed else ""
+        return [problem(at, f"must be greater than or equal to 1{why}")]
+    if (level / step).denominator != 1:
+        return [problem(at, f"is no whole number of steps of {decimal_text(step)}")]
+    if abs(level / step) > LARGEST_THRESHOLD:
+        return [problem(at, "is more than 10^15 steps: give a wider step")]
+    return []
+
+
+def sign_problems(at: Place, usual: object, *, signed: bool) -> list[InitErrorDetails]:
+    """Return whether a usual level is below 0, where nothing can be."""
+    if isinstance(usual, int) and usual < 0 and not signed:
+        return [problem((*at, "usual"), "must be greater than or equal to 0")]
+    return []
 
 
 def sum_problems(
     at: Place, series: Any, fields: Mapping[str, Any] | None
 ) -> list[InitErrorDetails]:
-    """Return what is wrong where alerts look at a sum, or say of one what belongs to none."""
+    """Return what is wrong where a series looks at a sum, or says of one what belongs to none."""
     of, clamp = getattr(series, "of", None), getattr(series, "clamp", None)
-    threshold, step = getattr(series, "threshold", None), getattr(series, "step", None)
+    step = getattr(series, "step", None)
     if of is None:
         keys = [
             key for key, is_there in (("clamp", clamp is not None), ("step", step != 1)) if is_there
@@ -100,18 +147,14 @@ def sum_problems(
     if clamp is None:
         why = "needs a clamp, such as clamp: [0, 240]: it says how much one event can add"
         found.append(problem((*at, "of"), why))
-    if (
-        isinstance(step, Fraction)
-        and isinstance(threshold, int)
-        and (threshold / step).denominator != 1
-    ):
-        why = f"is no whole number of steps of {decimal_text(step)}"
-        found.append(problem((*at, "threshold"), why))
     return found if fields is None else [*found, *amount_problems(at, series, fields)]
 
 
-def _whole(value: object) -> int | None:
-    return int(value) if isinstance(value, str) and value.isdecimal() else None
+def whole_or_none(value: object) -> int | None:
+    """Return an integer from its text; None where it is none."""
+    if not isinstance(value, str) or not value.removeprefix("-").isdecimal():
+        return None
+    return int(value)
 
 
 def over_problems(at: Place, watch: Any, clock: Any) -> list[InitErrorDetails]:

@@ -134,7 +134,11 @@ def feature_of(spec: PipelineSpec, series: Series) -> Feature | Block:
     parts = tuple(
         (
             part.name,
-            Feature(part.by, tests_of(spec.fields, (*series.where, *part.where)), part.amount),
+            Feature(
+                part.by,
+                tests_of(spec.fields, (*series.where, *part.where)),
+                part.amount or series.amount,
+            ),
         )
         for part in series.parts
     )

@@ -82,7 +82,8 @@ class WatchPlanner:
         names = part_names(self.spec, watch.name, feature)
         place = roster.room(len(names))
         after = roster.with_watch(watch, place, names, start, analyst)
-        query = ArmQuery(place=place, watch=watch.terms(len(names), self.spec.clock.step))
+        terms = watch.terms(len(names), self.spec.clock.step, self.entry.grain)
+        query = ArmQuery(place=place, watch=terms)
         return self._planned(watch.name, place, len(names), query, after, block, begins=True)
 
     def ended(self, name: str, end: int) -> PlannedWatch:
@@ -108,7 +109,7 @@ class WatchPlanner:
 
     def _block(self, watch: Any) -> Block:
         where = tests_of(self.spec.fields, (*self.entry.where, *watch.where))
-        one = (watch.name, Feature(watch.by, where))
+        one = (watch.name, Feature(watch.by, where, self.entry.amount))
         block = Block(f"{self.entry.name}/{watch.name}", (one,), 0)
         return replace(block, places=len(part_names(self.spec, *one)))
 

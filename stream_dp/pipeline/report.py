@@ -89,11 +89,8 @@ def made_json(made: MadeOf) -> dict[str, Any]:
 
 
 def _alarms_json(chosen: Chosen) -> dict[str, Any]:
-    """The chance of a false alarm per key and day, of the series or of each of its watches; nothing without alarms."""
-    found = [
-        {"name": each.name, "usual": each.usual, "chance": each.chance}
-        for each in chosen.choice.alarms
-    ]
+    """The chance of a false alarm on a day, of the series or of each of its watches; nothing without alarms."""
+    found = [each.json() for each in chosen.choice.alarms]
     return {"false_alarms": found} if found else {}
 
 

@@ -72,6 +72,15 @@ class ValueGrid:
         return Quantile(value=plain_number(value), low=plain_number(low), high=plain_number(high))
 
 
+def _told_apart(value: int) -> int:
+    if value < 2:
+        raise ValueError("must be 2 or more: one bucket tells no value from another")
+    return value
+
+
+Buckets = Annotated[int, Field(le=MOST_BUCKETS), AfterValidator(_told_apart)]
+
+
 def grid_sketched(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return what can be read of a broken entry's grid."""
     return {
@@ -115,15 +124,16 @@ def _at_edges(at: _Place, found: InitErrorDetails) -> InitErrorDetails:
 
 
 def _dividing(clamp: tuple[Fraction, Fraction]) -> int | None:
-    """The most equal buckets, `BUCKETS` at most, that begin at integers; None: the clamp does not end at integers.
+    """The most equal buckets, from 2 to `BUCKETS`, that begin at integers; None: there are none.
 
-    >>> [_dividing((Fraction(low), Fraction(400))) for low in (0, -20, "1/2")]
-    [200, 140, None]
+    >>> [_dividing((Fraction(low), Fraction(400))) for low in (0, -20, "1/2", -1)]
+    [200, 140, None, None]
     """
     low, span = clamp[0], clamp[1] - clamp[0]
     if low.denominator != 1 or span.denominator != 1:
         return None
-    return next(many for many in range(min(BUCKETS, int(span)), 0, -1) if span % many == 0)
+    some = range(min(BUCKETS, int(span)), 1, -1)
+    return next((many for many in some if span % many == 0), None)
 
 
 def _at_buckets(at: _Place, grid: list[InitErrorDetails], series: Any) -> list[InitErrorDetails]:

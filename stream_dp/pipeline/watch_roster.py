@@ -9,17 +9,21 @@ actor.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from fractions import Fraction
 from functools import cached_property
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.serving import clipped
-from stream_dp.mechanisms.watch_messages import ThresholdQuery, is_threshold
+from stream_dp.mechanisms.watch_messages import ThresholdQuery, is_threshold, thresholds
+from stream_dp.pipeline.groupings import decimal_text
+from stream_dp.runtime.release import told_number
 
 _S = TypeVar("_S")
 _TAKEN = ("threshold", "watch")
+_TOLD = ("count", "counts_band")
 SHOWN, COMPARED, LONGEST = 5, 100, 100
 """How many names a refusal shows, how many it compares with what was asked, and how much of that."""
 REMEMBERED = 20
@@ -50,7 +54,8 @@ class WatchRoster:
 
     `counts_band` is the half-width of the counts that it tells; None where it tells none. `gone` are the last ones that
     were ended by message, the first of them first. `touch` is the most places in which an event may count, by the
-    monitor's noise. What watches select is remembered from one roster to the next.
+    monitor's noise. What people read and write are multiples of a `unit`; `signed` sums may be below 0. What watches
+    select is remembered from one roster to the next.
     """
 
     names: tuple[str, ...]
@@ -58,11 +63,20 @@ class WatchRoster:
     counts_band: int | None
     touch: int
     gone: tuple[Placed, ...] = ()
+    unit: Fraction = Fraction(1)
+    signed: bool = False
     _selected: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
-        cls, names: Sequence[str], watches: Sequence[Any], counts_band: int | None, touch: int
+        cls,
+        names: Sequence[str],
+        watches: Sequence[Any],
+        counts_band: int | None,
+        touch: int,
+        unit: Fraction = Fraction(1),
+        *,
+        signed: bool = False,
     ) -> "WatchRoster":
         """Return that of a definition, whose watches lie one behind the other."""
         placed, at = list[Placed](), 0
@@ -74,7 +88,7 @@ class WatchRoster:
                     places += 1
             placed.append(Placed(watch, at, places))
             at += places
-        return cls(tuple(names), tuple(placed), counts_band, touch)
+        return cls(tuple(names), tuple(placed), counts_band, touch, unit=unit, signed=signed)
 
     @cached_property
     def _places(self) -> Mapping[str, int]:
@@ -117,16 +131,39 @@ class WatchRoster:
             wrong.append(
                 _not_here(name, self._places, "; of one with a `by` the value too: watch/value")
             )
-        if "threshold" in parameters and not is_threshold(threshold):
-            wrong.append("threshold: must be a whole number from 1 to 10^15")
+        units = 1
+        if "threshold" in parameters:
+            try:
+                units = self._units(threshold)
+            except UsageError as problem:
+                wrong.append(str(problem))
         if wrong or place is None:
             raise UsageError("\n".join(sorted(wrong)))
-        return ThresholdQuery(threshold, place=place)
+        return ThresholdQuery(units, place=place)
+
+    def _units(self, threshold: object) -> int:
+        """A threshold that somebody asks, in units.
+
+        Raises:
+            UsageError: it is none.
+        """
+        if not is_threshold(threshold, negative=self.signed):
+            ends = thresholds(negative=self.signed)
+            raise UsageError(f"threshold: must be a whole number {ends}")
+        units = Fraction(cast("int", threshold)) / self.unit
+        if units.denominator != 1:
+            raise UsageError(f"threshold: is no whole number of steps of {decimal_text(self.unit)}")
+        if not is_threshold(int(units), negative=self.signed):
+            raise UsageError("threshold: is more than 10^15 steps")
+        return int(units)
 
     def content(self, parameters: Mapping[str, Any], answer: IntArray) -> Mapping[str, Any]:
         """Return whether the watch fired at this threshold and, where the monitor tells it, its count."""
-        fired, *counts = clipped(answer).tolist()
-        told = {"count": counts[0], "counts_band": self.counts_band} if counts and fired else {}
+        fired, *counts = (answer if self.signed else clipped(answer)).tolist()
+        told: dict[str, Any] = {}
+        if counts and fired and self.counts_band is not None:
+            numbers = (counts[0], self.counts_band)
+            told = dict(zip(_TOLD, (told_number(each, self.unit) for each in numbers), strict=True))
         asked = {"watch": parameters["watch"], "threshold": parameters["threshold"]}
         return {**asked, "fired": bool(fired), **told}
 

@@ -4,6 +4,7 @@ Rules: a watch over a window of one tick is one of single ticks. What it says be
 monitor. This file knows no statistic.
 """
 
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -15,6 +16,7 @@ from stream_dp.pipeline.groupings import By, grouping_text
 from stream_dp.pipeline.scalars import Duration, Frozen, Name, milliseconds, problem, refuse
 
 Threshold = Annotated[int, Field(ge=1, le=LARGEST_THRESHOLD)]
+Level = Annotated[int, Field(ge=-LARGEST_THRESHOLD, le=LARGEST_THRESHOLD)]
 _Looks = Literal["since_firing", "tick"] | Duration
 _OVER = {"since_firing": "", "tick": " in a tick"}
 
@@ -26,7 +28,7 @@ def _over(value: object) -> object:
 
 
 class WatchSpec(Frozen):
-    """One watch: which events count, by what if anything, and when it fires.
+    """One watch: which events count or are added up, by what if anything, and when it fires.
 
     `over`: the events since it began or last fired, of these the ones in a window, or those of one tick; `below` is
     about windows and single ticks only. `usual` is the count at which it fires by noise alone.
@@ -36,10 +38,10 @@ class WatchSpec(Frozen):
     where: Where = ()
     by: By | None = None
     above: Threshold | None = None
-    below: Threshold | None = None
+    below: Level | None = None
     over: Annotated[str, BeforeValidator(_over, json_schema_input_type=_Looks)] | None = None
     rearm: bool = True
-    usual: Annotated[int, Field(ge=0, le=LARGEST_THRESHOLD)] | None = None
+    usual: Level | None = None
 
     @model_validator(mode="after")
     def _one_threshold(self) -> "WatchSpec":
@@ -55,13 +57,13 @@ class WatchSpec(Frozen):
 
     @property
     def amount(self) -> None:
-        """Records are counted."""
+        """Records add what they do in its monitor."""
         return
 
     @property
     def threshold(self) -> int:
         """What its count is compared with."""
-        return self.above or self.below or 1
+        return self.above or self.below or 0
 
     @property
     def looks_at(self) -> str:
@@ -73,13 +75,13 @@ class WatchSpec(Frozen):
         """Whether it looks at a window."""
         return is_window(self.over)
 
-    def terms(self, entries: int, step: int) -> WatchTerms:
-        """What the mechanism is told of it, for so many entries of the row and ticks of `step` ms."""
-        below, over = self.below is not None, self.looks_at
+    def terms(self, entries: int, step: int, unit: Fraction = Fraction(1)) -> WatchTerms:
+        """What the mechanism is told of it, for so many entries of rows in this `unit`, and ticks of `step` ms."""
+        below, over, units = self.below is not None, self.looks_at, int(self.threshold / unit)
         if over == "since_firing":
-            return WatchTerms(self.threshold, entries, rearm=self.rearm)
+            return WatchTerms(units, entries, rearm=self.rearm)
         ticks = 1 if over == "tick" else milliseconds(over) // step
-        return window_terms(self.threshold, entries, ticks, below=below, rearm=self.rearm)
+        return window_terms(units, entries, ticks, below=below, rearm=self.rearm)
 
     @property
     def when(self) -> dict[str, Any]:
@@ -96,7 +98,8 @@ class WatchSpec(Frozen):
     @property
     def words(self) -> str:
         """When it fires, in a few words."""
-        when = f"below {self.below:,}" if self.below else f"above {self.above:,}"
+        side = "above" if self.below is None else "below"
+        when = f"{side} {self.threshold:,}"
         tick = _OVER.get(self.looks_at, f" in {self.looks_at}")
         by = "" if self.by is None else f" for each of {grouping_text(self.by)}"
         return f"{when}{tick}{by}" + ("" if self.rearm else ", once")

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
 from stream_dp.mechanisms.forest_shape import ForestShape, best_forest
@@ -33,6 +33,12 @@ def _window(value: str) -> str:
     return value
 
 
+def _some(value: object) -> object:
+    if value == []:  # that was written; a default is a tuple
+        raise ValueError("names no window: leave it out, or name one such as 1h")
+    return value
+
+
 def _length(value: str) -> int | None:
     """A duration in ms; None for what is none."""
     try:
@@ -44,7 +50,9 @@ def _length(value: str) -> int | None:
 Window: TypeAlias = Annotated[
     str, AfterValidator(_window), WithJsonSchema({"anyOf": [DURATION_FORM, {"const": EVER}]})
 ]
-Windows: TypeAlias = tuple[Window, ...]
+Windows: TypeAlias = Annotated[
+    tuple[Window, ...], BeforeValidator(_some, json_schema_input_type=tuple[Window, ...])
+]
 
 
 def views(declared: Sequence[str]) -> tuple[str, ...]:

@@ -21,6 +21,8 @@ VERSION = 1
 """The form that is written, and the only one that is read."""
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_HalfWidth: TypeAlias = _Number | Annotated[float, msgspec.Meta(ge=0)]
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
 class RefusalKind(StrEnum):
@@ -55,17 +57,18 @@ class ThresholdAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What `answer` holds where a monitor was asked a threshold: a yes or a no, right up to `band` events.
 
     `fired`: at least `threshold` - `band` events counted; not: fewer than `threshold` + `band`; each with `confidence`.
-    Where the monitor tells counts, that at the firing, right up to `counts_band`.
+    Where the monitor tells counts, that at the firing, right up to `counts_band`. Of a monitor on sums all of it is in
+    the unit of its field, and a sum may be negative.
     """
 
     series: str
     watch: str
     threshold: int
     fired: bool
-    band: _Number
+    band: _HalfWidth
     confidence: float
-    count: _Number | UnsetType = UNSET
-    counts_band: _Number | UnsetType = UNSET
+    count: int | float | UnsetType = UNSET
+    counts_band: _HalfWidth | UnsetType = UNSET
     not_private: bool | UnsetType = UNSET
 
 
@@ -114,7 +117,7 @@ class Answered(AnswerHead, frozen=True, kw_only=True):
 
 def write_answer(answered: Answered) -> bytes:
     """Return the exact public bytes of an answer."""
-    return msgspec.json.encode(answered)
+    return _ENCODER.encode(answered)
 
 
 def read_answer(body: bytes, what: str = "what should be an answer") -> Answered:

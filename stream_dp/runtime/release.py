@@ -142,14 +142,14 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     values: dict[str, _End] | UnsetType = UNSET
     fired: tuple[str, ...] | UnsetType = UNSET
     ranks: tuple[Rank, ...] | UnsetType = UNSET
-    counts: dict[str, int] | UnsetType = UNSET
+    counts: dict[str, int | float] | UnsetType = UNSET
     windows: dict[str, WindowPart] | UnsetType = UNSET
     band: int | float | UnsetType = UNSET
     low: _End | UnsetType = UNSET
     high: _End | UnsetType = UNSET
     lows: tuple[_End, ...] | UnsetType = UNSET
     highs: tuple[_End, ...] | UnsetType = UNSET
-    counts_band: int | UnsetType = UNSET
+    counts_band: int | float | UnsetType = UNSET
     confidence: float
     not_private: bool = False
 
@@ -266,8 +266,8 @@ def in_units(told: dict[str, Any], unit: Fraction) -> dict[str, Any]:
     scaled = dict(told)
     if "value" in told:
         scaled["value"] = told_number(told["value"], unit)
-    if "values" in told:
-        scaled["values"] = {key: told_number(units, unit) for key, units in told["values"].items()}
+    for many in told.keys() & {"values", "counts"}:
+        scaled[many] = {key: told_number(units, unit) for key, units in told[many].items()}
     return scaled
 
 

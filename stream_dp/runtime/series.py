@@ -136,7 +136,7 @@ class Series:
     def told(
         self, parameters: Mapping[str, Any], answer: IntArray, band: int | None
     ) -> dict[str, Any]:
-        """Return what is told of the mechanism's answer, with this band, to a query with these parameters.
+        """Return what is told of the mechanism's answer, with this band (in units), to a query with these parameters.
 
         Raises:
             ValueError: nothing is asked of its mechanism.
@@ -145,11 +145,16 @@ class Series:
             raise ValueError("this series is answered from its releases")
         marked = {} if self.private else {"not_private": True}
         told = self.asking.content(parameters, answer)
-        sure = {} if band is None else {"band": band, "confidence": self.confidence}
+        sure: dict[str, Any] = {}
+        if band is not None:
+            sure = {"band": told_number(band, self.unit), "confidence": self.confidence}
         return {"series": self.name, **told, **sure, **marked}
 
     def body(self, grid: TickGrid, sequence: int, tick: int, state: Any, answer: IntArray) -> bytes:
         """The exact public bytes of one release; no count in it is below 0, and no sum of what is not."""
+        counted: Any = (
+            UNSET if self.counts_band is None else told_number(self.counts_band, self.unit)
+        )
         released = Released(
             v=VERSION,
             sequence=sequence,
@@ -157,7 +162,7 @@ class Series:
             tick=tick,
             end=grid.end_text(tick),
             **self._content(tick, state, answer),
-            counts_band=UNSET if self.counts_band is None else self.counts_band,
+            counts_band=counted,
             confidence=self.confidence,
             not_private=not self.private,
         )

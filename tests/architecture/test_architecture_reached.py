@@ -49,7 +49,7 @@ def test_every_module_is_reached(syntax: Syntax) -> None:
 def test_a_module_that_nothing_imports_is_found() -> None:
     code = {
         "stream_dp/__init__.py": "",
-        "stream_dp/cli/run.py": "def f():\n    from stream_dp.app import page_beside",
+        "stream_dp/cli/run.py": "def f():\n    from stream_dp.app import page",
         "stream_dp/app/__init__.py": "",
         "stream_dp/app/page.py": "from stream_dp.core.tick import Tick",
         "stream_dp/core/tick.py": "",

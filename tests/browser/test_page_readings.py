@@ -17,6 +17,8 @@ from browser.page_worlds import (
 )
 from playwright.async_api import Browser, Page
 
+from stream_dp.pipeline.false_alarm import FalseAlarm
+
 pytestmark = pytest.mark.browser
 
 TICKS = 100
@@ -101,18 +103,16 @@ def engine() -> Engine:
 def planned() -> dict[str, Any]:
     """The plan, with the chances of false alarms, and the error of the share."""
     alarms = {
-        "silent": [("silent", 200, 0.00291)],
-        "waited": [("waited", 10000, 1e-9)],
-        "watched": [("large", 25, 0.01), ("quiet", 6, 0.2)],
+        "silent": [FalseAlarm("silent", 200, 0.00291)],
+        "waited": [FalseAlarm("waited", 10000, 1e-9, of="delay")],
+        "watched": [FalseAlarm("large", 25, 0.01), FalseAlarm("quiet", 6, 0.2, keyed=False)],
     }
     rest = {"mechanism": "M", "why": "", "epsilon": 0.1, "delta": 0, "predicted_error": []}
     told = [
         {
             **rest,
             "name": name,
-            "false_alarms": [
-                {"name": each, "usual": usual, "chance": chance} for each, usual, chance in found
-            ],
+            "false_alarms": [each.json() for each in found],
         }
         for name, found in alarms.items()
     ]
@@ -187,7 +187,7 @@ async def test_alerts_say_how_likely_a_false_one_is(
             "confidence. False alarm per key and day: below 0.0001%, while the sum of delay stays at 10,000."
         )
         assert (await text(page, f"{WATCHED} .note")).endswith(
-            "False alarm per key and day: at most 20% (quiet, the likeliest), while the count stays at 6."
+            "False alarm per day: at most 20% (quiet, the likeliest), while the count stays at 6."
         )
 
 

@@ -113,6 +113,19 @@ def of_two(make: Make) -> Bracket:
     return delta(monitor, 2, 2, ("tick",), either_way(row(0, 0), row(1, 1)))
 
 
+def told(make: Make) -> Bracket:
+    """An event of two units, and the sum at the firing."""
+    monitor = make(1, Fraction(2), ADD, (WatchTerms(2),), 0, 2, value_epsilon=Fraction(2))
+    return delta(monitor, 4, 2, ("tick",), either_way(row(0), row(2)))
+
+
+def told_of_windows(make: Make) -> Bracket:
+    """The same over a window, the event in it when it fires; that it has left is `left_behind`, with no sum changed."""
+    watch = (WatchTerms(2, window=1),)
+    monitor = make(1, Fraction(2), ADD, watch, 0, 2, value_epsilon=Fraction(2))
+    return delta(monitor, 4, 2, ("tick",), either_way(row(0), row(2)))
+
+
 class ForgetsTheAmount(SumMonitor):
     """The noise of a count."""
 
@@ -158,7 +171,25 @@ class CheapWindows(SumMonitor):
         return self.scale
 
 
-ATTACKS = [large, taken_off, left_behind, turned, of_two]
+class TellsTheSumAsACount(SumMonitor):
+    """The noise of a told count, whatever the amount."""
+
+    @cached_property
+    def value_scale(self) -> Fraction:
+        """Too little."""
+        return self.l0 / self.value_epsilon
+
+
+class TellsWindowsTooWell(SumMonitor):
+    """A told sum over a window at the scale of one since a crossing, beside noises that have all of the rest."""
+
+    @cached_property
+    def window_value_scale(self) -> Fraction:
+        """Too little."""
+        return self.changed / (2 * self.epsilon + self.value_epsilon)
+
+
+ATTACKS = [large, taken_off, left_behind, turned, of_two, told, told_of_windows]
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -175,6 +206,9 @@ def test_the_real_watches_meet_their_claim(attack: Callable[[Make], Bracket]) ->
         (left_behind, ForgetsTheAmount),
         (turned, ForgetsTheOldContent),
         (of_two, ForgetsTheEntries),
+        (told, TellsTheSumAsACount),
+        (told, ForgetsTheAmount),
+        (told_of_windows, TellsWindowsTooWell),
     ],
 )
 def test_what_is_broken_is_caught(attack: Callable[[Make], Bracket], twin: Make) -> None:

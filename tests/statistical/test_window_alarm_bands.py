@@ -1,4 +1,4 @@
-"""The bands of watches over windows, at the rate that they state and against the errors of real runs.
+"""The bands of watches over windows, of counts and sums, at the rate that they state and against errors of real runs.
 
 200 runs of 17 keys. An alert's error is by how many events the window's count lay on the wrong side of the threshold:
 when the watch fired, or while it did not fire though it should have. Each test errs with 10^-6.
@@ -16,6 +16,7 @@ from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.serving import Bands
+from stream_dp.mechanisms.sum_monitor import SumMonitor
 from stream_dp.mechanisms.watch_messages import WatchTerms
 
 KEYS, TICKS, RUNS, WINDOW, ALPHA = 17, 80, 200, 6, 1e-6
@@ -23,15 +24,36 @@ BENTKUS = np.e  # what a mean of fractions is judged by: binomial tails, so many
 WATCHES = {
     "above": (WatchTerms(60, KEYS, window=WINDOW), 9),
     "below": (WatchTerms(60, KEYS, window=WINDOW, below=True), 12),
+    "sums": (WatchTerms(600, KEYS, window=WINDOW), 9),  # of amounts that average 10
 }
+LOWEST, HIGHEST = -4, 24
+
+
+def monitor_of(name: str, watch: WatchTerms) -> Monitor | SumMonitor:
+    """Watches of counts, or of sums."""
+    if name != "sums":
+        return Monitor(KEYS, Fraction(1, 2), Neighbors.ADD_REMOVE, (watch,))
+    return SumMonitor(KEYS, Fraction(1, 2), Neighbors.ADD_REMOVE, (watch,), LOWEST, HIGHEST)
+
+
+def rows_of(name: str, rate: int, run: int) -> IntArray:
+    """Events of one run, or what they add up to; shape (TICKS, KEYS)."""
+    rng = np.random.default_rng(run)
+    events = rng.poisson(rate, (TICKS, KEYS)).astype(np.int64)
+    if name != "sums":
+        return events
+    amounts = rng.integers(LOWEST, HIGHEST + 1, int(events.sum()))
+    ends = events.ravel().cumsum()
+    added = np.concatenate([[0], amounts.cumsum()])
+    return np.asarray(np.diff(added[np.concatenate([[0], ends])]).reshape(TICKS, KEYS))
 
 
 def of_a_run(name: str, run: int) -> list[tuple[IntArray, int]]:
     """The errors of one run's alerts, with the band that was released with each."""
     watch, rate = WATCHES[name]
-    monitor = Monitor(KEYS, Fraction(1, 2), Neighbors.ADD_REMOVE, (watch,))
+    monitor = monitor_of(name, watch)
     bands, noise = Bands(monitor, CONFIDENCE), noise_of(name, run)
-    rows = np.random.default_rng(run).poisson(rate, (TICKS, KEYS)).astype(np.int64)
+    rows = rows_of(name, rate, run)
     total = np.vstack([np.zeros((1, KEYS), dtype=np.int64), rows.cumsum(axis=0)])
     state, found, keys = monitor.init(noise), list[tuple[IntArray, int]](), np.arange(KEYS)
     begun, missed = np.zeros((2, KEYS), dtype=np.int64)

@@ -1,6 +1,7 @@
 """What `stream-dp check` does: take a sample, and say how it fits.
 
-Rules: no journal is opened or made, nothing is charged or published; all that is said is exact and NOT PRIVATE.
+Rules: no journal is opened or made, nothing is charged or published; all that is said of the sample is exact and NOT
+PRIVATE. How likely false alarms are is said too, as `plan` does: that is public.
 """
 
 import asyncio
@@ -14,15 +15,16 @@ from stream_dp.app.sample_check.fitting import Fitting, fitting_of
 from stream_dp.app.sample_check.sample import Sample, file_sample, topic_sample
 from stream_dp.app.settings import settled
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.endpoints import FileSourceSpec, KafkaSourceSpec
+from stream_dp.pipeline.false_alarm import FalseAlarm
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load
 
 
 async def check_pipeline(
     pipeline: Path, data: Path | None, topic: str, most: int, key_file: Path | None
-) -> tuple[PipelineSpec, Fitting]:
+) -> tuple[Built, Fitting]:
     """Check a sample of `data`, of `topic`, or of the pipeline's own source.
 
     Raises:
@@ -32,9 +34,9 @@ async def check_pipeline(
     if data is not None and topic:
         raise UsageError("--data and --topic exclude each other; name one")
     spec = load(pipeline)
-    build(spec)
+    built = build(spec)
     sample = await _sample(spec, data, topic, most, key_file)
-    return spec, await asyncio.to_thread(fitting_of, spec, sample)
+    return built, await asyncio.to_thread(fitting_of, spec, sample)
 
 
 async def _sample(
@@ -54,8 +56,14 @@ def within_limit(fitting: Fitting, limit: Fraction) -> bool:
     return fitting.dead <= limit * fitting.records
 
 
-def fitting_json(spec: PipelineSpec, fitting: Fitting) -> dict[str, Any]:
+def false_alarms(built: Built) -> list[FalseAlarm]:
+    """How likely each alarm of the pipeline is a false one."""
+    return [alarm for chosen in built.chosen for alarm in chosen.choice.alarms]
+
+
+def fitting_json(built: Built, fitting: Fitting) -> dict[str, Any]:
     """The check as plain values. NOT PRIVATE."""
+    spec, alarms = built.spec, [each.json() for each in false_alarms(built)]
     counts = {"dead": fitting.dead, "late": fitting.late, "other": fitting.other}
     return {
         "pipeline": spec.name,
@@ -72,6 +80,7 @@ def fitting_json(spec: PipelineSpec, fitting: Fitting) -> dict[str, Any]:
         ],
         "fields": [_field(each) for each in fitting.fields],
         "hints": [{"says": each.says, "records": each.records} for each in fitting.hints],
+        **({"false_alarms": alarms} if alarms else {}),
     }  # fmt: skip
 
 

@@ -18,9 +18,14 @@ from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.sum_monitor import SumMonitor
 from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, WatchTerms
 from stream_dp.pipeline.alarms import (
+    adds_both_signs,
+    amount_watched,
     amounts_sketched,
     daily,
+    level_problems,
+    may_be_negative,
     one_window,
+    sign_problems,
     sum_problems,
     usual_count,
     usual_problems,
@@ -57,11 +62,11 @@ class AlertsSeries(GroupedSeries):
     rights: ClassVar[tuple[str, ...]] = ("usual",)
 
     statistic: Literal["alerts"] = "alerts"
-    threshold: Annotated[int, Field(ge=1, le=LARGEST_THRESHOLD)]
+    threshold: Annotated[int, Field(ge=-LARGEST_THRESHOLD, le=LARGEST_THRESHOLD)]
     below: bool = False
     window: Window | None = None
     windows: Windows = ()
-    usual: Annotated[int, Field(ge=0, le=LARGEST_THRESHOLD)] | None = None
+    usual: Annotated[int, Field(ge=-LARGEST_THRESHOLD, le=LARGEST_THRESHOLD)] | None = None
     of: FieldName | None = None
     clamp: Clamp | None = None
     step: Step = Fraction(1)
@@ -69,11 +74,7 @@ class AlertsSeries(GroupedSeries):
     @property
     def amount(self) -> Amount | None:
         """What a record adds, where it looks at a sum."""
-        return (
-            None
-            if self.of is None or self.clamp is None
-            else Amount(self.of, *self.clamp, self.step)
-        )
+        return amount_watched(self.of, self.clamp, self.step)
 
     @property
     def grain(self) -> Fraction:
@@ -83,7 +84,7 @@ class AlertsSeries(GroupedSeries):
     @property
     def signed(self) -> bool:
         """Whether a sum may be below 0."""
-        return self.clamp is not None and self.clamp[0] < 0
+        return may_be_negative(self.amount)
 
     @property
     def over(self) -> str | None:
@@ -115,10 +116,11 @@ class AlertsSeries(GroupedSeries):
     @property
     def _summed(self) -> dict[str, str]:
         """The field that it adds up, its clamp and its grid, where it does."""
-        if self.of is None or self.clamp is None:
+        if self.amount is None:
             return {}
-        low, high = map(decimal_text, self.clamp)
-        return {"of": self.of, "clamp": f"{low} to {high}", "step": decimal_text(self.step)}
+        told = (self.amount.lowest, self.amount.highest, self.step)
+        low, high, step = map(decimal_text, told)
+        return {"of": self.amount.field, "clamp": f"{low} to {high}", "step": step}
 
     @classmethod
     def sketched(cls, value: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +138,14 @@ class AlertsSeries(GroupedSeries):
             why = "every count since an alert begins below: name a window, such as windows: [1h]"
             found.append(problem((*at, "below"), why))
         threshold, usual = getattr(series, "threshold", None), getattr(series, "usual", None)
-        found += usual_problems(at, threshold, below, usual)
+        signed, step = adds_both_signs(series), getattr(series, "step", None)
+        found += level_problems(
+            (*at, "threshold"), threshold, below=below, step=step, signed=signed
+        )
+        found += [
+            *usual_problems(at, threshold, below, usual),
+            *sign_problems(at, usual, signed=signed),
+        ]
         found += sum_problems(at, series, fields)
         return [*found, *super().problems(at, series, fields)]
 
@@ -151,7 +160,8 @@ class AlertsSeries(GroupedSeries):
         over = "" if self.over is None else f", over {self.over}"
         chosen = steady(watches, f"re-armed per key{over}", setting)
         usual = usual_count(self.threshold, self.below, self.usual)
-        alarm = FalseAlarm(self.name, usual, self._chance(watches, usual, setting))
+        chance = self._chance(watches, usual, setting)
+        alarm = FalseAlarm(self.name, usual, chance, of=self.of)
         if self.of is None:
             return replace(chosen, alarms=(alarm,))
         return replace(

@@ -1,5 +1,6 @@
 """The statistic `monitor`: many watches in one series, each with its own filter and threshold."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -13,26 +14,41 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.mechanisms.monitor import Monitor
+from stream_dp.mechanisms.sum_monitor import NONE, SumMonitor
 from stream_dp.mechanisms.watch_messages import ThresholdQuery, WatchTerms
-from stream_dp.mechanisms.watch_windows import MOST_HELD
 from stream_dp.pipeline.alarms import (
+    amount_watched,
+    amounts_sketched,
     daily,
+    may_be_negative,
     over_problems,
+    sum_problems,
     usual_count,
+    whole_or_none,
 )
+from stream_dp.pipeline.amount_units import Amount, Clamp, Step, plain_number
 from stream_dp.pipeline.choice import Choice, Setting, steady
-from stream_dp.pipeline.conditions import tests_of
 from stream_dp.pipeline.false_alarm import FalseAlarm
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
-from stream_dp.pipeline.groupings import By, most_ones, number_of_keys
-from stream_dp.pipeline.overlaps import Overlap, Selection, beside, deepest
-from stream_dp.pipeline.scalars import Epsilon, Name, problem, refuse
+from stream_dp.pipeline.groupings import By, decimal_text
+from stream_dp.pipeline.overlaps import beside
+from stream_dp.pipeline.scalars import Epsilon, FieldName, Name, problem, refuse
 from stream_dp.pipeline.statistics.series_spec import (
     Place,
-    SeriesPart,
     SeriesSpec,
     where_problems,
     where_sketched,
+)
+from stream_dp.pipeline.statistics.watch_problems import (
+    MOST_PLACES,
+    beyond,
+    held_problems,
+    levels_problems,
+    overlap,
+    room_problems,
+    selection,
+    threshold_problems,
+    touch_problems,
 )
 from stream_dp.pipeline.watch_roster import WatchRoster
 from stream_dp.pipeline.watch_spec import WatchSpec
@@ -54,13 +70,11 @@ Askers = Annotated[
     BeforeValidator(_askers, json_schema_input_type=_Asking),
 ]
 ROOM = 100  # places for watches that come by message, where the file does not say `most`
-MOST_PLACES = 10**6
-_SHOWN = 5  # names of watches in one message
 _TOLD = 100  # watches that readers are told of
 
 
 class MonitorSeries(SeriesSpec):
-    """Which of many watches fire in a tick.
+    """Which of many watches fire in a tick. `of` a number, within `clamp` and on a grid of `step`, they look at sums.
 
     `touch` is the most watches that one event may count in at once, as many as the filters allow where it is left out;
     `most` the room for watches. With `value`, an epsilon of its own, the count of what fires is told too. `ask` are
@@ -68,7 +82,7 @@ class MonitorSeries(SeriesSpec):
     """
 
     shape: ClassVar[Shape] = Shape.FLAGS
-    later: ClassVar[tuple[str, ...]] = ("ask",)
+    later: ClassVar[tuple[str, ...]] = ("ask", "of", "clamp", "step")
     rights: ClassVar[tuple[str, ...]] = ("ask",)
 
     statistic: Literal["monitor"] = "monitor"
@@ -77,6 +91,9 @@ class MonitorSeries(SeriesSpec):
     most: Annotated[int, Field(ge=1, le=MOST_PLACES)] | None = None
     value: Epsilon | None = None
     ask: Askers = "operator"
+    of: FieldName | None = None
+    clamp: Clamp | None = None
+    step: Step = Fraction(1)
 
     @model_validator(mode="after")
     def _names(self) -> "MonitorSeries":
@@ -97,6 +114,21 @@ class MonitorSeries(SeriesSpec):
         return self.watch
 
     @property
+    def amount(self) -> Amount | None:
+        """What a record adds to each of its watches, where they look at a sum."""
+        return amount_watched(self.of, self.clamp, self.step)
+
+    @property
+    def grain(self) -> Fraction:
+        """The step of the grid."""
+        return self.step
+
+    @property
+    def signed(self) -> bool:
+        """Whether a sum may be below 0."""
+        return may_be_negative(self.amount)
+
+    @property
     def price(self) -> Fraction:
         """Both epsilons."""
         return self.epsilon + (self.value or 0)
@@ -104,12 +136,17 @@ class MonitorSeries(SeriesSpec):
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        return f"{len(self.watch)} watch{'' if len(self.watch) == 1 else 'es'}"
+        watches = f"{len(self.watch)} watch{'' if len(self.watch) == 1 else 'es'}"
+        if self.amount is None:
+            return watches
+        low, high = map(decimal_text, (self.amount.lowest, self.amount.highest))
+        return f"{watches} on sums of {self.of}, each from {low} to {high}"
 
     @property
     def meaning(self) -> str:
         """What it means that a watch fires."""
-        return "its events reached its threshold, or fell short of it, {band} events"
+        what = "events" if self.of is None else f"of {self.of}"
+        return f"its events reached its threshold, or fell short of it, {{band}} {what}"
 
     @property
     def parameters(self) -> dict[str, int | str]:
@@ -133,34 +170,55 @@ class MonitorSeries(SeriesSpec):
 
     def choose(self, setting: Setting) -> Choice:
         """Choose one block of watches."""
-        counted = zip(self.watch, setting.parts, strict=True)
-        terms = _joined(one.terms(n, setting.step) for one, n in counted)
-        monitor = Monitor(
-            setting.width,
-            self.epsilon,
-            setting.neighbors,
-            terms,
-            setting.ones,
-            self.value or Fraction(0),
-        )
+        monitor = self._monitor(setting)
         touched = f"an event counts in at most {setting.ones} of its places at once"
         early = f"{monitor.false_alarms():.2g} fire too early in a tick without events, on average, at most"
         chosen = steady(monitor, f"re-armed per watch; {touched}; {early}", setting)
-        alarms = (_false_alarm(one, monitor, setting.step) for one in self.watch[:_TOLD])
-        return replace(chosen, alarms=tuple(alarms))
+        return replace(
+            chosen,
+            alarms=tuple(self._alarm(one, monitor, setting.step) for one in self.watch[:_TOLD]),
+            expected=lambda tick: plain_number(Fraction(chosen.expected(tick)) * self.step),
+        )
 
-    def counts_band(self, mechanism: Monitor, confidence: float) -> int | None:
+    def _monitor(self, setting: Setting) -> Monitor | SumMonitor:
+        """The mechanism, by what records add."""
+        counted = zip(self.watch, setting.parts, strict=True)
+        terms = _joined(one.terms(n, setting.step, self.step) for one, n in counted)
+        plain, value = (setting.width, self.epsilon, setting.neighbors, terms), self.value or NONE
+        if self.amount is None:
+            return Monitor(*plain, setting.ones, value)
+        return SumMonitor(*plain, *self.amount.units, setting.ones, value)
+
+    def _alarm(self, one: WatchSpec, monitor: Monitor | SumMonitor, step: int) -> FalseAlarm:
+        """Return how likely one of its keys fires on a day while its count is as usual.
+
+        Between two units it is that at the one that is nearer the threshold.
+        """
+        below = one.below is not None
+        usual = usual_count(one.threshold, below, one.usual)
+        units = math.floor(usual / self.step) if below else math.ceil(usual / self.step)
+        chance = monitor.false_alarm(one.terms(1, step, self.step), units, daily(step))
+        return FalseAlarm(one.name, usual, chance, one.by is not None, self.of)
+
+    def counts_band(self, mechanism: Monitor | SumMonitor, confidence: float) -> int | None:
         """Return the half-width of the counts that `value` pays for."""
         return None if self.value is None else mechanism.value_band(confidence)
 
     def asking(
-        self, keys: Sequence[str], mechanism: Monitor, counts_band: int | None
+        self, keys: Sequence[str], mechanism: Monitor | SumMonitor, counts_band: int | None
     ) -> WatchRoster:
         """Return its watches by name: each may be asked a threshold."""
-        return WatchRoster.of(keys, self.watch, counts_band, mechanism.ones)
+        return WatchRoster.of(
+            keys, self.watch, counts_band, mechanism.ones, self.grain, signed=self.signed
+        )
 
     def ask_band(
-        self, mechanism: Monitor, confidence: float, updates: int, query: Query, state: Any
+        self,
+        mechanism: Monitor | SumMonitor,
+        confidence: float,
+        updates: int,
+        query: Query,
+        state: Any,
     ) -> int | None:
         """Return by how many events an answer to a threshold may be wrong."""
         if not isinstance(query, ThresholdQuery):
@@ -180,14 +238,15 @@ class MonitorSeries(SeriesSpec):
         roster: WatchRoster = asking
         one = WatchSpec.model_validate(data)
         found = [*by_problems((), one.by, fields), *where_problems((), one.where, fields)]
-        found += over_problems((), one, clock) or _held_problems(
+        found += over_problems((), one, clock) or held_problems(
             (*roster.watches, one), fields, clock.step
         )
+        found += threshold_problems((), one, self.step, signed=self.signed)
         if roster.has(one.name):
             found.append(problem(("name",), f"a watch '{one.name}' is already there"))
         refuse(found)
-        others = roster.selections(partial(_selection, self, fields=fields))
-        depth = beside(_selection(self, one, fields), others, fields)
+        others = roster.selections(partial(selection, self, fields=fields))
+        depth = beside(selection(self, one, fields), others, fields)
         if depth.number > roster.touch:
             refuse([problem((), beyond(depth, roster.touch))])
         return one
@@ -212,11 +271,15 @@ class MonitorSeries(SeriesSpec):
         readable = [one for one in given if isinstance(one, Mapping)]
         sketches = [
             SimpleNamespace(
-                by=grouping_sketched(one.get("by")), over=one.get("over"), **where_sketched(one)
+                by=grouping_sketched(one.get("by")),
+                over=one.get("over"),
+                **{key: whole_or_none(one.get(key)) for key in ("above", "below", "usual")},
+                **where_sketched(one),
             )
             for one in readable
         ]
-        return {**super().sketched(value), "watch": sketches if len(readable) == len(given) else []}
+        told = {**super().sketched(value), **amounts_sketched(value)}
+        return {**told, "watch": sketches if len(readable) == len(given) else []}
 
     @classmethod
     def groupings(cls, series: Any) -> Iterator[tuple[Place, By]]:
@@ -244,15 +307,10 @@ class MonitorSeries(SeriesSpec):
         for place, one in enumerate(getattr(series, "watch", ())):
             here = (*at, "watch", place)
             found += [*by_problems(here, one.by, fields), *where_problems(here, one.where, fields)]
+        found += [*sum_problems(at, series, fields), *levels_problems(at, series)]
         if found or not isinstance(series, MonitorSeries) or None in fields.values():
             return found
-        return [*_touch_problems(at, series, fields), *_room_problems(at, series, fields)]
-
-
-def _false_alarm(one: WatchSpec, monitor: Monitor, step: int) -> FalseAlarm:
-    """Return how likely one of its keys fires on a day while its count is as usual."""
-    usual = usual_count(one.threshold, one.below is not None, one.usual)
-    return FalseAlarm(one.name, usual, monitor.false_alarm(one.terms(1, step), usual, daily(step)))
+        return [*touch_problems(at, series, fields), *room_problems(at, series, fields)]
 
 
 def _joined(terms: Iterable[WatchTerms]) -> tuple[WatchTerms, ...]:
@@ -266,71 +324,3 @@ def _joined(terms: Iterable[WatchTerms]) -> tuple[WatchTerms, ...]:
 
 def _but_places(one: WatchTerms) -> WatchTerms:
     return replace(one, places=1)
-
-
-def overlap(
-    series: MonitorSeries, watches: Sequence[SeriesPart], fields: Mapping[str, Any]
-) -> Overlap:
-    """Return in how many entries one event can count at once, and the watches whose filters allow it."""
-    return deepest([_selection(series, one, fields) for one in watches], fields)
-
-
-def _selection(series: MonitorSeries, one: SeriesPart, fields: Mapping[str, Any]) -> Selection:
-    """Return what a watch of the series selects."""
-    where = tests_of(fields, (*series.where, *one.where))
-    return Selection(one.name, most_ones(fields, one.by), where)
-
-
-def _touch_problems(
-    at: Place, series: MonitorSeries, fields: Mapping[str, Any]
-) -> list[InitErrorDetails]:
-    """What is wrong where one event may count in more watches than `touch`."""
-    if series.touch is None:
-        return []
-    found = overlap(series, series.watch, fields)
-    if found.number <= series.touch:
-        return []
-    why = f"is {series.touch}, but {_deep(found)}, or raise it to {found.number}"
-    return [problem((*at, "touch"), why)]
-
-
-def beyond(found: Overlap, touch: int) -> str:
-    """Why a watch does not go with those that there are, in words."""
-    return (
-        f"{_deep(found)}; the noise of this monitor is made for {touch} (touch): for more create another, with a "
-        "larger touch"
-    )
-
-
-def _deep(found: Overlap) -> str:
-    names = ", ".join(found.names[:_SHOWN]) + (", ..." if len(found.names) > _SHOWN else "")
-    return (
-        f"one event may count {found.number} times at once, in {names}: give these filters that no event passes "
-        "together"
-    )
-
-
-def _held_problems(
-    watches: Sequence[WatchSpec], fields: Mapping[str, Any], step: int
-) -> list[InitErrorDetails]:
-    """What is wrong where the windows of these watches, the last of them a new one, are too many rows."""
-    terms = [
-        each.terms(number_of_keys(fields, each.by), step) for each in watches if each.looks_back
-    ]
-    held = sum(each.window * each.places for each in terms)
-    if not watches[-1].looks_back or held <= MOST_HELD:
-        return []
-    why = f"the windows of these watches would hold {held:,} numbers, more than {MOST_HELD:,}: name a shorter one"
-    return [problem(("over",), why)]
-
-
-def _room_problems(
-    at: Place, series: MonitorSeries, fields: Mapping[str, Any]
-) -> list[InitErrorDetails]:
-    """What is wrong where the watches need more places than there are."""
-    needed = sum(number_of_keys(fields, one.by) for one in series.watch)
-    room = MOST_PLACES if series.most is None else series.most
-    if needed <= room:
-        return []
-    why = f"these watches need {needed} places, one for each value of their fields, and there are {room}"
-    return [problem((*at, "watch" if series.most is None else "most"), why)]

@@ -24,7 +24,7 @@ from stream_dp.pipeline.scalars import FieldName, problem
 from stream_dp.pipeline.statistics.series_spec import Place, SeriesSpec
 from stream_dp.pipeline.value_grids import (
     BUCKETS,
-    MOST_BUCKETS,
+    Buckets,
     Clamp,
     Ends,
     ValueGrid,
@@ -68,7 +68,7 @@ class QuantilesSeries(SeriesSpec):
     statistic: Literal["quantiles"] = "quantiles"
     of: FieldName
     clamp: Clamp | None = None
-    buckets: Annotated[int, Field(ge=1, le=MOST_BUCKETS)] | None = None
+    buckets: Buckets | None = None
     edges: Ends | None = None
     at: Shares
     windows: Windows = ()

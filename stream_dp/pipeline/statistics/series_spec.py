@@ -60,7 +60,7 @@ class SeriesPart(Protocol):
 
     @property
     def amount(self) -> Addend | None:
-        """What a record adds to its entries; None: 1."""
+        """What a record adds to its entries; None: what it adds to those of the series."""
         ...
 
 

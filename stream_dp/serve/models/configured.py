@@ -193,10 +193,14 @@ class FalseAlarmEntry(Answer):
 
     name: str
     """The series, or the watch of a monitor."""
-    usual: Annotated[int, Field(ge=0)]
-    """The count at which an alarm is a false one."""
+    usual: int
+    """The count, or sum, at which an alarm is a false one."""
     chance: Annotated[float, Field(ge=0, le=1, examples=[0.002])]
-    """The chance, at most, that one key fires on a day while its count stays there."""
+    """The chance, at most, that it fires on a day while its count stays there; where it is keyed, that one key does."""
+    keyed: bool
+    """Whether it has a count for each of several keys."""
+    of: str | Absent = None
+    """The field whose sum it looks at; missing where it looks at a count."""
 
 
 class PlannedSeries(Answer):

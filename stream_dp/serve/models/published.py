@@ -82,8 +82,8 @@ class FlagsRelease(_Banded):
 
     fired: tuple[str, ...]
     """Keys of the series' domain, in its order, or names of watches; empty at most ticks."""
-    counts: dict[str, StrictInt] | Absent = None
-    """The noisy count of each that fired, never below 0; missing where the series tells none."""
+    counts: dict[str, StrictInt | StrictFloat] | Absent = None
+    """The noisy count of each that fired, never below 0, or its sum; missing where the series tells none."""
     counts_band: HalfWidth | Absent = None
     """The half-width around each of these counts; missing where there are none."""
 

@@ -77,10 +77,10 @@ export class FlagsCard extends Card {
   #falsely() {
     const [worst, ...others] = [...(this.planned?.false_alarms ?? [])].sort((one, two) => two.chance - one.chance);
     if (worst === undefined) return "";
-    const { of, threshold } = this.series.parameters ?? {};
-    const what = of && Number.isFinite(threshold) ? `sum of ${words(of)}` : "count";
+    const what = worst.of === undefined ? "count" : `sum of ${words(worst.of)}`;
+    const where = worst.keyed === false ? "per day" : "per key and day";
     const which = others.length > 0 ? ` (${words(worst.name)}, the likeliest)` : "";
-    return `False alarm per key and day: ${chance(worst.chance)}${which}, while the ${what} stays at ${count(worst.usual)}.`;
+    return `False alarm ${where}: ${chance(worst.chance)}${which}, while the ${what} stays at ${count(worst.usual)}.`;
   }
 
   #silent() {

@@ -27,7 +27,7 @@ def world_of(
 ) -> World:
     """One window of all ticks, of [0, 2) in one bucket and one on either side."""
     series = {
-        "name": "q", "statistic": "quantiles", "of": "amount", "clamp": ["0", "2"], "buckets": "1", "at": list(at),
+        "name": "q", "statistic": "quantiles", "of": "amount", "edges": ["0", "2"], "at": list(at),
         "every": [f"{ticks}s"], "epsilon": str(epsilon),
     }  # fmt: skip
     return World(pipeline([series], privacy, ticks), radius, HALF)

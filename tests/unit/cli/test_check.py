@@ -32,6 +32,8 @@ def test_a_sample_that_fits(
     """The key is not needed, and no journal is made."""
     monkeypatch.delenv("STREAM_DP_KEY_FILE")
     said = checked(live_series, code=0)
+    (busy,) = said.pop("false_alarms")
+    assert (busy["name"], busy["usual"], busy["keyed"]) == ("busy", 1, True)
     assert said == {
         "pipeline": "clicks", "private": False, "sample": "clicks.csv", "fits": True, "warn_dead": "1/10",
         "records": 24, "dead": 0, "late": 0, "other": 6,
@@ -144,6 +146,19 @@ def test_what_a_person_reads(live_series: LiveSeriesService) -> None:
         "page: differs from the domain in upper and lower case",
     ):  # fmt: skip
         assert text in said.out
+
+
+def test_how_likely_false_alarms_are_is_said_as_by_plan(live_series: LiveSeriesService) -> None:
+    busy = "{name: busy, statistic: alerts, by: page, threshold: 3, epsilon: 0.25}"
+    watches = "[{name: all, above: 9}, {name: by, by: page, above: 9}]"
+    live_series.write(busy, f"{{name: m, statistic: monitor, epsilon: 0.25, watch: {watches}}}")
+    planned = live_series.command("plan", "--json").out
+    (monitor,) = [each for each in json.loads(planned)["series"] if each["name"] == "m"]
+    assert checked(live_series, code=0)["false_alarms"] == monitor["false_alarms"]
+    said = live_series.command("check").out
+    assert "  all: a false alarm per day with a chance of at most" in said
+    assert "  by: a false alarm per key and day with a chance of at most" in said
+    assert nothing_was_made(live_series)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 import json
 import re
+from fractions import Fraction
 from pathlib import Path
 
+from stream_dp.mechanisms.sum_monitor import SumMonitor
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.statistics.monitor import MonitorSeries
 from stream_dp.pipeline.watch_spec import WatchSpec
@@ -20,10 +22,18 @@ def keys(table: str) -> list[str]:
 
 
 def test_the_pages_pipeline_is_planned_and_its_release_is_one(tmp_path: Path) -> None:
-    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    block, sums = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     file = tmp_path / "airport.yaml"
     file.write_text(block)
     (chosen,) = build(load(file)).chosen
+    shops = "  amount: {type: number, nullable: true}\n  shop: {type: category, domain: [a]}\n"
+    head = block.split("series:\n")[0].replace("  delay:", f"{shops}  delay:")
+    file.write_text(f"{head}series:\n{sums}")
+    (cash,) = build(load(file)).chosen
+    assert isinstance(cash.mechanism, SumMonitor)
+    assert cash.mechanism.window_scale * cash.spec.grain == Fraction("2") * 500 * 2 / Fraction(
+        "0.3"
+    )
     (release,) = re.findall(r'^ +(\{"v":1.*\})$', PAGE, re.MULTILINE)
     said = read(release.encode())
     assert said.counts_band == chosen.spec.counts_band(chosen.mechanism, 0.95)
@@ -43,7 +53,8 @@ def test_the_tables_name_every_key() -> None:
     ]
     assert set(keys("key of a watch")) == set(WatchSpec.model_fields)
     every = {"name", "statistic", "where", "watch", *keys("key of the monitor")}
-    assert every == set(MonitorSeries.model_fields) - set(MonitorSeries.words)
+    assert every | {"clamp", "step"} == set(MonitorSeries.model_fields) - set(MonitorSeries.words)
+    assert "| `of`, `clamp`, `step` |" in PAGE
 
 
 def test_the_watch_of_the_page_is_one() -> None:

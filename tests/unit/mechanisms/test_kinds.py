@@ -111,7 +111,7 @@ FROZEN = {
     ("windows-and-ever", 1): "ever forest",
     ("windows-and-ever-state", 1): "ever forest",
     ("users", 1): "(only rested on)",
-    ("sum-monitor", 1): "epsilon highest lowest neighbors ones=1 watches width",
+    ("sum-monitor", 1): "epsilon highest lowest neighbors ones=1 value_epsilon=0 watches width",
     ("watch", 1): "below=False places=1 rearm=True threshold tick=False window=0",
     ("watch-window", 1): "age place rows=() window",
 }

@@ -110,11 +110,15 @@ def test_a_plan_says_how_likely_false_alarms_are(tmp_path: Path) -> None:
     path = written(tmp_path, BUSY)
     (planned,) = plan_json(build(load(path)))["series"]
     chance = crossing_chance(25, Fraction(10), 24)
-    assert planned["false_alarms"] == [{"name": "a", "usual": 25, "chance": chance}]
+    assert planned["false_alarms"] == [{"name": "a", "usual": 25, "chance": chance, "keyed": True}]
     PlannedSeries.documented(planned)
     said = CliRunner().invoke(app, ["plan", str(path)]).output
     assert f"a: a false alarm per key and day with a chance of at most {chance:.2g}" in said
-    (many,) = plan_json(build(load(written(tmp_path, MANY))))["series"]
+    path = written(tmp_path, MANY)
+    said = CliRunner().invoke(app, ["plan", str(path)]).output
+    assert "day: a false alarm per key and day" in said
+    assert "hour: a false alarm per day" in said  # it has one count
+    (many,) = plan_json(build(load(path)))["series"]
     told = {each["name"]: (each["usual"], each["chance"]) for each in many["false_alarms"]}
     assert told["day"] == (250, crossing_chance(250, Fraction(40), 24))
     assert told["silent"] == (400, crossing_chance(301, Fraction(40), 24))
@@ -245,7 +249,7 @@ async def test_a_watch_over_a_window_comes_by_message_and_is_asked() -> None:
 async def test_a_watch_whose_window_is_too_long_for_the_state_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("stream_dp.pipeline.statistics.monitor.MOST_HELD", 5)
+    monkeypatch.setattr("stream_dp.pipeline.statistics.watch_problems.MOST_HELD", 5)
     monkeypatch.setattr("stream_dp.mechanisms.watch_windows.MOST_HELD", 5)
     again = {**FR_DAY, "name": "more"}
     world = await run(

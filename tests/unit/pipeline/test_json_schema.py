@@ -52,7 +52,8 @@ def blocks() -> Iterator[Any]:
         for number, block in enumerate(
             re.findall(r"```yaml\n(.*?)```", path.read_text(), re.DOTALL)
         ):
-            yield pytest.param(block, id=f"{path.name}-{number}")
+            if path.name != "metrics.md":  # its YAML is for Prometheus
+                yield pytest.param(block, id=f"{path.name}-{number}")
 
 
 def problems_of_parts(data: Mapping[str, Any]) -> list[str]:
@@ -66,7 +67,8 @@ def problems_of_parts(data: Mapping[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("text", list(blocks()))
 def test_every_file_that_is_shown_is_taken(text: str) -> None:
-    data = read(text)
+    shown = read(text)
+    data = {"series": shown} if isinstance(shown, list) else shown
     assert (problems if "version" in data else problems_of_parts)(data) == []
 
 

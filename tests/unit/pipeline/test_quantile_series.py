@@ -153,7 +153,9 @@ def test_a_quantile_may_be_asked_by_its_name(tmp_path: Path) -> None:
         ({"of": "shop"}, "of", "'shop' is a category, not a number or an integer"),
         ({"of": "price"}, "of", "'price' is not in the schema"),
         ({"of": "items"}, "buckets", "choose a number of buckets that divides the range"),
-        ({"buckets": "0"}, "buckets", "greater than or equal to 1"),
+        ({"buckets": "0"}, "buckets", "must be 2 or more: one bucket tells no value from another"),
+        ({"buckets": "1"}, "buckets", "must be 2 or more: one bucket tells no value from another"),
+        ({"every": "[]"}, "every", "names no window: leave it out, or name one such as 1h"),
     ],
 )
 def test_nonsense_is_refused_with_its_place(

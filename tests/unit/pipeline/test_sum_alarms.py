@@ -87,6 +87,27 @@ def test_readers_are_told_of_what(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_threshold_below_which_a_signed_sum_fires_may_be_negative(tmp_path: Path) -> None:
+    text = SUM.replace("[0, 40]", "[-60, 40]").replace("threshold: 900", "threshold: -100")
+    text = text.replace("epsilon", "below: true, epsilon")
+    found = chosen(tmp_path, text)
+    mechanism = found.mechanism
+    assert isinstance(mechanism, SumMonitor)
+    assert mechanism.watches == (WatchTerms(-200, 3, below=True, window=6),)
+    (alarm,) = found.choice.alarms
+    assert alarm.usual == -50  # half the way from 0
+    assert alarm.chance == crossing_chance(101, mechanism.window_scale, 24)
+    state, noise, fired = mechanism.init(ZeroNoise()), ZeroNoise(), []
+    for amount in [0] * 6 + [-200, -1, 1, 0]:
+        state, _ = mechanism.step(state, Update(np.array([amount, 0, 0])), noise)
+        state, answer = mechanism.step(state, Query(), noise)
+        assert answer is not None
+        fired.append(int(answer[0]))
+    assert fired == [0, 0, 0, 0, 0, 0, 0, 1, 0, 0]  # when fewer than -200 units are in the window
+    told = found.spec.described()
+    assert told["meaning"].startswith("at most about -100 {band} of amount")
+
+
 def test_signed_amounts_and_all_since_the_one_before(tmp_path: Path) -> None:
     text = SUM.replace("[0, 40]", "[-60, 40]").replace("windows: [6h], ", "")
     found = chosen(tmp_path, text)
@@ -104,6 +125,11 @@ NONSENSE: list[tuple[str, str, str, str]] = [
     ("of: amount", "of: shop", "shop, clamp", "of: 'shop' is a category, not a number or an integer"),
     ("step: 0.5", "step: 40", "900,", "threshold: is no whole number of steps of 40"),
     ("threshold: 900", "threshold: 0", "0, windows", "threshold: must be greater than or equal to 1"),
+    ("threshold: 900", "threshold: -900", "-900, windows", "threshold: must be greater than or equal to 1"),
+    ("threshold: 900", "threshold: -900, below: true", "-900, below", "threshold: must be greater than or equal to 1"),
+    ("epsilon", "usual: -20, epsilon", "-20, eps", "usual: must be greater than or equal to 0"),
+    ("0.5, threshold: 900", "0.000001, threshold: 2000000000", "2000000000", "threshold: is more than 10^15 steps: "
+     "give a wider step"),
 ]  # fmt: skip
 
 

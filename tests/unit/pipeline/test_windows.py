@@ -151,6 +151,7 @@ WHOLE = "is no whole number of ticks: the clock's step is 1m"
 LONG = "is longer than the horizon: 4,000 ticks of 1m"
 KIND = "must be a duration such as 1h or 7d, or ever"
 METHOD = "windows are made by a forest of their own: leave method out"
+NONE = "names no window: leave it out, or name one such as 1h"
 NINE = "[1m, 2m, 3m, 4m, 5m, 6m, 7m, 8m, 9m]"
 
 
@@ -165,6 +166,7 @@ NINE = "[1m, 2m, 3m, 4m, 5m, 6m, 7m, 8m, 9m]"
         ("windows: [1w]", [("1w", "windows[0]", KIND)]),
         ("windows: [0h]", [("0h", "windows[0]", KIND)]),
         ("windows: 1h", [("1h", "windows", "must be a list")]),
+        ("windows: []", [("[]", "windows", NONE)]),
         (
             "windows: [1h], window: 2h",
             [("2h", "window", "stands beside windows: name it there instead")],
