@@ -28,7 +28,7 @@ WidthsAt: TypeAlias = Callable[[int], Widths]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class NoisyAnswer:
     """What a mechanism answers; of one with windows, the window at `place`."""
 
     mechanism: Any
@@ -59,7 +59,11 @@ class Contrasts:
     """
 
     def __init__(
-        self, of: Answer, over: Answer, confidence: float, farthest: Fraction | None = None
+        self,
+        of: NoisyAnswer,
+        over: NoisyAnswer,
+        confidence: float,
+        farthest: Fraction | None = None,
     ) -> None:
         self._answers = of, over
         self._failure = 1 - confidence

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.answer_laws import Answer
+from stream_dp.mechanisms.answer_laws import NoisyAnswer
 from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.column_counter import UpdatesAlone
 from stream_dp.mechanisms.noisy_forest import NoisyForest
@@ -49,9 +49,9 @@ class Input:
                 "another method, such as tree, or windows"
             )
 
-    def answer(self, window: str) -> Answer:
+    def answer(self, window: str) -> NoisyAnswer:
         """Return what its mechanism answers of the window of this name ("" where the series has none), in units."""
-        return Answer(self.mechanism, self.windows.index(window) if window else None)
+        return NoisyAnswer(self.mechanism, self.windows.index(window) if window else None)
 
     def band(self, tick: int, window: str) -> Fraction:
         """Return the half-width, as a number, that holds with the pipeline's confidence."""

@@ -12,7 +12,7 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.quotients import quotient
-from stream_dp.mechanisms.answer_laws import Answer, Contrasts
+from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer
 from stream_dp.mechanisms.cut_off_counter import ENTRIES, CutOffCounter
 from stream_dp.mechanisms.serving import ViewBands
 from stream_dp.pipeline.choice import Choice, Setting
@@ -69,7 +69,7 @@ class CutOffSeries(SeriesSpec):
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
         """Return what tells the share with its ends: nothing of the window before in the first one."""
-        either = Answer(mechanism, place or 0)
+        either = NoisyAnswer(mechanism, place or 0)
         widths = Contrasts(either, either, confidence, SHARE[1])
         first: int = mechanism.users.window if place else 0
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.quotients import Quotient, Widths, quotient
-from stream_dp.mechanisms.answer_laws import Answer, Contrasts, WidthsAt
+from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer, WidthsAt
 from stream_dp.mechanisms.serving import Bands, ViewBands
 from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.mechanisms.sums_and_counts import SumsAndCounts, sums_share
@@ -116,7 +116,7 @@ class MeanSeries(AmountSeries):
     def _widths(self, mechanism: SumsAndCounts, place: int | None, confidence: float) -> WidthsAt:
         """How far sums less a mean of them times counts are from 0, in units; from the middle no mean is farther."""
         each: tuple[Any, Any] = (mechanism.sums, mechanism.counts)
-        sums, counts = (Answer(one, place) for one in each)
+        sums, counts = (NoisyAnswer(one, place) for one in each)
         reach = max(map(abs, self.amount.units))
         return Contrasts(sums, counts, confidence, Fraction(reach))
 
