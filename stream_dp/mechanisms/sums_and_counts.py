@@ -2,8 +2,9 @@
 
 A row has two halves, each with an entry for each key: an event adds its amount, less the middle of what amounts may be,
 in the first one, and 1 in the second one. Two mechanisms, each at its share of the epsilon, see a half each; both
-halves are functions of the same events, so the shares add up ([HSV] Thm 4.10). The division is not made here: it is
-post-processing. This file knows no noise, no ticks and no grid.
+halves are functions of the same events, so the shares add up ([HSV] Thm 4.10). The noises of the two are independent,
+whatever the events are: each mechanism has a state of its own, and no draw goes into both (`step`). The division is not
+made here: it is post-processing. This file knows no noise, no ticks and no grid.
 """
 
 from collections.abc import Hashable

@@ -1,8 +1,8 @@
-"""What series without mechanisms are made of: released series, with bands that hold together.
+"""What series without mechanisms are made of: released series, and the laws of their noises.
 
-Rules: a band here is a public function of the tick alone, so that who knows the pipeline file and the releases can make
-the same. Of n inputs each has the band that fails with an n-th of the chance that the made series may fail with, so
-they hold together by the union bound, whatever their noises have to do with each other. This file knows no statistic.
+Rules: a band and a law here are public functions of the tick alone, so that who knows the pipeline file and the
+releases can make the same. Two series have two mechanisms, and each draws noise of its own: whatever the records are,
+their noises are independent. This file knows no statistic.
 """
 
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from stream_dp.errors import UsageError
+from stream_dp.mechanisms.answer_laws import NoisyAnswer
 from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.column_counter import UpdatesAlone
 from stream_dp.mechanisms.noisy_forest import NoisyForest
@@ -33,7 +34,7 @@ class Input:
     mechanism: Any
     unit: Fraction
     confidence: Fraction
-    _known: dict[tuple[str, int], Bands | ViewBands] = field(default_factory=dict)
+    _known: dict[str, Bands | ViewBands] = field(default_factory=dict)
 
     def require_by_tick(self, maker: str) -> None:
         """Do nothing where the band at a tick follows from the file.
@@ -48,20 +49,20 @@ class Input:
                 "another method, such as tree, or windows"
             )
 
-    def band(self, tick: int, window: str, among: int) -> Fraction:
-        """Return the half-width, as a number, with which `among` inputs hold together with the pipeline's confidence.
+    def answer(self, window: str) -> NoisyAnswer:
+        """Return what its mechanism answers of the window of this name ("" where the series has none), in units."""
+        return NoisyAnswer(self.mechanism, self.windows.index(window) if window else None)
 
-        `window`: its name; "" where the series has none.
-        """
-        key = (window, among)
-        if key not in self._known:
-            confidence = float(1 - (1 - self.confidence) / among)
-            self._known[key] = (
+    def band(self, tick: int, window: str) -> Fraction:
+        """Return the half-width, as a number, that holds with the pipeline's confidence."""
+        if window not in self._known:
+            confidence = float(self.confidence)
+            self._known[window] = (
                 ViewBands(self.mechanism, self.windows.index(window), confidence)
                 if window
                 else Bands(self.mechanism, confidence)
             )
-        return self._known[key](tick, None) * self.unit
+        return self._known[window](tick, None) * self.unit
 
 
 @dataclass(frozen=True, slots=True)

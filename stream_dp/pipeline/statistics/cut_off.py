@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Literal
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
-from stream_dp.core.quotients import Measured, quotient
+from stream_dp.core.quotients import quotient
+from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer
 from stream_dp.mechanisms.cut_off_counter import ENTRIES, CutOffCounter
 from stream_dp.mechanisms.serving import ViewBands
 from stream_dp.pipeline.choice import Choice, Setting
@@ -66,23 +67,17 @@ class CutOffSeries(SeriesSpec):
         """Two: active, and cut off."""
         return ENTRIES
 
-    def each(self, confidence: float, width: int) -> float:
-        """Return the confidence of each of the two bands: both together, and so the share, hold with `confidence`."""
-        return 1 - (1 - confidence) / ENTRIES
-
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
         """Return what tells the share with its ends: nothing of the window before in the first one."""
-        band = ViewBands(mechanism, place or 0, self.each(confidence, ENTRIES))
+        either = NoisyAnswer(mechanism, place or 0)
+        widths = Contrasts(either, either, confidence, SHARE[1])
         first: int = mechanism.users.window if place else 0
 
         def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
             if tick < first:
                 return dict.fromkeys(("value", "low", "high"))
-            sure = Fraction(band(tick, state))
-            active, cut = (
-                Measured.around(Fraction(each), sure, signed=False) for each in answer.tolist()
-            )
-            found = quotient(cut, active, DIGITS, SHARE)
+            active, cut = (Fraction(max(0, number)) for number in answer.tolist())
+            found = quotient(cut, active, widths(tick), DIGITS, signed=False, within=SHARE)
             return {"value": found.value, "low": found.low, "high": found.high}
 
         return tell
@@ -122,8 +117,8 @@ class CutOffSeries(SeriesSpec):
         if users is None:
             raise TypeError("users are cut off where they are protected")
         mechanism = CutOffCounter(self.epsilon, setting.neighbors, setting.horizon, users)
-        sure = self.each(setting.confidence, setting.width)
-        bands = [ViewBands(mechanism, place, sure) for place in range(max(1, len(self.views)))]
+        places = range(max(1, len(self.views)))
+        bands = [ViewBands(mechanism, place, setting.confidence) for place in places]
         cap = f"more than {users.cap} event{'' if users.cap == 1 else 's'}"
         when = "ever" if self.window is None else f"in each {self.window}"
         why = (

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from stream_dp.core.messages import IntArray
-from stream_dp.core.quotients import Measured, Quotient, quotient
+from stream_dp.core.quotients import Quotient, Widths, quotient
+from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer, WidthsAt
 from stream_dp.mechanisms.serving import Bands, ViewBands
 from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.mechanisms.sums_and_counts import SumsAndCounts, sums_share
@@ -30,9 +31,7 @@ from stream_dp.runtime.series import Tell
 PLACES = 2  # digits behind those of the grid
 RECORDS = 1_000  # that a predicted error is told for
 _TOLD_BYTES = 90
-
-Ends = Callable[[int], tuple[Fraction, Fraction]]
-"""The half-widths at a tick of the sums, as numbers, and of the counts, that hold together."""
+_NONE = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +90,11 @@ class MeanSeries(AmountSeries):
         probe = SumCounter(half.width, Fraction(1), half.neighbors, 1, lowest, highest, half.ones)
         share = sums_share(probe.l1, half.neighbors.l0(half.width, half.ones), reach)
         mechanism = self._both(half, self.epsilon * share, self.epsilon * (1 - share))
-        ends = {
-            name: self._ends(mechanism, place, setting.confidence)
+        errors = {
+            name: self._expected(self._widths(mechanism, place, setting.confidence))
             for name, place in self._places.items()
         }
-        errors = {name: self._expected(found) for name, found in ends.items()}
-        why = self._why(share, ends, setting)
+        why = self._why(share, mechanism, setting)
         first = next(iter(errors.values()))
         return Choice(mechanism, why, first, errors if self.views else {})
 
@@ -115,50 +113,46 @@ class MeanSeries(AmountSeries):
         """Where each window stands in an answer; one without a name, and None, where there are none."""
         return {name: place for place, name in enumerate(self.views)} or {"": None}
 
-    def _ends(self, mechanism: SumsAndCounts, place: int | None, confidence: float) -> Ends:
-        """Half-widths that hold together with `confidence`: each fails with half of what may fail."""
-        each: Any = (mechanism.sums, mechanism.counts)
-        sure = (1 + confidence) / 2
-        sums, counts = (
-            Bands(one, sure) if place is None else ViewBands(one, place, sure) for one in each
-        )
-        return lambda tick: (sums(tick, None) * self.step, Fraction(counts(tick, None)))
+    def _widths(self, mechanism: SumsAndCounts, place: int | None, confidence: float) -> WidthsAt:
+        """How far sums less a mean of them times counts are from 0, in units; from the middle no mean is farther."""
+        each: tuple[Any, Any] = (mechanism.sums, mechanism.counts)
+        sums, counts = (NoisyAnswer(one, place) for one in each)
+        reach = max(map(abs, self.amount.units))
+        return Contrasts(sums, counts, confidence, Fraction(reach))
 
-    def _expected(self, ends: Ends) -> Callable[[int], float]:
+    def _expected(self, widths: WidthsAt) -> Callable[[int], float]:
         """How far the ends are from the middle of the clamp at a tick, where `RECORDS` records count."""
-        low, high = self.clamp
 
         def error(tick: int) -> float:
-            sums, counts = ends(tick)
-            widest = (high - low) / 2
-            left = RECORDS - counts
-            found = min(widest, sums / left) if left > 0 else widest
-            return plain_number(round(found, self.digits))
+            middle = self._mean(0, RECORDS, widths(tick))
+            return plain_number(Fraction(middle.high or 0) - self.amount.centre)
 
         return error
 
-    def _why(self, share: Fraction, ends: Mapping[str, Ends], setting: Setting) -> str:
+    def _why(self, share: Fraction, mechanism: SumsAndCounts, setting: Setting) -> str:
         """How it is made, and how wide its intervals will be."""
         centre, shown = decimal_text(self.amount.centre), []
-        for name, found in ends.items():
-            sums, counts = map(decimal_text, found((setting.horizon or ENDLESS) - 1))
+        for name, place in self._places.items():
+            sums = _half_width(mechanism.sums, place, setting)
+            counts = _half_width(mechanism.counts, place, setting)
             window = f"{name}: " if name else ""
-            shown.append(f"{window}({sums} + {counts} |r - {centre}|) / (n - {counts})")
+            above = decimal_text(sums * self.step)
+            shown.append(f"{window}sqrt({above}^2 + ({counts} (r - {centre}))^2) / (n - {counts})")
         return (
             f"sums of what amounts have beyond {centre}, with {share} of the epsilon, over counts with the rest; at "
-            f"tick {setting.last} its ends are within {', '.join(shown)} of it, where it is r, of n records; errors "
-            f"are those at r = {centre} and n = {RECORDS:,}"
+            f"tick {setting.last} its ends are within about {', '.join(shown)} of it, where it is r, of n records; "
+            f"errors are those at r = {centre} and n = {RECORDS:,}"
         )
 
     def teller(self, mechanism: Any, place: int | None, confidence: float) -> Tell:
         """Return what tells the mean of each key, with the ends of its interval."""
-        ends = self._ends(mechanism, place, confidence)
+        widths_at = self._widths(mechanism, place, confidence)
 
         def tell(names: Sequence[str], answer: IntArray, tick: int, state: Any) -> dict[str, Any]:
             sums, counts = np.split(answer, 2)
-            bands = ends(tick)
+            widths = widths_at(tick)
             pairs = zip(sums.tolist(), counts.tolist(), strict=True)
-            found = [self._mean(added, counted, bands) for added, counted in pairs]
+            found = [self._mean(added, counted, widths) for added, counted in pairs]
             if self.by is None:
                 return {"value": found[0].value, "low": found[0].low, "high": found[0].high}
             return {
@@ -169,16 +163,20 @@ class MeanSeries(AmountSeries):
 
         return tell
 
-    def _mean(self, added: int, counted: int, bands: tuple[Fraction, Fraction]) -> Quotient:
+    def _mean(self, added: int, counted: int, widths: Widths) -> Quotient:
         """The mean of so many noisy units beyond the middle over so many noisy records."""
         low, high = self.clamp
         centre = self.amount.centre
-        sums = Measured.around(added * self.step, bands[0], signed=True)
-        counts = Measured.around(Fraction(max(counted, 0)), bands[1], signed=False)
-        if counted <= 0:
-            sums = Measured(Fraction(0), low - centre, high - centre)
-            counts = Measured(Fraction(0), Fraction(1), Fraction(1))
-        return quotient(sums, counts, self.digits, (low - centre, high - centre), centre)
+        of, over = (added * self.step, Fraction(counted)) if counted > 0 else (_NONE, _NONE)
+        return quotient(
+            of,
+            over,
+            widths.scaled(self.step, Fraction(1)),
+            self.digits,
+            signed=True,
+            within=(low - centre, high - centre),
+            plus=centre,
+        )
 
     def told_bytes(self, names: Sequence[str]) -> int:
         """Return how many bytes the means and their ends have, about and at most."""
@@ -196,3 +194,12 @@ class MeanSeries(AmountSeries):
             for added, counted in pairs
         ]
         return told[0] if self.by is None else dict(zip(self.entries(keys), told, strict=True))
+
+
+def _half_width(mechanism: Any, place: int | None, setting: Setting) -> int:
+    """The band of one of the two at the last tick."""
+    confidence = setting.confidence
+    bands = (
+        Bands(mechanism, confidence) if place is None else ViewBands(mechanism, place, confidence)
+    )
+    return bands((setting.horizon or ENDLESS) - 1, None)

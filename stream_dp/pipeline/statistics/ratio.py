@@ -1,8 +1,8 @@
 """The statistic `ratio`: what one series releases over what another one does, at each tick and in each window.
 
 Post-processing ([HSV] 2.14): it sees nothing but what is released, costs nothing, and takes no epsilon. Its interval
-holds when the bands of both do. Where the records of the one are among those of the other, it is a share, and stays
-from 0 to 1.
+is made of the laws of both noises, which are independent (`made_of`). Where the records of the one are among those of
+the other, it is a share, and stays from 0 to 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,9 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
-from stream_dp.core.quotients import Measured, Quotient, quotient
+from stream_dp.core.quotients import Quotient, Widths, quotient
 from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.answer_laws import Contrasts
 from stream_dp.pipeline.choice import ENDLESS, Choice, Setting
 from stream_dp.pipeline.conditions import Where, tests_of
 from stream_dp.pipeline.groupings import By, decimal_text
@@ -154,12 +155,17 @@ class RatioSeries(SeriesSpec):
         for each in inputs:
             each.require_by_tick(self.name)
         within = _SHARE if self._is_share(fields) else None
+        farthest = None if within is None else within[1] * over.unit / of.unit
+        confidence = float(of.confidence)
+        widths = {
+            window: Contrasts(of.answer(window), over.answer(window), confidence, farthest)
+            for window in self.views or ("",)
+        }
 
         def make(tick: int, window: str, parts: Sequence[Part]) -> dict[str, Any]:
-            bands = (of.band(tick, window, 2), over.band(tick, window, 2))
-            return self._divided(parts, bands, within)
+            return self._divided(parts, widths[window](tick).scaled(of.unit, over.unit), within)
 
-        made = MadeSeries(self.name, self.inputs, of.keys, self.views, make, float(of.confidence))
+        made = MadeSeries(self.name, self.inputs, of.keys, self.views, make, confidence)
         return MadeOf(made, self._why(of, over, horizon, within))
 
     def _is_share(self, fields: Mapping[str, Any]) -> bool:
@@ -173,7 +179,7 @@ class RatioSeries(SeriesSpec):
     def _divided(
         self,
         parts: Sequence[Part],
-        bands: tuple[Fraction, Fraction],
+        widths: Widths,
         within: tuple[Fraction, Fraction] | None,
     ) -> dict[str, Any]:
         """What a part tells."""
@@ -185,10 +191,12 @@ class RatioSeries(SeriesSpec):
         )
         found = {
             key: quotient(
-                Measured.around(Fraction(value), bands[0], signed=signed),
-                Measured.around(Fraction(totals[key]), bands[1], signed=False),
+                Fraction(value),
+                Fraction(totals[key]),
+                widths,
                 self.digits,
-                within,
+                signed=signed,
+                within=within,
             )
             for key, value in values.items()
         }
@@ -200,12 +208,12 @@ class RatioSeries(SeriesSpec):
         """Why it is free, and how wide its interval will be."""
         tick, shown = (horizon or ENDLESS) - 1, []
         for name in self.views or ("",):
-            below, above = (decimal_text(each.band(tick, name, 2)) for each in (over, of))
+            below, above = (decimal_text(each.band(tick, name)) for each in (over, of))
             window = f"{name}: " if name else ""
-            shown.append(f"{window}({above} + {below} r) / (n - {below})")
+            shown.append(f"{window}sqrt({above}^2 + ({below} r)^2) / (n - {below})")
         share = "" if within is None else f", a share: {of.name} counts a part of {over.name}"
         return (
-            f"post-processing of {of.name} and {over.name}: free{share}; at tick {tick} its ends are within "
+            f"post-processing of {of.name} and {over.name}: free{share}; at tick {tick} its ends are within about "
             f"{', '.join(shown)} of it, where it is r and {over.name} is n"
         )
 

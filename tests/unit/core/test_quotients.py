@@ -1,4 +1,6 @@
-"""Quotients of intervals: against every pair of integers that the two intervals hold, and rounding that only widens."""
+"""Quotients of noisy numbers: against every quotient of a fine grid that the widths allow, and rounding that only
+widens.
+"""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -6,21 +8,24 @@ from itertools import product
 
 import pytest
 
-from stream_dp.core.quotients import Measured, quotient
+from stream_dp.core.quotients import Quotient, Widths, quotient
 
 SHARE = (Fraction(0), Fraction(1))
+CENTRED = (Fraction(-3), Fraction(2))
+UNIT = Fraction(1, 1000)
+FAR = 60
+NONE = Widths(((Fraction(0), Fraction(0)),))
+FINE = [Fraction(n, 8) for n in range(-8 * FAR, 8 * FAR + 1)]
 
 
-def measured(value: int, band: int, *, signed: bool = False) -> Measured:
-    """A number with its band."""
-    return Measured.around(Fraction(value), Fraction(band), signed=signed)
+def widths(*pairs: tuple[int, int]) -> Widths:
+    """Of halves."""
+    return Widths(tuple((Fraction(a, 2), Fraction(b, 2)) for a, b in pairs))
 
 
-def possible(of: Measured, over: Measured) -> list[Fraction]:
-    """Every quotient of two integers within their intervals, the lower one above 0: what may be the true one."""
-    above = range(int(of.low), int(of.high) + 1)
-    below = range(max(1, int(over.low)), int(over.high) + 1)
-    return [Fraction(a, b) for a, b in product(above, below)]
+def divided(of: int, over: int, wide: Widths, digits: int = 3, *, signed: bool = False) -> Quotient:
+    """The quotient of two integers."""
+    return quotient(Fraction(of), Fraction(over), wide, digits, signed=signed)
 
 
 def at(end: Decimal | None) -> Fraction:
@@ -29,52 +34,78 @@ def at(end: Decimal | None) -> Fraction:
     return Fraction(end)
 
 
+SHAPES = [
+    widths((0, 0)),
+    widths((4, 3)),
+    widths((10, 0), (8, 5), (3, 12)),
+    widths((0, 24)),
+    widths((60, 2), (20, 21), (1, 40)),
+]
 CASES = [
-    (of, over, bands, signed)
-    for of, over in product((-7, -1, 0, 1, 9, 30), (0, 1, 4, 12, 31))
-    for bands in product((0, 1, 5), (0, 3, 12))
+    (of, over, wide, signed)
+    for of, over in product((-30, -7, -1, 0, 1, 5, 9, 31), (0, 1, 4, 12, 31))
+    for wide in SHAPES
     for signed in (False, True)
     if signed or of >= 0
 ]
 
 
-@pytest.mark.parametrize(("of", "over", "bands", "signed"), CASES)
-def test_the_interval_is_what_two_integers_can_be(
-    of: int, over: int, bands: tuple[int, int], signed: bool
+@pytest.mark.parametrize(("of", "over", "wide", "signed"), CASES)
+def test_the_ends_are_those_of_all_quotients_that_the_numbers_do_not_speak_against(
+    of: int, over: int, wide: Widths, signed: bool
 ) -> None:
-    """Both ends are reached where they are told, to the last digit; an open one may be as far as it likes."""
-    above, below = measured(of, bands[0], signed=signed), measured(over, bands[1])
-    found = quotient(above, below, 3)
-    every = possible(above, below)
-    if not every:
-        return
-    least, most = min(every), max(every)
-    unit = Fraction(1, 1000)
-    assert found.low is None or Fraction(found.low) <= least
-    assert found.high is None or Fraction(found.high) >= most
-    if below.low > 0:
-        assert least - at(found.low) < unit
-        assert at(found.high) - most < unit
-    if found.low is None or found.high is None:
-        assert below.low == 0
+    """Of each in turn; an end that is open or beyond the grid is one that the grid's own end lies in or far behind."""
+    found = divided(of, over, wide, signed=signed)
+    held = [r for r in FINE if (signed or r >= 0) and abs(of - r * over) <= wide.at(r)]
+    if held:
+        assert found.low is None or Fraction(found.low) <= held[0]
+        assert found.high is None or Fraction(found.high) >= held[-1]
+    for end, towards in ((found.low, -1), (found.high, 1)):
+        if end is None:
+            steep = max(b for _, b in wide.pairs)
+            assert over <= steep
+            continue
+        beyond = Fraction(end) + towards * 2 * UNIT
+        if beyond >= 0 or signed:
+            assert abs(of - beyond * over) > wide.at(beyond)
     if found.value is not None:
-        assert abs(Fraction(found.value) - Fraction(of, over)) <= unit / 2
+        assert abs(Fraction(found.value) - Fraction(of, over)) <= UNIT / 2
         assert found.low is None or found.low <= found.value
         assert found.high is None or found.high >= found.value
 
 
+@pytest.mark.parametrize(("of", "over"), [*product((-31, -2, 0, 1, 7, 45), (0, 1, 5, 12))])
+@pytest.mark.parametrize("wide", SHAPES)
+def test_within_bounds_the_interval_holds_what_it_held_there(
+    of: int, over: int, wide: Widths
+) -> None:
+    for within, signed in ((SHARE, False), (CENTRED, True)):
+        if of < 0 and not signed:
+            continue
+        found = quotient(Fraction(of), Fraction(over), wide, 3, signed=signed, within=within)
+        least, most = within
+        inside = [r for r in FINE if least <= r <= most and abs(of - r * over) <= wide.at(r)]
+        assert all(at(found.low) <= each <= at(found.high) for each in inside)
+        assert least <= at(found.low) <= at(found.high) <= most
+        assert found.value is None or at(found.low) <= found.value <= at(found.high)
+        if inside and at(found.low) > least:
+            assert inside[0] - at(found.low) < Fraction(1, 8) + UNIT
+        if inside and at(found.high) < most:
+            assert at(found.high) - inside[-1] < Fraction(1, 8) + UNIT
+
+
 def test_an_end_is_open_only_where_the_denominator_may_be_0() -> None:
-    assert quotient(measured(5, 2), measured(4, 4), 2).high is None
-    assert quotient(measured(5, 2), measured(4, 4), 2).low == Decimal("0.37")
-    assert quotient(measured(-5, 2, signed=True), measured(4, 4), 2).low is None
-    assert quotient(measured(0, 0), measured(4, 4), 2).high == 0
-    assert quotient(measured(5, 2), measured(4, 4), 2, SHARE).high == 1
+    wide = widths((4, 8))
+    assert divided(5, 4, wide, 2).high is None
+    assert divided(5, 4, wide, 2).low == Decimal("0.37")
+    assert divided(-5, 4, wide, 2, signed=True).low is None
+    assert quotient(Fraction(5), Fraction(4), wide, 2, signed=False, within=SHARE).high == 1
 
 
 def test_there_is_no_value_over_nothing() -> None:
-    found = quotient(measured(3, 1), measured(0, 2), 4)
+    found = divided(3, 0, widths((2, 4)), 4)
     assert (found.value, found.low, found.high) == (None, Decimal("1.0000"), None)
-    assert quotient(measured(3, 1), measured(0, 0), 4).low is None
+    assert divided(3, 0, NONE, 4).value is None
 
 
 @pytest.mark.parametrize(
@@ -84,25 +115,24 @@ def test_there_is_no_value_over_nothing() -> None:
 def test_values_are_rounded_to_the_nearest_and_halves_to_the_even_digit(
     of: int, over: int, digits: int, told: str
 ) -> None:
-    assert str(quotient(measured(of, 0, signed=True), measured(over, 0), digits).value) == told
+    assert str(divided(of, over, NONE, digits, signed=True).value) == told
 
 
-def test_ends_are_rounded_outwards() -> None:
-    found = quotient(measured(1, 0), measured(3, 0), 2)
-    assert (str(found.low), str(found.high)) == ("0.33", "0.34")
+@pytest.mark.parametrize(("of", "told"), [(1, ("0.33", "0.34")), (-1, ("-0.34", "-0.33"))])
+def test_ends_are_rounded_outwards(of: int, told: tuple[str, str]) -> None:
+    found = divided(of, 3, NONE, 2, signed=True)
+    assert (str(found.low), str(found.high)) == told
 
 
 def test_no_digit_is_lost_in_large_numbers() -> None:
     """A double would have 16 digits."""
-    of = Measured.around(Fraction(10**18 + 1, 10**6), Fraction(0), signed=False)
-    assert str(quotient(of, measured(1, 0), 6).value) == "1000000000000.000001"
+    found = quotient(Fraction(10**18 + 1, 10**6), Fraction(1), NONE, 6, signed=False)
+    assert str(found.value) == str(found.low) == str(found.high) == "1000000000000.000001"
 
 
-@pytest.mark.parametrize(("of", "over"), [*product((0, 1, 7, 12), (0, 1, 5, 12))])
-def test_within_bounds_the_interval_holds_what_it_held_there(of: int, over: int) -> None:
-    above, below = measured(of, 3), measured(over, 4)
-    found = quotient(above, below, 3, SHARE)
-    inside = [each for each in possible(above, below) if each <= 1]
-    assert all(at(found.low) <= each <= at(found.high) for each in inside)
-    assert 0 <= at(found.low) <= at(found.high) <= 1
-    assert found.value is None or at(found.low) <= found.value <= at(found.high)
+def test_widths_of_units_are_widths_of_numbers() -> None:
+    wide = widths((4, 3), (1, 7)).scaled(Fraction(1, 100), Fraction(5))
+    assert wide.pairs == (
+        (Fraction(2, 100), Fraction(15, 2)),
+        (Fraction(1, 200), Fraction(35, 2)),
+    )

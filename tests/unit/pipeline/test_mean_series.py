@@ -23,6 +23,7 @@ from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, NotDerivable, UsageError
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.forest_shape import FLAT
+from stream_dp.mechanisms.noise_contrasts import NoiseLaw, contrast_widths
 from stream_dp.mechanisms.serving import event_rows
 from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.mechanisms.sum_forest import SumForest
@@ -227,18 +228,21 @@ def test_a_grouped_mean_has_values_by_key_in_every_window(tmp_path: Path) -> Non
     read(last)
 
 
-def test_the_interval_is_that_of_two_bands_that_hold_together(tmp_path: Path) -> None:
-    """By hand, from the bands of the two at (1 + 0.95) / 2."""
+def test_the_ends_are_where_sums_and_counts_begin_to_speak_against_a_mean(tmp_path: Path) -> None:
+    """By the law of both noises at 0.95; no mean is farther from the middle than 120."""
     built = built_of(tmp_path)
     both, sums, counts = mechanism_of(built), -3_000, 5_000
     (body,) = bodies(built, [[sums, counts]])
-    a, b = (each.band(1, 0.975) for each in (both.sums, both.counts))
     told = json.loads(body)
     assert told["value"] == 119.4
-    low, high = Fraction(sums - a, counts - b), Fraction(sums + a, counts + b)
-    assert sums + a < 0
-    assert 0 <= 120 + low - Fraction(str(told["low"])) < Fraction(1, 100)
-    assert 0 <= Fraction(str(told["high"])) - 120 - high < Fraction(1, 100)
+    parts: tuple[Any, Any] = (both.sums, both.counts)
+    laws = [NoiseLaw(tuple(each.noise_terms(1))) for each in parts]
+    widths = contrast_widths(laws[0], laws[1], 1 - 0.95, Fraction(120))
+    for name, side in (("low", -1), ("high", 1)):
+        end = Fraction(str(told[name])) - 120
+        inside, outside = (end + step * Fraction(side, 100) for step in (-1, 1))
+        assert abs(sums - inside * counts) <= widths.at(inside)
+        assert abs(sums - outside * counts) > widths.at(outside)
 
 
 def test_a_plan_says_what_the_error_depends_on(tmp_path: Path) -> None:
@@ -246,16 +250,16 @@ def test_a_plan_says_what_the_error_depends_on(tmp_path: Path) -> None:
     assert [each["window"] for each in shown["windows"]] == ["tick", "3h", "ever"]
     assert shown["why"].startswith(
         "sums of what amounts have beyond 120, with 3/5 of the epsilon, over counts with the rest; at tick 7 its ends "
-        "are within tick: ("
+        "are within about tick: sqrt("
     )
     assert shown["why"].endswith(
         "where it is r, of n records; errors are those at r = 120 and n = 1,000"
     )
-    sums = SumForest(1, Fraction(2, 5), ADD, (1, 3), FLAT, -120, 120).view_band(0, 1, 0.975)
-    counts = WindowForest(1, Fraction(4, 15), ADD, (1, 3), FLAT).view_band(0, 1, 0.975)
-    assert f"tick: ({sums} + {counts} |r - 120|) / (n - {counts})" in shown["why"]
+    sums = SumForest(1, Fraction(2, 5), ADD, (1, 3), FLAT, -120, 120).view_band(0, 1, 0.95)
+    counts = WindowForest(1, Fraction(4, 15), ADD, (1, 3), FLAT).view_band(0, 1, 0.95)
+    assert f"tick: sqrt({sums}^2 + ({counts} (r - 120))^2) / (n - {counts})" in shown["why"]
     found = shown["windows"][0]["predicted_error"][-1]["error"]
-    assert found == pytest.approx(sums / (1_000 - counts), abs=0.01)
+    assert found == pytest.approx(sums / 1_000, rel=0.02)
 
 
 def test_exact_means_are_numbers_too(tmp_path: Path) -> None:

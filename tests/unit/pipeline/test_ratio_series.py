@@ -13,6 +13,7 @@ from stream_dp.app.plan_view import PlanView
 from stream_dp.app.public_view import pipeline_json
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import NotDerivable, UsageError
+from stream_dp.mechanisms.noise_contrasts import NoiseLaw, contrast_widths
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
@@ -193,10 +194,10 @@ def test_it_is_free_and_the_plan_says_so(tmp_path: Path) -> None:
         0,
         "post-processing",
     )
-    bands = [with_it.chosen[place].mechanism.band(8, 0.975) for place in (1, 0)]
+    bands = [with_it.chosen[place].mechanism.band(8, 0.95) for place in (1, 0)]
     assert planned["why"] == (
         f"post-processing of late and all: free, a share: late counts a part of all; at tick 7 its ends are within "
-        f"({bands[0]} + {bands[1]} r) / (n - {bands[1]}) of it, where it is r and all is n"
+        f"about sqrt({bands[0]}^2 + ({bands[1]} r)^2) / (n - {bands[1]}) of it, where it is r and all is n"
     )
     assert (
         str(Pipeline(with_it).plan())
@@ -220,23 +221,27 @@ def test_it_belongs_to_what_a_journal_is_of(tmp_path: Path) -> None:
     assert len(prints) == 3
 
 
-def test_the_ends_are_those_of_the_two_bands_that_hold_together(tmp_path: Path) -> None:
-    """By another way of computing: each input's quantile at 0.975, for both fail together at most at 0.05."""
+def test_the_ends_are_where_the_two_releases_begin_to_speak_against_a_quotient(
+    tmp_path: Path,
+) -> None:
+    """By the law of both noises at 0.95, in the units of both: just beyond an end the difference is too far from 0."""
     built = made(tmp_path, "of: volume, over: all, digits: 3")
-    volume, every = (
-        next(c.mechanism for c in built.chosen if c.spec.name == name) for name in ("volume", "all")
-    )
+    laws: list[Any] = [
+        next(chosen.mechanism for chosen in built.chosen if chosen.spec.name == name)
+        for name in ("volume", "all")
+    ]
     for tick, a, b in product(range(8), (-40, 3, 300), (0, 9, 400)):
         found = told(built, tick, volume={"value": a / 2}, all={"value": b})
-        above, below = Fraction(volume.band(tick + 1, 0.975), 2), every.band(tick + 1, 0.975)
-        low, high, least = Fraction(a, 2) - above, Fraction(a, 2) + above, max(b - below, 0)
-        ends = [low / (b + below) if low >= 0 else None if least == 0 else low / least]
-        ends.append(high / (b + below) if high < 0 else None if least == 0 else high / least)
-        for name, end, side in zip(("low", "high"), ends, (1, -1), strict=True):
-            if end is None:
-                assert found[name] is None
-            else:
-                assert 0 <= side * (end - Fraction(str(found[name]))) < Fraction(1, 1000)
+        above, below = (NoiseLaw(tuple(each.noise_terms(tick + 1))) for each in laws)
+        widths = contrast_widths(above, below, 1 - 0.95).scaled(Fraction(1, 2), Fraction(1))
+        for name, side in (("low", -1), ("high", 1)):
+            if found[name] is None:
+                assert b <= max(slope for _, slope in widths.pairs)
+                continue
+            end = Fraction(str(found[name]))
+            inside, outside = (end + step * Fraction(side, 1000) for step in (-1, 1))
+            assert abs(Fraction(a, 2) - inside * b) <= widths.at(inside)
+            assert abs(Fraction(a, 2) - outside * b) > widths.at(outside)
         assert (found["value"] is None) == (b == 0)
 
 

@@ -1,0 +1,101 @@
+"""The law of the noise in answers: of each mechanism whose noise is added, its own band comes out of it.
+
+Twins: the law of another window, and of another number of updates, says another band.
+"""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from stream_dp.core.arrivals import Arrivals
+from stream_dp.core.neighbors import Neighbors
+from stream_dp.core.users import Users
+from stream_dp.errors import NotDerivable
+from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer
+from stream_dp.mechanisms.arrival_counter import ArrivalCounter
+from stream_dp.mechanisms.coarse_counter import CoarseCounter
+from stream_dp.mechanisms.counter import Counter
+from stream_dp.mechanisms.cut_off_counter import CutOffCounter
+from stream_dp.mechanisms.forest_shape import FLAT
+from stream_dp.mechanisms.gaussian_counter import GaussianCounter
+from stream_dp.mechanisms.gaussian_forest import GaussianForest
+from stream_dp.mechanisms.hss import HSS
+from stream_dp.mechanisms.hybrid_counter import HybridCounter
+from stream_dp.mechanisms.noise_contrasts import NOTHING, contrast_widths
+from stream_dp.mechanisms.sum_counter import SumCounter
+from stream_dp.mechanisms.sum_forest import SumForest
+from stream_dp.mechanisms.window_forest import WindowForest
+from stream_dp.mechanisms.windows_and_ever import GaussianAndEver, SumsAndEver, WindowsAndEver
+
+ADD, TENTH, SMALL = Neighbors.ADD_REMOVE, Fraction(1, 10), Fraction(1, 500)
+WINDOWS = (1, 6)
+FOREST = WindowForest(2, TENTH, ADD, WINDOWS, FLAT)
+SUMS = SumForest(2, TENTH, ADD, WINDOWS, FLAT, -3, 9)
+NORMAL = GaussianForest(2, SMALL, ADD, WINDOWS, FLAT)
+SO_FAR = {
+    "counter": Counter(2, TENTH, ADD, 90),
+    "hybrid": HybridCounter(2, TENTH, ADD),
+    "sums": SumCounter(2, TENTH, ADD, 90, -3, 9),
+    "arrivals": ArrivalCounter(TENTH, ADD, 90, Arrivals(window=7)),
+    "coarse": CoarseCounter(2, TENTH, ADD, 90, 5),
+    "gaussian": GaussianCounter(2, SMALL, ADD, 90),
+}
+VIEWED = {
+    "windows": FOREST,
+    "windows of sums": SUMS,
+    "gaussian windows": NORMAL,
+    "and ever": WindowsAndEver(FOREST, Counter(2, TENTH, ADD, 90)),
+    "sums and ever": SumsAndEver(SUMS, SumCounter(2, TENTH, ADD, 90, -3, 9)),
+    "gaussian and ever": GaussianAndEver(NORMAL, GaussianCounter(2, SMALL, ADD, 90)),
+    "cut off": CutOffCounter(TENTH, ADD, 90, Users(20, 7)),
+}
+
+
+def width_of(answer: NoisyAnswer, updates: int) -> float:
+    """How far the noise is from 0 at most, with 0.95."""
+    law = answer.law(answer.public(updates))
+    return float(contrast_widths(law, NOTHING, 0.05).at(Fraction(0)))
+
+
+@pytest.mark.parametrize("updates", [4, 5, 41, 90])
+@pytest.mark.parametrize("name", SO_FAR)
+def test_its_band_comes_out_of_the_law_of_an_answer(name: str, updates: int) -> None:
+    mechanism: Any = SO_FAR[name]
+    band = mechanism.band(mechanism.public(updates, None), 0.95)
+    assert band - 0.5 <= width_of(NoisyAnswer(mechanism), updates) <= 1.01 * band + 1.5
+
+
+@pytest.mark.parametrize("updates", [1, 4, 5, 41, 90])
+@pytest.mark.parametrize("name", VIEWED)
+def test_and_that_of_each_window(name: str, updates: int) -> None:
+    mechanism: Any = VIEWED[name]
+    for place in range(2 + ("ever" in name)):
+        public = mechanism.view_public(place, updates, None)
+        band = mechanism.view_band(place, public, 0.95)
+        assert band - 0.5 <= width_of(NoisyAnswer(mechanism, place), updates) <= 1.01 * band + 1.5
+
+
+def test_another_window_or_time_has_another_law() -> None:
+    ever = VIEWED["and ever"]
+    widths = [width_of(NoisyAnswer(ever, place), 90) for place in range(3)]
+    assert len(set(widths)) == 3
+    assert width_of(NoisyAnswer(SO_FAR["counter"]), 90) > width_of(
+        NoisyAnswer(SO_FAR["counter"]), 1
+    )
+    assert NoisyAnswer(SO_FAR["coarse"]).law(0) == NOTHING
+
+
+def test_widths_are_those_of_the_tick_and_kept() -> None:
+    above, below = NoisyAnswer(SO_FAR["sums"]), NoisyAnswer(SO_FAR["arrivals"])
+    contrasts = Contrasts(above, below, 0.95)
+    laws = [each.law(each.public(9)) for each in (above, below)]
+    assert contrasts(8) == contrast_widths(laws[0], laws[1], 1 - 0.95)
+    assert contrasts(8) is contrasts(8)
+    assert contrasts(8) != contrasts(9)
+
+
+def test_what_decides_has_no_law_of_its_own() -> None:
+    hss = HSS(2, None, TENTH, TENTH, TENTH, ADD, 90)
+    with pytest.raises(NotDerivable, match="noise of HSS depends on what it has decided"):
+        NoisyAnswer(hss).law((1, 2))
