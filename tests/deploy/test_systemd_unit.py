@@ -88,12 +88,15 @@ def ends(unit: str) -> str:
     return "" if values(unit, "KillSignal") == ["SIGTERM"] else "no signal that ends it"
 
 
+def environment(unit: str) -> list[str]:
+    """Its variables, as NAME=VALUE."""
+    return [word for line in values(unit, "Environment") for word in shlex.split(line)]
+
+
 def starts(unit: str) -> str:
     """What is wrong with the command line: each option is one that `run` has."""
     (line,) = values(unit, "ExecStart")
-    (options,) = (
-        line.split("=", 1)[1] for line in values(unit, "Environment") if "OPTIONS" in line
-    )
+    (options,) = (one.split("=", 1)[1] for one in environment(unit) if "OPTIONS" in one)
     words = shlex.split(line.replace("$STREAM_DP_OPTIONS", options))
     app = typer.Typer()
     app.command()(run)
@@ -106,7 +109,7 @@ def starts(unit: str) -> str:
 
 def keys(unit: str) -> str:
     """What is wrong with how it gets its key: its path may be in the environment, the key may not."""
-    named = [line.split("=") for line in values(unit, "Environment")]
+    named = [one.split("=", 1) for one in environment(unit)]
     wrong = [name for name, value in named if "KEY" in name and not value.startswith("/")]
     return f"a key as a value: {wrong}" if wrong else ""
 
@@ -127,7 +130,7 @@ def test_it_does_what_the_engine_needs(check: Callable[[str], str]) -> None:
         (ends, "TimeoutStopSec=20", "TimeoutStopSec=5"),
         (ends, "KillSignal=SIGTERM", "KillSignal=SIGQUIT"),
         (starts, "--standby ", ""),
-        (starts, "=--serve", "=--serve --hosts 0.0.0.0"),
+        (starts, "--standby --serve", "--standby --serve --hosts 0.0.0.0"),
         (keys, "KEY_FILE=/etc/stream-dp/%i.key", "KEY=0123456789abcdef"),
     ],
 )
