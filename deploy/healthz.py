@@ -1,7 +1,7 @@
 """Ask the engine in this container whether it is well: exit code 0, or 1 where it listens and does not answer.
 
-Usage: healthz.py [PORT] [--ready]. Rules: an engine listens once it is ready; one that reads its journal and a standby do
-not, and are well: who ended them would begin the reading anew, or lose the standby. With --ready nothing but an answer counts.
+Usage: healthz.py [PORT] [--ready]. Rules: an engine listens once it is ready. One that reads its journal, and a
+standby, do not, and are well: who ended them would begin the reading anew. With --ready nothing but an answer counts.
 """
 
 import http.client

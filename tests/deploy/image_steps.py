@@ -1,7 +1,7 @@
 """The steps of a Dockerfile, run as a script: each stage in a folder that takes the place of its root.
 
-Rules: an instruction that is not known here is an error, never passed over. Paths of the image are those below ROOTS; all
-others are this machine's. Nobody is root: where the tests are, what is run has another user.
+Rules: an instruction that is not known here is an error, never passed over. Paths of the image are those below ROOTS,
+all others are this machine's. Nobody is root: where the tests are, what is run has another user.
 """
 
 import io
@@ -14,10 +14,19 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from dockerfile_parse import DockerfileParser
 
-ROOTS = ("/opt/stream-dp", "/src", "/wheel", "/state", "/var/lib/stream-dp", "/etc/stream-dp", "/run/secrets")
+ROOTS = (
+    "/opt/stream-dp",
+    "/src",
+    "/wheel",
+    "/state",
+    "/var/lib/stream-dp",
+    "/etc/stream-dp",
+    "/run/secrets",
+)
 _PATHS = re.compile(rf"(?<![\w./-])(?={'|'.join(map(re.escape, ROOTS))})")
 _KEPT = ("PIP_", "SSL_", "REQUESTS_", "HTTP_", "HTTPS_", "http_", "https_", "no_", "NO_")
 _PASSED = ("LABEL", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "COMMENT")
@@ -140,7 +149,9 @@ class Image:
         own(home)
         kept = {key: text for key, text in os.environ.items() if key.startswith(_KEPT)}
         told = {key: self.here(text) for key, text in self.env.items()}
-        path = f"{told.pop('PATH', '')}:{tools}:/usr/bin:/bin".lstrip(":").replace("/usr/local/bin:", "")
+        path = f"{told.pop('PATH', '')}:{tools}:/usr/bin:/bin".lstrip(":").replace(
+            "/usr/local/bin:", ""
+        )
         every = {**kept, **told, "PATH": path, "HOME": str(home), **(env or {})}
         self._last = subprocess.Popen(
             line, cwd=self.place("."), env=every, text=True, stdout=subprocess.PIPE,
@@ -149,7 +160,7 @@ class Image:
         return self._last
 
 
-def ordinary() -> dict[str, object]:
+def ordinary() -> dict[str, Any]:
     """What makes a process one of an ordinary user: nothing where we are one."""
     if os.geteuid() != 0:
         return {}

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from deploy.deploy_files import DEPLOY, mutated
+from deploy.lint_tools import said_by
 
 from stream_dp.adapters import kafka_public, kafka_questions
 from stream_dp.adapters.kafka_client import KEPT
@@ -142,6 +143,18 @@ def test_what_is_wrong_is_refused_before_anything_is_done(
     run = said(SCRIPT, tmp_path, f"{options} --print" if "--reader" not in options else options)
     assert (run.returncode, run.stdout) == (2, "")
     assert why in run.stderr
+
+
+def test_shellcheck_is_content(tmp_path: Path) -> None:
+    assert said_by("shellcheck", DEPLOY / "kafka" / "setup.sh") == ""
+    for old, new in (
+        ('topic "$source"', "topic $source"),
+        ("#!/bin/sh", "#!/bin/tcl"),
+        ("set -eu", "cd /x"),
+    ):
+        broken = tmp_path / "setup.sh"
+        broken.write_text(mutated(SCRIPT, old, new))
+        assert said_by("shellcheck", broken) != ""
 
 
 def test_a_tool_that_fails_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
