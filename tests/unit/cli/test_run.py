@@ -10,16 +10,19 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from rich.console import Console
 from unit.cli.conftest import HORIZON, LiveSeriesService
 
 import stream_dp.app.ledger_view as ledger_module
+import stream_dp.app.page_beside as page_module
 import stream_dp.cli.run as run_module
 from stream_dp.adapters.sqlite import read_sealed
 from stream_dp.app.running import Run
 from stream_dp.cli.main import code_of
 from stream_dp.runtime.journal_summary import read_summary
+from stream_dp.serve.server import PageServer
 from stream_dp.testing.__main__ import app as kit
 
 SERIES = 3
@@ -71,6 +74,33 @@ def test_the_page_is_served_while_it_runs(live_series: LiveSeriesService) -> Non
     said = live_series.command("run", "--until-end", "--serve", "--port", "0")
     assert said.code == 0
     assert "The page is at http://127.0.0.1:" in said.err
+
+
+@pytest.mark.usefixtures("page_first")
+def test_the_page_answers_to_the_names_that_it_is_given(
+    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: dict[str, int] = {}
+
+    class Asked(PageServer):
+        async def start(self, host: str = "", port: int = 0) -> None:
+            await super().start(host, port)
+            async with httpx.AsyncClient(base_url=self.url) as client:
+                for name in ("localhost", "dash.example.org:443", "[2001:db8::1]", "engine"):
+                    answers[name] = (
+                        await client.get("/healthz", headers={"host": name})
+                    ).status_code
+
+    monkeypatch.setattr(page_module, "PageServer", Asked)
+    names = ("--allow-host", "dash.example.org", "--allow-host", "[2001:db8::1]")
+    every = ("--serve", "--port", "0", "--host", "0.0.0.0", *names)  # noqa: S104 - as in a container
+    assert live_series.command("run", "--until-end", *every).code == 0
+    assert answers == {
+        "localhost": 200,
+        "dash.example.org:443": 200,
+        "[2001:db8::1]": 200,
+        "engine": 421,
+    }
 
 
 def test_the_first_signal_stops_it(

@@ -1,0 +1,171 @@
+"""deploy/compose.yaml: it keeps the schema of the compose specification, and the rules of a hardened service.
+
+Rules: no Docker here. The schema is the one that the package check-jsonschema has; every check is shown a broken file.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from deploy.deploy_files import DEPLOY, mutated
+from deploy.lint_tools import ENDS_WITHIN_S, unknown_words
+
+from stream_dp.pipeline.yaml import load
+
+FILE = (DEPLOY / "compose.yaml").read_text()
+SCHEMA = json.loads(
+    (files("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json").read_text()
+)
+ONCE = {"topic"}
+_IMAGE = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+")
+
+
+def against_schema(compose: dict[str, Any]) -> Iterator[str]:
+    """Where it is no compose file."""
+    for error in jsonschema.Draft7Validator(SCHEMA).iter_errors(compose):
+        yield f"{'.'.join(map(str, error.path))}: {error.message}"
+
+
+def hardening(compose: dict[str, Any]) -> Iterator[str]:
+    """What a service may do that it need not."""
+    for name, service in compose["services"].items():
+        if service.get("cap_drop") != ["ALL"] or service.get("privileged") or "cap_add" in service:
+            yield f"{name}: keeps capabilities"
+        if "no-new-privileges:true" not in service.get("security_opt", []):
+            yield f"{name}: may gain privileges"
+        if not name.startswith("kafka-") and not service.get("read_only"):
+            yield f"{name}: may write into its image"
+        if not _IMAGE.fullmatch(service["image"]):
+            yield f"{name}: its image is not pinned to a version"
+        if any(not str(port).startswith("127.0.0.1:") for port in service.get("ports", [])):
+            yield f"{name}: can be reached from other machines"
+        if any(re.search("PASSWORD$|SECRET$|KEY$|TOKEN$", key) for key in variables(service)):
+            yield f"{name}: a secret as a value"
+
+
+def variables(service: dict[str, Any]) -> dict[str, str]:
+    """The environment that a service is given."""
+    found: dict[str, str] = service.get("environment", {})
+    return found
+
+
+def life(compose: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with how services begin, are watched and end."""
+    for name, service in compose["services"].items():
+        restart = service.get("restart", "no")
+        if restart != "unless-stopped" and not re.fullmatch(r"on-failure:\d+", restart):
+            yield f"{name}: restart is {restart}"
+        if "stream-dp" in service["image"] and not restart.startswith("on-failure"):
+            yield f"{name}: is started again whatever it says"
+        if (
+            name not in ONCE
+            and "stream-dp" not in service["image"]
+            and "healthcheck" not in service
+        ):
+            yield f"{name}: nobody asks how it is"
+        grace = re.fullmatch(r"(\d+)(s|m)", service.get("stop_grace_period", "10s"))
+        assert grace is not None
+        if (
+            "stream-dp" in service["image"]
+            and int(grace[1]) * (60 if grace[2] == "m" else 1) < ENDS_WITHIN_S
+        ):
+            yield f"{name}: is killed before it has ended"
+        for other in service.get("depends_on", {}):
+            if other not in compose["services"]:
+                yield f"{name}: waits for {other}, which is not there"
+
+
+def files_there(compose: dict[str, Any]) -> Iterator[str]:
+    """Files, volumes, networks and secrets that are named and not there."""
+    for name, service in compose["services"].items():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            there = (
+                (DEPLOY / source).exists()
+                if source.startswith(".")
+                else source in compose["volumes"]
+            )
+            if not there:
+                yield f"{name}: no {source}"
+        yield from (
+            f"{name}: no secret {s}"
+            for s in service.get("secrets", [])
+            if s not in compose["secrets"]
+        )
+        yield from (
+            f"{name}: no network {n}" for n in service["networks"] if n not in compose["networks"]
+        )
+
+
+def our_commands(compose: dict[str, Any]) -> Iterator[str]:
+    """What our own services are told that they do not know."""
+    for name, service in compose["services"].items():
+        if not service["image"].startswith("stream-dp:"):
+            continue
+        command = service["command"]
+        yield from (f"{name}: no {word}" for word in unknown_words(command))
+        mounted = {volume.split(":")[1].rpartition("/")[2] for volume in service.get("volumes", [])}
+        if command[0] == "run" and not {command[1]} <= mounted:
+            yield f"{name}: no {command[1]}"
+        if command[0] == "run" and "--standby" not in command:
+            yield f"{name}: takes over from the other one"
+        if command[0] == "run" and "stream-dp.key" not in service["secrets"]:
+            yield f"{name}: no key"
+
+
+CHECKS = (against_schema, hardening, life, files_there, our_commands)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_it_is_well(check: Callable[[dict[str, Any]], Iterator[str]]) -> None:
+    assert list(check(yaml.safe_load(FILE))) == []
+
+
+@pytest.mark.parametrize(
+    ("check", "old", "new"),
+    [
+        (against_schema, "mem_limit: 1g", "memory_limit: 1g"),
+        (against_schema, "retries: 6", "retries: [6]"),
+        (hardening, "cap_drop: [ALL]", "cap_drop: []"),
+        (hardening, "no-new-privileges:true", "no-new-privileges:false"),
+        (hardening, "  read_only: true\n  tmpfs: [/tmp]\n  secrets", "  tmpfs: [/tmp]\n  secrets"),
+        (hardening, "prom/prometheus:v3.5.0", "prom/prometheus:latest"),
+        (hardening, "127.0.0.1:3000:3000", "3000:3000"),
+        (hardening, "GF_SECURITY_ADMIN_PASSWORD__FILE: /run", "GF_SECURITY_ADMIN_PASSWORD: /run"),
+        (life, "restart: on-failure:20", "restart: always"),
+        (life, "stop_grace_period: 20s", "stop_grace_period: 5s"),
+        (life, "    topic: {condition", "    topics: {condition"),
+        (files_there, "./orders.yaml:/etc", "./order.yaml:/etc"),
+        (files_there, "secrets: [stream-dp.key]", "secrets: [stream-dp]"),
+        (files_there, "networks: [brokers, watched, outside]", "networks: [brokers, front]"),
+        (our_commands, "--allow-host, engine", "--allow-hosts, engine"),
+        (our_commands, "--standby, ", ""),
+        (our_commands, "command: [topic, ", "command: [topics, "),
+    ],
+)
+def test_a_broken_file_is_noticed(
+    check: Callable[[dict[str, Any]], Iterator[str]], old: str, new: str
+) -> None:
+    assert list(check(yaml.safe_load(mutated(FILE, old, new)))) != []
+
+
+def test_brokers_know_each_other() -> None:
+    compose = yaml.safe_load(FILE)
+    brokers = {name: one for name, one in compose["services"].items() if name.startswith("kafka-")}
+    voters = {f"{one['environment']['KAFKA_NODE_ID']}@{name}:9093" for name, one in brokers.items()}
+    for name, one in brokers.items():
+        assert set(one["environment"]["KAFKA_CONTROLLER_QUORUM_VOTERS"].split(",")) == voters
+        assert one["environment"]["KAFKA_ADVERTISED_LISTENERS"] == f"PLAINTEXT://{name}:9092"
+        assert one["hostname"] == name
+
+
+def test_the_pipeline_is_one_of_these_brokers() -> None:
+    spec = load(DEPLOY / "orders.yaml")
+    brokers = [name for name in yaml.safe_load(FILE)["services"] if name.startswith("kafka-")]
+    assert spec.source.bootstrap == ",".join(f"{name}:9092" for name in brokers)  # type: ignore[attr-defined]  # Kafka's
+    assert spec.source.topic == yaml.safe_load(FILE)["services"]["topic"]["command"][1]  # type: ignore[attr-defined]

@@ -1,0 +1,167 @@
+"""deploy/kafka/setup.sh: what it would run is what docs/kafka.md and the engine's own topics say, no more and no less.
+
+Rules: no broker here, the script only prints; tests/kafka/test_kafka_setup_script.py runs it on a real one.
+"""
+
+import shlex
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from deploy.deploy_files import DEPLOY, mutated
+from deploy.lint_tools import said_by
+
+from stream_dp.adapters import kafka_public, kafka_questions
+from stream_dp.adapters.kafka_client import KEPT
+from stream_dp.adapters.kafka_topics import PLAIN, STAMPED, UNCOMPACTED
+from stream_dp.app.doctor.acl import NEEDED
+
+SCRIPT = (DEPLOY / "kafka" / "setup.sh").read_text()
+WHERE = "--bootstrap broker:9092 --pipeline orders --source orders-events --engine User:engine"
+PUBLIC = {**kafka_public._RULES, **kafka_public._HINTS}
+SETTINGS = {
+    "orders-events": {**UNCOMPACTED, **PLAIN, **STAMPED, "retention.ms": "604800000"},
+    "orders.private.journal": dict(KEPT),
+    "orders.private.lease": dict(KEPT),
+    "orders.releases": PUBLIC,
+    "orders.answers": PUBLIC,
+    "orders.queries": {**kafka_questions.RULES, **kafka_questions._HINTS},
+}
+ENGINE = {
+    (resource.format(name="orders", topic="orders-events"), right)
+    for resource, rights in NEEDED.items()
+    for right in rights
+}
+
+
+class Planned(NamedTuple):
+    """What the script would do: the rights of each principal, the settings of each topic."""
+
+    rights: dict[str, set[tuple[str, str]]]
+    topics: dict[str, dict[str, str]]
+
+
+def said(script: str, folder: Path, options: str) -> subprocess.CompletedProcess[str]:
+    """Run the script's text with these options."""
+    file = folder / "setup.sh"
+    file.write_text(script)
+    return subprocess.run(["sh", file, *shlex.split(options)], capture_output=True, text=True)
+
+
+def planned(script: str, folder: Path, options: str = "") -> Planned:
+    """Read what the script prints."""
+    run = said(script, folder, f"{WHERE} {options} --print")
+    assert run.returncode == 0, run.stderr
+    rights: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    topics: dict[str, dict[str, str]] = {}
+    for line in run.stdout.splitlines():
+        tool, *words = shlex.split(line)
+        assert words[:2] == ["--bootstrap-server", "broker:9092"]
+        if tool == "kafka-topics.sh":
+            name = words[words.index("--topic") + 1]
+            pairs = [words[at + 1] for at, word in enumerate(words) if word == "--config"]
+            topics[name] = dict(pair.split("=", 1) for pair in pairs)
+            continue
+        assert (tool, words[2:4]) == ("kafka-acls.sh", ["--add", "--allow-principal"])
+        granted = [words[at + 1] for at, word in enumerate(words) if word == "--operation"]
+        resource = " ".join(words[5 : len(words) - 2 * len(granted)])
+        rights[words[4]] |= {(resource, right) for right in granted}
+    return Planned(dict(rights), topics)
+
+
+def test_the_engine_gets_what_the_doctor_asks_for_and_no_more(tmp_path: Path) -> None:
+    assert planned(SCRIPT, tmp_path).rights == {"User:engine": ENGINE}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('grant "$1" Write -- --transactional-id "$pipeline."', 'grant "$1" Read -- --topic x'),
+        ("Read Write Create DescribeConfigs", "Read Write DescribeConfigs"),
+        ('--group "$pipeline."', '--group "*"'),
+        ('grant "$1" Read DescribeConfigs --', 'grant "$1" All --'),
+    ],
+)
+def test_other_rights_are_noticed(old: str, new: str, tmp_path: Path) -> None:
+    assert planned(mutated(SCRIPT, old, new), tmp_path).rights != {"User:engine": ENGINE}
+
+
+def test_everybody_else_gets_only_their_own(tmp_path: Path) -> None:
+    options = "--reader User:r --reader 'User:CN=r two' --analyst User:a --producer User:p --feeder User:f"
+    rights = planned(SCRIPT, tmp_path, options).rights
+    reading = {("--topic orders.releases", "Read")}
+    writing = ("--topic orders-events", "Write")
+    assert rights == {
+        "User:engine": ENGINE,
+        "User:r": reading,
+        "User:CN=r two": reading,
+        "User:a": {("--topic orders.queries", "Write"), ("--topic orders.answers", "Read")},
+        "User:p": {writing},
+        "User:f": {writing, ("--transactional-id orders-events.stream-dp-feed", "Write")},
+    }
+
+
+def test_topics_are_made_as_the_engine_makes_them(tmp_path: Path) -> None:
+    for copies, in_sync in (("1", "1"), ("3", "2")):
+        made = planned(SCRIPT, tmp_path, f"--replication {copies}").topics
+        assert made == {
+            name: {**settings, "min.insync.replicas": in_sync}
+            for name, settings in SETTINGS.items()
+        }
+    assert planned(SCRIPT, tmp_path, "--no-topics").topics == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("retention.ms=-1", "retention.ms=604800000"),
+        ("unclean.leader.election.enable=false", "cleanup.policy=delete"),
+        ("message.timestamp.type=LogAppendTime", "message.timestamp.type=CreateTime"),
+        ("in_sync=2", "in_sync=1"),
+    ],
+)
+def test_other_settings_are_noticed(old: str, new: str, tmp_path: Path) -> None:
+    broken = planned(mutated(SCRIPT, old, new), tmp_path).topics
+    assert broken != planned(SCRIPT, tmp_path).topics
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("--bootstrap b:1 --pipeline orders --source orders-events", "--engine is missing"),
+        (f"{WHERE} --reader", "--reader is not known, or its value is missing"),
+        (f"{WHERE} --writer User:w", "--writer is not known"),
+        (f"{WHERE} --replication many", "whole numbers"),
+        (f"{WHERE} --source orders.events", "where only the engine may write"),
+    ],
+)
+def test_what_is_wrong_is_refused_before_anything_is_done(
+    options: str, why: str, tmp_path: Path
+) -> None:
+    run = said(SCRIPT, tmp_path, f"{options} --print" if "--reader" not in options else options)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert why in run.stderr
+
+
+def test_shellcheck_is_content(tmp_path: Path) -> None:
+    assert said_by("shellcheck", DEPLOY / "kafka" / "setup.sh") == ""
+    for old, new in (
+        ('topic "$source"', "topic $source"),
+        ("#!/bin/sh", "#!/bin/tcl"),
+        ("set -eu", "cd /x"),
+    ):
+        broken = tmp_path / "setup.sh"
+        broken.write_text(mutated(SCRIPT, old, new))
+        assert said_by("shellcheck", broken) != ""
+
+
+def test_a_tool_that_fails_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = tmp_path / "kafka-acls.sh"
+    fails.write_text("#!/bin/sh\nexit 1\n")
+    fails.chmod(0o755)
+    monkeypatch.setenv("KAFKA_BIN", str(tmp_path))
+    assert said(SCRIPT, tmp_path, f"{WHERE} --no-topics").returncode == 1
+    last = SCRIPT.replace('engine_rights "$engine"\n', "")
+    assert said(last, tmp_path, f"{WHERE} --no-topics --reader User:r").returncode == 1

@@ -1,0 +1,93 @@
+"""deploy/prometheus: promtool reads it, each alert rings where it must, and all names are told by /metrics."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from deploy.deploy_files import DEPLOY, mutated
+
+from stream_dp.serve.metrics.configured_facts import CONFIGURED
+from stream_dp.serve.metrics.released import RELEASED
+from stream_dp.testing.kafka import missing
+
+pytestmark = pytest.mark.prometheus
+CONFIGURATION = (DEPLOY / "prometheus" / "prometheus.yaml").read_text()
+RULES = (DEPLOY / "prometheus" / "alerts.yaml").read_text()
+CASES = (Path(__file__).parent / "alerts_test.yaml").read_text()
+
+
+def promtool(folder: Path, *arguments: str) -> str:
+    """What promtool finds; empty where it is content."""
+    if shutil.which("promtool") is None:
+        missing("prometheus", "no promtool")
+    command = ["promtool", *arguments]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return "" if ended.returncode == 0 else ended.stdout + ended.stderr
+
+
+def checked(folder: Path, configuration: str = CONFIGURATION, rules: str = RULES) -> str:
+    """What promtool says of the configuration and its rules."""
+    (folder / "prometheus.yaml").write_text(configuration)
+    (folder / "alerts.yaml").write_text(rules)
+    return promtool(folder, "check", "config", "prometheus.yaml")
+
+
+def tried(folder: Path, rules: str = RULES) -> str:
+    """What promtool says of the cases."""
+    (folder / "alerts.yaml").write_text(rules)
+    (folder / "cases.yaml").write_text(CASES)
+    return promtool(folder, "test", "rules", "cases.yaml")
+
+
+def unknown(rules: str) -> set[str]:
+    """Metrics in the rules that /metrics does not tell."""
+    return set(re.findall(r"stream_dp_\w+", expressions(rules))) - {*CONFIGURED, *RELEASED}
+
+
+def expressions(rules: str) -> str:
+    """All that is asked, but for names of jobs."""
+    found = [rule["expr"] for group in yaml.safe_load(rules)["groups"] for rule in group["rules"]]
+    return "\n".join(found)
+
+
+def untried(rules: str) -> Iterator[str]:
+    """Alerts without a case."""
+    for group in yaml.safe_load(rules)["groups"]:
+        yield from (rule["alert"] for rule in group["rules"] if rule["alert"] not in CASES)
+
+
+def test_promtool_is_content(tmp_path: Path) -> None:
+    assert checked(tmp_path) == ""
+    assert checked(tmp_path, mutated(CONFIGURATION, "scrape_interval", "scraping_interval")) != ""
+    assert checked(tmp_path, rules=mutated(RULES, "sum by (job) (", "sum by (job) ((")) != ""
+
+
+def test_each_alert_rings_where_it_must_and_nowhere_else(tmp_path: Path) -> None:
+    assert tried(tmp_path) == ""
+    assert list(untried(RULES)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('sum by (job) (up{job="stream_dp"}) == 0', 'up{job="stream_dp"} == 0'),
+        (' or absent(up{job="stream_dp"})', ""),
+        ("> 60", "> 6000"),
+        ("> 0.9", "> 0.99"),
+        ("(stream_dp_catching_up) == 1", "(stream_dp_catching_up) == 0"),
+        ("not_private == 1", "not_private == 0"),
+    ],
+)
+def test_a_broken_rule_is_noticed(old: str, new: str, tmp_path: Path) -> None:
+    assert tried(tmp_path, mutated(RULES, old, new)) != ""
+
+
+def test_the_rules_name_what_is_told() -> None:
+    assert unknown(RULES) == set()
+    assert unknown(mutated(RULES, "stream_dp_catching_up)", "stream_dp_behind)")) == {
+        "stream_dp_behind"
+    }
