@@ -218,7 +218,7 @@ async def test_a_quotient_has_two_ends_and_says_where_one_is_open(
         await page.keyboard.press("End")
         assert (await text(page, f"{MEAN} .readout")).endswith("UTC: 16.0 14.7 to 18.4")
 
-        await page.get_by_role("group", name="Window of mean delay").get_by_text("tick").click()
+        await page.get_by_role("group", name="Window of mean delay").get_by_text("1h").click()
 
         assert "Line chart" in str(await page.get_attribute(f"{MEAN} .chart", "aria-label"))
         await page.focus(f"{MEAN} .chart")
@@ -236,7 +236,7 @@ async def test_a_quotient_has_two_ends_and_says_where_one_is_open(
         engine.publish("mean_delay", {"windows": {"tick": few, "24h": few}})
         await page.wait_for_selector(f"{MEAN} .value.noise")
         assert await text(page, f"{MEAN} .value") == "310"
-        assert await text(page, f"{MEAN} .band") == "at least 0.5 in the last tick"
+        assert await text(page, f"{MEAN} .band") == "at least 0.5 in the last hour"
         note = await text(page, f"{MEAN} .note")
         assert note.endswith("with 95% confidence the exact figure is at least 0.5.")
         none = dict.fromkeys(("value", "low", "high"))
@@ -310,8 +310,8 @@ async def test_a_top_list_says_which_names_are_not_told_apart(
             "Each value ± 75, all at once, with 95% confidence. A range of ranks: not told apart "
             "from its neighbours. As high, perhaps: SFO and 2 more."
         )
-        await page.get_by_role("group", name="Window of leaders").get_by_text("tick").click()
-        assert await text(page, f"{TOP} caption") == "Top 2 in the last tick"
+        await page.get_by_role("group", name="Window of leaders").get_by_text("1h").click()
+        assert await text(page, f"{TOP} caption") == "Top 2 in the last hour"
         assert await page.locator(f"{TOP} tbody tr").count() == 2
 
 

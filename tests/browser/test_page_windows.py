@@ -148,10 +148,10 @@ async def test_single_ticks_are_bars_and_a_window_is_chosen_by_keyboard(
         page = await shown(browser, server)
         console = Console(page)
         choice = page.get_by_role("group", name="Window of rate", exact=True)
-        assert await choice.get_by_role("button").all_inner_texts() == list(BANDS)
-        assert await text(page, f"{RATE} {PRESSED}") == "tick"
+        assert await choice.get_by_role("button").all_inner_texts() == ["1h", *list(BANDS)[1:]]
+        assert await text(page, f"{RATE} {PRESSED}") == "1h"
         assert await text(page, f"{RATE} .value") == f"{last['tick']['value']:,}"
-        assert await text(page, f"{RATE} .band") == "± 15 in the last tick"
+        assert await text(page, f"{RATE} .band") == "± 15 in the last hour"
         assert "Bar chart" in str(await page.get_attribute(f"{RATE} .chart", "aria-label"))
         bars = await page.evaluate(PIXELS, RATE)
         assert bars["bar"] > 1500
@@ -197,10 +197,10 @@ async def test_a_count_opens_with_the_shortest_window_that_says_something(
         assert await text(page, f"{rare_one} .value") == "90"
 
         choice = page.get_by_role("group", name="Window of rare")
-        await choice.get_by_role("button", name="the last tick").click()
+        await choice.get_by_role("button", name="the last hour").click()
         engine.publish("rare", {"windows": rare(HISTORY)})
         await page.wait_for_selector(f"{rare_one}[data-tick='{HISTORY}']")
-        assert await text(page, f"{rare_one} {PRESSED}") == "tick"
+        assert await text(page, f"{rare_one} {PRESSED}") == "1h"
 
 
 async def test_a_windowed_histogram_shows_the_keys_of_the_window(
@@ -210,7 +210,7 @@ async def test_a_windowed_histogram_shows_the_keys_of_the_window(
         page = await shown(browser, server)
         keys, values = page.locator(f"{RATES} .key"), page.locator(f"{RATES} .amount")
         assert await keys.all_inner_texts() == ["DL", "AA", "UA"]
-        assert "Each value in the last tick ± 15" in await text(page, f"{RATES} .note")
+        assert "Each value in the last hour ± 15" in await text(page, f"{RATES} .note")
         await page.click(f"{RATES} summary")
         assert await page.locator(f"{RATES} tbody td").first.inner_text() == "41"
 

@@ -68,7 +68,7 @@ export class Board {
     const text = JSON.stringify(shown);
     const moved = text !== this.shown;
     this.shown = text;
-    for (const card of cards) if (card.near && (card.stale || moved) && this.#ready(card)) card.draw(shown);
+    for (const card of cards.filter(({ near, stale }) => near && (stale || moved))) this.#ready(card) ? card.draw(shown) : card.early();
     const far = cards.filter((card) => card.near === false && card.stale && card.latest !== null && this.#ready(card));
     for (const card of far.slice(0, FAR_PER_FRAME)) card.draw(shown);
     if (far.length > FAR_PER_FRAME) this.wish();
@@ -92,7 +92,7 @@ export class Board {
   #ready(card) {
     if (card.near === undefined) return false;
     const waits = card.near || this.cards.size <= FEW_SERIES;
-    return !waits || !card.overTime || card.reached !== null || "tick" in card.element.dataset;
+    return !waits || !card.overTime || card.reached !== null || card.pictures > 0;
   }
 
   #see({ target, isIntersecting }) {

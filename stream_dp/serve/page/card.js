@@ -112,6 +112,11 @@ export class Card {
     this.tools.refresh();
   }
 
+  /** While the history is loaded: that it is; of a card that needs none for it, the newest number. */
+  early() {
+    if (this.latest !== null) setText(this.note, "Loading what was released before.");
+  }
+
   /** Draw again now, for the reader chose something on the card. */
   redraw() {
     this.stale = true;

@@ -22,7 +22,7 @@ export class FanCard extends Card {
     const place = chartPlace();
     this.holder = place.holder;
     this.body.append(this.figures, place.box);
-    this.chart = new FanChart(place);
+    this.chart = new FanChart(place, series.parameters?.told === ENDED);
   }
 
   take(release, fan = this.fan) {
@@ -60,6 +60,10 @@ export class FanCard extends Card {
       `${names.map((name) => `${share(Number(name))} below ${count(quantiles[name].value)}`).join(", ") || "none yet"}. Arrow keys read single points.`);
   }
 
+  early() {
+    if (this.latest !== null) this.show();
+  }
+
   picture(range) {
     const [start, stop] = [lowerBound(this.fan.tick, range.first), lowerBound(this.fan.tick, range.last + 1)];
     this.chart.draw(thinLines(this.fan, start, stop), range, [...this.fan.lines.keys()].map((name) => ({ name, at: Number(name), text: share(Number(name)) })));
@@ -88,13 +92,17 @@ export class FanCard extends Card {
     return `${super.expected({ error, ...said }).replace(band(error), `${band(error)} events in rank`)}`;
   }
 
+  get counted() {
+    return this.series.unit ? [" ", el("span", { class: "unit" }, this.series.unit)] : [];
+  }
+
   #tell(entries) {
     const text = JSON.stringify(entries);
     if (text === this.drawn) return;
     this.drawn = text;
     this.figures.replaceChildren(...entries.map(([name, { value, low, high }]) => el("div", {},
       el("dt", {}, name === "0.5" ? "half below" : `${share(Number(name))} below`),
-      el("dd", { class: "value" }, count(value)),
+      el("dd", { class: "value" }, count(value), ...this.counted),
       el("dd", { class: "bucket" }, low === high ? "at the end of its range" : `${count(low)} to ${count(high)}`))));
   }
 }

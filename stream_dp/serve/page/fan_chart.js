@@ -14,7 +14,13 @@ export function thinLines({ x, lines }, start, stop = x.length) {
   return [x, ...lines.values()].map((column) => shown.map((at) => column[at] ?? null));
 }
 
+/** `steps`: what is told stands until something else is. */
 export class FanChart extends Chart {
+  constructor(place, steps) {
+    super(place);
+    this.steps = steps;
+  }
+
   draw(columns, range, lines) {
     if (this.lines?.length !== lines.length) this.forget();
     this.lines = lines;
@@ -28,7 +34,7 @@ export class FanChart extends Chart {
 
   #own() {
     const middle = this.lines.reduce((best, { at }, place) => (Math.abs(at - 0.5) < Math.abs(this.lines[best].at - 0.5) ? place : best), 0);
-    const line = (_, place) => ({ stroke: colour("--accent"), width: place === middle ? 2 : 1, points: { show: false } });
+    const line = (_, place) => ({ stroke: colour("--accent"), width: place === middle ? 2 : 1, points: { show: false }, ...(this.steps ? { paths: uPlot.paths.stepped({ align: 1 }) } : {}) });
     const between = (_, place) => ({ series: [place + 2, place + 1], fill: colour(Math.min(Math.abs(place - middle), Math.abs(place + 1 - middle)) === 0 ? "--band" : "--band-far") });
     return {
       padding: [10, 42, 0, 0],

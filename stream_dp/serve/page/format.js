@@ -101,6 +101,12 @@ export function duration(seconds) {
   return `${many} ${unit}${many === 1 ? "" : "s"}`;
 }
 
+/** A length of time in short: "2d", "90s". */
+export function short(seconds) {
+  const [size, unit] = [[DAY, "d"], [3600, "h"], [60, "m"], [1, "s"]].find(([size]) => seconds % size === 0) ?? [1, "s"];
+  return `${seconds / size}${unit}`;
+}
+
 const UNITS = { ms: 0.001, s: 1, m: 60, h: 3600, d: DAY };
 
 /** "24h" in seconds; null where it is no duration. */

@@ -4,7 +4,7 @@
 
 import { Card, lowerBound } from "./card.js";
 import { chartPlace } from "./charts.js";
-import { band, count, el, ends, isoOf, near, seconds, setText } from "./format.js";
+import { band, count, el, ends, isoOf, near, seconds, sentence, setText } from "./format.js";
 import { COLOURS, KeysChart, keyColumns } from "./keys_chart.js";
 import { formOf, isClosed } from "./line_card.js";
 import { choices, choose } from "./view.js";
@@ -26,7 +26,7 @@ export class HistogramCard extends Card {
     this.summary = el("summary", {}, "Show all");
     this.details = el("details", { class: "all" }, this.summary, this.filter,
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "All values" }, el("table", {},
-        el("thead", {}, el("tr", {}, ...["Key", "Value", "Band"].map((name) => el("th", { scope: "col" }, name)))), this.table)));
+        el("thead", {}, el("tr", {}, ...["Key", sentence(series.unit || "value"), "Band"].map((name) => el("th", { scope: "col" }, name)))), this.table)));
     this.kept = noKeys();
     this.legend = el("ul", { class: "chosen-keys", "aria-label": `Keys of ${this.title} shown over time` });
     const place = chartPlace();
@@ -96,7 +96,7 @@ export class HistogramCard extends Card {
 
   /** The sentence under the bars: of all keys, so many say nothing. */
   meaning(faint, many) {
-    return `Each value${this.over} ${band(this.latest.band)} with ${this.confidence()} confidence.` +
+    return `Each value${this.over} ${band(this.latest.band)}${this.series.unit ? ` ${this.series.unit}` : ""} with ${this.confidence()} confidence.` +
       (faint === 0 ? "" : ` Within the band, so not distinguishable from noise: ${count(faint)} of ${count(many)} keys.`);
   }
 

@@ -83,6 +83,10 @@ export class ScalarCard extends Card {
       `now ${whose}${value} ${spread}${this.over}. Arrow keys read single points.`);
   }
 
+  early() {
+    if (this.latest !== null) this.show();
+  }
+
   picture(range) {
     const [start, stop] = this.#shown(range);
     const columns = thin(this.points, start, stop);

@@ -2,7 +2,7 @@
 // Rules: times are ends of ticks, in seconds; a range is given in ticks, for these are what releases have. What is offered
 // fits the pipeline: no length with too few ticks to see, none longer than its horizon.
 
-import { duration, lengthOf, rangeTime } from "./format.js";
+import { duration, lengthOf, rangeTime, short } from "./format.js";
 import { choice, choose } from "./view.js";
 
 const DAY = 86400;
@@ -21,11 +21,6 @@ export function offered({ step, horizon }) {
 function usual({ step, horizon }) {
   return offered({ step, horizon }).find((text) => text === ALL || lengthOf(text) / step >= USUAL_TICKS);
 }
-
-const short = (seconds) => {
-  const [size, unit] = [[DAY, "d"], [3600, "h"], [60, "m"], [1, "s"]].find(([size]) => seconds % size === 0);
-  return `${seconds / size}${unit}`;
-};
 
 const moment = (text) => Date.parse(text) / 1000;
 

@@ -3,7 +3,7 @@
 // stands between two names only where everybody above it is told apart from everybody below.
 
 import { Card } from "./card.js";
-import { band, count, el, setText } from "./format.js";
+import { band, count, el, sentence, setText } from "./format.js";
 import { placeBar } from "./keys_card.js";
 
 const MOST_NAMED = 8;
@@ -13,7 +13,7 @@ export class RanksCard extends Card {
     super(series, planned, shape);
     this.caption = el("caption");
     this.table = el("table", { class: "ranking" }, this.caption, el("thead", {}, el("tr", {},
-      ...[["Rank", "rank"], ["Name", ""], ["", "track-cell"], ["Value", "number"]].map(([name, kind]) => el("th", { scope: "col", class: kind }, name || el("span", { class: "unseen" }, "Picture"))))));
+      ...[["Rank", "rank"], ["Name", ""], ["", "track-cell"], [sentence(series.unit || "value"), "number"]].map(([name, kind]) => el("th", { scope: "col", class: kind }, name || el("span", { class: "unseen" }, "Picture"))))));
     this.body.append(el("div", { class: "ranking-holder" }, this.table));
   }
 

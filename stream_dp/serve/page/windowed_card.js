@@ -1,9 +1,9 @@
 // A card that shows one window of its releases, which its reader chooses.
 // Rules: the choice is offered where there is one. Counts and sums begin with the single tick; what a tick holds too
 // little for begins with the window after it. Once there are enough releases, a card whose reader has not chosen goes to
-// the shortest window that says something at most times, and stays there.
+// the shortest window that says something at most times, and stays there. A tick is told by its length.
 
-import { el, words } from "./format.js";
+import { duration, el, short, words } from "./format.js";
 import { ANEW, isBefore } from "./line_card.js";
 import { choice, choose } from "./view.js";
 
@@ -18,6 +18,7 @@ const SPANS = { "when a window ends": (name) => `in the ${name} that ended last`
 function overText(series, name) {
   if (name === EVER) return "so far";
   if (isBefore(name)) return `in the whole ${name}`;
+  if (name === TICK && series.step > 0) return `in the last ${duration(series.step).replace(/^1 /, "")}`;
   return name === "" ? "" : (SPANS[series.parameters?.told] ?? ((span) => `in the last ${span}`))(name);
 }
 
@@ -73,7 +74,7 @@ export const windowed = (Base, { shape, begins = 0, points = () => null }) => cl
   }
 
   #offer(name) {
-    const button = el("button", { type: "button", value: name, "aria-label": name === EVER ? "ever, so far" : overText(this.series, name).replace(/^in /, "") }, name);
+    const button = el("button", { type: "button", value: name, "aria-label": name === EVER ? "ever, so far" : overText(this.series, name).replace(/^in /, "") }, name === TICK && this.series.step > 0 ? short(this.series.step) : name);
     button.addEventListener("click", () => {
       choose({ [this.#asked]: name });
       this.settled = true;
