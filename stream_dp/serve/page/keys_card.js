@@ -63,12 +63,12 @@ export class HistogramCard extends Card {
 
   take(release, kept = this.kept) {
     if (this.chosen.length === 0) return;
-    const told = new Map(this.entries(release).map((entry) => [entry.key, entry]));
     kept.tick.push(release.tick);
     kept.x.push(seconds(release.end));
     for (const key of this.chosen) {
       if (!kept.columns.has(key)) kept.columns.set(key, { value: [], low: [], high: [] });
-      for (const [end, column] of Object.entries(kept.columns.get(key))) column.push(told.get(key)?.[end] ?? null);
+      const told = key in release.values ? this.told(release, key) : {};
+      for (const [end, column] of Object.entries(kept.columns.get(key))) column.push(told[end] ?? null);
     }
   }
 
@@ -86,6 +86,11 @@ export class HistogramCard extends Card {
     const button = el("button", { type: "button", class: kind, title: "Show over time" }, key);
     button.addEventListener("click", () => this.#choose(button.textContent));
     return button;
+  }
+
+  /** The value of a key and its ends: of a long history, so no more than these. */
+  told({ values, band: width }, key) {
+    return { value: values[key], low: values[key] - width, high: values[key] + width };
   }
 
   /** Each key with its value, its ends, what is said of them, and whether the value says anything. */
@@ -192,6 +197,11 @@ export class HistogramCard extends Card {
 
 /** A mean or a share for each key. */
 export class QuotientsByKeyCard extends HistogramCard {
+  told({ values, lows, highs }, key) {
+    const place = Object.keys(values).indexOf(key);
+    return { value: values[key], low: lows[place] ?? -Infinity, high: highs[place] ?? Infinity };
+  }
+
   entries({ values, lows, highs }) {
     const form = formOf(this.series);
     const entry = ([key, value], place) => {
