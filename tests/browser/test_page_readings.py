@@ -201,6 +201,7 @@ async def test_a_share_is_told_in_per_cent(
         assert await page.locator(f"{SHARES} .amount").all_inner_texts() == ["31%", "50%"]
         assert await page.locator(f"{SHARES} .bars .noise .key").all_inner_texts() == ["other"]
         await page.click(f"{SHARES} summary")
+        await page.wait_for_selector(f"{SHARES} tbody tr")  # the table is filled after it is open
         assert "ATL\t31%\t22% to 44%" in await page.locator(f"{SHARES} tbody tr").all_inner_texts()
 
 

@@ -67,7 +67,7 @@ export class HistogramCard extends Card {
     kept.x.push(seconds(release.end));
     for (const key of this.chosen) {
       if (!kept.columns.has(key)) kept.columns.set(key, { value: [], low: [], high: [] });
-      const told = key in release.values ? this.told(release, key) : {};
+      const told = key in release.values ? this.pointOf(release, key) : {};
       for (const [end, column] of Object.entries(kept.columns.get(key))) column.push(told[end] ?? null);
     }
   }
@@ -89,7 +89,7 @@ export class HistogramCard extends Card {
   }
 
   /** The value of a key and its ends: of a long history, so no more than these. */
-  told({ values, band: width }, key) {
+  pointOf({ values, band: width }, key) {
     return { value: values[key], low: values[key] - width, high: values[key] + width };
   }
 
@@ -197,7 +197,7 @@ export class HistogramCard extends Card {
 
 /** A mean or a share for each key. */
 export class QuotientsByKeyCard extends HistogramCard {
-  told({ values, lows, highs }, key) {
+  pointOf({ values, lows, highs }, key) {
     const place = Object.keys(values).indexOf(key);
     return { value: values[key], low: lows[place] ?? -Infinity, high: highs[place] ?? Infinity };
   }
