@@ -1,4 +1,4 @@
-"""deploy/kubernetes: manifests that Kubernetes' own schemas accept, of pods that are confined, watched and ended as an engine needs.
+"""deploy/kubernetes: manifests that Kubernetes' own schemas accept, of pods that are confined, watched and ended well.
 
 Rules: no cluster here; the schemas are those of the package kubernetes-validate. Each check is shown a broken manifest.
 """
@@ -233,7 +233,7 @@ def test_the_pipeline_is_one(tmp_path: Path) -> None:
         (life, "engine.yaml", "value: localhost", "value: orders"),
         (life, "engine.yaml", "podManagementPolicy: Parallel", "podManagementPolicy: OrderedReady"),
         (life, "engine.yaml", "name: state, mountPath", "name: tmp, mountPath"),
-        (life, "engine.yaml", "healthz.py]}\n            periodSeconds: 30", "healthz.py, --ready]}\n            periodSeconds: 30"),
+        (life, "engine.yaml", "healthz.py]}\n            periodSeconds: 30", "healthz.py, --ready]}"),
         (joined, "service.yaml", "app.kubernetes.io/instance: orders", "app.kubernetes.io/instance: order"),
         (joined, "engine.yaml", "serviceName: orders-engines", "serviceName: orders-all"),
         (joined, "engine.yaml", "--allow-host, orders,", "--allow-host, order,"),
