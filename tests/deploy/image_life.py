@@ -24,7 +24,7 @@ series:
 journal: {{kind: sqlite, path: {state}/clicks.journal}}
 releases: {{path: {state}/clicks.releases.jsonl}}
 """
-LIMIT_S = 180.0
+LIMIT_S = 280.0
 Begin = Callable[[Sequence[str]], "subprocess.Popen[str]"]
 
 

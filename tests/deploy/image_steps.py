@@ -132,7 +132,7 @@ class Image:
         found = words(value)
         line = ["sh", "-c", self.here(value)] if found is None else [self.here(w) for w in found]
         own(self.root)
-        ended = self.process(line).communicate(timeout=1200)[0]
+        ended = self.process(line).communicate(timeout=6000)[0]
         self.ran += 1
         assert self._last.returncode == 0, f"{value}\n{ended}"
 

@@ -17,7 +17,7 @@ from deploy.image_steps import ORDINARY, Image, ordinary, own
 from deploy.test_dockerfile import sent
 from free_ports import free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 
 def usable_python() -> Path:

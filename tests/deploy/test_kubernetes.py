@@ -1,0 +1,251 @@
+"""deploy/kubernetes: manifests that Kubernetes' own schemas accept, of pods that are confined, watched and ended well.
+
+Rules: no cluster here; the schemas are those of the package kubernetes-validate. Each check is shown a broken manifest.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from deploy.deploy_files import DEPLOY, mutated
+from deploy.lint_tools import ENDS_WITHIN_S, unknown_words
+
+from stream_dp.pipeline.yaml import load
+
+FOLDER = DEPLOY / "kubernetes"
+LISTED = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"]
+FILES = {name: (FOLDER / name).read_text() for name in LISTED}
+VERSIONS = ("1.30", "1.34")
+Manifests = list[dict[str, Any]]
+
+
+def parsed(files: Mapping[str, str]) -> Manifests:
+    """Every object of every file."""
+    return [one for text in files.values() for one in yaml.safe_load_all(text)]
+
+
+def of_kind(manifests: Manifests, kind: str) -> Manifests:
+    """The objects of a kind."""
+    return [one for one in manifests if one["kind"] == kind]
+
+
+def the_pod(manifests: Manifests) -> dict[str, Any]:
+    """What the stateful set makes."""
+    (found,) = of_kind(manifests, "StatefulSet")
+    template: dict[str, Any] = found["spec"]["template"]
+    return template
+
+
+def engine(manifests: Manifests) -> dict[str, Any]:
+    """Its container."""
+    (found,) = the_pod(manifests)["spec"]["containers"]
+    container: dict[str, Any] = found
+    return container
+
+
+def against_schemas(manifests: Manifests) -> Iterator[str]:
+    """What Kubernetes would not take."""
+    for version in VERSIONS:
+        for one in manifests:
+            try:
+                kubernetes_validate.validate(one, version, strict=True)
+            except kubernetes_validate.ValidationError as error:
+                yield f"{version} {one['kind']}: {error.message}"
+
+
+def confined(manifests: Manifests) -> Iterator[str]:
+    """What a pod may do that it need not: the standard `restricted`, and more."""
+    pod = the_pod(manifests)["spec"]
+    rights = pod["securityContext"]
+    if not rights.get("runAsNonRoot") or rights.get("runAsUser", 0) < 1000:
+        yield "runs as root"
+    if rights.get("seccompProfile") != {"type": "RuntimeDefault"}:
+        yield "no seccomp profile"
+    if pod.get("automountServiceAccountToken") is not False:
+        yield "has a token for the cluster"
+    for one in [*pod["containers"], *pod["initContainers"]]:
+        own = one.get("securityContext", {})
+        wanted = {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        if own != wanted:
+            yield f"{one['name']}: {own}"
+        if (
+            not re.fullmatch(r"[\w./-]+:\d+\.\d+\.\d+", one["image"])
+            or "memory" not in one["resources"]["limits"]
+        ):
+            yield f"{one['name']}: image without a version, or memory without a limit"
+    (namespace,) = of_kind(manifests, "Namespace")
+    if namespace["metadata"]["labels"].get("pod-security.kubernetes.io/enforce") != "restricted":
+        yield "the namespace takes any pod"
+    if not of_kind(manifests, "NetworkPolicy"):
+        yield "no network policy"
+
+
+def secrets(manifests: Manifests) -> Iterator[str]:
+    """Keys where they do not belong, or that the engine would refuse."""
+    yield from (
+        f"a secret in a manifest: {one['metadata']}" for one in of_kind(manifests, "Secret")
+    )
+    pod = the_pod(manifests)["spec"]
+    if any("env" in one or "envFrom" in one for one in pod["containers"]):
+        yield "an environment: look whether it holds a secret"
+    (first,) = pod["initContainers"]
+    if first["command"][:3] != ["install", "-m", "0600"]:
+        yield "the key keeps the rights of a mounted secret, which the engine refuses"
+    mounts = {mount["name"]: mount["mountPath"] for mount in engine(manifests)["volumeMounts"]}
+    if not first["command"][-1].startswith(f"{mounts.get('key')}/") or "mounted-key" in mounts:
+        yield "the engine does not get its own copy"
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    if volumes["key"].get("emptyDir", {}).get("medium") != "Memory":
+        yield "the key's copy lies on a disk"
+
+
+def life(manifests: Manifests) -> Iterator[str]:
+    """What is wrong with how it starts, is watched and ends."""
+    container, pod = engine(manifests), the_pod(manifests)["spec"]
+    yield from (f"no {word}" for word in unknown_words(container["args"]))
+    if "--standby" not in container["args"]:
+        yield "two engines take over from each other"
+    if pod["terminationGracePeriodSeconds"] < ENDS_WITHIN_S:
+        yield "is killed before it has ended"
+    ready = container["readinessProbe"].get("httpGet", {})
+    host = {header["name"]: header["value"] for header in ready.get("httpHeaders", [])}
+    if ready.get("path") != "/healthz" or host != {"Host": "localhost"}:
+        yield "the probe of readiness is not answered"
+    for probe in ("startupProbe", "livenessProbe"):
+        command = container[probe].get("exec", {}).get("command")
+        if command != ["python", "/opt/stream-dp/healthz.py"]:
+            yield f"{probe}: would end a standby"
+    (sets,) = of_kind(manifests, "StatefulSet")
+    if sets["spec"]["podManagementPolicy"] != "Parallel":
+        yield "waits until a standby is ready"
+    claims = [one["metadata"]["name"] for one in sets["spec"]["volumeClaimTemplates"]]
+    mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    if mounts.get("/var/lib/stream-dp") not in claims:
+        yield "its high-water mark goes with the pod"
+    if {name for name in mounts.values() if name not in claims} - {
+        v["name"] for v in pod["volumes"]
+    }:
+        yield "a volume that is not there"
+
+
+def joined(manifests: Manifests) -> Iterator[str]:
+    """What does not fit together: selectors, names, ports."""
+    labels = the_pod(manifests)["metadata"]["labels"]
+    (sets,) = of_kind(manifests, "StatefulSet")
+    selectors = [one["spec"]["selector"] for one in of_kind(manifests, "Service")]
+    selectors += [
+        one["spec"]["selector"]["matchLabels"] for one in of_kind(manifests, "PodDisruptionBudget")
+    ]
+    selectors += [
+        one["spec"]["podSelector"]["matchLabels"] for one in of_kind(manifests, "NetworkPolicy")
+    ]
+    selectors.append(sets["spec"]["selector"]["matchLabels"])
+    yield from (f"selects nothing: {one}" for one in selectors if one != labels)
+    names = {one["metadata"]["name"] for one in of_kind(manifests, "Service")}
+    if sets["spec"]["serviceName"] not in names:
+        yield "its service is not there"
+    args = engine(manifests)["args"]
+    called = {args[at + 1] for at, word in enumerate(args) if word == "--allow-host"}
+    if not names & called:
+        yield "it does not answer to the name of its service"
+    (policy,) = of_kind(manifests, "NetworkPolicy")
+    (port,) = (one["containerPort"] for one in engine(manifests)["ports"])
+    if policy["spec"]["ingress"][0]["ports"] != [{"protocol": "TCP", "port": port}]:
+        yield "the network lets nobody in"
+
+
+def pipelines(manifests: Manifests, folder: Path) -> Iterator[str]:
+    """What is wrong with the pipeline that is mounted: its file, its brokers."""
+    (found,) = of_kind(manifests, "ConfigMap")
+    name = engine(manifests)["args"][1]
+    if name not in found["data"]:
+        yield f"no {name}"
+        return
+    file = folder / "pipeline.yaml"
+    file.write_text(found["data"][name])
+    spec: Any = load(file)
+    brokers = "kafka-bootstrap.kafka.svc:9092"
+    (policy,) = of_kind(manifests, "NetworkPolicy")
+    reached = yaml.safe_dump(policy["spec"]["egress"])
+    if (
+        spec.source.bootstrap != brokers
+        or "port: 9092" not in reached
+        or ": kafka\n" not in reached
+    ):
+        yield "its brokers cannot be reached"
+    ours = mutated(
+        (DEPLOY / "orders.yaml").read_text(), "kafka-1:9092,kafka-2:9092,kafka-3:9092", brokers
+    )
+    if yaml.safe_load(ours) != yaml.safe_load(found["data"][name]):
+        yield "it is another one than that of compose.yaml"
+
+
+CHECKS = (against_schemas, confined, secrets, life, joined)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_it_is_well(check: Callable[[Manifests], Iterator[str]]) -> None:
+    assert list(check(parsed(FILES))) == []
+
+
+def test_the_pipeline_is_one(tmp_path: Path) -> None:
+    assert list(pipelines(parsed(FILES), tmp_path)) == []
+    for file, old, new in (
+        ("configuration.yaml", "pipeline.yaml:", "orders.yaml:"),
+        ("configuration.yaml", ".svc:9092", ".svc:9093"),
+        ("configuration.yaml", "epsilon: 0.2", "epsilon: 0.3"),
+        ("network.yaml", "port: 9092", "port: 9094"),
+    ):
+        broken = {**FILES, file: mutated(FILES[file], old, new)}
+        assert list(pipelines(parsed(broken), tmp_path)) != []
+
+
+@pytest.mark.parametrize(
+    ("check", "file", "old", "new"),
+    [
+        (against_schemas, "engine.yaml", "readOnlyRootFilesystem", "readOnlyFilesystem"),
+        (against_schemas, "engine.yaml", "replicas: 2", "replicas: two"),
+        (against_schemas, "engine.yaml", "  serviceName: orders-engines\n", "  service: orders-engines\n"),
+        (against_schemas, "service.yaml", "targetPort: http", "target: http"),
+        (confined, "engine.yaml", "runAsNonRoot: true", "runAsNonRoot: false"),
+        (confined, "engine.yaml", "runAsUser: 10001", "runAsUser: 0"),
+        (confined, "engine.yaml", "drop: [ALL]", "drop: []"),
+        (confined, "engine.yaml", "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false"),
+        (confined, "engine.yaml", "automountServiceAccountToken: false", "automountServiceAccountToken: true"),
+        (confined, "engine.yaml", "image: stream-dp:0.1.0", "image: stream-dp:latest"),
+        (confined, "namespace.yaml", "restricted", "privileged"),
+        (confined, "network.yaml", "kind: NetworkPolicy", "kind: Policy"),
+        (secrets, "configuration.yaml", "kind: ConfigMap", "kind: Secret"),
+        (secrets, "engine.yaml", '"0600"', '"0640"'),
+        (secrets, "engine.yaml", "medium: Memory, ", ""),
+        (secrets, "engine.yaml", "          args: [run,", "          env: []\n          args: [run,"),
+        (life, "engine.yaml", "--standby, ", ""),
+        (life, "engine.yaml", "--allow-host, orders,", "--allow, orders,"),
+        (life, "engine.yaml", "terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 5"),
+        (life, "engine.yaml", "value: localhost", "value: orders"),
+        (life, "engine.yaml", "podManagementPolicy: Parallel", "podManagementPolicy: OrderedReady"),
+        (life, "engine.yaml", "name: state, mountPath", "name: tmp, mountPath"),
+        (life, "engine.yaml", "healthz.py]}\n            periodSeconds: 30", "healthz.py, --ready]}"),
+        (joined, "service.yaml", "app.kubernetes.io/instance: orders", "app.kubernetes.io/instance: order"),
+        (joined, "engine.yaml", "serviceName: orders-engines", "serviceName: orders-all"),
+        (joined, "engine.yaml", "--allow-host, orders,", "--allow-host, order,"),
+        (joined, "network.yaml", "port: 8765", "port: 8080"),
+    ],
+)  # fmt: skip
+def test_a_broken_manifest_is_noticed(
+    check: Callable[[Manifests], Iterator[str]], file: str, old: str, new: str
+) -> None:
+    assert list(check(parsed({**FILES, file: mutated(FILES[file], old, new)}))) != []
+
+
+def test_every_file_is_listed() -> None:
+    there = {path.name for path in FOLDER.glob("*.yaml")} - {"kustomization.yaml"}
+    assert there == set(LISTED)
