@@ -1,17 +1,18 @@
 """What a pipeline has published, read from outside the engine: its topic of releases, or the file of them.
 
-Rules: reads only, needs no key and takes no lease; a transaction that is open or aborted shows nothing. Bodies come in
-the order of their sequences, each once.
+Rules: reads only, needs no key and takes no lease; a transaction that is open or aborted shows nothing. Bodies come as
+they stand there: who takes them checks that their sequences grow.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_log import reading
 from stream_dp.app.settings import settings_for, settled
-from stream_dp.errors import UsageError
+from stream_dp.errors import FailClosed, UsageError
 from stream_dp.pipeline.endpoints import KafkaSourceSpec, ReleasesFile, SqliteJournalSpec
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.public_sequence import RELEASES
@@ -24,11 +25,12 @@ async def published(
 ) -> AsyncIterator[list[bytes]]:
     """Return the bodies beyond a sequence, in groups; with `every` also what comes, looked for every so many seconds.
 
-    Where there is nothing new a look returns an empty group. `bootstrap` counts before the file's brokers.
+    Some that are not beyond it come before them, if there are any: they show what it is that goes on. Where there is
+    nothing new a look returns an empty group. `bootstrap` counts before the file's brokers.
 
     Raises:
         UsageError: there are no releases yet, and nothing is waited for.
-        FailClosed: what is there are no releases of a form that this version reads.
+        FailClosed: what is there are no releases of a form that this version reads, or something else took its place.
         WorldError: no answer from the brokers, or the file cannot be read.
     """
     if isinstance(spec.journal, SqliteJournalSpec):
@@ -37,13 +39,17 @@ async def published(
         settings = settings_for(settled(spec.source, KafkaSourceSpec), bootstrap)
         found = of_topic(settings, f"{spec.name}.{RELEASES.name}", beyond, every)
     async for bodies in found:
-        yield [body for body in bodies if RELEASES.after(body, beyond, spec.name)]
+        yield bodies
 
 
 async def of_topic(
     settings: KafkaSettings, topic: str, beyond: int, every: float | None
 ) -> AsyncIterator[list[bytes]]:
-    """Return the bodies of a topic of releases, from one that is not long before those `beyond` a sequence."""
+    """Return the bodies of a topic of releases, from one that is not long before those `beyond` a sequence.
+
+    Raises:
+        FailClosed: the topic ends before what it once held: it was made anew.
+    """
     async with reading(settings, topic) as log:
         begin, _ = await log.bounds()
         end, _ = await log.ends()
@@ -57,6 +63,10 @@ async def of_topic(
             yield []
             await asyncio.sleep(every)
             begin, (end, _) = end, await log.ends()
+            if end < begin:
+                raise FailClosed(
+                    f"topic {topic!r} was deleted and made anew: start again with what belongs to the new one"
+                )
 
 
 async def _of_file(path: Path, every: float | None) -> AsyncIterator[list[bytes]]:
@@ -76,6 +86,10 @@ def _lines(path: Path, position: int) -> tuple[list[bytes], int]:
     """The whole lines from a position on, of about one chunk, and where they end."""
     try:
         with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < position:
+                raise FailClosed(
+                    f"{path}: is shorter than it was; bring the releases back, or start again with what belongs to them"
+                )
             file.seek(position)
             read = file.read(_CHUNK)
             read += file.readline() if len(read) == _CHUNK else b""

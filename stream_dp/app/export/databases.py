@@ -1,16 +1,19 @@
 """Rows in a table of PostgreSQL or DuckDB.
 
-Rules: a group of rows is one transaction; a row that is there already is written over. Errors name the place, never a
-password. A table that is there must have the columns of this version.
+Rules: a group of rows is one statement and one transaction, column by column; a row that is there already is written
+over. Errors name the place, never a password. A table that is there must have the columns of this version.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from stream_dp.app.export.rows import COLUMNS, UNIQUE, Row
+from stream_dp.app.export.arrow_rows import arrow_table
+from stream_dp.app.export.row_target import Reached, each_place_once
+from stream_dp.app.export.rows import COLUMNS, UNIQUE, Row, rows_of
 from stream_dp.errors import UsageError, WorldError
 
 TABLE = "stream_dp_releases"
@@ -31,12 +34,55 @@ _LAST = f"select coalesce(max(sequence), -1) from {TABLE} where pipeline = "  # 
 _SEQUENCES = f"create index if not exists {TABLE}_sequence on {TABLE} (pipeline, sequence)"
 
 
-def insert(places: Sequence[str]) -> str:
-    """Return the statement that writes a row, whose values stand at these places of it."""
-    values = f"({', '.join(places)})"
+_LONGEST_KEY = (
+    2_000  # bytes: what an entry of PostgreSQL's index has room for, beside the other columns
+)
+
+
+def _all_of(source: str) -> str:
+    """The statement that writes all rows of a source."""
     return (
-        f"insert into {TABLE} ({_NAMES}) values {values} on conflict ({_KEY}) do update set {_REST}"  # noqa: S608 - ours
+        f"insert into {TABLE} ({_NAMES}) select {_NAMES} from {source} "  # noqa: S608 - ours
+        f"on conflict ({_KEY}) do update set {_REST}"
     )
+
+
+_ARRAYS = ", ".join(
+    f"${place}::{_KINDS.get(name, 'text')}[]" for place, name in enumerate(COLUMNS, 1)
+)
+_WRITE = _all_of(f"unnest({_ARRAYS}) as told ({_NAMES})")
+_WRITE_ARROW = _all_of("told")
+_AT = f"from {TABLE} where pipeline = {{}} and sequence = {{}}"
+_MOMENTS = _NAMES.replace(
+    "tick_end", "epoch_ms(tick_end)"
+)  # a time of DuckDB needs one more library to be read
+
+
+def _same(found: Sequence[Sequence[Any]], wanted: Sequence[Sequence[Any]]) -> bool:
+    return {tuple(row) for row in found} == {tuple(row) for row in wanted}
+
+
+def _with_ms(row: Row) -> tuple[Any, ...]:
+    place, ms = COLUMNS.index("tick_end"), round(row.tick_end.timestamp() * 1000)
+    return (*row[:place], ms, *row[place + 1 :])
+
+
+def for_postgresql(rows: Sequence[Row]) -> list[Row]:
+    """Return rows that PostgreSQL takes, which knows no NUL in a text and no long text in an index.
+
+    Such a key ends in a digest of all of it, so that keys that differ still do.
+    """
+    return [_taken(row) for row in rows]
+
+
+def _taken(row: Row) -> Row:
+    key, name = row.key, row.name
+    if "\0" in key or len(key.encode()) > _LONGEST_KEY:
+        kept = key.replace("\0", "\N{SYMBOL FOR NULL}").encode()[: _LONGEST_KEY - 100]
+        key = f"{kept.decode(errors='ignore')}… {hashlib.sha256(row.key.encode()).hexdigest()}"
+    if name is not None:
+        name = name.replace("\0", "\N{SYMBOL FOR NULL}")
+    return row if (key, name) == (row.key, row.name) else row._replace(key=key, name=name)
 
 
 class PostgresqlTable:
@@ -72,13 +118,22 @@ class PostgresqlTable:
         except self._errors as error:
             raise self._failed(error) from None
 
-    async def write(self, rows: Sequence[Row], last: int) -> None:
-        """Write rows in one transaction; see `RowTarget.write`."""
+    async def holds(self, sequence: int, body: bytes) -> bool:
+        """Compare the rows; see `RowTarget.holds`."""
         try:
-            async with self._client.transaction():
-                await self._client.executemany(
-                    insert([f"${place}" for place in range(1, len(COLUMNS) + 1)]), rows
-                )
+            query = f"select {_NAMES} {_AT.format('$1', '$2')}"
+            found = await self._client.fetch(query, self._pipeline, sequence)
+        except self._errors as error:
+            raise self._failed(error) from None
+        return _same(found, for_postgresql(rows_of(self._pipeline, body)))
+
+    async def write(self, rows: Sequence[Row], last: Reached) -> None:
+        """Write rows in one transaction; see `RowTarget.write`."""
+        if not rows:
+            return
+        columns = zip(*each_place_once(for_postgresql(rows)), strict=True)
+        try:
+            await self._client.execute(_WRITE, *columns)
         except self._errors as error:
             raise self._failed(error) from None
 
@@ -112,9 +167,15 @@ class DuckdbTable:
         self._errors = duckdb.Error
         return await asyncio.to_thread(self._opened, duckdb)
 
-    async def write(self, rows: Sequence[Row], last: int) -> None:
+    async def holds(self, sequence: int, body: bytes) -> bool:
+        """Compare the rows; see `RowTarget.holds`."""
+        found = await asyncio.to_thread(self._at, sequence)
+        return _same(found, [_with_ms(row) for row in rows_of(self._pipeline, body)])
+
+    async def write(self, rows: Sequence[Row], last: Reached) -> None:
         """Write rows in one transaction; see `RowTarget.write`."""
-        await asyncio.to_thread(self._write, rows)
+        if rows:
+            await asyncio.to_thread(self._write, each_place_once(rows))
 
     async def close(self) -> None:
         """Close the file."""
@@ -124,18 +185,30 @@ class DuckdbTable:
     def _opened(self, duckdb: Any) -> int:
         try:
             self._client = duckdb.connect(str(self._path))
-            self._client.execute(_CREATE)
-            found = self._client.execute(f"{_LAST}?", [self._pipeline]).fetchone()
+            for query in ("set timezone = 'UTC'", _CREATE):
+                self._asked(query)
+            found = self._asked(f"{_LAST}?", [self._pipeline])
         except self._errors as error:
             raise self._failed(error) from None
-        return int(found[0])
+        return int(found[0][0])
+
+    def _at(self, sequence: int) -> list[tuple[Any, ...]]:
+        try:
+            query = f"select {_MOMENTS} {_AT.format('?', '?')}"
+            found = self._asked(query, [self._pipeline, sequence])
+        except self._errors as error:
+            raise self._failed(error) from None
+        return found
+
+    def _asked(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of an answer: one that is not read to its end holds up the next."""
+        return list(self._client.execute(query, list(values)).fetchall())
 
     def _write(self, rows: Sequence[Row]) -> None:
         try:
-            self._client.begin()
-            if rows:
-                self._client.executemany(insert("?" * len(COLUMNS)), [list(row) for row in rows])
-            self._client.commit()
+            self._client.register("told", arrow_table(rows))
+            self._asked(_WRITE_ARROW)
+            self._client.unregister("told")
         except self._errors as error:
             raise self._failed(error) from None
 

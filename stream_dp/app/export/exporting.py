@@ -5,10 +5,10 @@ from pathlib import Path
 
 from stream_dp.app.export.databases import DuckdbTable, PostgresqlTable
 from stream_dp.app.export.row_files import CsvFolder, ParquetFolder
-from stream_dp.app.export.row_target import RowTarget
+from stream_dp.app.export.row_target import Reached, RowTarget
 from stream_dp.app.export.rows import Row, rows_of
 from stream_dp.app.published_bodies import published
-from stream_dp.errors import UsageError
+from stream_dp.errors import FailClosed, UsageError
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.public_sequence import RELEASES
 
@@ -47,23 +47,65 @@ async def export_releases(
 
     Raises:
         UsageError: the target is none, or the pipeline has no releases yet.
-        FailClosed, WorldError: as `published` and `RowTarget`.
+        FailClosed: what the target has is not of what is published; or as `published`.
+        WorldError: as `published` and `RowTarget`.
     """
     spec = load(pipeline)
     target = target_named(address, spec.name)
     try:
         beyond = await target.open()
-        group = _Group(target, told)
-        async for bodies in published(spec, beyond, every):
+        group, continued = _Group(target, told), Continued(target, spec.name, beyond)
+        async for bodies in published(spec, beyond - 1, every):
             for body in bodies:
-                group.rows += rows_of(spec.name, body)
-                group.releases += 1
-                group.last = RELEASES.number_of(body, spec.name)
+                number = await continued.taken(body)
+                if number > beyond:
+                    group.add(rows_of(spec.name, body), Reached.at(number, body))
+            if not bodies:
+                continued.all_seen()
             if not bodies or len(group.rows) >= _ROWS:
                 await group.hand_over()
+        continued.all_seen()
         await group.hand_over()
     finally:
         await target.close()
+
+
+class Continued:
+    """Whether what is published goes on where a target ends: a topic may be made anew, and a name be used twice."""
+
+    def __init__(self, target: RowTarget, pipeline: str, beyond: int) -> None:
+        self._target, self._pipeline, self._beyond = target, pipeline, beyond
+        self._last: int | None = None
+
+    async def taken(self, body: bytes) -> int:
+        """Return the sequence of the next body.
+
+        Raises:
+            FailClosed: it is not behind the one before, or the target has another release of its sequence.
+        """
+        number = RELEASES.number_of(body, self._pipeline)
+        first = self._last is None
+        if not first and number <= (self._last or 0):
+            raise self._other()
+        if number == self._beyond and not await self._target.holds(number, body):
+            raise self._other()
+        self._last = number
+        return number
+
+    def all_seen(self) -> None:
+        """Take it that there is no more for now.
+
+        Raises:
+            FailClosed: the target is ahead of all that was published.
+        """
+        if self._last is not None and self._last < self._beyond:
+            raise self._other()
+
+    def _other(self) -> FailClosed:
+        return FailClosed(
+            f"{self._target.place}: its releases of {self._pipeline} are not those that are published now: they are of "
+            "another pipeline of this name, or of a topic that was made anew; choose another target, or move that away"
+        )
 
 
 class _Group:
@@ -76,12 +118,18 @@ class _Group:
 
     def _empty(self) -> None:
         self.rows: list[Row] = []
-        self.releases, self.last = 0, -1
+        self.releases, self._last = 0, Reached()
+
+    def add(self, rows: list[Row], last: Reached) -> None:
+        """Take the rows of the next release."""
+        self.rows += rows
+        self.releases += 1
+        self._last = last
 
     async def hand_over(self) -> None:
         """Write them, if there are any."""
         if self.releases:
-            await self._target.write(self.rows, self.last)
+            await self._target.write(self.rows, self._last)
         self._releases += self.releases
         self._rows += len(self.rows)
         self._told(self._target.place, self._releases, self._rows)

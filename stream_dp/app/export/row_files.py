@@ -1,27 +1,75 @@
 """Rows in files: one CSV that grows, or a Parquet file for each group of releases.
 
 Rules: what is half written when a process dies is never seen: a CSV is cut back to what its position says, a Parquet
-file has its name only when it is whole. Blocking calls run on threads.
+file has its name only when it is whole. The position is there before the CSV is. A lock keeps a second export away.
+Blocking calls run on threads.
 """
 
 import asyncio
 import csv
+import fcntl
 import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from stream_dp.adapters.threads import sync_folder
+from stream_dp.app.export.arrow_rows import arrow, arrow_table
+from stream_dp.app.export.row_target import Reached
 from stream_dp.app.export.rows import COLUMNS, Row
 from stream_dp.errors import UsageError, WorldError
 
+_REACHED = b"stream_dp_reached"
 
-class CsvFolder:
+
+class _Folder:
+    """A folder with the files of a pipeline, which one export at a time writes."""
+
+    def __init__(self, folder: Path, pipeline: str) -> None:
+        self._folder, self._pipeline = folder, pipeline
+        self._lock = -1
+        self._reached = Reached()
+
+    @property
+    def place(self) -> str:
+        """The folder."""
+        return str(self._folder)
+
+    async def holds(self, sequence: int, body: bytes) -> bool:
+        """Compare digests; see `RowTarget.holds`."""
+        return self._reached == Reached.at(sequence, body)
+
+    async def close(self) -> None:
+        """Let others write."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _make(self) -> None:
+        """Make the folder, and lock it for this pipeline.
+
+        Raises:
+            UsageError: another export has it.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = self._folder / f".{self._pipeline}.lock"
+        self._lock = os.open(name, os.O_CREAT | os.O_RDWR, 0o666)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"{self.place}: another export of {self._pipeline} writes there; let it, or choose another folder"
+            ) from None
+
+    def _failed(self, error: OSError) -> WorldError:
+        return WorldError(f"{error.filename or self.place}: {error.strerror}")
+
+
+class CsvFolder(_Folder):
     """`PIPELINE.csv` in a folder, with a head line; times in UTC, nothing where there is no number."""
 
     def __init__(self, folder: Path, pipeline: str) -> None:
-        self._folder = folder
+        super().__init__(folder, pipeline)
         self._csv = folder / f"{pipeline}.csv"
         self._position = folder / f"{pipeline}.csv.position"
 
@@ -34,48 +82,62 @@ class CsvFolder:
         """Cut off what an interrupted export left; see `RowTarget.open`."""
         return await asyncio.to_thread(self._open)
 
-    async def write(self, rows: Sequence[Row], last: int) -> None:
+    async def write(self, rows: Sequence[Row], last: Reached) -> None:
         """Append rows; see `RowTarget.write`."""
         await asyncio.to_thread(self._write, rows, last)
 
-    async def close(self) -> None:
-        """Nothing is open between two groups."""
-
     def _open(self) -> int:
-        _made(self._folder)
-        if not self._position.exists():
-            if self._csv.exists():
-                raise UsageError(
-                    f"{self._csv} is there without {self._position.name}: it was not written by this command; move "
-                    "it away or choose another folder"
-                )
-            self._append(_line(COLUMNS), -1)
-        last, size = map(int, self._position.read_text().split())
-        if self._csv.stat().st_size < size:
-            raise UsageError(f"{self._csv} is shorter than it was: remove it with {self._position}")
-        os.truncate(self._csv, size)
-        return last
-
-    def _write(self, rows: Sequence[Row], last: int) -> None:
-        self._append(b"".join(_line(_cells(row)) for row in rows), last)
-
-    def _append(self, lines: bytes, last: int) -> None:
         try:
+            self._make()
+            if not self._position.exists():
+                if self._csv.exists():
+                    raise UsageError(
+                        f"{self._csv} is there without {self._position.name}: it was not written by this command; move "
+                        "it away or choose another folder"
+                    )
+                self._say(Reached(), 0)
+            self._reached, size = self._said()
+            if size > (self._csv.stat().st_size if self._csv.exists() else 0):
+                raise UsageError(
+                    f"{self._csv} is shorter than it was: remove {self._position}, too"
+                )
             with self._csv.open("ab") as file:
-                file.write(lines)
-                file.flush()
-                os.fsync(file.fileno())
-                size = file.tell()
-            _replace(self._position, f"{last} {size}".encode())
+                file.truncate(size)
+            if not size:
+                self._append(_line(COLUMNS), self._reached)
         except OSError as error:
-            raise WorldError(f"{self._csv}: {error.strerror}") from None
+            raise self._failed(error) from None
+        return self._reached.sequence
+
+    def _write(self, rows: Sequence[Row], last: Reached) -> None:
+        try:
+            self._append(b"".join(_line(_cells(row)) for row in rows), last)
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def _append(self, lines: bytes, last: Reached) -> None:
+        with self._csv.open("ab") as file:
+            file.write(lines)
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+        self._say(last, size)
+
+    def _say(self, last: Reached, size: int) -> None:
+        _replace(self._position, f"{last.sequence} {size} {last.digest}".encode())
+
+    def _said(self) -> tuple[Reached, int]:
+        try:
+            sequence, size, digest = self._position.read_text().split()
+            return Reached(int(sequence), digest), int(size)
+        except ValueError:
+            raise UsageError(
+                f"{self._position} was not written by this command: move it and {self._csv} away"
+            ) from None
 
 
-class ParquetFolder:
+class ParquetFolder(_Folder):
     """Files `PIPELINE-FIRST-LAST.parquet` in a folder, named by the sequences of their releases."""
-
-    def __init__(self, folder: Path, pipeline: str) -> None:
-        self._folder, self._pipeline = folder, pipeline
 
     @property
     def place(self) -> str:
@@ -84,65 +146,69 @@ class ParquetFolder:
 
     async def open(self) -> int:
         """Look at the names that are there; see `RowTarget.open`."""
-        await asyncio.to_thread(_made, self._folder)
-        self._last = max((int(each.stem.rpartition("-")[2]) for each in self._files()), default=-1)
-        return self._last
+        return await asyncio.to_thread(self._open)
 
-    async def write(self, rows: Sequence[Row], last: int) -> None:
+    async def write(self, rows: Sequence[Row], last: Reached) -> None:
         """Write one file; see `RowTarget.write`."""
         await asyncio.to_thread(self._write, rows, last)
 
-    async def close(self) -> None:
-        """Nothing is open between two groups."""
+    def _open(self) -> int:
+        arrow()
+        try:
+            self._make()
+            for half in self._folder.glob(f".{self._files}.part"):
+                half.unlink()
+        except OSError as error:
+            raise self._failed(error) from None
+        found = {_sequence(each): each for each in self._folder.glob(self._files)}
+        if found:
+            last = max(found)
+            self._reached = Reached(last, _digest_in(found[last]))
+        return self._reached.sequence
 
-    def _files(self) -> list[Path]:
+    @property
+    def _files(self) -> str:
         digits = "[0-9]" * 12
-        return list(self._folder.glob(f"{self._pipeline}-{digits}-{digits}.parquet"))
+        return f"{self._pipeline}-{digits}-{digits}.parquet"
 
-    def _write(self, rows: Sequence[Row], last: int) -> None:
-        pyarrow, parquet = _pyarrow()
-        columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)) if rows else {}
-        table = pyarrow.table(
-            {name: columns.get(name, ()) for name in COLUMNS}, schema=_schema(pyarrow)
-        )
-        path = self._folder / f"{self._pipeline}-{self._last + 1:012}-{last:012}.parquet"
+    def _write(self, rows: Sequence[Row], last: Reached) -> None:
+        from pyarrow import parquet
+
+        table = arrow_table(rows).replace_schema_metadata({_REACHED: last.digest})
+        first = self._reached.sequence + 1
+        path = self._folder / f"{self._pipeline}-{first:012}-{last.sequence:012}.parquet"
         whole = io.BytesIO()
         parquet.write_table(table, whole)
         try:
             _replace(path, whole.getvalue())
         except OSError as error:
-            raise WorldError(f"{path}: {error.strerror}") from None
-        self._last = last
+            raise self._failed(error) from None
+        self._reached = last
 
 
-def _schema(pyarrow: Any) -> Any:
-    text, number, whole = pyarrow.string(), pyarrow.float64(), pyarrow.int64()
-    kinds = {
-        "tick": whole, "tick_end": pyarrow.timestamp("ms", "UTC"), "value": number, "low": number, "high": number,
-        "band": number, "confidence": number, "rank": pyarrow.int32(), "sequence": whole,
-    }  # fmt: skip
-    return pyarrow.schema([(name, kinds.get(name, text)) for name in COLUMNS])
+def _sequence(path: Path) -> int:
+    return int(path.stem.rpartition("-")[2])
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def _digest_in(path: Path) -> str:
+    """The digest in a file of ours.
+
+    Raises:
+        UsageError: it is none.
+    """
+    from pyarrow import ArrowException, parquet
+
     try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise UsageError("Parquet needs pyarrow: pip install 'stream_dp[export]'") from None
-    return pyarrow, pyarrow.parquet
-
-
-def _made(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WorldError(f"{folder}: {error.strerror}") from None
+        return str((parquet.read_schema(path).metadata or {})[_REACHED].decode())
+    except (ArrowException, KeyError, OSError):
+        raise UsageError(
+            f"{path} was not written by this command: move it away or choose another folder"
+        ) from None
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or not at all."""
-    half = path.with_name(path.name + ".part")
+    """Write a file that is there whole or not at all; what is half written has a name that readers pass over."""
+    half = path.with_name(f".{path.name}.part")
     with half.open("wb") as file:
         file.write(content)
         file.flush()
@@ -157,6 +223,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _line(cells: Sequence[str]) -> bytes:
+    """A line that ends with a newline; cells with a line feed or a carriage return are quoted."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue().encode()
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n").encode() + b"\n"

@@ -60,8 +60,10 @@ def bodies(ticks: Iterable[int]) -> list[bytes]:
 
 
 def published(folder: Path, found: list[bytes]) -> Path:
-    """The pipeline's file, with these releases beside it."""
-    (folder / "shop.releases.jsonl").write_bytes(b"".join(each + b"\n" for each in found))
+    """The pipeline's file, with these releases beside it; who follows sees all of them or none."""
+    whole = folder / "whole"
+    whole.write_bytes(b"".join(each + b"\n" for each in found))
+    whole.replace(folder / "shop.releases.jsonl")
     path = folder / "shop.yaml"
     path.write_text(PIPELINE)
     return path

@@ -17,12 +17,13 @@ from typing import Any
 import asyncpg
 import pytest
 from free_ports import free_port
-from unit.app.export.export_worlds import FORMS, bodies, published
+from unit.app.export.export_worlds import FORMS, bodies, body, published
 
 from stream_dp.app.export.databases import TABLE
 from stream_dp.app.export.exporting import export_releases, target_named
+from stream_dp.app.export.row_target import Reached
 from stream_dp.app.export.rows import COLUMNS, UNIQUE, rows_of
-from stream_dp.errors import WorldError
+from stream_dp.errors import FailClosed, WorldError
 from stream_dp.testing.kafka import missing
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "export.md"
@@ -117,13 +118,13 @@ async def test_a_connection_that_dies_leaves_whole_groups(
     target = target_named(server, "shop")
     assert await target.open() == -1
     first = [row for each in bodies(range(1)) for row in rows_of("shop", each)]
-    await target.write(first, len(FORMS) - 1)
+    await target.write(first, Reached(len(FORMS) - 1))
     mine = await client.fetchval("select pg_backend_pid()")
     await client.fetch("select pg_terminate_backend(pid) from pg_stat_activity "
                        "where datname = 'postgres' and pid <> $1", mine)  # fmt: skip
     more = [row for each in bodies(range(1, 2)) for row in rows_of("shop", each)]
     with pytest.raises(WorldError) as caught:
-        await target.write(more, 2 * len(FORMS) - 1)
+        await target.write(more, Reached(2 * len(FORMS) - 1))
     assert "s3cret" not in str(caught.value)
     await target.close()
     assert await rows_in(client) == wanted(range(1))
@@ -132,14 +133,36 @@ async def test_a_connection_that_dies_leaves_whole_groups(
 
 
 async def test_a_group_is_seen_whole_or_not_at_all(server: str, client: Any) -> None:
-    """One number that the server refuses, and none of its group is there; refused by its place, not its content."""
+    """One number that the server has no room for, and none of its group is there."""
     target = target_named(server, "shop")
     await target.open()
     rows = [row for each in bodies(range(1)) for row in rows_of("shop", each)]
     with pytest.raises(WorldError):
-        await target.write([*rows, rows[0]._replace(key="\0", tick=7)], len(FORMS))
+        await target.write([*rows, rows[0]._replace(rank=2**40, tick=7)], Reached(len(FORMS)))
     await target.close()
     assert await rows_in(client) == []
+
+
+async def test_keys_that_it_cannot_hold_stop_nothing(
+    tmp_path: Path, server: str, client: Any
+) -> None:
+    """A NUL, and a key that is too long for its index and too random to be packed."""
+    long = "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(3000))
+    path = published(tmp_path, [body(0, {"values": {"a\0": 1, long: 2, "b": 3}, "band": 1})])
+    for _ in range(2):
+        await export_releases(path, server)
+    found = await client.fetch(f"select key, value from {TABLE} order by value")  # noqa: S608
+    assert [row["value"] for row in found] == [1, 2, 3]
+    assert found[0]["key"].startswith("a␀… ")
+    assert found[1]["key"].startswith(long[:500])
+
+
+async def test_other_releases_are_not_mixed_in(tmp_path: Path, server: str, client: Any) -> None:
+    await export_releases(published(tmp_path, bodies(range(2))), server)
+    others = [each.replace(b'"2024', b'"2025') for each in bodies(range(3))]
+    with pytest.raises(FailClosed, match="another pipeline of this name"):
+        await export_releases(published(tmp_path, others), server)
+    assert await rows_in(client) == wanted(range(2))
 
 
 async def test_two_exports_at_once_write_the_same_rows(
