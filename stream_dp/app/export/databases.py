@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stream_dp.app.export.arrow_rows import arrow_table
-from stream_dp.app.export.row_target import Reached, each_place_once
+from stream_dp.app.export.row_target import Newest, each_place_once
 from stream_dp.app.export.rows import COLUMNS, UNIQUE, Row, rows_of
 from stream_dp.errors import UsageError, WorldError
 
@@ -127,7 +127,7 @@ class PostgresqlTable:
             raise self._failed(error) from None
         return _same(found, for_postgresql(rows_of(self._pipeline, body)))
 
-    async def write(self, rows: Sequence[Row], last: Reached) -> None:
+    async def write(self, rows: Sequence[Row], last: Newest) -> None:
         """Write rows in one transaction; see `RowTarget.write`."""
         if not rows:
             return
@@ -172,7 +172,7 @@ class DuckdbTable:
         found = await asyncio.to_thread(self._at, sequence)
         return _same(found, [_with_ms(row) for row in rows_of(self._pipeline, body)])
 
-    async def write(self, rows: Sequence[Row], last: Reached) -> None:
+    async def write(self, rows: Sequence[Row], last: Newest) -> None:
         """Write rows in one transaction; see `RowTarget.write`."""
         if rows:
             await asyncio.to_thread(self._write, each_place_once(rows))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from stream_dp.app.export.databases import DuckdbTable, PostgresqlTable
 from stream_dp.app.export.row_files import CsvFolder, ParquetFolder
-from stream_dp.app.export.row_target import Reached, RowTarget
+from stream_dp.app.export.row_target import Newest, RowTarget
 from stream_dp.app.export.rows import Row, rows_of
 from stream_dp.app.published_bodies import published
 from stream_dp.errors import FailClosed, UsageError
@@ -59,7 +59,7 @@ async def export_releases(
             for body in bodies:
                 number = await continued.taken(body)
                 if number > beyond:
-                    group.add(rows_of(spec.name, body), Reached.at(number, body))
+                    group.add(rows_of(spec.name, body), Newest.at(number, body))
             if not bodies:
                 continued.all_seen()
             if not bodies or len(group.rows) >= _ROWS:
@@ -118,9 +118,9 @@ class _Group:
 
     def _empty(self) -> None:
         self.rows: list[Row] = []
-        self.releases, self._last = 0, Reached()
+        self.releases, self._last = 0, Newest()
 
-    def add(self, rows: list[Row], last: Reached) -> None:
+    def add(self, rows: list[Row], last: Newest) -> None:
         """Take the rows of the next release."""
         self.rows += rows
         self.releases += 1

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stream_dp.adapters.threads import sync_folder
 from stream_dp.app.export.arrow_rows import arrow, arrow_table
-from stream_dp.app.export.row_target import Reached
+from stream_dp.app.export.row_target import Newest
 from stream_dp.app.export.rows import COLUMNS, Row
 from stream_dp.errors import UsageError, WorldError
 
@@ -28,7 +28,7 @@ class _Folder:
     def __init__(self, folder: Path, pipeline: str) -> None:
         self._folder, self._pipeline = folder, pipeline
         self._lock = -1
-        self._reached = Reached()
+        self._reached = Newest()
 
     @property
     def place(self) -> str:
@@ -37,7 +37,7 @@ class _Folder:
 
     async def holds(self, sequence: int, body: bytes) -> bool:
         """Compare digests; see `RowTarget.holds`."""
-        return self._reached == Reached.at(sequence, body)
+        return self._reached == Newest.at(sequence, body)
 
     async def close(self) -> None:
         """Let others write."""
@@ -82,7 +82,7 @@ class CsvFolder(_Folder):
         """Cut off what an interrupted export left; see `RowTarget.open`."""
         return await asyncio.to_thread(self._open)
 
-    async def write(self, rows: Sequence[Row], last: Reached) -> None:
+    async def write(self, rows: Sequence[Row], last: Newest) -> None:
         """Append rows; see `RowTarget.write`."""
         await asyncio.to_thread(self._write, rows, last)
 
@@ -95,7 +95,7 @@ class CsvFolder(_Folder):
                         f"{self._csv} is there without {self._position.name}: it was not written by this command; move "
                         "it away or choose another folder"
                     )
-                self._say(Reached(), 0)
+                self._say(Newest(), 0)
             self._reached, size = self._said()
             if size > (self._csv.stat().st_size if self._csv.exists() else 0):
                 raise UsageError(
@@ -109,13 +109,13 @@ class CsvFolder(_Folder):
             raise self._failed(error) from None
         return self._reached.sequence
 
-    def _write(self, rows: Sequence[Row], last: Reached) -> None:
+    def _write(self, rows: Sequence[Row], last: Newest) -> None:
         try:
             self._append(b"".join(_line(_cells(row)) for row in rows), last)
         except OSError as error:
             raise self._failed(error) from None
 
-    def _append(self, lines: bytes, last: Reached) -> None:
+    def _append(self, lines: bytes, last: Newest) -> None:
         with self._csv.open("ab") as file:
             file.write(lines)
             file.flush()
@@ -123,13 +123,13 @@ class CsvFolder(_Folder):
             size = file.tell()
         self._say(last, size)
 
-    def _say(self, last: Reached, size: int) -> None:
+    def _say(self, last: Newest, size: int) -> None:
         _replace(self._position, f"{last.sequence} {size} {last.digest}".encode())
 
-    def _said(self) -> tuple[Reached, int]:
+    def _said(self) -> tuple[Newest, int]:
         try:
             sequence, size, digest = self._position.read_text().split()
-            return Reached(int(sequence), digest), int(size)
+            return Newest(int(sequence), digest), int(size)
         except ValueError:
             raise UsageError(
                 f"{self._position} was not written by this command: move it and {self._csv} away"
@@ -148,7 +148,7 @@ class ParquetFolder(_Folder):
         """Look at the names that are there; see `RowTarget.open`."""
         return await asyncio.to_thread(self._open)
 
-    async def write(self, rows: Sequence[Row], last: Reached) -> None:
+    async def write(self, rows: Sequence[Row], last: Newest) -> None:
         """Write one file; see `RowTarget.write`."""
         await asyncio.to_thread(self._write, rows, last)
 
@@ -163,7 +163,7 @@ class ParquetFolder(_Folder):
         found = {_sequence(each): each for each in self._folder.glob(self._files)}
         if found:
             last = max(found)
-            self._reached = Reached(last, _digest_in(found[last]))
+            self._reached = Newest(last, _digest_in(found[last]))
         return self._reached.sequence
 
     @property
@@ -171,7 +171,7 @@ class ParquetFolder(_Folder):
         digits = "[0-9]" * 12
         return f"{self._pipeline}-{digits}-{digits}.parquet"
 
-    def _write(self, rows: Sequence[Row], last: Reached) -> None:
+    def _write(self, rows: Sequence[Row], last: Newest) -> None:
         from pyarrow import parquet
 
         table = arrow_table(rows).replace_schema_metadata({_REACHED: last.digest})

@@ -9,14 +9,14 @@ from stream_dp.app.export.rows import COLUMNS, UNIQUE, Row
 _PLACES = [COLUMNS.index(name) for name in UNIQUE]
 
 
-class Reached(NamedTuple):
+class Newest(NamedTuple):
     """How far a target is: the sequence of a release, -1 before the first, and what tells its bytes from others."""
 
     sequence: int = -1
     digest: str = "-"
 
     @classmethod
-    def at(cls, sequence: int, body: bytes) -> "Reached":
+    def at(cls, sequence: int, body: bytes) -> "Newest":
         """Return that it has this release and all before."""
         return cls(sequence, hashlib.sha256(body).hexdigest())
 
@@ -46,7 +46,7 @@ class RowTarget(Protocol):
         """
         ...
 
-    async def write(self, rows: Sequence[Row], last: Reached) -> None:
+    async def write(self, rows: Sequence[Row], last: Newest) -> None:
         """Write rows, all or none, in place of what is there of the same; they go up to `last`.
 
         Raises:

@@ -21,7 +21,7 @@ from unit.app.export.export_worlds import FORMS, bodies, body, published
 
 from stream_dp.app.export.databases import TABLE
 from stream_dp.app.export.exporting import export_releases, target_named
-from stream_dp.app.export.row_target import Reached
+from stream_dp.app.export.row_target import Newest
 from stream_dp.app.export.rows import COLUMNS, UNIQUE, rows_of
 from stream_dp.errors import FailClosed, WorldError
 from stream_dp.testing.kafka import missing
@@ -118,13 +118,13 @@ async def test_a_connection_that_dies_leaves_whole_groups(
     target = target_named(server, "shop")
     assert await target.open() == -1
     first = [row for each in bodies(range(1)) for row in rows_of("shop", each)]
-    await target.write(first, Reached(len(FORMS) - 1))
+    await target.write(first, Newest(len(FORMS) - 1))
     mine = await client.fetchval("select pg_backend_pid()")
     await client.fetch("select pg_terminate_backend(pid) from pg_stat_activity "
                        "where datname = 'postgres' and pid <> $1", mine)  # fmt: skip
     more = [row for each in bodies(range(1, 2)) for row in rows_of("shop", each)]
     with pytest.raises(WorldError) as caught:
-        await target.write(more, Reached(2 * len(FORMS) - 1))
+        await target.write(more, Newest(2 * len(FORMS) - 1))
     assert "s3cret" not in str(caught.value)
     await target.close()
     assert await rows_in(client) == wanted(range(1))
@@ -138,7 +138,7 @@ async def test_a_group_is_seen_whole_or_not_at_all(server: str, client: Any) -> 
     await target.open()
     rows = [row for each in bodies(range(1)) for row in rows_of("shop", each)]
     with pytest.raises(WorldError):
-        await target.write([*rows, rows[0]._replace(rank=2**40, tick=7)], Reached(len(FORMS)))
+        await target.write([*rows, rows[0]._replace(rank=2**40, tick=7)], Newest(len(FORMS)))
     await target.close()
     assert await rows_in(client) == []
 
