@@ -7,7 +7,7 @@ window, and of other users. What the engine's releases lose is what `plan` state
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from unit.audit.raw_streams import Item, Log, Logs, Rows, World, event, one_more, pipeline, worst
@@ -19,19 +19,20 @@ PER = {"unit": "user", "user": "who", "max_events": "2", "per": "2s"}
 ID = {"id": {"type": "text", "nullable": "true"}}
 WHO = {"name": "s", "statistic": "distinct", "of": "who"}
 OTHER = WHO | {"of": "id"}
-Pairs = list[tuple[Logs, Logs]]
+Record: TypeAlias = dict[str, Any]
+Pairs: TypeAlias = list[tuple[Logs, Logs]]
 
 
-def logs_of(records: Sequence[Item], ticks: int) -> Logs:
+def logs_of(records: Sequence[Record], ticks: int) -> Logs:
     """Records in their ticks, in this order, behind one of somebody who is always there."""
     log: list[Item] = []
     for tick in range(ticks):
-        own = [one for one in records if isinstance(one, dict) and one["time"] == 1000 * tick]
+        own = [one for one in records if one["time"] == 1000 * tick]
         log += [event(tick, who=f"you{tick}", id=None), *own, tick]
     return (tuple(log),)
 
 
-def some_of(items: Sequence[Item], most: int) -> Iterator[tuple[Item, ...]]:
+def some_of(items: Sequence[Record], most: int) -> Iterator[tuple[Record, ...]]:
     """All choices of at most so many."""
     return itertools.chain.from_iterable(itertools.combinations(items, n) for n in range(most + 1))
 
@@ -61,7 +62,7 @@ def by_user(ticks: int, window: int | None = None, names: str = "") -> Pairs:
     others = [event(tick, who="you", id=name) for tick in range(ticks) for name in names]
     found: Pairs = []
     for rest, own in itertools.product(some_of(others, 2), some_of(mine, 3)):
-        kept = [one for one in own if window and one["time"] // 1000 >= window]  # type: ignore[call-overload, index]
+        kept = [one for one in own if window and one["time"] // 1000 >= window]
         found += [
             (logs_of([*rest, *own, *twice], ticks), logs_of([*rest, *kept], ticks))
             for twice in (own[:1], ())
