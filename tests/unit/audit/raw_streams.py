@@ -28,6 +28,7 @@ from stream_dp.runtime.commit import decode
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Batch, Ports
+from stream_dp.runtime.seen_memory import SeenMemory
 from stream_dp.runtime.series import Series
 from stream_dp.testing.manual_clock import ManualClock
 from stream_dp.testing.noise import ZeroNoise
@@ -61,14 +62,15 @@ def pipeline(
     privacy: Mapping[str, Any],
     ticks: int,
     source: Mapping[str, str] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> PipelineSpec:
-    """A pipeline of some ticks; all values are text, as in YAML."""
+    """A pipeline of some ticks; all values are text, as in YAML. `more` are fields beside those of SCHEMA."""
     return PipelineSpec.model_validate(
         {
             "version": "1",
             "name": "raw",
             "source": source or {"kind": "file", "path": "unused.jsonl"},
-            "schema": SCHEMA,
+            "schema": SCHEMA | dict(more or {}),
             "privacy": {"epsilon": "100", **privacy},
             "clock": {
                 "kind": "replay", "field": "time", "start": "1970-01-01T00:00:00Z", "step": "1s",
@@ -142,9 +144,11 @@ class World:
             ManualClock(10**12), SEALER,
         )  # fmt: skip
         make = make_noise or (lambda seed, number: ZeroNoise())
+        key, layout = SEALER.user_key(), self.built.layout
         engine = Engine(
-            plan, OpenRouter(self.spec, plan.origin), ports, make,
-            subledgers=self.built.subledgers(), guard=guard_of(self.spec, plan.origin, SEALER.user_key()),
+            plan, OpenRouter(self.spec, plan.origin, layout, key), ports, make,
+            subledgers=self.built.subledgers(), guard=guard_of(self.spec, plan.origin, key),
+            seen=SeenMemory(layout.windows(self.spec)),
         )  # fmt: skip
         asyncio.run(engine.run())
         commits = [decode(SEALER.open(n, each)) for n, each in enumerate(store.commits)]
