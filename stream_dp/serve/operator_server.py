@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-HOST = "127.0.0.1"
-PATH = "/metrics"
+_HOST = "127.0.0.1"
+_PATH = "/metrics"
 Written: TypeAlias = Callable[[str], tuple[bytes, str]]
 """What is told a request with this `Accept` header: a text, and what its form is called."""
 
@@ -45,7 +45,7 @@ class OperatorServer:
         """The address of the figures."""
         if self._serving is None:
             raise UsageError("the operator's server was not started")
-        return f"{self._serving.url.removesuffix('/')}{PATH}"
+        return f"{self._serving.url.removesuffix('/')}{_PATH}"
 
     async def start(self, port: int) -> None:
         """Listen on this port (0: any) of this machine's own address.
@@ -54,12 +54,12 @@ class OperatorServer:
             WorldError: it is taken or not to be had: who scrapes expects it there and nowhere else.
         """
         try:
-            listener = bound(socket.AF_INET, (HOST, port))
+            listener = bound(socket.AF_INET, (_HOST, port))
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
             why = "is taken; choose another" if taken else f"cannot be had: {error.strerror}"
-            raise WorldError(f"the operator's port {port} of {HOST} {why}") from None
-        self._serving = Serving(guarded(self._written, self._token), listener, HOST)
+            raise WorldError(f"the operator's port {port} of {_HOST} {why}") from None
+        self._serving = Serving(guarded(self._written, self._token), listener, _HOST)
 
     async def stop(self) -> None:
         """End all connections and free the port; a second call does nothing."""
@@ -95,8 +95,8 @@ def _refusal(request: "Request", token: str) -> "Response | None":
         return JSONResponse(
             {"detail": detail, "exit_code": 2}, 401, headers={"www-authenticate": "Bearer"}
         )
-    if request.url.path != PATH:
-        return JSONResponse({"detail": f"only {PATH} is here", "exit_code": 2}, 404)
+    if request.url.path != _PATH:
+        return JSONResponse({"detail": f"only {_PATH} is here", "exit_code": 2}, 404)
     if request.method not in ("GET", "HEAD"):
         return JSONResponse({"detail": "can only be read", "exit_code": 2}, 405)
     return None
