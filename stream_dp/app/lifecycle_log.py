@@ -35,7 +35,7 @@ _OWN = "stream_dp"
 _Line: TypeAlias = MutableMapping[str, Any]
 
 
-class Tell(Protocol):
+class TellEvent(Protocol):
     """Takes an event of `EVENTS` with fields of it."""
 
     def __call__(self, event: str, /, **fields: str | int) -> None:
@@ -63,7 +63,7 @@ def require_listed(_logger: object, _method: str, line: _Line) -> _Line:
     return line
 
 
-def lifecycle_log(file: str, out: TextIO | None = None) -> Tell:
+def lifecycle_log(file: str, out: TextIO | None = None) -> TellEvent:
     """Return what writes a line of JSON for each event of a program that was given this pipeline file, to stderr.
 
     Raises:
@@ -98,7 +98,7 @@ def lifecycle_log(file: str, out: TextIO | None = None) -> Tell:
 class _Warnings(logging.Handler):
     """Tells our own warnings, and of those of libraries which of them has one."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: TellEvent) -> None:
         super().__init__(logging.WARNING)
         self._tell = tell
 
@@ -112,7 +112,7 @@ class _Warnings(logging.Handler):
 
 
 @contextmanager
-def warnings_told(tell: Tell) -> Iterator[None]:
+def warnings_told(tell: TellEvent) -> Iterator[None]:
     """While the context is open, what this process logs goes to `tell` and nowhere else."""
     root, handler = logging.getLogger(), _Warnings(tell)
     before: list[logging.Handler] = root.handlers[:]

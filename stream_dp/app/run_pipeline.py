@@ -11,7 +11,7 @@ from stream_dp import __version__
 from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.figures_beside import FiguresPort, figures_told
 from stream_dp.app.journal_access import require_own
-from stream_dp.app.lifecycle_log import Tell, silent
+from stream_dp.app.lifecycle_log import TellEvent, silent
 from stream_dp.app.operator_figures import OperatorFigures
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.page_beside import served
@@ -38,7 +38,7 @@ class Operator:
 
     figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))
     starts: Callable[[str], None] = lambda line: None
-    tell: Tell = silent
+    tell: TellEvent = silent
     port: FiguresPort | None = None
 
 
@@ -123,7 +123,7 @@ async def lived(
     live: Callable[[Run], Awaitable[None]],
     *,
     standby: bool,
-    tell: Tell = silent,
+    tell: TellEvent = silent,
 ) -> Run:
     """Begin a run and let it live to its end; a standby that another engine has shut out stands by again.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.attempt import Attempt
-from stream_dp.app.lifecycle_log import Tell, silent
+from stream_dp.app.lifecycle_log import TellEvent, silent
 from stream_dp.app.live_series import EngineLiveSeries
 from stream_dp.app.public_view import public_view
 from stream_dp.app.query_token import issued_for
@@ -83,7 +83,7 @@ class Run:
         accepted: str = "",
         again: Callable[[], Ports] | None = None,
         patient: bool = False,
-        tell: Tell = silent,
+        tell: TellEvent = silent,
     ) -> None:
         self.built = built
         self._tell = tell

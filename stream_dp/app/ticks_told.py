@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from stream_dp.app.lifecycle_log import Tell
+from stream_dp.app.lifecycle_log import TellEvent
 from stream_dp.app.running import Run
 
 _MOMENT_S = 0.1
@@ -16,7 +16,7 @@ _LOOK_S = 60.0
 
 
 @asynccontextmanager
-async def ticks_told(run: Run, tell: Tell) -> AsyncIterator[None]:
+async def ticks_told(run: Run, tell: TellEvent) -> AsyncIterator[None]:
     """Tell of ticks while the context is open; at its end also of the last one."""
     told = _Told(run, tell)
     telling = asyncio.create_task(told.go_on())
@@ -33,7 +33,7 @@ async def ticks_told(run: Run, tell: Tell) -> AsyncIterator[None]:
 class _Told:
     """Up to which tick was told."""
 
-    def __init__(self, run: Run, tell: Tell) -> None:
+    def __init__(self, run: Run, tell: TellEvent) -> None:
         self._run, self._tell = run, tell
         self._ticks = 0
 

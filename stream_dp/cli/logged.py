@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from stream_dp.app.lifecycle_log import Tell, lifecycle_log, silent, warnings_told
+from stream_dp.app.lifecycle_log import TellEvent, lifecycle_log, silent, warnings_told
 from stream_dp.cli.main import BUG, bug_line
 from stream_dp.errors import StreamDPError
 
@@ -30,7 +30,7 @@ LogFormat: TypeAlias = Annotated[
 
 
 @contextmanager
-def logged(pipeline: Path, form: LogForm) -> Iterator[Tell]:
+def logged(pipeline: Path, form: LogForm) -> Iterator[TellEvent]:
     """Yield what logs the life of a command on this file, and log how it ends; for people nothing is logged.
 
     Raises:

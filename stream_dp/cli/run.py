@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from stream_dp.app.figures_beside import FiguresPort
-from stream_dp.app.lifecycle_log import Tell
+from stream_dp.app.lifecycle_log import TellEvent
 from stream_dp.app.operator_figures import OperatorFigures
 from stream_dp.app.run_pipeline import Operator, run_pipeline
 from stream_dp.app.running import PRODUCT, Run, Setup, Unanswered
@@ -91,7 +91,7 @@ def run(
     )  # fmt: skip
 
 
-async def _or_leave(running: Coroutine[Any, Any, Run], log: Tell, form: LogForm) -> Run:
+async def _or_leave(running: Coroutine[Any, Any, Run], log: TellEvent, form: LogForm) -> Run:
     """Await it; where it was told to stop and gets no answer, leave at once: what hangs would hold the process."""
     try:
         return await running

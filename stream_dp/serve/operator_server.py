@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from stream_dp.errors import UsageError, WorldError
-from stream_dp.serve.server import LOOPBACK, Serving, bound, require_extra
+from stream_dp.serve.server import LOOPBACK, Serving, listening_at, require_extra
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -54,7 +54,7 @@ class OperatorServer:
             WorldError: it is taken or not to be had: who scrapes expects it there and nowhere else.
         """
         try:
-            listener = bound(socket.AF_INET, (_HOST, port))
+            listener = listening_at(socket.AF_INET, (_HOST, port))
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
             why = "is taken; choose another" if taken else f"cannot be had: {error.strerror}"

@@ -189,7 +189,7 @@ async def _listen(host: str, port: int) -> socket.socket:
     last = port if port == 0 else min(port + _PORTS_TO_TRY - 1, 65535)
     for candidate in range(port, last + 1):
         try:
-            return bound(family, (address[0], candidate, *address[2:]))
+            return listening_at(family, (address[0], candidate, *address[2:]))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise WorldError(
@@ -200,7 +200,7 @@ async def _listen(host: str, port: int) -> socket.socket:
     )
 
 
-def bound(family: int, address: tuple[object, ...]) -> socket.socket:
+def listening_at(family: int, address: tuple[object, ...]) -> socket.socket:
     """Return a socket that listens at an address.
 
     Raises:

@@ -194,7 +194,7 @@ async def test_it_is_off_unless_it_was_asked_for(monkeypatch: pytest.MonkeyPatch
     def never(*_: object) -> None:
         raise AssertionError("something listens")
 
-    monkeypatch.setattr(operator_server, "bound", never)
+    monkeypatch.setattr(operator_server, "listening_at", never)
     async with figures_told(None, "clicks", known(), SEALER):
         pass
     with pytest.raises(AssertionError, match="listens"):
