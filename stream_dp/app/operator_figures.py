@@ -1,8 +1,9 @@
 """What the operator of a run is told: that many records cannot be used, since when it counts, exact totals on request.
 
-Rules: none of it is public: it goes to the operator's own terminal or log, never to releases, API or page. A
-warning names no count: it says that a declared share is exceeded, over `FEWEST` records or more, and
-why; it comes once in `WINDOW_S` at most. Commits tell it, once they are durable. This file prints nothing.
+Rules: none of it is public: it goes to the operator's own terminal or to the guarded operator's port, never to
+releases, API, page or lines of JSON. A warning names no count: it says that a declared share is exceeded, over `FEWEST`
+records or more, and why; it comes once in `WINDOW_S` at most. Commits tell it, once they are durable. This file prints
+nothing.
 """
 
 import time
@@ -29,8 +30,13 @@ class OperatorFigures:
     def __init__(
         self, warn: Callable[[str], None], now: Callable[[], float] = time.monotonic
     ) -> None:
-        self.records = self.late = self.dead = 0
+        self.records = self.late = self.dead = self.capped = self.commits = 0
+        self.dead_by_reason: Counter[tuple[str, str]] = Counter()
         self.origin: int | None = None
+        self._attempts = 0
+        self._committed: float | None = None
+        self._positions: dict[int, int] = {}
+        self._ends: Callable[[], Positions] = dict
         self._limit, self._warn, self._now = Fraction(1), warn, now
         self._reasons: Counter[str] = Counter()
         self._recent = 0
@@ -48,6 +54,12 @@ class OperatorFigures:
         self.records += commit.records
         self.late += commit.late
         self.dead += dead
+        self.capped += commit.capped
+        self.commits += 1
+        self._committed = self._now()
+        self._positions.update(commit.positions)
+        for letter in commit.dead_letters:
+            self.dead_by_reason[letter.reason, letter.field or ""] += letter.records
         self._begin_window()
         self._recent += commit.records + dead
         for letter in commit.dead_letters:
@@ -66,9 +78,33 @@ class OperatorFigures:
             self._since, self._recent, self._told = now, 0, False
             self._reasons.clear()
 
-    def watching(self, ports: Ports, limit: Fraction) -> Ports:
-        """Return these ports, whose journal tells of its commits; `limit` is the share above which it warns."""
-        self._limit = limit
+    @property
+    def restarts(self) -> int:
+        """How many attempts there were after the first one."""
+        return max(0, self._attempts - 1)
+
+    @property
+    def since_commit(self) -> float | None:
+        """Seconds since the last durable commit of this process; None before the first."""
+        return None if self._committed is None else self._now() - self._committed
+
+    @property
+    def lag(self) -> int | None:
+        """By how many places the last commit lies behind the ends of the source; None where they are not known."""
+        ends = {one: end for one, end in self._ends().items() if one in self._positions}
+        if not ends:
+            return None
+        return sum(max(0, end - self._positions[one]) for one, end in ends.items())
+
+    def watching(
+        self, ports: Ports, limit: Fraction, ends: Callable[[], Positions] = dict
+    ) -> Ports:
+        """Return these ports, for another attempt, whose journal tells of its commits.
+
+        `limit` is the share above which it warns; `ends` says where the partitions of the source end.
+        """
+        self._limit, self._ends = limit, ends
+        self._attempts += 1
         return replace(ports, journal=_Told(ports.journal, self.take))
 
 

@@ -4,17 +4,23 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+from stream_dp import __version__
 from stream_dp.adapters.kafka_lease import Holder
+from stream_dp.app.figures_beside import FiguresPort, figures_told
 from stream_dp.app.journal_access import require_own
+from stream_dp.app.lifecycle_log import TellEvent, silent
 from stream_dp.app.operator_figures import OperatorFigures
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.page_beside import served
 from stream_dp.app.running import PRODUCT, Run, Setup, signals
 from stream_dp.app.sample_check.new_ledger import require_fitting
 from stream_dp.app.standby import presence_of, standing_by
-from stream_dp.app.start_line import start_line
+from stream_dp.app.start_line import start_line, told_start
+from stream_dp.app.ticks_told import ticks_told
+from stream_dp.app.wiring import known_ends
 from stream_dp.errors import TakenOver, UsageError
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
@@ -25,10 +31,15 @@ KEPT_RELEASES = 10_000  # of each series, in memory, for the page
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What the operator of a run learns beside what is public: where it starts, and the figures of its commits."""
+    """What the operator of a run learns: where it starts, the phases of its life, the figures of its commits.
+
+    The figures are exact; `port` says where else than here they are told, if anywhere.
+    """
 
     figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))
     starts: Callable[[str], None] = lambda line: None
+    tell: TellEvent = silent
+    port: FiguresPort | None = None
 
 
 @asynccontextmanager
@@ -67,14 +78,14 @@ async def run_pipeline(
         UsageError, NotDerivable, BudgetRefused: nothing was started.
         FailClosed, WorldError: the engine stopped; what was published stays valid.
     """
-    spec = load(pipeline)
+    told, spec = operator or Operator(), load(pipeline)
+    told.tell("starting", pipeline=spec.name, version=__version__)
     if until_end and spec.clock.horizon is None:
         raise UsageError("--until-end: this clock has no horizon, so there is no end")
     built, sealer = build(spec), sealer_for(spec, key_file)
     new = await require_own(built, sealer, private=setup.private)
     if new and check:
         await require_fitting(spec, sealer, str(pipeline))
-    told = operator or Operator()
     keep = 1 if port is None else KEPT_RELEASES
 
     def begun() -> Run:
@@ -82,11 +93,13 @@ async def run_pipeline(
 
         def ports() -> Ports:
             opened_ports = setup.adapters(spec, sealer, accepted, holder)
-            return told.figures.watching(opened_ports, spec.source.warn_dead)
+            ends = partial(known_ends, opened_ports.source)
+            return told.figures.watching(opened_ports, spec.source.warn_dead, ends)
 
         return Run(
-            built, ports(), setup, keep=keep, accepted=accepted, again=ports, patient=standby
-        )
+            built, ports(), setup, keep=keep, accepted=accepted, again=ports, patient=standby,
+            tell=told.tell,
+        )  # fmt: skip
 
     async def live(this: Run) -> None:
         async with (
@@ -96,16 +109,21 @@ async def run_pipeline(
         ):
             if not to_run:
                 return
-            async with beside(this), _announced(this, told):
+            async with beside(this), _announced(this, told), ticks_told(this, told.tell):
                 await this.until_end()
             if not until_end:
                 await this.stopped.wait()
 
-    return await lived(begun, live, standby=standby)
+    async with figures_told(told.port, spec.name, told.figures, sealer):
+        return await lived(begun, live, standby=standby, tell=told.tell)
 
 
 async def lived(
-    begun: Callable[[], Run], live: Callable[[Run], Awaitable[None]], *, standby: bool
+    begun: Callable[[], Run],
+    live: Callable[[Run], Awaitable[None]],
+    *,
+    standby: bool,
+    tell: TellEvent = silent,
 ) -> Run:
     """Begin a run and let it live to its end; a standby that another engine has shut out stands by again.
 
@@ -117,6 +135,7 @@ async def lived(
         try:
             await live(this)
         except TakenOver:
+            tell("taken over")
             if not standby:
                 raise
         else:
@@ -130,6 +149,7 @@ async def _announced(run: Run, operator: Operator) -> AsyncIterator[None]:
     async def announce() -> None:
         await run.ready.wait()
         operator.starts(start_line(run, operator.figures.origin))
+        operator.tell("ledger", **told_start(run, operator.figures.origin))
 
     announcing = asyncio.create_task(announce())
     try:

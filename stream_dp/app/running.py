@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.attempt import Attempt
+from stream_dp.app.lifecycle_log import TellEvent, silent
 from stream_dp.app.live_series import EngineLiveSeries
 from stream_dp.app.public_view import public_view
 from stream_dp.app.query_token import issued_for
@@ -69,7 +70,7 @@ class Run:
 
     An outage ends an attempt; the next one has an engine of its own on ports that `again` opens (None: there is no
     next one) and recovers as after a crash. `accepted` names a new guarantee on a source that was seen before.
-    `patient`: an outage is ridden out also before anything ran.
+    `patient`: an outage is ridden out also before anything ran. `tell` learns of phases, and of nothing else.
     """
 
     def __init__(
@@ -82,8 +83,10 @@ class Run:
         accepted: str = "",
         again: Callable[[], Ports] | None = None,
         patient: bool = False,
+        tell: TellEvent = silent,
     ) -> None:
         self.built = built
+        self._tell = tell
         self.log = ReleaseLog(keep)
         self.ready = asyncio.Event()
         self.stopped = asyncio.Event()
@@ -101,6 +104,8 @@ class Run:
 
     def stop(self) -> None:
         """End after the commit in flight."""
+        if not self.stopped.is_set():
+            self._tell("stopping")
         self.stopped.set()
         self.engine.stop()
 
@@ -118,6 +123,8 @@ class Run:
                 if self._again is None or self.stopped.is_set():
                     raise
                 wait = self._patience.wait(error, self.engine.advanced)
+                if self.ready.is_set() and not self._catching_up:
+                    self._tell("catching up")
                 self._catching_up = self.ready.is_set()
                 await self._pause(wait, error)
                 self._attempt = self._on(self._again())
@@ -205,6 +212,8 @@ class Run:
 
     def _runs(self) -> None:
         self._patience.runs()
+        if self._catching_up or not self.ready.is_set():
+            self._tell("running")
         self._shown, self._catching_up = self._attempt, False
         self.ready.set()
 

@@ -21,6 +21,13 @@ def start_line(run: Run, origin: int | None) -> str:
     return f"{spec.name}: a new ledger; counts what comes into {where} from {moment_text(origin)} on, and nothing older"
 
 
+def told_start(run: Run, origin: int | None) -> dict[str, str | int]:
+    """The same for a log: the kind of the ledger, and where a new one begins or an old one goes on."""
+    if origin is not None:
+        return {"ledger": "new", "origin": moment_text(origin)}
+    return {"ledger": "goes on", "tick": run.ticks}
+
+
 def _goes_on(run: Run, where: str) -> str:
     spec, tick = run.built.spec, run.ticks
     if tick == spec.clock.horizon:

@@ -33,6 +33,7 @@ from stream_dp.runtime.ports import (
     Clock,
     Journal,
     Ports,
+    Positions,
     Questions,
     Sink,
     Source,
@@ -84,6 +85,11 @@ OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Sourc
     FileSourceSpec: _file_source,
 }
 """How the source of each kind is opened, once its specification is checked."""
+
+
+def known_ends(source: Source) -> Positions:
+    """Where the partitions of a source end, as far as it knows without a request; private. Empty where it does not."""
+    return source.known_ends() if isinstance(source, KafkaSource) else {}
 
 
 def _cluster_of(journal: Journal) -> str:

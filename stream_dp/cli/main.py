@@ -95,12 +95,13 @@ def code_of(arguments: list[str] | None = None, commands: typer.Typer = app) -> 
     except SystemExit as end:  # typer has said what there was to say
         return INTERRUPTED if isinstance(end.__context__, typer.Abort) else int(end.code or 0)
     except Exception as error:  # noqa: BLE001 - the last resort; its text may carry data
-        typer.echo(_bug(error), err=True)
+        typer.echo(bug_line(error), err=True)
         return BUG
     return 0
 
 
-def _bug(error: Exception) -> str:
+def bug_line(error: Exception) -> str:
+    """Return where a bug of ours happened, and not what it held."""
     frames = traceback.extract_tb(error.__traceback__)
     trail = "\n".join(f"  {f.filename}:{f.lineno} in {f.name}" for f in frames[-8:])
     what = f"a bug of ours ({type(error).__name__}); nothing uncommitted was released"

@@ -2,18 +2,22 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
 
+from stream_dp.app.figures_beside import FiguresPort
+from stream_dp.app.lifecycle_log import TellEvent
 from stream_dp.app.operator_figures import OperatorFigures
 from stream_dp.app.run_pipeline import Operator, run_pipeline
 from stream_dp.app.running import PRODUCT, Run, Setup, Unanswered
+from stream_dp.cli.logged import LogForm, LogFormat, logged
 from stream_dp.cli.options import AllowHost, Host, KeyFile, PipelineFile, Port
 from stream_dp.cli.progress import progress
+from stream_dp.errors import UsageError
 
 OVER = "its last tick is over: messages that come from now on are not answered"
 
@@ -57,22 +61,44 @@ def run(
             "NAME. The old and the new guarantee add up.",
         ),
     ] = "",
+    log_format: LogFormat = LogForm.TEXT,
+    operator_port: Annotated[
+        int | None,
+        typer.Option(
+            "--operator-port",
+            min=0,
+            max=65535,
+            show_default=False,
+            help="Port of 127.0.0.1 for exact figures (records, dead letters, lag) as metrics, to who shows the "
+            "operator's token. NOT PRIVATE.",
+        ),
+    ] = None,
+    operator_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--operator-token-file",
+            help="With --operator-port: a token for it alone (mode 0600), in place of the operator's.",
+        ),
+    ] = None,
 ) -> None:
     """Run PIPELINE.yaml until stopped; goes on where the journal ends."""
     shown = port if serve else None
     run_on_terminal(
         pipeline, until_end, shown, key_file,
         accepted=accept_new_guarantee, check=not no_check, verbose=verbose, standby=standby,
-        host=host, hosts=frozenset(allow_host or ()),
+        host=host, hosts=frozenset(allow_host or ()), form=log_format,
+        figures=(operator_port, operator_token_file),
     )  # fmt: skip
 
 
-async def _or_leave(running: Coroutine[Any, Any, Run]) -> Run:
+async def _or_leave(running: Coroutine[Any, Any, Run], log: TellEvent, form: LogForm) -> Run:
     """Await it; where it was told to stop and gets no answer, leave at once: what hangs would hold the process."""
     try:
         return await running
     except Unanswered as error:
-        typer.echo(f"stream-dp: {error}", err=True)
+        log("stopped", exit_code=error.exit_code, error=str(error))
+        if form is LogForm.TEXT:
+            typer.echo(f"stream-dp: {error}", err=True)
         os._exit(error.exit_code)
 
 
@@ -89,38 +115,74 @@ def run_on_terminal(
     verbose: bool = False,
     host: str = "127.0.0.1",
     hosts: frozenset[str] = frozenset(),
+    form: LogForm = LogForm.TEXT,
+    figures: tuple[int | None, Path | None] = (None, None),
 ) -> None:
-    """Run and say on stderr how far it is; the test kit calls it with a setup of its own."""
-    console = Console(stderr=True)
+    """Run and say on stderr how far it is; the test kit calls it with a setup of its own.
+
+    `figures`: the operator's port, and the file of its token.
+    """
+    console = Console(stderr=True, quiet=form is LogForm.JSON)
 
     def tell(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    operator = Operator(OperatorFigures(lambda reasons: tell(_many_dead(pipeline, reasons))), tell)
-    done = asyncio.run(
-        _or_leave(
-            run_pipeline(
-                pipeline,
-                until_end,
-                port,
-                key_file,
-                setup,
-                accepted=accepted,
-                standby=standby,
-                check=check,
-                operator=operator,
-                host=host,
-                hosts=hosts,
-                waits=lambda: console.print("Standing by until no other engine of it is there"),
-                opened=lambda url: console.print(f"The page is at {url}"),
-                beside=progress(console),
+    with logged(pipeline, form) as log:
+        if verbose and form is LogForm.JSON:
+            raise UsageError("--verbose tells exact counts, which --log-format json never does")
+
+        def waits() -> None:
+            log("standing by")
+            tell("Standing by until no other engine of it is there")
+
+        def opened(url: str) -> None:
+            log("ready", url=url)
+            console.print(f"The page is at {url}")
+
+        def told(url: str) -> None:
+            log("operator port", url=url)
+            tell(f"The operator's figures (NOT PRIVATE) are at {url}")
+
+        totals = OperatorFigures(lambda reasons: tell(_many_dead(pipeline, reasons)))
+        operator = Operator(totals, tell, log, _figures_port(figures, told))
+        done = asyncio.run(
+            _or_leave(
+                run_pipeline(
+                    pipeline,
+                    until_end,
+                    port,
+                    key_file,
+                    setup,
+                    accepted=accepted,
+                    standby=standby,
+                    check=check,
+                    operator=operator,
+                    host=host,
+                    hosts=hosts,
+                    waits=waits,
+                    opened=opened,
+                    beside=progress(console),
+                ),
+                log,
+                form,
             )
         )
-    )
     console.print(f"{done.built.spec.name}: {done.ticks} ticks, {done.releases} releases")
     if done.ticks == done.built.spec.clock.horizon:
         tell(f"{done.built.spec.name}: {OVER}")
-    tell(_totals(pipeline, operator.figures, shown=verbose or done.built.spec.public_data))
+    tell(_totals(pipeline, totals, shown=verbose or done.built.spec.public_data))
+
+
+def _figures_port(
+    asked: tuple[int | None, Path | None], told: Callable[[str], None]
+) -> FiguresPort | None:
+    """The operator's port, if there is to be one."""
+    port, token_file = asked
+    if port is not None:
+        return FiguresPort(port, token_file, told)
+    if token_file is not None:
+        raise UsageError("--operator-token-file: there is no --operator-port that it is for")
+    return None
 
 
 def _many_dead(pipeline: Path, reasons: str) -> str:

@@ -21,13 +21,14 @@ from stream_dp.serve.view import PublicView
 
 if TYPE_CHECKING:
     import uvicorn
-    from fastapi import FastAPI
+    from starlette.types import ASGIApp
 
     from stream_dp.serve.connections import Connections, Limits
 
 _Handler: TypeAlias = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 
-_LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+"""What clients on this machine call it."""
 _PORTS_TO_TRY = 100
 _GRACE_SECONDS = 0.6
 _BACKLOG = 128
@@ -50,11 +51,11 @@ class PageServer:
         limits: "Limits | None" = None,
     ) -> None:
         """Build the server; it listens after `start`."""
-        _require_extra()
+        require_extra()
         self._view = view
         self._limits = limits
         self._extra_hosts = allowed_hosts
-        self._running: _Running | None = None
+        self._running: Serving | None = None
 
     @property
     def url(self) -> str:
@@ -67,45 +68,39 @@ class PageServer:
         """Listen on `port` or the next free one (0: any), and answer from now on."""
         if self._running is not None:
             raise UsageError("the page server was started before")
+        from stream_dp.serve.api import create_app
+
         listener = await _listen(host, port)
-        self._running = _Running(
-            self._view,
-            listener,
-            host,
-            _LOOPBACK | {_bracketed(host)} | self._extra_hosts,
-            self._limits,
-        )
+        hosts = LOOPBACK | {_bracketed(host)} | self._extra_hosts
+        self._broadcast = Broadcast(self._view)
+        app = create_app(self._view, hosts, self._broadcast)
+        self._running = Serving(app, listener, host, self._limits)
 
     async def stop(self) -> None:
         """End all streams and connections and free the port; a second call does nothing."""
         if self._running is not None:
             running, self._running = self._running, None
+            self._broadcast.close()
             await running.stop()
 
 
-class _Running:
-    """A server from its listening socket to its end."""
+class Serving:
+    """An ASGI application that is served from a listening socket on, which answers `host`, until `stop`."""
 
     def __init__(
-        self,
-        view: PublicView,
-        listener: socket.socket,
-        host: str,
-        allowed_hosts: frozenset[str],
-        limits: "Limits | None",
+        self, app: "ASGIApp", listener: socket.socket, host: str, limits: "Limits | None" = None
     ) -> None:
-        from stream_dp.serve.api import create_app
+        """Answer from now on."""
         from stream_dp.serve.connections import Connections, Limits
 
         self.url = f"http://{_reachable(host)}:{listener.getsockname()[1]}/"
-        self._broadcast = Broadcast(view)
         room = Connections(limits or Limits.of_process())
-        self._server = _uvicorn(create_app(view, allowed_hosts, self._broadcast), room)
+        self._server = _uvicorn(app, room)
         self._handler = _without_accept_errors(asyncio.get_running_loop())
         self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name="page server")
 
     async def stop(self) -> None:
-        self._broadcast.close()
+        """End all connections and free the port."""
         self._server.should_exit = True
         done, _ = await asyncio.wait({self._task}, timeout=_GRACE_SECONDS)
         if not done:  # clients that stopped reading hold the rest open
@@ -116,7 +111,12 @@ class _Running:
         asyncio.get_running_loop().set_exception_handler(self._handler)
 
 
-def _require_extra() -> None:
+def require_extra() -> None:
+    """Make sure that what a server needs is installed.
+
+    Raises:
+        UsageError: it is not.
+    """
     try:
         importlib.import_module("uvicorn")
         importlib.import_module("fastapi.sse")
@@ -147,7 +147,7 @@ def _without_accept_errors(loop: asyncio.AbstractEventLoop) -> _Handler | None:
     return before
 
 
-def _uvicorn(app: "FastAPI", room: "Connections") -> "uvicorn.Server":
+def _uvicorn(app: "ASGIApp", room: "Connections") -> "uvicorn.Server":
     import uvicorn
 
     from stream_dp.serve.connections import bounded
@@ -189,7 +189,7 @@ async def _listen(host: str, port: int) -> socket.socket:
     last = port if port == 0 else min(port + _PORTS_TO_TRY - 1, 65535)
     for candidate in range(port, last + 1):
         try:
-            return _bound(family, (address[0], candidate, *address[2:]))
+            return listening_at(family, (address[0], candidate, *address[2:]))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise WorldError(
@@ -200,7 +200,12 @@ async def _listen(host: str, port: int) -> socket.socket:
     )
 
 
-def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
+def listening_at(family: int, address: tuple[object, ...]) -> socket.socket:
+    """Return a socket that listens at an address.
+
+    Raises:
+        OSError: it is taken, or not to be had.
+    """
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

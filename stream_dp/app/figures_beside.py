@@ -1,0 +1,53 @@
+"""The operator's port of a run: figures that are NOT PRIVATE, beside the engine, for who holds the operator's token.
+
+Rules: there is none unless it was asked for. It is there as long as the process runs, also while it stands by or
+catches up: that is when it is looked at.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from stream_dp.app.operator_figures import OperatorFigures
+from stream_dp.runtime.keys import Sealer, read_token
+
+
+@dataclass(frozen=True, slots=True)
+class FiguresPort:
+    """Where the figures are told (0: any free port), and to whom: holders of the token in `token_file`, else of the
+    operator's. `opened` learns the address.
+    """
+
+    port: int
+    token_file: Path | None = None
+    opened: Callable[[str], None] = lambda url: None
+
+
+@asynccontextmanager
+async def figures_told(
+    asked: FiguresPort | None, pipeline: str, figures: OperatorFigures, sealer: Sealer
+) -> AsyncIterator[None]:
+    """Tell the figures while the context is open, if that was asked for.
+
+    Raises:
+        UsageError: no token in the file, or one that others can read; or the extra `serve` is missing.
+        WorldError: the port is taken.
+    """
+    if asked is None:
+        yield
+        return
+    from stream_dp.serve.operator_server import OperatorServer  # who asks, loads it
+    from stream_dp.serve.server import require_extra
+
+    require_extra()
+    from stream_dp.app.operator_metrics import figures_text
+
+    token = sealer.query_token() if asked.token_file is None else read_token(asked.token_file)
+    server = OperatorServer(lambda accepted: figures_text(pipeline, figures, accepted), token)
+    await server.start(asked.port)
+    try:
+        asked.opened(server.url)
+        yield
+    finally:
+        await server.stop()

@@ -1,0 +1,52 @@
+"""`--log-format json`: what a long-lived command says on stderr, as lines of JSON for programs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from stream_dp.app.lifecycle_log import TellEvent, lifecycle_log, silent, warnings_told
+from stream_dp.cli.main import BUG, bug_line
+from stream_dp.errors import StreamDPError
+
+
+class LogForm(StrEnum):
+    """For whom stderr is."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+LogFormat: TypeAlias = Annotated[
+    LogForm,
+    typer.Option(
+        "--log-format",
+        help="What stderr is for: text for people, json for programs (phases and ticks, a line each).",
+    ),
+]
+
+
+@contextmanager
+def logged(pipeline: Path, form: LogForm) -> Iterator[TellEvent]:
+    """Yield what logs the life of a command on this file, and log how it ends; for people nothing is logged.
+
+    Raises:
+        typer.Exit: it ended with an error, and that is logged; for people the error itself is raised.
+    """
+    if form is LogForm.TEXT:
+        yield silent
+        return
+    tell = lifecycle_log(str(pipeline))
+    with warnings_told(tell):
+        try:
+            yield tell
+        except StreamDPError as error:
+            tell("stopped", exit_code=error.exit_code, error=str(error))
+            raise typer.Exit(error.exit_code) from None
+        except Exception as error:  # noqa: BLE001 - the last resort; its text may carry data
+            tell("stopped", exit_code=BUG, error=bug_line(error))
+            raise typer.Exit(BUG) from None
+        tell("stopped", exit_code=0)
