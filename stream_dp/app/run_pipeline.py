@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stream_dp.adapters.kafka_lease import Holder
+from stream_dp.app.awaited_brokers import source_there
 from stream_dp.app.journal_access import require_own
 from stream_dp.app.operator_figures import OperatorFigures
 from stream_dp.app.operator_key import sealer_for
@@ -25,10 +26,14 @@ KEPT_RELEASES = 10_000  # of each series, in memory, for the page
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What the operator of a run learns beside what is public: where it starts, and the figures of its commits."""
+    """What the operator of a run learns beside what is public: where it starts, and the figures of its commits.
+
+    `patient`: brokers that do not answer yet are waited for, and the operator learns of that too.
+    """
 
     figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))
     starts: Callable[[str], None] = lambda line: None
+    patient: bool = False
 
 
 @asynccontextmanager
@@ -71,10 +76,12 @@ async def run_pipeline(
     if until_end and spec.clock.horizon is None:
         raise UsageError("--until-end: this clock has no horizon, so there is no end")
     built, sealer = build(spec), sealer_for(spec, key_file)
+    told = operator or Operator()
+    if told.patient and not standby:
+        await source_there(spec, told.starts)
     new = await require_own(built, sealer, private=setup.private)
     if new and check:
         await require_fitting(spec, sealer, str(pipeline))
-    told = operator or Operator()
     keep = 1 if port is None else KEPT_RELEASES
 
     def begun() -> Run:

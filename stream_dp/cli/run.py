@@ -96,7 +96,8 @@ def run_on_terminal(
     def tell(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    operator = Operator(OperatorFigures(lambda reasons: tell(_many_dead(pipeline, reasons))), tell)
+    figures = OperatorFigures(lambda reasons: tell(_many_dead(pipeline, reasons)))
+    operator = Operator(figures, tell, patient=True)
     done = asyncio.run(
         _or_leave(
             run_pipeline(
@@ -120,7 +121,7 @@ def run_on_terminal(
     console.print(f"{done.built.spec.name}: {done.ticks} ticks, {done.releases} releases")
     if done.ticks == done.built.spec.clock.horizon:
         tell(f"{done.built.spec.name}: {OVER}")
-    tell(_totals(pipeline, operator.figures, shown=verbose or done.built.spec.public_data))
+    tell(_totals(pipeline, figures, shown=verbose or done.built.spec.public_data))
 
 
 def _many_dead(pipeline: Path, reasons: str) -> str:
