@@ -36,10 +36,7 @@ async def brokers_there(settings: KafkaSettings, tell: Callable[[str], None]) ->
     deadline, told = time.monotonic() + WAIT_S, False
     while True:
         try:
-            async with administering(settings, "no connection") as admin:
-                if (await admin.describe_cluster())["brokers"]:
-                    return
-            raise Outage(f"Kafka at {settings.bootstrap} has begun, and names no broker yet")
+            return await _looked(settings)
         except Outage:
             if time.monotonic() >= deadline:
                 raise
@@ -47,3 +44,11 @@ async def brokers_there(settings: KafkaSettings, tell: Callable[[str], None]) ->
             tell(f"Waiting for Kafka at {settings.bootstrap}, for {WAIT_S:.0f} s at most")
             told = True
         await asyncio.sleep(_AGAIN_S)
+
+
+async def _looked(settings: KafkaSettings) -> None:
+    """Return if a broker answers, and knows of one that can be used: the first to begin may name none for a moment."""
+    async with administering(settings, "no connection") as admin:
+        found = (await admin.describe_cluster())["brokers"]
+    if not found:
+        raise Outage(f"Kafka at {settings.bootstrap} has begun, and names no broker yet")

@@ -249,9 +249,7 @@ def test_errors_of_the_engine_keep_their_exit_code(
     assert said.out == ""
 
 
-def test_without_an_engine_it_is_5(
-    live_series: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_an_engine_it_is_5(live_series: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(awaited_page, "WAIT_S", 0.0)
     url = "http://127.0.0.1:9"
     said = live_series.say(
