@@ -16,9 +16,8 @@ from stream_dp.app.sample_check.check_pipeline import (
     within_limit,
 )
 from stream_dp.app.sample_check.fitting import Fitting
-from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.options import KeyFile, PipelineFile, told
 from stream_dp.cli.printing import wide_console
-from stream_dp.cli.progress import told
 
 UNFIT = 2
 

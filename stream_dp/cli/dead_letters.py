@@ -8,9 +8,8 @@ import typer
 from rich.table import Table
 
 from stream_dp.app.refused_records import read_dead_letters
-from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.options import KeyFile, PipelineFile, told
 from stream_dp.cli.printing import wide_console
-from stream_dp.cli.progress import told
 
 _SHOWN = 3
 

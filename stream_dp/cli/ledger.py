@@ -11,9 +11,8 @@ from rich.table import Table
 
 from stream_dp.app.ledger_view import read_ledger
 from stream_dp.app.message_trail import message_trail
-from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.options import KeyFile, PipelineFile, told
 from stream_dp.cli.printing import budget_text, tick_text, wide_console
-from stream_dp.cli.progress import told
 
 
 def ledger(

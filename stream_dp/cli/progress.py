@@ -1,24 +1,15 @@
-"""What is said on stderr while a command works: that it waits, and how far a run has come.
-
-Rules: of a run, ticks and releases, which are public, and nothing else.
-"""
+"""How far a run has come, on a terminal: ticks and releases, which are public, and nothing else."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-import typer
 from rich.console import Console
 from rich.status import Status
 
 from stream_dp.app.running import Run
 
 SECONDS = 0.2
-
-
-def told(line: str) -> None:
-    """Say a line on stderr, for whoever sits there."""
-    typer.echo(line, err=True)
 
 
 def progress(console: Console) -> Callable[[Run], AbstractAsyncContextManager[None]]:

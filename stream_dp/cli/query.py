@@ -17,9 +17,8 @@ from rich.table import Table
 
 from stream_dp.app.remote_series import RemoteSeries, told_in
 from stream_dp.cli.lazy import WholeHelpGroup
-from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.options import KeyFile, PipelineFile, told
 from stream_dp.cli.printing import answer_text, derivation_tree, tick_text, watch_text, wide_console
-from stream_dp.cli.progress import told
 from stream_dp.errors import BudgetRefused
 
 if TYPE_CHECKING:

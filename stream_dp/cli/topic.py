@@ -14,7 +14,7 @@ import typer
 
 from stream_dp.app.settings import settings_at
 from stream_dp.app.topic_made import make_topic
-from stream_dp.cli.progress import told
+from stream_dp.cli.options import told
 from stream_dp.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
