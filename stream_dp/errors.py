@@ -1,4 +1,4 @@
-"""The one exception tree. Each class carries the exit code of the command line (README, "Exit codes").
+"""The one exception tree. Each class carries the exit code of the command line (docs/commands.md, "Exit codes").
 
 Rules: a message says what was wrong, where (file, line, key, topic, partition) and what to do. It never
 carries event content, an exact count or an offset. This file knows nothing of any other module.

@@ -10,6 +10,7 @@ from typing import Any
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.filters.pure import PURE
 from stream_dp.accounting.situations import Alive
+from stream_dp.app.awaited_brokers import source_there
 from stream_dp.app.budget_view import budget_json
 from stream_dp.app.journal_access import sealed_commits
 from stream_dp.app.ledger_check import derived_again, header_of, spans
@@ -25,8 +26,12 @@ from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.journal_summary import JournalSummary, read_summary
 
 
-async def read_ledger(pipeline: Path, key_file: Path | None) -> dict[str, Any]:
+async def read_ledger(
+    pipeline: Path, key_file: Path | None, tell: Callable[[str], None]
+) -> dict[str, Any]:
     """Read the pipeline's journal from end to end and check it; works while the engine runs.
+
+    Brokers that do not answer yet are waited for; `tell` learns of that.
 
     Raises:
         UsageError: there is no journal, or no key.
@@ -34,6 +39,7 @@ async def read_ledger(pipeline: Path, key_file: Path | None) -> dict[str, Any]:
     """
     spec = load(pipeline)
     sealer = sealer_for(spec, key_file)
+    await source_there(spec, tell)
     summary = await read_summary(sealed_commits(spec), sealer, spec.name)
     return ledger_json(build(spec), summary)
 

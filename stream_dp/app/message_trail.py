@@ -4,12 +4,13 @@ Rules: everything shown is public: ids, analysts, names of series, ticks and kin
 answer is. The journal is checked while it is read, and never held whole. This file changes nothing.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET
 
+from stream_dp.app.awaited_brokers import source_there
 from stream_dp.app.journal_access import sealed_commits
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.pipeline.yaml import load
@@ -18,8 +19,12 @@ from stream_dp.runtime.commit import Answer
 from stream_dp.runtime.history import unsealed
 
 
-async def message_trail(pipeline: Path, key_file: Path | None) -> AsyncIterator[dict[str, Any]]:
+async def message_trail(
+    pipeline: Path, key_file: Path | None, tell: Callable[[str], None]
+) -> AsyncIterator[dict[str, Any]]:
     """Yield every message that was answered, in order; works while the engine runs.
+
+    Brokers that do not answer yet are waited for; `tell` learns of that.
 
     Raises:
         UsageError: there is no journal, or no key.
@@ -27,6 +32,7 @@ async def message_trail(pipeline: Path, key_file: Path | None) -> AsyncIterator[
     """
     spec = load(pipeline)
     sealer = sealer_for(spec, key_file)
+    await source_there(spec, tell)
     async for commit, _ in unsealed(sealed_commits(spec), sealer, spec.name):
         for answer in commit.answers:
             yield _told(commit.sequence, answer)

@@ -6,9 +6,11 @@ changes nothing.
 """
 
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from stream_dp.app.awaited_brokers import source_there
 from stream_dp.app.journal_access import sealed_commits
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.pipeline.endpoints import KafkaSourceSpec
@@ -20,8 +22,12 @@ RANGES = 100
 """How many ranges are listed of each partition, reason and field: the newest."""
 
 
-async def read_dead_letters(pipeline: Path, key_file: Path | None) -> dict[str, Any]:
+async def read_dead_letters(
+    pipeline: Path, key_file: Path | None, tell: Callable[[str], None]
+) -> dict[str, Any]:
     """Read the pipeline's journal from end to end and add up its dead letters; works while the engine runs.
+
+    Brokers that do not answer yet are waited for; `tell` learns of that.
 
     Raises:
         UsageError: there is no journal, or no key.
@@ -29,6 +35,7 @@ async def read_dead_letters(pipeline: Path, key_file: Path | None) -> dict[str, 
     """
     spec = load(pipeline)
     sealer = sealer_for(spec, key_file)
+    await source_there(spec, tell)
     kinds: dict[tuple[int, str, str | None], _Kind] = {}
     records = late = capped = 0
     async for commit, _ in unsealed(sealed_commits(spec), sealer, spec.name):

@@ -7,7 +7,7 @@ sent; without it the pipeline's name, the brokers' addresses and a token are eno
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import UNSET
 
 from stream_dp.adapters.kafka_client import KafkaSettings
+from stream_dp.app.awaited_brokers import brokers_there
 from stream_dp.app.query_token import token_for
 from stream_dp.app.remote_series import definition_of, watch_json
 from stream_dp.app.settings import settings_at
@@ -33,7 +34,7 @@ _FILES = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class RemoteMessages:
-    """The engine of the pipeline `name`, asked by `analyst`.
+    """The engine of the pipeline `name`, asked by `analyst`. `tell` learns that brokers are waited for.
 
     Raises, in every method:
         UsageError: a series that cannot be, or what the engine says of the message.
@@ -46,6 +47,7 @@ class RemoteMessages:
     token: str = field(repr=False)
     analyst: str = ""
     spec: PipelineSpec | None = None
+    tell: Callable[[str], None] = lambda line: None
 
     @classmethod
     def of(
@@ -55,6 +57,7 @@ class RemoteMessages:
         key_file: Path | None = None,
         token_file: Path | None = None,
         analyst: str = "",
+        tell: Callable[[str], None] = lambda line: None,
     ) -> "RemoteMessages":
         """Read the pipeline file, or take its name alone.
 
@@ -75,6 +78,7 @@ class RemoteMessages:
             token_for(spec, key_file, token_file),
             analyst,
             spec,
+            tell,
         )
 
     def create(self, series: str) -> dict[str, Any]:
@@ -120,6 +124,7 @@ class RemoteMessages:
         return asyncio.run(self._sent(text, name))
 
     async def _sent(self, text: str, name: str) -> bytes:
+        await brokers_there(self.settings, self.tell)
         async with talking(self.settings, self.name, self.token) as messages:
             return await messages.answer(text, name)
 

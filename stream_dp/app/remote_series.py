@@ -5,11 +5,12 @@ repeats no value, ours may.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stream_dp.app.awaited_page import page_there
 from stream_dp.client.live_series import LiveSeriesClient
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.spec import PipelineSpec
@@ -19,7 +20,7 @@ from stream_dp.serve.live_series import LARGEST_DEFINITION
 
 @dataclass(frozen=True, slots=True)
 class RemoteSeries:
-    """The engine at `url` that runs the pipeline of `spec`; `analyst` pays.
+    """The engine at `url` that runs the pipeline of `spec`; `analyst` pays. `tell` learns that it is waited for.
 
     Raises, in every method:
         UsageError: no key, a series that the file does not allow, or what the engine says of the request.
@@ -32,6 +33,7 @@ class RemoteSeries:
     key_file: Path | None = None
     token_file: Path | None = None
     analyst: str = ""
+    tell: Callable[[str], None] = lambda line: None
 
     @classmethod
     def of(
@@ -41,6 +43,7 @@ class RemoteSeries:
         key_file: Path | None = None,
         token_file: Path | None = None,
         analyst: str = "",
+        tell: Callable[[str], None] = lambda line: None,
     ) -> "RemoteSeries":
         """Read the pipeline file.
 
@@ -53,7 +56,7 @@ class RemoteSeries:
                 f"{pipeline}.yaml, or with its folder). The name of a pipeline alone is enough by Kafka: --via kafka, "
                 "with --bootstrap and --token-file"
             )
-        return cls(load(pipeline), url.rstrip("/"), key_file, token_file, analyst)
+        return cls(load(pipeline), url.rstrip("/"), key_file, token_file, analyst, tell)
 
     def create(self, series: str) -> dict[str, Any]:
         """Create a series; `series` is JSON or YAML, or @ and a file's name."""
@@ -71,6 +74,7 @@ class RemoteSeries:
 
     def queries(self) -> list[dict[str, Any]]:
         """Return all series, halted ones too; needs no key."""
+        page_there(self.url, self.tell)
         return LiveSeriesClient(self.url, self.spec.name, token="").queries()
 
     def ask(self, series: str, parameters: Mapping[str, Any], name: str = "") -> bytes:
@@ -106,6 +110,7 @@ class RemoteSeries:
         from stream_dp.app.query_token import token_for  # `queries` needs no key and no cipher
 
         token = token_for(self.spec, self.key_file, self.token_file)
+        page_there(self.url, self.tell)
         return LiveSeriesClient(self.url, self.spec.name, token)
 
 

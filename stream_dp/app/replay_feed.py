@@ -11,6 +11,7 @@ from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_feed import KafkaFeed
 from stream_dp.adapters.records import Record, load_records, ticked
 from stream_dp.adapters.tick_marks import TickMarks
+from stream_dp.app.awaited_brokers import source_there
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.replay_check import examine
 from stream_dp.app.settings import fields_of, settings_for
@@ -48,7 +49,8 @@ async def replay_file(
 ) -> Fed:
     """Feed `file` into `topic` of the broker that the pipeline file names, once all its records were examined.
 
-    `tell` gets lines for the operator: what is wrong with records, and that the pipeline reads another topic. With
+    `tell` gets lines for the operator: what is wrong with records, that the pipeline reads another topic, and that
+    brokers are waited for. With
     `skip_bad` the records that the pipeline cannot use are left out.
 
     Raises:
@@ -70,6 +72,7 @@ async def replay_file(
         )
     if examined.bad and not examined.good:
         raise UsageError(f"{file}: {spec.name} can use none of its records; nothing was sent")
+    await source_there(spec, tell)
     fed = await _feed_records(spec, sealer, examined.good, topic, ticks_per_second, create)
     return replace(fed, skipped=examined.refused)
 

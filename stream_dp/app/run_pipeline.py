@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stream_dp import __version__
 from stream_dp.adapters.kafka_lease import Holder
+from stream_dp.app.awaited_brokers import source_there
 from stream_dp.app.figures_beside import FiguresPort, figures_told
 from stream_dp.app.journal_access import require_own
 from stream_dp.app.lifecycle_log import TellEvent, silent
@@ -33,13 +34,15 @@ KEPT_RELEASES = 10_000  # of each series, in memory, for the page
 class Operator:
     """What the operator of a run learns: where it starts, the phases of its life, the figures of its commits.
 
-    The figures are exact; `port` says where else than here they are told, if anywhere.
+    The figures are exact; `port` says where else than here they are told, if anywhere. `patient`: brokers that do not
+    answer yet are waited for, and the operator learns of that too.
     """
 
     figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))
     starts: Callable[[str], None] = lambda line: None
     tell: TellEvent = silent
     port: FiguresPort | None = None
+    patient: bool = False
 
 
 @asynccontextmanager
@@ -83,6 +86,9 @@ async def run_pipeline(
     if until_end and spec.clock.horizon is None:
         raise UsageError("--until-end: this clock has no horizon, so there is no end")
     built, sealer = build(spec), sealer_for(spec, key_file)
+    told = operator or Operator()
+    if told.patient and not standby:
+        await source_there(spec, told.starts)
     new = await require_own(built, sealer, private=setup.private)
     if new and check:
         await require_fitting(spec, sealer, str(pipeline))

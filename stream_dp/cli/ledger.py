@@ -11,7 +11,7 @@ from rich.table import Table
 
 from stream_dp.app.ledger_view import read_ledger
 from stream_dp.app.message_trail import message_trail
-from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.options import KeyFile, PipelineFile, told
 from stream_dp.cli.printing import budget_text, tick_text, wide_console
 
 
@@ -29,7 +29,7 @@ def ledger(
     if messages:
         asyncio.run(_trail(pipeline, key_file))
         return
-    shown = asyncio.run(read_ledger(pipeline, key_file))
+    shown = asyncio.run(read_ledger(pipeline, key_file, told))
     if as_json:
         typer.echo(json.dumps(shown))
     else:
@@ -37,8 +37,8 @@ def ledger(
 
 
 async def _trail(pipeline: Path, key_file: Path | None) -> None:
-    async for told in message_trail(pipeline, key_file):
-        typer.echo(json.dumps(told))
+    async for message in message_trail(pipeline, key_file, told):
+        typer.echo(json.dumps(message))
 
 
 def _messages(shown: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take."""
+"""Arguments and options that several commands take, and how they say that they wait."""
 
 from pathlib import Path
 from typing import Annotated
@@ -30,3 +30,8 @@ AllowHost = Annotated[
 Port = Annotated[
     int, typer.Option(min=0, max=65535, help="Port of the page; the next free one if taken.")
 ]
+
+
+def told(line: str) -> None:
+    """Say a line on stderr, for whoever sits there."""
+    typer.echo(line, err=True)

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from stream_dp.app.remote_series import RemoteSeries, told_in
 from stream_dp.cli.lazy import WholeHelpGroup
-from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.options import KeyFile, PipelineFile, told
 from stream_dp.cli.printing import answer_text, derivation_tree, tick_text, watch_text, wide_console
 from stream_dp.errors import BudgetRefused
 
@@ -87,10 +87,10 @@ def _engine(
 ) -> "RemoteSeries | RemoteMessages":
     """The engine that is asked."""
     if via is Via.HTTP:
-        return RemoteSeries.of(pipeline, url, key_file, token_file, analyst)
+        return RemoteSeries.of(pipeline, url, key_file, token_file, analyst, told)
     from stream_dp.app.remote_messages import RemoteMessages  # not without Kafka
 
-    return RemoteMessages.of(pipeline, bootstrap, key_file, token_file, analyst)
+    return RemoteMessages.of(pipeline, bootstrap, key_file, token_file, analyst, told)
 
 
 @query.command()
@@ -226,10 +226,10 @@ def ask(
 
     --json prints the answer as it was published, byte for byte.
     """
-    told = {
+    parameters = {
         "keys": keys.split(",") if keys else None, "from": first, "to": last, "window": window, "watch": watch,
     }  # fmt: skip
-    asked: dict[str, Any] = {key: value for key, value in told.items() if value}
+    asked: dict[str, Any] = {key: value for key, value in parameters.items() if value}
     if threshold is not None:
         asked["threshold"] = threshold
     engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)

@@ -144,7 +144,7 @@ def run_on_terminal(
             tell(f"The operator's figures (NOT PRIVATE) are at {url}")
 
         totals = OperatorFigures(lambda reasons: tell(_many_dead(pipeline, reasons)))
-        operator = Operator(totals, tell, log, _figures_port(figures, told))
+        operator = Operator(totals, tell, log, _figures_port(figures, told), patient=True)
         done = asyncio.run(
             _or_leave(
                 run_pipeline(

@@ -14,6 +14,7 @@ import typer
 
 from stream_dp.app.settings import settings_at
 from stream_dp.app.topic_made import make_topic
+from stream_dp.cli.options import told
 from stream_dp.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
@@ -42,7 +43,8 @@ def topic(
     if _NAME.fullmatch(name) is None or name in {".", ".."}:
         raise UsageError("NAME: a topic's name has 1 to 249 letters, digits, dots, _ or -")
     settings = settings_at(bootstrap, pipeline)
-    if not asyncio.run(make_topic(settings, name, partitions, stamped=stamped)):
+    made = asyncio.run(make_topic(settings, name, partitions, stamped=stamped, tell=told))
+    if not made:
         typer.echo(f"{name}: exists already and was left as it is")
         return
     parts = "1 partition" if partitions == 1 else f"{partitions} partitions"

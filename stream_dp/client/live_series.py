@@ -100,6 +100,24 @@ class LiveSeriesClient:
             connection.close()
 
 
+def nobody_listens(url: str) -> bool:
+    """Whether the port of this address is closed; whatever else is wrong there, a request tells.
+
+    Raises:
+        UsageError: it is no address of an engine.
+    """
+    connection = _connection(url)
+    try:
+        connection.connect()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    finally:
+        connection.close()
+    return False
+
+
 def _connection(url: str) -> HTTPConnection:
     parts = urlsplit(url)
     try:

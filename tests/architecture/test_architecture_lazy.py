@@ -16,6 +16,7 @@ LIBRARIES = frozenset({
 FLIGHTS = str(Path("examples", "01_flights", "pipeline.yaml"))
 NOBODY = "http://127.0.0.1:9"  # the discard port: no engine answers there
 
+NOT_AWAITED = "import stream_dp.app.awaited_page as a\na.WAIT_S = 0\n"
 RUN = "from stream_dp.cli.main import code_of\ncode_of(sys.argv[1:])\n"
 SHOW = "sys.stdout.write('\\n' + ' '.join(sys.modules))"
 
@@ -76,7 +77,7 @@ def test_what_is_loaded_too_early_is_found(root: Path, broken: str) -> None:
 def test_a_command_loads_what_it_uses(
     root: Path, arguments: tuple[str, ...], unused: set[str]
 ) -> None:
-    found = loaded(root, RUN, *arguments)
+    found = loaded(root, NOT_AWAITED + RUN, *arguments)
     assert found & (set(unused) | {"starlette", "uvicorn"}) == set()
     assert "audit" not in floors(found)
 

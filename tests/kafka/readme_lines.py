@@ -1,18 +1,21 @@
 """The shell lines of README.md and docs/messages.md as they stand there, and terminals in which they are typed.
 
 Rules: nothing of a line is changed but the broker's port, which is a free one; a line that is not found is an error. A
-terminal is one bash, so exports and variables stay; Ctrl-C reaches what runs in it.
+terminal is one bash, so exports and variables stay; Ctrl-C reaches what runs in it. Into a pasted one all lines go at
+once, as from a clipboard: it is an interactive bash with job control.
 """
 
+import fcntl
 import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
+import termios
 import textwrap
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from stream_dp.broker.places import cache_dir
@@ -43,12 +46,6 @@ class Page:
         """The fenced block in a language."""
         (found,) = re.findall(rf"```{language}\n(.*?)```", self.text, re.DOTALL)
         return str(found)
-
-    def quoted(self, begin: str) -> str:
-        """What stands between backticks and begins so; the first of these."""
-        found = re.search(rf"`({re.escape(begin)}[^`]*)`", self.text)
-        assert found is not None, begin
-        return found[1]
 
     def said(self, pattern: str) -> str:
         """What the only group of a pattern matches."""
@@ -89,11 +86,31 @@ def _commands(folder: Path) -> Path:
     return commands
 
 
-class Terminal:
-    """A bash in a folder; what is typed and what is printed lies in `name`.log."""
+class Printed:
+    """What a terminal prints, which lies in `name`.log."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._log = folder / f"{name}.log"
+
+    @property
+    def log(self) -> str:
+        """What was printed so far."""
+        return self._log.read_text(errors="replace")
+
+    def until(self, pattern: str) -> str:
+        """Wait until it was printed; what its group matches, or all of it."""
+        end = time.monotonic() + _SECONDS
+        while not (found := re.search(pattern, self.log)):
+            assert time.monotonic() < end, f"no {pattern} in:\n{self.log}"
+            time.sleep(0.05)
+        return found[found.re.groups]
+
+
+class Terminal(Printed):
+    """A bash in a folder, into which lines are typed one after the other."""
 
     def __init__(self, folder: Path, name: str, environment: Mapping[str, str]) -> None:
-        self._log = folder / f"{name}.log"
+        super().__init__(folder, name)
         with self._log.open("w") as log:
             self._bash = subprocess.Popen(
                 ["bash", "--norc"], stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
@@ -124,19 +141,6 @@ class Terminal:
         self.type(line)
         return self.ended(), self.log[before:]
 
-    @property
-    def log(self) -> str:
-        """What was printed so far."""
-        return self._log.read_text(errors="replace")
-
-    def until(self, pattern: str) -> str:
-        """Wait until it was printed; what its group matches, or all of it."""
-        end = time.monotonic() + _SECONDS
-        while not (found := re.search(pattern, self.log)):
-            assert time.monotonic() < end, f"no {pattern} in:\n{self.log}"
-            time.sleep(0.05)
-        return found[found.re.groups]
-
     def ctrl_c(self) -> None:
         """Interrupt what runs."""
         os.killpg(self._bash.pid, signal.SIGINT)
@@ -149,3 +153,48 @@ class Terminal:
         except subprocess.TimeoutExpired:
             os.killpg(self._bash.pid, signal.SIGKILL)
             self._bash.communicate()
+
+
+class PastedTerminal(Printed):
+    """A bash at a terminal of its own, into which many lines are pasted at once."""
+
+    def __init__(self, folder: Path, name: str, environment: Mapping[str, str]) -> None:
+        super().__init__(folder, name)
+        self._keys, screen = os.openpty()
+        mode = termios.tcgetattr(screen)
+        mode[3] &= ~termios.ECHO  # only what is printed is to be in the log
+        termios.tcsetattr(screen, termios.TCSANOW, mode)
+        own = {**environment, "PS1": "", "PROMPT_COMMAND": r"printf '\n[ended: %s]\n' $?"}
+        with self._log.open("w") as log:
+            self._bash = subprocess.Popen(
+                ["bash", "--norc", "--noprofile", "--noediting", "-i"],
+                stdin=screen, stdout=log, stderr=subprocess.STDOUT, cwd=folder, env=own, start_new_session=True,
+                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            )  # fmt: skip
+        os.close(screen)
+
+    def paste(self, lines: Iterable[str]) -> None:
+        """Paste lines, all at once."""
+        os.write(self._keys, "".join(f"{line}\n" for line in lines).encode())
+
+    @property
+    def codes(self) -> list[int]:
+        """The exit codes of all lines that ended, the empty one before the first too."""
+        return [int(code) for code in re.findall(r"\[ended: (\d+)\]", self.log)]
+
+    def interrupted(self) -> None:
+        """Press Ctrl-C, which drops what was pasted and is not read yet, and wait for the prompt."""
+        before = len(self.codes)
+        os.write(self._keys, b"\x03")
+        self.until(rf"(?:\[ended: \d+\](?s:.*?)){{{before + 1}}}")
+
+    def close(self) -> None:
+        """End what runs, in the background too, and the bash."""
+        self.interrupted()
+        self.paste(["kill $(jobs -p)", "wait", "exit"])
+        try:
+            self._bash.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self._bash.kill()
+            self._bash.wait()
+        os.close(self._keys)

@@ -1,7 +1,8 @@
-"""README's shell lines are typed, word for word, into terminals, from `stream-dp broker` to the ledger at the end.
+"""README's shell lines, word for word, in terminals: the first block at once, from `stream-dp broker` to the ledger.
 
 Only the broker's port is another, and the pipeline's step is shorter: a reader waits for a minute, a test does not. The
-lines of docs/messages.md are typed too. What must fail is typed in the same places: lines that were changed.
+lines of docs/live_series.md and docs/messages.md are typed one by one. What must fail is typed there too: lines
+that were changed.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from free_ports import free_port
 from kafka.kafka_worlds import visible
-from kafka.readme_lines import Page, Terminal, environment, line_with
+from kafka.readme_lines import Page, PastedTerminal, Terminal, environment, line_with
 from kafka.talking_worlds import producing
 
 NAME = "orders"
@@ -35,6 +36,7 @@ class Reader:
         self._environment = environment(folder)
         self.port = free_port()
         self.page = Page("README.md", self.port)
+        self.live = Page("docs/live_series.md", self.port)
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.first = self.page.block("stream-dp broker --port")
 
@@ -47,35 +49,30 @@ class Reader:
     def writes(self) -> None:
         """Write the files of README: its pipeline, with an analyst, and its live series."""
         pipeline = self.page.fenced("yaml").replace("step: 1m", "step: 1s")
-        analysts = self.page.said(r"\n    (analysts: .*?) +#")
+        analysts = self.live.said(r"\n    (analysts: .*?) +#")
         (self.folder / "orders.yaml").write_text(
             pipeline.replace("epsilon: 2}", f"epsilon: 2, {analysts}}}")
         )
-        (self.folder / "large.yaml").write_text(self.page.file("name: large"))
+        (self.folder / "large.yaml").write_text(self.live.file("name: large"))
 
-    def begins(self) -> Terminal:
-        """Type the lines up to `run`, which then runs in the terminal that is returned."""
-        broker, *lines = self.first
-        wait = self.page.said(r'wait for "(.*?)"')
-        kafka, mine = self.terminal("broker"), self.terminal("engine")
-        kafka.does(broker)
-        kafka.until(wait)
+    def begins(self) -> PastedTerminal:
+        """Paste the first block; `run` then runs in the terminal that is returned, and the broker in its background."""
         self.writes()
-        for line in lines:
-            if line.startswith("stream-dp run"):
-                break
-            mine.does(line)
-        mine.type(line)
+        mine = PastedTerminal(self.folder, "engine", self._environment)
+        self._stack.callback(mine.close)
+        mine.paste(self.first)
         mine.until("The page is at")
+        assert "Waiting for Kafka at" in mine.log
         return mine
 
-    def ends(self, engine: Terminal) -> None:
-        """Stop the engine and type what comes after."""
-        engine.ctrl_c()
-        assert engine.ended() == 0, engine.log
-        engine.does(line_with(self.first, "stream-dp ledger"))
+    def ends(self, engine: PastedTerminal) -> None:
+        """Stop the engine; what was pasted after it then runs."""
+        engine.interrupted()
+        engine.paste(self.page.block("stream-dp ledger"))
+        engine.until(r"the journal is whole and adds up(?s:.*)\[ended: 0\]")
+        assert engine.codes == [0] * (len(self.first) + 2), engine.log
 
-    def operates(self, engine: Terminal) -> None:
+    def operates(self, engine: PastedTerminal) -> None:
         """Type the operator's lines while the engine runs, in a terminal of their own."""
         mine = self.terminal("operator")
         mine.does(line_with(self.first, "export STREAM_DP_KEY_FILE"))
@@ -83,10 +80,10 @@ class Reader:
         elsewhere = (
             "" if url.endswith(":8765") else f" --url {url}"
         )  # where another server has the port
-        for line in self.page.block("stream-dp query preview"):
+        for line in self.live.block("stream-dp query preview"):
             command, hash_, comment = line.partition("  #")
             mine.does(command + elsewhere + hash_ + comment)
-        mine.does(self.page.quoted("stream-dp query token"))
+        mine.does(self.live.file("umask 077"))
         (self.folder / "ann.token").unlink()
         mine.does(Page("docs/messages.md", self.port).file("umask 077"))
 
@@ -96,7 +93,8 @@ class Reader:
         Before the line that asks, it is typed with each of the changes, and each time it is wrong.
         """
         mine = self.terminal(name)
-        for line in page.block("export STREAM_DP_TOKEN_FILE"):
+        asks = page.block(f"stream-dp query ask orders {name}")
+        for line in [*page.block("export STREAM_DP_TOKEN_FILE"), *asks]:
             if "query ask" in line:
                 asyncio.run(self.released(name))
                 for old, new in changed:
@@ -129,7 +127,7 @@ def reader(folder: Path) -> Iterator[Reader]:
 @asynccontextmanager
 async def fed(one: Reader) -> AsyncIterator[None]:
     """README's event, many times, from any producer."""
-    event = one.page.said(r"An event is a JSON object such as `(.*?)`").encode()
+    event = one.page.said(r"echo '(.*?)' \| stream-dp send").encode()
 
     async def feed() -> None:
         async with producing(one.bootstrap) as producer:
@@ -151,7 +149,7 @@ async def test_a_reader_who_types_the_lines_gets_what_they_promise(tmp_path: Pat
         engine = await asyncio.to_thread(one.begins)
         async with fed(one):
             await asyncio.to_thread(one.operates, engine)
-            await asyncio.to_thread(one.asks, one.page, "busy", CHANGED)
+            await asyncio.to_thread(one.asks, one.live, "busy", CHANGED)
             await asyncio.to_thread(one.asks, Page("docs/messages.md", one.port), "often")
         await asyncio.to_thread(one.ends, engine)
         (shown,) = re.findall(r'^ {4}(\{"v":1.*\})$', one.page.text, re.MULTILINE)

@@ -5,10 +5,12 @@ PRIVATE. How likely false alarms are is said too, as `plan` does: that is public
 """
 
 import asyncio
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from stream_dp.app.awaited_brokers import source_there
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.sample_check.field_fit import FieldFit
 from stream_dp.app.sample_check.fitting import Fitting, fitting_of
@@ -23,9 +25,14 @@ from stream_dp.pipeline.yaml import load
 
 
 async def check_pipeline(
-    pipeline: Path, data: Path | None, topic: str, most: int, key_file: Path | None
+    pipeline: Path,
+    data: Path | None,
+    topic: str,
+    most: int,
+    key_file: Path | None,
+    tell: Callable[[str], None],
 ) -> tuple[Built, Fitting]:
-    """Check a sample of `data`, of `topic`, or of the pipeline's own source.
+    """Check a sample of `data`, of `topic`, or of the pipeline's own source, whose brokers are waited for.
 
     Raises:
         UsageError, NotDerivable, BudgetRefused: the pipeline file is broken, or the file of data is.
@@ -35,6 +42,8 @@ async def check_pipeline(
         raise UsageError("--data and --topic exclude each other; name one")
     spec = load(pipeline)
     built = build(spec)
+    if data is None:
+        await source_there(spec, tell)
     sample = await _sample(spec, data, topic, most, key_file)
     return built, await asyncio.to_thread(fitting_of, spec, sample)
 

@@ -43,7 +43,7 @@ async def test_the_trail_says_who_asked_what_and_when(monkeypatch: pytest.Monkey
     world = MessageWorld(WITH_ANALYSTS, script=SCRIPT)
     await world.live()
     found_in(world, monkeypatch)
-    trail = [told async for told in message_trail.message_trail(Path("unused"), None)]
+    trail = [told async for told in message_trail.message_trail(Path("unused"), None, print)]
     said = world.said()
     assert [told["number"] for told in trail] == [each["number"] for each in said]
     assert [told["id"] for told in trail if told["id"] is not None] == IDS

@@ -15,6 +15,7 @@ from unit.serve import public_world as world
 from unit.serve.fake_live_series import TIME, FakeLiveSeries
 
 from stream_dp import errors
+from stream_dp.app import awaited_page
 from stream_dp.client import live_series as client
 from stream_dp.runtime.keys import Sealer
 from stream_dp.serve.live_series import Sender
@@ -248,7 +249,8 @@ def test_errors_of_the_engine_keep_their_exit_code(
     assert said.out == ""
 
 
-def test_without_an_engine_it_is_5(live_series: Any) -> None:
+def test_without_an_engine_it_is_5(live_series: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(awaited_page, "WAIT_S", 0.0)
     url = "http://127.0.0.1:9"
     said = live_series.say(
         "query", "create", str(live_series.pipeline), "--series", LATE, "--url", url

@@ -50,6 +50,9 @@ class Engine:
         self.tokens: list[str] = []
         self.ids: list[str] = []
 
+    async def there(self, *_: object) -> None:
+        """Brokers need not be waited for."""
+
     @asynccontextmanager
     async def talking(
         self, settings: KafkaSettings, pipeline: str, token: str
@@ -74,6 +77,7 @@ def engine(live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch) -> E
     made = Engine()
     live_series.write(FILE, TOPIC)
     monkeypatch.setattr(remote_messages, "talking", made.talking)
+    monkeypatch.setattr(remote_messages, "brokers_there", made.there)
     monkeypatch.delenv("STREAM_DP_TOKEN_FILE", raising=False)
     return made
 

@@ -81,6 +81,7 @@ def test_the_page_answers_to_the_names_that_it_is_given(
     live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: dict[str, int] = {}
+    asked = asyncio.Event()
 
     class Asked(PageServer):
         async def start(self, host: str = "", port: int = 0) -> None:
@@ -90,7 +91,15 @@ def test_the_page_answers_to_the_names_that_it_is_given(
                     answers[name] = (
                         await client.get("/healthz", headers={"host": name})
                     ).status_code
+            asked.set()
 
+    told = Run.until_end
+
+    async def and_asked(self: Run) -> None:
+        await told(self)
+        await asyncio.wait_for(asked.wait(), 120)
+
+    monkeypatch.setattr(Run, "until_end", and_asked)
     monkeypatch.setattr(page_module, "PageServer", Asked)
     names = ("--allow-host", "dash.example.org", "--allow-host", "[2001:db8::1]")
     every = ("--serve", "--port", "0", "--host", "0.0.0.0", *names)  # noqa: S104 - as in a container

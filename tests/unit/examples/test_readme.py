@@ -16,6 +16,8 @@ from stream_dp.pipeline.yaml import load, load_series
 
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text()
+COMMANDS = (ROOT / "docs" / "commands.md").read_text()
+LIVE = (ROOT / "docs" / "live_series.md").read_text()
 
 
 def test_the_pipeline_of_the_readme_is_one(tmp_path: Path) -> None:
@@ -25,7 +27,7 @@ def test_the_pipeline_of_the_readme_is_one(tmp_path: Path) -> None:
     built = build(load(path))
     assert built.derivation.guarantee.measure == PureDP(Fraction(1))
     assert len(block.splitlines()) <= 20
-    asked = re.search(r"^ {4}name: large\n(?: {4}.*\n)+", README, re.MULTILINE)
+    asked = re.search(r"^ {4}name: large\n(?: {4}.*\n)+", LIVE, re.MULTILINE)
     assert asked is not None
     large = load_series(textwrap.dedent(asked[0]).encode(), built.spec, "README")
     assert large.epsilon <= Fraction(2) - Fraction(1)
@@ -37,8 +39,13 @@ def test_the_release_of_the_readme_has_the_fields_of_the_contract() -> None:
     assert list(json.loads(line)) == fields
 
 
-def test_the_commands_of_the_readme_are_all_there_are() -> None:
-    named = set(re.findall(r"^\| `stream-dp ([\w-]+)", README, re.MULTILINE))
+def test_the_readme_is_read_in_two_screens() -> None:
+    assert README[: README.index("## For developers")].count("\n") < 130
+
+
+@pytest.mark.parametrize("page", [README, COMMANDS], ids=["README", "commands"])
+def test_the_commands_of_the_readme_are_all_there_are(page: str) -> None:
+    named = set(re.findall(r"^\| `stream-dp ([\w-]+)", page, re.MULTILINE))
     context = get_command(app).make_context("stream-dp", ["--help"], resilient_parsing=True)
     assert named == set(get_command(app).list_commands(context))  # type: ignore[attr-defined]
 
