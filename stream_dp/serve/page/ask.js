@@ -57,7 +57,7 @@ function show() {
     const out = el("button", { type: "button", class: "quiet" }, "Log out");
     out.addEventListener("click", () => session.leave());
     const until = me.expires ? `, until ${me.expires.slice(0, 10)}` : "";
-    who.replaceChildren(el("strong", {}, me.analyst ? words(me.analyst) : "Operator"), ` · ε ${amount(used)} of ${amount(total)} spent, `,
+    who.replaceChildren(el("strong", {}, me.analyst ? words(me.analyst) : "Operator"), ` · of your budget of ε ${amount(total)}, ε ${amount(used)} is spent, `,
       el("strong", { "data-ask": "left" }, `ε ${amount(left)} left`), `${until} `, out);
   }
   if (state.shown === analyst) return;
