@@ -17,10 +17,11 @@ async def test_a_monitor_is_asked_a_threshold_on_its_card(browser: Browser, shop
     tab = await Tab.opened(browser, shop)
     await tab.enters(shop.token("ann"))
     card = tab.page.locator(".card[data-series=watched]")
-    for threshold, told in (
+    answers: list[tuple[str, str | re.Pattern[str]]] = [
         ("50000", "No: large has not passed 50,000, up to ±"),
         ("1", re.compile("large has (not )?passed 1, up to ±")),
-    ):
+    ]
+    for threshold, told in answers:
         await card.locator("[type=number]").fill(threshold)
         await card.get_by_role("button", name="Ask").click()
         await card.locator("output", has_text=told).wait_for()
