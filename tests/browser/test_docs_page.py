@@ -46,7 +46,7 @@ async def test_it_can_be_read_and_nothing_leaves_the_host(
         assert "unsafe" not in answer.headers["content-security-policy"]
         part = operation("get_series", "releases")
         await page.wait_for_selector(part)
-        assert await page.locator(".opblock").count() == 14
+        assert await page.locator(".opblock").count() == 17
         await unfolded(page, part)
         assert '"sequence": 1236' in await text(page, f"{part} .highlight-code")
         assert "no such series; /api/series lists them" in await text(page, part)
@@ -88,7 +88,7 @@ async def test_it_fits_a_phone(browser: Browser) -> None:
         await page.goto(f"{server.url}docs")
         await page.wait_for_selector(operation("get_plan", "configuration"))
         assert await page.evaluate("() => document.documentElement.scrollWidth") <= 360
-        assert await page.locator(".opblock").count() == 9
+        assert await page.locator(".opblock").count() == 11
 
 
 async def test_the_worlds_of_the_page_are_what_a_server_can_say(browser: Browser) -> None:
