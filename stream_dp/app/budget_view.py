@@ -5,7 +5,7 @@ Rules: everything here is public: parameters, charges, and what a filter makes o
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from stream_dp.accounting.amounts import budget_units, text
 from stream_dp.accounting.filters.filter import Spend, largest_pure
@@ -15,6 +15,7 @@ from stream_dp.accounting.truncated_odometer import bound_at
 from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.spec import PipelineSpec
 
+OF_THE_FILE: Final = "file"
 _NOTHING = Spend()
 _ANY = Fraction(1, 2)  # a delta that the pure filter does not look at
 
@@ -48,14 +49,19 @@ def budget_json(spec: PipelineSpec, subledgers: Subledgers) -> dict[str, Any]:
 
 
 def api_budget(
-    spec: PipelineSpec, subledgers: Subledgers, prices: Iterable[tuple[str, Fraction]]
+    spec: PipelineSpec,
+    subledgers: Subledgers,
+    prices: Iterable[tuple[str, Fraction]],
+    scope: str = "",
 ) -> dict[str, Any]:
     """Return budget, spending and odometer for `GET /api/budget`; `prices` are the epsilons of the series that run.
 
-    `epsilon.spent` counts what the filter adds up, in `unit`, of `capacity`; the other amounts are epsilons.
+    `scope` says of what, where that is not all. `epsilon.spent` counts what the filter adds up, in `unit`, of
+    `capacity`; the other amounts are epsilons.
     """
     shown = budget_json(spec, subledgers)
     return {
+        **({"scope": scope} if scope else {}),
         "epsilon": {"total": shown["budget"], "spent": shown["spent"], "left": shown["left"]},
         "delta": {"total": shown["delta"], "spent": shown["delta_spent"], "left": shown["delta_left"]},
         "filter": shown["filter"],

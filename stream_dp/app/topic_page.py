@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import UNSET
 
 from stream_dp.adapters.kafka_client import backing_off
-from stream_dp.app.budget_view import api_budget
+from stream_dp.app.budget_view import OF_THE_FILE, api_budget
 from stream_dp.app.public_view import pipeline_json
 from stream_dp.app.published_bodies import published
 from stream_dp.app.run_pipeline import KEPT_RELEASES
@@ -27,7 +27,8 @@ from stream_dp.serve.view import PublicView, ReleaseLog
 
 _LOOK_S = 0.5
 _LONGEST_WAIT_S = 10.0
-LIVE = "asked for while the engine runs; this page reads releases alone and knows no more of it"
+LIVE = "asked for while the engine runs"
+UNKNOWN = "This page reads published numbers alone: what is counted here, for whom and at what price, the engine knows."
 
 
 class TopicPage:
@@ -48,7 +49,7 @@ class TopicPage:
         return PublicView(
             pipeline=self._pipeline,
             plan=lambda: self._plan,
-            budget=lambda: api_budget(built.spec, built.subledgers(), prices),
+            budget=lambda: api_budget(built.spec, built.subledgers(), prices, OF_THE_FILE),
             log=self.log,
             catching_up=lambda: not self._reading,
         )
@@ -121,6 +122,7 @@ def _described(said: Released) -> Mapping[str, Any]:
         "shape": str(said.shape),
         **({"windows": list(said.windows)} if said.windows else {}),
         "about": LIVE,
+        "description": UNKNOWN,
         "meaning": None,
         "parameters": {},
         **({"domain": list(keys)} if keys and first.values is not UNSET else {}),

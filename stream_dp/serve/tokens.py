@@ -19,6 +19,7 @@ _NEEDED = (
     "needs `Authorization: Bearer TOKEN` with a token of this pipeline: the operator makes an analyst's with "
     "`stream-dp token PIPELINE.yaml --analyst NAME`, and prints the own one with `stream-dp query token PIPELINE.yaml`"
 )
+_UNKNOWN = "this is no token of this pipeline: see that it was copied whole, or ask the operator for another one"
 _OVER: Mapping[str, str] = {
     "expired": "this token has expired; ask the operator for another one",
     "revoked": "this token was revoked; ask the operator for another one",
@@ -50,7 +51,7 @@ class Token(HTTPBearer):
         scheme, _, said = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         holder = self._holder(said.strip()) if scheme.lower() == "bearer" else None
         if holder is None:
-            raise Refused(401, _NEEDED)
+            raise Refused(401, _UNKNOWN if said else _NEEDED)
         if holder.state != VALID:
             raise Refused(401, _OVER[holder.state])
         return holder

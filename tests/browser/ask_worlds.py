@@ -7,6 +7,7 @@ list of tokens.
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -22,6 +23,7 @@ from stream_dp.app.query_token import issued_for
 from stream_dp.app.running import Run
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.issued_tokens import id_of
 from stream_dp.runtime.ports import Batch, Ports
 from stream_dp.serve.server import PageServer
 from stream_dp.testing.manual_clock import ManualClock
@@ -29,6 +31,7 @@ from stream_dp.testing.manual_clock import ManualClock
 NOW = 1_790_000_000_000
 TICKS = 24
 ORDERS = 3
+LOOK = "() => document.dispatchEvent(new Event('visibilitychange'))"
 NOWHERE = "Atlantis-471104"
 SHOP: dict[str, Any] = {
     "version": "1",
@@ -106,9 +109,13 @@ class Shop:
         self.home = home
         self.tick = 1
 
-    def token(self, analyst: str, days: int = 30) -> str:
+    def token(self, analyst: str, days: int = 30, made: int = NOW) -> str:
         """A new token, as the operator makes it."""
-        return issued_for(self.built.spec, SEALER).make(analyst, days, NOW)[1]
+        return issued_for(self.built.spec, SEALER).make(analyst, days, made)[1]
+
+    def revoke(self, token: str) -> None:
+        """Take a token back, as the operator does."""
+        issued_for(self.built.spec, SEALER).revoke(id_of(token), NOW)
 
     async def __aenter__(self) -> "Shop":
         """Run and serve."""
@@ -206,9 +213,28 @@ class Tab:
 
     async def prices(self) -> str:
         """Ask for the price; return the heading of what comes."""
+        await self.page.evaluate("() => document.querySelector('.ask-result').replaceChildren()")
         await self.page.click(".ask-form button[type=submit]")
         await self.page.wait_for_selector(".ask-answer h3, .ask-result .ask-complaint")
         return await self.page.inner_text(".ask-result")
+
+    async def question(self, statistic: str, name: str, epsilon: str) -> None:
+        """Ask one question by its price."""
+        await self.fills(statistic, {"name": name})
+        await self.by("epsilon", epsilon)
+        assert f"It costs ε {epsilon}" in await self.prices()
+        assert await self.asks() == name
+
+    async def left(self, epsilon: str) -> None:
+        """Wait until so much is left."""
+        await self.page.locator(
+            "[data-ask=left]", has_text=re.compile(f"^ε {epsilon} left$")
+        ).wait_for()
+
+    async def knows(self, name: str) -> None:
+        """Wait until the tab has heard who asked this."""
+        await self.page.evaluate(LOOK)
+        await self.page.wait_for_selector(f"[data-spent='{name}']", state="attached")
 
     async def asks(self) -> str:
         """Confirm, and return the name of the series."""
@@ -223,3 +249,11 @@ class Tab:
         found = [await self.page.content(), *self.console.complaints, *self.sent]
         heard = [each for each in self._heard if "/api/stream" not in each.url and each.ok]
         return [*found, *[await each.text() for each in heard]]
+
+
+async def nothing_exact(tab: Tab) -> list[str]:
+    """What a tab has been told that nobody may learn: exact sums, a value of no domain."""
+    texts = await tab.everything()
+    plain = [text.replace(",", "").replace("\N{NARROW NO-BREAK SPACE}", "") for text in texts]
+    assert len(plain) > 10
+    return [secret for secret in (*EXACT, NOWHERE) if any(secret in text for text in plain)]

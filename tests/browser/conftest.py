@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 import pytest_asyncio
+from browser.ask_worlds import Shop
 from browser.page_worlds import FLAGS, HISTORY, PATIENCE_MS, Engine, chromium, serving
 from playwright.async_api import Browser, async_playwright
 
@@ -59,4 +60,12 @@ def engine() -> Engine:
 async def server(engine: Engine) -> AsyncIterator[PageServer]:
     """A server of that engine's log."""
     async with serving(engine.log) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope=_LOOP)
+async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shop]:
+    """An engine of which analysts ask, with its page and its list of tokens."""
+    monkeypatch.setenv("STREAM_DP_TOKEN_LIST", str(tmp_path / "tokens"))
+    async with Shop(tmp_path) as made:
         yield made

@@ -1,23 +1,11 @@
-"""An analyst asks from the page, without a terminal: prices, refusals, two at once, a restart, nothing exact."""
-
-from collections.abc import AsyncIterator
-from pathlib import Path
+"""An analyst asks from the page, without a terminal: prices, a refusal and what fits, an end, nothing exact."""
 
 import pytest
-import pytest_asyncio
-from browser.ask_worlds import EXACT, NOWHERE, Shop, Tab
+from browser.ask_worlds import Shop, Tab, nothing_exact
 from browser.page_worlds import picture
 from playwright.async_api import Browser
 
 pytestmark = pytest.mark.browser
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shop]:
-    """An engine that runs, with its page."""
-    monkeypatch.setenv("STREAM_DP_TOKEN_LIST", str(tmp_path / "tokens"))
-    async with Shop(tmp_path) as made:
-        yield made
 
 
 async def test_three_questions_without_a_terminal(browser: Browser, shop: Shop) -> None:
@@ -61,9 +49,43 @@ async def test_three_questions_without_a_terminal(browser: Browser, shop: Shop) 
     assert tab.console.complaints == []
 
 
-async def nothing_exact(tab: Tab) -> list[str]:
-    """What a tab has been told that nobody may learn: exact sums, a value of no domain."""
-    texts = await tab.everything()
-    plain = [text.replace(",", "").replace("\N{NARROW NO-BREAK SPACE}", "") for text in texts]
-    assert len(plain) > 10
-    return [secret for secret in (*EXACT, NOWHERE) if any(secret in text for text in plain)]
+async def test_a_refusal_says_what_fits_and_a_button_takes_it(browser: Browser, shop: Shop) -> None:
+    tab = await Tab.opened(browser, shop)
+    await tab.enters(shop.token("bob"))
+    await tab.fills("count", {})
+    await tab.by("error", "2")
+    told = await tab.prices()
+    assert "It does not fit; nothing was spent" in told
+    assert "Of your ε 0.5 you have spent ε 0, and ε 0.5 is left" in told
+    await picture(tab.page, "ask-refusal")
+    await tab.page.click("text=Take ε 0.5")
+    await tab.page.wait_for_selector("text=It costs ε 0.5")
+    assert await tab.page.input_value("[name=epsilon]") == "0.5"
+    await tab.asks()
+    await tab.left("0")
+    assert shop.running == {"count": "bob"}
+    await tab.by("epsilon", "0.1")
+    assert "Nothing fits now: end a question of yours" in await tab.prices()
+    assert shop.running == {"count": "bob"}
+    assert await nothing_exact(tab) == []
+    assert tab.console.complaints == []
+
+
+async def test_what_is_ended_frees_its_price(browser: Browser, shop: Shop) -> None:
+    tab = await Tab.opened(browser, shop)
+    await tab.enters(shop.token("ann"))
+    await tab.question("count", "short_lived", "0.75")
+    await shop.go(2)
+    await tab.left("0.25")
+    card = tab.page.locator(".card[data-series=short_lived]")
+    await card.get_by_role("button", name="End this question").click()
+    await card.get_by_role("button", name="Keep it").click()
+    assert shop.running == {"short_lived": "ann"}
+    await card.get_by_role("button", name="End this question").click()
+    await card.get_by_role("button", name="End it for good").click()
+    await tab.page.wait_for_selector("[data-spent=short_lived].halted", state="attached")
+    assert shop.running == {}
+    await tab.left("1")
+    await tab.question("count", "next", "0.9")
+    assert shop.running == {"next": "ann"}
+    assert tab.console.complaints == []

@@ -1,6 +1,6 @@
 """What is public of a pipeline: its configuration, the plan with its derivation, the budget."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -296,6 +296,8 @@ class OdometerEntry(Answer):
 class Budget(Answer):
     """What was spent and what is left."""
 
+    scope: Literal["file"] | Absent = None
+    """Of what: of the pipeline file's series alone, where who answers knows no price of a live one; absent: of all."""
     epsilon: Account
     delta: Granted
     filter: str

@@ -24,7 +24,7 @@ const spending = { asked: 0, shown: 0 };
 let looking = null;
 const toolbar = new Toolbar(byId("windows"), byId("tools"));
 const histories = new Histories(get, () => board.wish());
-const board = new Board(byId("cards"), histories, showFrame);
+export const board = new Board(byId("cards"), histories, showFrame);
 
 async function get(path) {
   const answer = await fetch(path, { cache: "no-store" });

@@ -1,7 +1,9 @@
 // Asking from the page: log in with a token, put a question, see its price, confirm; end one's own; who spent what.
-// Rules: this stands beside the page's own script and changes none of its state: after something was asked or ended it
-// lets the page look. Everything shown came from the API; a refusal is shown in the engine's words and never as a fault.
+// Rules: this stands beside the page's own script and changes none of its state but the order of its cards: after
+// something was asked or ended it lets the page look. Everything shown came from the API; a refusal is shown in the
+// engine's words and never as a fault.
 
+import { board } from "./app.js";
 import { complaint, priced, refused } from "./ask_answer.js";
 import { CardActions } from "./ask_cards.js";
 import { QuestionForm } from "./ask_form.js";
@@ -11,11 +13,14 @@ import { Session, freshKey } from "./login.js";
 
 const REFRESH_MILLISECONDS = 10_000;
 const holder = document.getElementById("ask");
-const cards = document.getElementById("cards");
 const session = new Session();
 const state = { schema: null, queries: [], form: null, pipeline: "", key: freshKey(), turn: 0, shown: undefined };
 
-const get = async (path) => (await fetch(path, { cache: "no-store" })).json();
+async function get(path) {
+  const answer = await fetch(path, { cache: "no-store" });
+  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  return answer.json();
+}
 
 const who = el("p", { class: "ask-who" });
 const body = el("div", { class: "ask-body" });
@@ -24,8 +29,8 @@ const trail = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-
 const spent = el("details", { class: "ask-trail" }, el("summary", {}, "Who spent what"), trail);
 const order = el("ol", { class: "ask-layout" });
 const arrange = el("details", { hidden: true }, el("summary", {}, "Arrange my cards"), order);
-const layout = new Layout(cards, order);
-const actions = new CardActions(cards, session, look);
+const layout = new Layout(board, order);
+const actions = new CardActions(board.holder, session, look);
 
 /** What is there anew: series, who spent what, and what is left of hers. */
 async function refresh() {
@@ -40,7 +45,6 @@ async function refresh() {
 /** Let the page look at once, for something has changed. */
 function look() {
   document.dispatchEvent(new Event("visibilitychange"));
-  refresh();
 }
 
 function show() {
@@ -53,7 +57,7 @@ function show() {
     const out = el("button", { type: "button", class: "quiet" }, "Log out");
     out.addEventListener("click", () => session.leave());
     const until = me.expires ? `, until ${me.expires.slice(0, 10)}` : "";
-    who.replaceChildren(el("strong", {}, me.analyst ? words(me.analyst) : "Operator"), ` · ε ${amount(used)} of ${amount(total)} spent, `,
+    who.replaceChildren(el("strong", {}, me.analyst ? words(me.analyst) : "Operator"), ` · of your budget of ε ${amount(total)}, ε ${amount(used)} is spent, `,
       el("strong", { "data-ask": "left" }, `ε ${amount(left)} left`), `${until} `, out);
   }
   if (state.shown === analyst) return;
@@ -74,7 +78,7 @@ function showLogin() {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const me = await session.enter(token.value.trim());
-    if (me === null && session.why && session.token) said.replaceChildren(complaint(session.why));
+    if (me === null && session.why) said.replaceChildren(complaint(session.why));
     if (me !== null) state.form.kind.focus();
   });
   body.replaceChildren(form);
@@ -131,6 +135,7 @@ async function create(definition) {
     answer.replaceChildren(el("p", { class: "ask-done", role: "status" }, `${words(created.name)} is asked: it sees every event from ${tickText(created.start, created.start_time)} on. `,
       el("a", { href: `#card-${created.name}` }, "Its card")));
     state.queries = [...state.queries, { ...created, created: true, end: null, analyst: session.me?.analyst ?? "", statistic: definition.statistic }];
+    answer.querySelector("a").focus();
     state.form.again();
     look();
   } catch (refusal) {
@@ -162,12 +167,8 @@ async function begin() {
   session.addEventListener("change", show);
   show();
   await refresh();
-  document.addEventListener("visibilitychange", () => refreshIfShown());
+  document.addEventListener("visibilitychange", refresh);
   setInterval(refresh, REFRESH_MILLISECONDS);
-}
-
-function refreshIfShown() {
-  if (!document.hidden) session.refresh();
 }
 
 begin();

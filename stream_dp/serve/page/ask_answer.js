@@ -1,7 +1,7 @@
 // What a question would cost: price, expected error beside what is known already, what stays left, and why; or why not.
 // Rules: all amounts are the engine's, shown as they came; lengths only are reckoned. What is compared with was published.
 
-import { amount, band, count, el, percent, toNumber, words } from "./format.js";
+import { amount, band, count, el, percent, sentence, toNumber, words } from "./format.js";
 
 /** A preview that fits, with a button that asks it. */
 export function priced(preview, beside, confirm) {
@@ -10,7 +10,8 @@ export function priced(preview, beside, confirm) {
   return el("section", { class: "ask-answer", "aria-label": "Price" },
     el("h3", { tabindex: "-1" }, `It costs ε ${amount(preview.asked)}`),
     el("dl", { class: "facts" }, ...facts(preview, [["Left after it", `ε ${amount(preview.after ?? preview.left)}`]])),
-    scale(preview, beside), why(preview.derivation), el("p", {}, button));
+    scale(preview, beside), why(preview.derivation),
+    el("p", { class: "muted small" }, "Asking spends this once. It then answers at the end of every tick, from the next one on, until you end it."), el("p", {}, button));
 }
 
 /** A preview that does not fit: what was asked, spent and left, and what would fit. */
@@ -31,10 +32,10 @@ export function refused(preview, fitting, me, take, wanted) {
 
 /** A refusal in the engine's words. */
 export function complaint(text) {
-  return el("p", { class: "ask-complaint", role: "alert" }, ...lines(text));
+  return el("p", { class: "ask-complaint", role: "alert" }, ...lines(sentence(String(text))));
 }
 
-const lines = (text) => String(text).split("\n").flatMap((line, at) => (at === 0 ? [line] : [el("br"), line]));
+const lines = (text) => text.split("\n").flatMap((line, at) => (at === 0 ? [line] : [el("br"), line]));
 
 function facts({ asked, error, error_tick: tick, confidence }, more) {
   const told = [["Expected to be off by", `${band(error)}`], ["That holds", `${percent(confidence)} of the time, at tick ${count(tick)}`], ...more];
@@ -50,7 +51,7 @@ function scale({ error }, beside) {
   bar.style.width = `${(100 * beside.value) / whole}%`;
   whisker.style.left = `${(100 * Math.max(0, beside.value - error)) / whole}%`;
   whisker.style.width = `${(100 * Math.min(2 * error, beside.value + error)) / whole}%`;
-  const share = beside.value > 0 ? `, ${percent(error / beside.value)} of it` : "";
+  const share = beside.value > error ? `, ${percent(error / beside.value)} of it` : ", more than the number itself";
   const told = `${words(beside.name)}${beside.key ? ` (${beside.key})` : ""} shows ${count(beside.value)} now; off by ${band(error)} is this much of it`;
   return el("figure", { class: "ask-scale" }, el("div", { class: "track", role: "img", "aria-label": told }, bar, whisker),
     el("figcaption", { class: "muted small" }, `Beside ${words(beside.name)}${beside.key ? `, ${beside.key}` : ""}, which shows ${count(beside.value)} now: ${band(error)}${share}.`));

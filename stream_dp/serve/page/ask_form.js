@@ -128,7 +128,8 @@ export class QuestionForm {
       radio.addEventListener("change", () => this.by(value));
       return el("p", { class: "ask-choice" }, radio, el("label", { for: radio.id }, text), input);
     };
-    return el("fieldset", { class: "ask-exact" }, el("legend", {}, "How exact"), choice("error", "Off by at most ±", error), choice("epsilon", "For a price of ε", epsilon));
+    return el("fieldset", { class: "ask-exact" }, el("legend", {}, "How exact"), choice("error", "Off by at most ±", error), choice("epsilon", "For a price of ε", epsilon),
+      el("p", { class: "muted small" }, "Off by at most: 19 times in 20 the number shown is no farther from the exact one; the smaller, the dearer. Or name a price, and see how far off that is."));
   }
 
   /** Ask for an error, or by a price. */

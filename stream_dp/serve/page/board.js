@@ -15,7 +15,7 @@ const MARGIN = "1500px";
 export class Board {
   /** `frame` draws what is not a card, and gives the newest tick and its end. */
   constructor(holder, histories, frame) {
-    Object.assign(this, { holder, histories, frame, clock: { step: 1, horizon: null }, cards: new Map(), dirty: false, drawn: 0, shown: "" });
+    Object.assign(this, { holder, histories, frame, clock: { step: 1, horizon: null }, cards: new Map(), order: [], dirty: false, drawn: 0, shown: "" });
     this.eyes = new IntersectionObserver((seen) => seen.forEach((entry) => this.#see(entry)), { rootMargin: MARGIN });
     new ResizeObserver(() => this.#anew(() => {})).observe(holder);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#anew((card) => card.recolour()));
@@ -34,18 +34,34 @@ export class Board {
     this.holder.replaceChildren();
   }
 
-  /** Put a card on the page, lines over time first; or in the place of another. */
+  /** Put a card on the page; or in the stead of another. */
   put(card, other) {
     if (other !== undefined) {
       this.eyes.unobserve(other.element);
       this.cards.delete(other.element);
       other.element.remove();
     }
-    const before = isLine(card.shape) ? [...this.cards.values()].find(({ shape, element }) => !isLine(shape) && element.isConnected) : undefined;
-    this.holder.insertBefore(card.element, before?.element ?? null);
     this.cards.set(card.element, card);
+    this.#place();
     this.#find(card);
     this.eyes.observe(card.element);
+  }
+
+  /** The series of these names come first, in this order; then the others. */
+  arrange(order) {
+    this.order = order;
+    this.#place();
+  }
+
+  /** The cards as they are read, from the top: those in order, then lines over time, then the rest. Only what is elsewhere is moved. */
+  #place() {
+    const rank = ({ series, shape }) => (this.order.includes(series.name) ? this.order.indexOf(series.name) : this.order.length + Number(!isLine(shape)));
+    const ranked = [...this.cards.values()].map((card) => [rank(card), card.element]).sort(([one], [two]) => one - two);
+    let at = this.holder.firstElementChild;
+    for (const [, element] of ranked) {
+      if (element === at) at = at.nextElementSibling;
+      else this.holder.insertBefore(element, at);
+    }
   }
 
   wish() {

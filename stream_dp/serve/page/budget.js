@@ -21,7 +21,7 @@ export function showBudget(holder, budget, queries) {
     : [{ share: toNumber(spent) / whole, colour: "part-0" }];
   const [used, rest] = plain ? [`ε ${amount(spent)}`, `${amount(left)} left`] : [`${amount(spent)} ${unit}`, `ε ${amount(left)} left for one more`];
   const open = holder.querySelector("details")?.open ?? false;
-  const label = `Privacy budget: ${used} of ${amount(capacity)} spent, ${rest}`;
+  const label = `Privacy budget${budget.scope === "file" ? " of the pipeline file" : ""}: ${used} of ${amount(capacity)} spent, ${rest}`;
   const more = el("details", { class: "spending" }, el("summary", {}, "What it was spent on"), ...[
     el("ul", { class: "legend" }, ...(plain ? pieces : paid).map(legendEntry)),
     toNumber(budget.delta?.total) === 0 ? null : el("p", { class: "muted small" }, `For everything together: ε ${amount(total)} at δ ${amount(budget.delta.total)}.`),
@@ -30,8 +30,10 @@ export function showBudget(holder, budget, queries) {
     budget.filter ? el("p", { class: "muted small" }, `Charged through one filter: ${words(budget.filter)}.`) : null,
   ].filter((part) => part !== null));
   more.open = open;
+  const partly = budget.scope === "file";
   holder.replaceChildren(
-    el("h2", {}, "Budget"),
+    el("h2", {}, partly ? "Budget of the pipeline file" : "Budget"),
+    partly ? el("p", { class: "muted small", "data-budget": "scope" }, "This page reads published numbers alone. What was asked for while the engine runs has its price too, which is not known here: less may be left than is shown.") : "",
     el("p", { class: "spent" }, el("strong", { "data-budget": "spent" }, used), ` of ${amount(capacity)} spent`,
       el("span", { class: "left", "data-budget": "left" }, rest)),
     gauge(pieces, label, 100 * Math.min(1, toNumber(spent) / whole)),

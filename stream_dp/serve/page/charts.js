@@ -57,7 +57,7 @@ export function framed([x, lows, highs, values]) {
 
 /** The place of a chart in a card, and what is told of the time under the cursor. */
 export function chartPlace() {
-  const holder = el("div", { class: "chart", tabindex: "0", role: "img" });
+  const holder = el("div", { class: "chart", tabindex: "0", role: "img", "aria-label": "A chart, empty before the first release" });
   const readout = el("p", { class: "readout" });
   return { holder, readout, box: el("div", { class: "chart-box" }, holder, readout) };
 }

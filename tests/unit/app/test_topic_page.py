@@ -68,7 +68,8 @@ async def test_it_shows_the_file_and_what_was_published_and_follows(tmp_path: Pa
         assert (series["s1"]["shape"], series["s1"]["domain"]) == ("histogram", ["AT", 'D"E, \n'])
         assert (series["s2"]["shape"], series["s2"]["by"]) == ("flags", "key")
         assert series["s8"]["windows"] == ["tick", "24h"]
-        assert (await told(client, "/api/budget"))["epsilon"]["spent"] == "0.5"
+        budget = await told(client, "/api/budget")
+        assert (budget["epsilon"]["spent"], budget["scope"]) == ("0.5", "file")
         found = await client.get("/api/series/s0", params={"from": 0, "to": 9})
         shown = found.content
         assert all(each in shown for each in later if json.loads(each)["series"] == "s0")
