@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,6 @@ import pytest
 from unit.app.export.export_worlds import FORMS, bodies, body, published
 from unit.app.export.test_export import TARGETS, Read, of_csv, of_parquet, ordered, wanted
 
-from stream_dp.app.export import row_files
 from stream_dp.app.export.databases import for_postgresql
 from stream_dp.app.export.exporting import export_releases, target_named
 from stream_dp.app.export.row_target import each_place_once
@@ -38,7 +38,7 @@ def dies_at(step: int, patched: pytest.MonkeyPatch) -> Callable[[], int]:
 
         return once
 
-    patched.setattr(row_files.os, "fsync", fused(row_files.os.fsync))
+    patched.setattr(os, "fsync", fused(os.fsync))
     patched.setattr(Path, "replace", fused(Path.replace))
     return lambda: steps[0]
 
