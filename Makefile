@@ -11,6 +11,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 RUN_EXTRAS := --extra kafka --extra serve --extra broker
 DEV_EXTRAS := $(RUN_EXTRAS) --extra faust --extra parquet --extra export --extra dev
 PEERS := .venv-peers
+BENCHES := engine gaussian_counter kafka_source monitor noise router user_guard  # those that compare, not judge
 COMPILE := $(BIN)/uv pip compile --quiet pyproject.toml --group build --universal \
 	--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -62,6 +63,9 @@ test-slow: $(DEV_STAMP)  ## The tests that take minutes
 
 bench: $(DEV_STAMP) $(PEERS)/.installed  ## The benchmarks, HSS beside other forms, counters beside peers (.venv-peers: a gigabyte)
 	$(call check,$(PYTEST) tests/benchmarks -s --timeout=0 --override-ini python_files=bench_*.py $(ARGS))
+	@for each in $(BENCHES); do \
+		echo "== bench_$$each"; PYTHONPATH=tests $(BIN)/python tests/benchmarks/bench_$$each.py || exit $$?; \
+	done
 	@$(MAKE) --no-print-directory bench-peers ARGS=
 
 bench-peers: $(PEERS)/.installed  ## Counters beside dpcrpy, jax-privacy and OpenDP alone
