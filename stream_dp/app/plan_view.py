@@ -11,6 +11,7 @@ from stream_dp.pipeline.caveats import caveats
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.list_words import lists_words
 from stream_dp.pipeline.made_of import MadeOf
+from stream_dp.pipeline.plain_promise import plain_promise
 from stream_dp.pipeline.protected_words import unit_words
 from stream_dp.pipeline.report import MADE, derivation_json, plan_json, predicted_errors
 from stream_dp.pipeline.svg import draw
@@ -37,6 +38,7 @@ class PlanView:
         measure = dp_at(built.derivation, built.spec.privacy.delta)
         return {
             "name": built.spec.name,
+            "plainly": plain_promise(built.spec),
             "epsilon": text(measure.epsilon),
             "delta": text(measure.delta),
             "unit": unit_words(built.spec),

@@ -16,7 +16,7 @@ from stream_dp.app.sample_check.check_pipeline import (
     within_limit,
 )
 from stream_dp.app.sample_check.fitting import Fitting
-from stream_dp.cli.options import KeyFile, PipelineFile, told
+from stream_dp.cli.options import KeyFile, PipelineFile, say_on_stderr
 from stream_dp.cli.printing import wide_console
 
 UNFIT = 2
@@ -46,7 +46,9 @@ def check(
     The sample is taken from the pipeline's own source, or from what --data or --topic names. Exit code 2: more of it
     than `warn_dead` declares cannot be used, or the file is broken. No journal is opened, nothing is charged.
     """
-    built, found = asyncio.run(check_pipeline(pipeline, data, topic, sample, key_file, told))
+    built, found = asyncio.run(
+        check_pipeline(pipeline, data, topic, sample, key_file, say_on_stderr)
+    )
     if as_json:
         typer.echo(json.dumps(fitting_json(built, found)))
     else:

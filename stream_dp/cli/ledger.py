@@ -11,7 +11,7 @@ from rich.table import Table
 
 from stream_dp.app.ledger_view import read_ledger
 from stream_dp.app.message_trail import message_trail
-from stream_dp.cli.options import KeyFile, PipelineFile, told
+from stream_dp.cli.options import KeyFile, PipelineFile, say_on_stderr
 from stream_dp.cli.printing import budget_text, tick_text, wide_console
 
 
@@ -29,7 +29,7 @@ def ledger(
     if messages:
         asyncio.run(_trail(pipeline, key_file))
         return
-    shown = asyncio.run(read_ledger(pipeline, key_file, told))
+    shown = asyncio.run(read_ledger(pipeline, key_file, say_on_stderr))
     if as_json:
         typer.echo(json.dumps(shown))
     else:
@@ -37,7 +37,7 @@ def ledger(
 
 
 async def _trail(pipeline: Path, key_file: Path | None) -> None:
-    async for message in message_trail(pipeline, key_file, told):
+    async for message in message_trail(pipeline, key_file, say_on_stderr):
         typer.echo(json.dumps(message))
 
 

@@ -32,6 +32,6 @@ Port = Annotated[
 ]
 
 
-def told(line: str) -> None:
+def say_on_stderr(line: str) -> None:
     """Say a line on stderr, for whoever sits there."""
     typer.echo(line, err=True)

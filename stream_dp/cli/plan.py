@@ -1,4 +1,4 @@
-"""`stream-dp plan`: the guarantee as a tree, and the errors to expect. Touches no data."""
+"""`stream-dp plan`: the promise in one line, prices, the errors to expect; `--proof`: why. Touches no data."""
 
 import json
 from pathlib import Path
@@ -18,6 +18,9 @@ def plan(
     pipeline: PipelineFile,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    proof: Annotated[
+        bool, typer.Option("--proof", help="Show the derivation too, as a tree of theorems.")
+    ] = False,
     picture: Annotated[
         Path | None,
         typer.Option(metavar="TREE.svg", help="Write the derivation tree there as a picture."),
@@ -31,8 +34,11 @@ def plan(
         typer.echo(json.dumps(view.json()))
         return
     shown, console = view.shown(), wide_console()
+    console.print(shown["plainly"], highlight=False, soft_wrap=True, style="bold", markup=False)
+    console.print()
     console.print(_guarantee(shown), highlight=False)
-    console.print(derivation_tree(shown["derivation"]))
+    if proof:
+        console.print(derivation_tree(shown["derivation"]))
     console.print(_errors(shown, console.width))
     for series in shown["series"]:
         console.print(f"{series['name']}: {series['why']}", highlight=False)
@@ -40,6 +46,10 @@ def plan(
             console.print(f"  {alarm}", highlight=False)
     for note in shown["notes"]:
         console.print(f"[yellow]Note[/yellow]: {note}")
+    if not proof:
+        console.print(
+            "Why this holds: `--proof` shows the derivation, each theorem with its conditions."
+        )
 
 
 def _guarantee(shown: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from stream_dp.app.remote_series import RemoteSeries, told_in
 from stream_dp.cli.lazy import WholeHelpGroup
-from stream_dp.cli.options import KeyFile, PipelineFile, told
+from stream_dp.cli.options import KeyFile, PipelineFile, say_on_stderr
 from stream_dp.cli.printing import answer_text, derivation_tree, tick_text, watch_text, wide_console
 from stream_dp.errors import BudgetRefused
 
@@ -87,10 +87,10 @@ def _engine(
 ) -> "RemoteSeries | RemoteMessages":
     """The engine that is asked."""
     if via is Via.HTTP:
-        return RemoteSeries.of(pipeline, url, key_file, token_file, analyst, told)
+        return RemoteSeries.of(pipeline, url, key_file, token_file, analyst, say_on_stderr)
     from stream_dp.app.remote_messages import RemoteMessages  # not without Kafka
 
-    return RemoteMessages.of(pipeline, bootstrap, key_file, token_file, analyst, told)
+    return RemoteMessages.of(pipeline, bootstrap, key_file, token_file, analyst, say_on_stderr)
 
 
 @query.command()

@@ -14,7 +14,7 @@ import typer
 
 from stream_dp.app.settings import settings_at
 from stream_dp.app.topic_made import make_topic
-from stream_dp.cli.options import told
+from stream_dp.cli.options import say_on_stderr
 from stream_dp.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
@@ -43,7 +43,7 @@ def topic(
     if _NAME.fullmatch(name) is None or name in {".", ".."}:
         raise UsageError("NAME: a topic's name has 1 to 249 letters, digits, dots, _ or -")
     settings = settings_at(bootstrap, pipeline)
-    made = asyncio.run(make_topic(settings, name, partitions, stamped=stamped, tell=told))
+    made = asyncio.run(make_topic(settings, name, partitions, stamped=stamped, tell=say_on_stderr))
     if not made:
         typer.echo(f"{name}: exists already and was left as it is")
         return

@@ -26,11 +26,7 @@ def unit_words(spec: PipelineSpec) -> str:
     privacy, name = spec.privacy, unit_name(spec)
     if privacy.unit == "event":
         return name
-    where = (
-        "for ever"
-        if privacy.per is None
-        else f"within one {_WINDOWS.get(privacy.per) or _length(privacy.per)}"
-    )
+    where = "for ever" if privacy.per is None else f"within one {window_name(privacy.per)}"
     many = f"{privacy.cap} {'counts' if privacy.cap == 1 else 'count'}"
     return f"{name}: all events of one {privacy.user} {where} together, of which at most {many}"
 
@@ -47,5 +43,6 @@ def unit_json(spec: PipelineSpec) -> dict[str, Any]:
     return {"unit": privacy.unit, "users": users}
 
 
-def _length(milliseconds: int) -> str:
-    return f"window of {duration_text(milliseconds)}"
+def window_name(milliseconds: int) -> str:
+    """Return what a public window of this length is called: `day`, or `window of 36h`."""
+    return _WINDOWS.get(milliseconds) or f"window of {duration_text(milliseconds)}"

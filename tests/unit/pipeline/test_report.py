@@ -124,7 +124,16 @@ def test_the_text(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "clicks.yaml"
     path.write_text(PIPELINE)
     assert code_of(["plan", str(path)]) == 0
+    short = capsys.readouterr().out
+    assert short.startswith(
+        "clicks protects one event: no single event can be told from what is published: with"
+    )
+    assert "Predicted error" in short
+    assert "[HSV]" not in short
+    assert short.splitlines()[-1].startswith("Why this holds: `--proof`")
+    assert code_of(["plan", str(path), "--proof"]) == 0
     out = capsys.readouterr().out
+    assert "--proof" not in out
     assert "clicks is (0.3, 0)-differentially private: unit one event, neighbours add_remove" in out
     assert "Budget 0.333333333333: spent 0.3, left 0.033333333333." in out
     assert "[HSV] Thm 4.10" in out
@@ -147,7 +156,7 @@ def test_the_text(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
         ),
     ],
 )
-def test_what_a_file_vouches_for_stands_in_the_first_line(
+def test_what_a_file_vouches_for_stands_in_the_first_lines(
     tmp_path: Any,
     capsys: pytest.CaptureFixture[str],
     privacy: str,
@@ -158,7 +167,10 @@ def test_what_a_file_vouches_for_stands_in_the_first_line(
     path.write_text(PIPELINE.replace("privacy: {", f"privacy: {{{privacy}, "))
     assert code_of(["plan", str(path)]) == 0
     out = capsys.readouterr().out
-    assert first_line in out.splitlines()[0]
+    promise, _, exactly, *_ = out.splitlines()
+    assert first_line in exactly
+    assert ("at any time" in promise) == noted
+    assert ("if a replacement keeps its tick" in promise) == (not noted)
     assert ("half the epsilon for either" in " ".join(out.split())) == noted
     assert code_of(["plan", str(path), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)

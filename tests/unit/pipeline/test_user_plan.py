@@ -155,11 +155,15 @@ series: [{name: clicks, statistic: count, epsilon: 0.3}]
 def test_the_first_line_of_the_plan(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "people.yaml"
     path.write_text(PIPELINE)
-    assert code_of(["plan", str(path)]) == 0
+    assert code_of(["plan", str(path), "--proof"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert out.startswith(
+        "people protects (user, 2h): no single customer's events of one window of 2h can be told"
+    )
+    assert (
         "people is (0.3, 0)-differentially private: unit (user, 2h): all events of one customer within one window "
         "of 2h together, of which at most 3 count, neighbours add_remove, over all releases for ever."
+        in out
     )
     assert "clicks eps 0.3, delta 0, users of at most 3 events in a window of 2 ticks by all" in out
     assert "clicks eps 0.1, delta 0 by sparse parallel composition" in out
