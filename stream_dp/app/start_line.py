@@ -22,7 +22,7 @@ def start_line(run: Run, origin: int | None) -> str:
 
 
 def told_start(run: Run, origin: int | None) -> dict[str, str | int]:
-    """The same for a log: the kind of the ledger, and where a new one begins or an old one goes on."""
+    """Return for a log of what kind the ledger is, and where a new one begins or an old one goes on."""
     if origin is not None:
         return {"ledger": "new", "origin": moment_text(origin)}
     return {"ledger": "goes on", "tick": run.ticks}
