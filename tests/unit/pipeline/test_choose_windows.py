@@ -55,7 +55,7 @@ def test_named_it_is_taken_and_the_filter_is_charged_its_rho(data: Data, filter_
         MILLIONTH | {"filter": filter_} | order,
         statistic="count",
         method="gaussian",
-        windows=[],
+        windows=(),
     )
     whole = counter.chosen[0].mechanism
     assert isinstance(whole, GaussianCounter)
