@@ -91,7 +91,8 @@ def _next(done: Drafted, wanted: SampleWanted) -> list[str]:
     """What to do now."""
     path, many = done.path, done.draft.open_places
     places = f"the {many} places" if many > 1 else "the place"
-    edit = f"declare what you know in {places} that say `declare this`" if many else "read it"
+    says = "says" if many == 1 else "say"
+    edit = f"declare what you know in {places} that {says} `declare this`" if many else "read it"
     lines = [f"{path}: written. Next, {edit}, then:", f"  stream-dp plan {path}"]
     lines += ["  stream-dp key && export STREAM_DP_KEY_FILE=$PWD/stream-dp.key"]
     if done.live and wanted.file is not None:

@@ -23,6 +23,9 @@ _TIMELY = re.compile(
     r"(^|[^a-z])(time|ts|timestamp|date|datetime|when|at|epoch|created|updated)([^a-z]|$)"
 )
 _PERSON = re.compile(r"user|customer|client|person|account|member|patient|visitor|employee|e?mail")
+_KINDS = re.compile(
+    r"(^|[^a-z])(type|kind|class|level|tier|status|group|segment|country|count)s?([^a-z]|$)"
+)
 _NUMBERED = re.compile(r"(^|[^a-z])u?u?id$")
 MOST_VALUES, ONE_IN = 200, 2
 """A text that has more different values, or more than one in so many records, is no category."""
@@ -33,8 +36,17 @@ OPEN = ("[]", UNDECLARED)
 
 
 def names_people(column: str) -> bool:
-    """Whether a column is called as if it named people."""
-    return _PERSON.search(column.lower()) is not None
+    """Whether a column is called as if it named people; `member_type` is of people and names none.
+
+    >>> [name for name in ("member_type", "customer_id", "email", "city") if names_people(name)]
+    ['customer_id', 'email']
+    """
+    return bool(_PERSON.search(column.lower())) and not _KINDS.search(column.lower())
+
+
+def is_numbered(column: str) -> bool:
+    """Whether a column is called as if it held identifiers."""
+    return _NUMBERED.search(column.lower()) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +159,7 @@ def _of_json(column: Column, there: Sequence[object]) -> ProposedType | None:
 
 def _text(column: Column, there: Sequence[object]) -> ProposedType:
     few = len(column.texts)
-    listed = not names_people(column.name) and _NUMBERED.search(column.name.lower()) is None
+    listed = not names_people(column.name) and not is_numbered(column.name)
     if listed and few <= MOST_VALUES and few * ONE_IN <= max(len(there), ONE_IN):
         return ProposedType("category", {"domain": "[]"}, column.nullable)
     return ProposedType("text", nullable=column.nullable)

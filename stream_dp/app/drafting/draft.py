@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
-from stream_dp.app.drafting.column import OPEN, ProposedType, names_people
+from stream_dp.app.drafting.column import OPEN, ProposedType, is_numbered, names_people
 from stream_dp.pipeline.scalars import FieldName, valid_or_none
 from stream_dp.pipeline.undeclared import UNDECLARED
 
@@ -91,10 +91,14 @@ class Draft:
                 yield f"  # {json.dumps(name)} {self.told(name).why_not}"
 
     def _privacy(self) -> Iterator[str]:
-        people = [
-            name for name, each in self.declared.items()
-            if each.type in _NAMING and names_people(name)
-        ]  # fmt: skip
+        people = sorted(
+            (
+                name
+                for name, each in self.declared.items()
+                if each.type in _NAMING and names_people(name)
+            ),
+            key=lambda name: not is_numbered(name),
+        )
         yield "privacy:"
         yield "  unit: event             # each single record is protected"
         if people:
