@@ -66,25 +66,30 @@ class Place:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    async def command(self, *arguments: str) -> tuple[int, str]:
+    async def _ran(self, *arguments: str) -> tuple[int, str, str]:
         run = Forked(arguments, self.environment)
         out, err = await asyncio.to_thread(run.communicate)
-        return run.returncode or 0, out + err
+        return run.returncode or 0, out, err
+
+    async def command(self, *arguments: str) -> tuple[int, str]:
+        code, out, err = await self._ran(*arguments)
+        return code, out + err
 
     async def query(self, what: str, *arguments: str) -> tuple[int, str]:
-        return await self.command(
-            "query", what, "p.yaml", *arguments, "--url", f"http://127.0.0.1:{self.port}"
-        )
+        return await self.command(*self._asking(what, *arguments))
+
+    def _asking(self, what: str, *arguments: str) -> tuple[str, ...]:
+        return "query", what, "p.yaml", *arguments, "--url", f"http://127.0.0.1:{self.port}"
 
     async def answered(self, what: str, *arguments: str) -> str:
         """The answer, once an engine is there."""
         for _ in range(60):
-            code, said = await self.query(what, *arguments)
+            code, out, err = await self._ran(*self._asking(what, *arguments))
             if code != 5:
-                assert code == 0, said
-                return said
+                assert code == 0, out + err
+                return out  # that an engine was waited for is said on stderr
             await asyncio.sleep(0.3)
-        raise AssertionError(said)
+        raise AssertionError(out + err)
 
     async def releases(self) -> list[dict[str, Any]]:
         return [
