@@ -74,7 +74,9 @@ export const windowed = (Base, { shape, begins = 0, points = () => null }) => cl
   }
 
   #offer(name) {
-    const button = el("button", { type: "button", value: name, "aria-label": name === EVER ? "ever, so far" : overText(this.series, name).replace(/^in /, "") }, name === TICK && this.series.step > 0 ? short(this.series.step) : name);
+    const shown = name === TICK && this.series.step > 0 ? short(this.series.step) : name;
+    const said = name === EVER ? "ever, so far" : overText(this.series, name).replace(/^in /, "");
+    const button = el("button", { type: "button", value: name, "aria-label": said.includes(shown) ? said : `${shown}: ${said}` }, shown);
     button.addEventListener("click", () => {
       choose({ [this.#asked]: name });
       this.settled = true;
