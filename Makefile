@@ -9,8 +9,9 @@ ARGS ?=
 RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 RUN_EXTRAS := --extra kafka --extra serve --extra broker
-DEV_EXTRAS := $(RUN_EXTRAS) --extra faust --extra parquet --extra export --extra dev
+DEV_EXTRAS := $(RUN_EXTRAS) --extra faust --extra parquet --extra export --extra otel --extra dev
 PEERS := .venv-peers
+PURCHASES := $(VENV)/purchases
 BENCHES := engine gaussian_counter kafka_source monitor noise router user_guard  # those that compare, not judge
 COMPILE := $(BIN)/uv pip compile --quiet pyproject.toml --group build --universal \
 	--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate
@@ -42,7 +43,7 @@ define check
 endef
 
 # mypy takes a minute on a fresh clone, on one processor: it runs beside the tests, and speaks after them.
-test: $(DEV_STAMP)  ## All tests but the slow ones: ruff, mypy, pytest (with the import contracts)
+test: $(DEV_STAMP) $(PURCHASES)/.installed  ## All tests but the slow ones: ruff, mypy, pytest (with the import contracts)
 	$(call check,ruff check)
 	$(call check,ruff format --check)
 	@echo "== mypy (beside pytest)"
@@ -55,7 +56,7 @@ test: $(DEV_STAMP)  ## All tests but the slow ones: ruff, mypy, pytest (with the
 	exit $$(( code ? code : typed ))
 	@echo "make test: all passed"
 
-test-fast: $(DEV_STAMP)  ## The unit tests, within a minute: no Kafka, no browser
+test-fast: $(DEV_STAMP) $(PURCHASES)/.installed  ## The unit tests, within a minute: no Kafka, no browser
 	$(call check,$(PYTEST) $(PARALLEL) -m "not slow and not long" tests/unit stream_dp $(ARGS))
 
 test-slow: $(DEV_STAMP)  ## The tests that take minutes
@@ -74,7 +75,7 @@ bench-peers: $(PEERS)/.installed  ## Counters beside dpcrpy, jax-privacy and Ope
 $(PEERS)/.installed: requirements-peers.lock $(DEV_STAMP)
 	@$(BIN)/python -m venv $(PEERS)
 	@echo "Installing the libraries to compare with, from requirements-peers.lock (about 1 GB, once)"
-	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-peers.lock
+	@$(call dotted,$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-peers.lock)
 	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -115,18 +116,28 @@ endef
 python:  ## Show which Python would make the environment
 	@$(find_python); command -v "$$found"
 
+# A dot every two seconds, for pip says nothing of how far it is that would not be a hundred lines.
+define dotted
+while sleep 2; do printf .; done & dots=$$!; $(1); code=$$?; kill $$dots; echo; exit $$code
+endef
+
 # --no-build-isolation: the build backend comes from the lock too, so nothing unlisted is fetched.
 $(RUN_STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { $(find_python); \
 		echo "Making $(VENV) with $$found"; rm -rf $(VENV); "$$found" -m venv $(VENV); }
 	@echo "Installing what running needs, from requirements.lock (about 100 MB, once)"
-	@$(PIP_INSTALL) --require-hashes -r requirements.lock
+	@$(call dotted,$(PIP_INSTALL) --require-hashes -r requirements.lock)
 	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(DEV_STAMP): requirements-dev.lock $(RUN_STAMP)
 	@echo "Installing what developing needs, from requirements-dev.lock (about 150 MB more, once)"
-	@$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	@$(call dotted,$(PIP_INSTALL) --require-hashes -r requirements-dev.lock)
+	@touch $@
+
+# In a folder of its own: nothing else finds the package, as on the machine of whoever runs the example.
+$(PURCHASES)/.installed: requirements-purchases.lock | $(DEV_STAMP)
+	@$(PIP_INSTALL) --require-hashes --no-deps --upgrade --target $(PURCHASES) -r requirements-purchases.lock
 	@touch $@
 
 # The developer's lock is solved first (Faust holds click back); the other is a subset of it.

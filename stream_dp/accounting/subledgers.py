@@ -15,6 +15,7 @@ from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.ledger import Ledger, Preview
 from stream_dp.accounting.rules.of_users import divided
 from stream_dp.core.derivation import Derivation
+from stream_dp.core.near_names import meant
 from stream_dp.core.users import Users
 from stream_dp.errors import BudgetRefused, UnknownMechanism, UsageError
 
@@ -110,9 +111,10 @@ class Subledgers:
 
     def _of(self, analyst: str) -> Ledger:
         if analyst not in self.ledgers:
+            names = sorted(self.ledgers.keys() - {MAIN})
             raise UsageError(
                 "analyst: no such analyst; privacy.analysts of the pipeline file names "
-                f"{', '.join(sorted(self.ledgers.keys() - {MAIN})) or 'none'}, and without one the main budget pays"
+                f"{', '.join(names) or 'none'}, and without one the main budget pays{meant(analyst, names)}"
             )
         return self.ledgers[analyst]
 

@@ -25,6 +25,7 @@ from stream_dp.adapters.kafka_hanging import FIRST_ANSWER, FIRST_RELEASE, settle
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
 from stream_dp.adapters.kafka_log import reading
 from stream_dp.adapters.kafka_topics import administering, cluster_of, ensure, existing, warnings
+from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.errors import FailClosed, Unconfirmed, UnknownFormat
 from stream_dp.runtime.commit import Commit
 from stream_dp.runtime.ports import Positions
@@ -87,7 +88,7 @@ class KafkaJournal:
         async with administering(self._lease.settings, f"topic {self._topic!r}") as admin:
             return await existing(admin, self._topic) is not None
 
-    async def read(self) -> AsyncIterator[bytes]:
+    async def read(self, progress: Progress = unseen) -> AsyncIterator[bytes]:
         """Yield all sealed commits, oldest first.
 
         Raises:
@@ -100,6 +101,7 @@ class KafkaJournal:
             if begin != 0:
                 raise self._damaged()
             async for records in log.records(begin, end):
+                progress("Reading the journal", *percent(records[0].offset, end))
                 for record in records:
                     parts.append(self._part(record))
                     if parts[-1][:2] != (sequence, len(parts) - 1):

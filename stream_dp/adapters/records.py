@@ -28,6 +28,7 @@ import msgspec
 
 from stream_dp.adapters.parquet_cells import ParquetCells, Row, UnreadableParquet
 from stream_dp.core.moments import ISO, TimeForm, own_time, written
+from stream_dp.core.near_names import meant
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import UsageError, WorldError
 
@@ -151,10 +152,9 @@ class _BadFileError(Exception):
 def _columns(header: Sequence[str], fields: Fields, time_field: str) -> None:
     """Check that each column that is used is there, and there once."""
     if time_field not in header:
-        alike = [name for name in header if name.strip().lower() == time_field.lower()]
-        meant = f"; did you mean {alike[0]!r}?" if alike else ""
+        near = meant(time_field, header)
         raise _BadFileError(
-            f"the first line names no column {time_field!r}, which holds the time{meant}"
+            f"the first line names no column {time_field!r}, which holds the time{near}"
         )
     for name in {time_field, *fields}:
         if header.count(name) > 1:

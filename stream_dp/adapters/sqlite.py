@@ -153,6 +153,13 @@ def read_sealed(path: Path, most: int = -1, start: int = 0) -> list[bytes]:
         return _sealed(database.execute(_COMMITS, (start, most)), start, path)
 
 
+def count_sealed(path: Path) -> int:
+    """How many commits there are, without a lock; errors as of `read_sealed`."""
+    with _failures(path), _read_only(path) as database:
+        (last,) = database.execute("SELECT max(sequence) FROM commits").fetchone()
+        return 0 if last is None else int(last) + 1
+
+
 @contextmanager
 def _read_only(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():

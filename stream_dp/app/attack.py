@@ -18,6 +18,7 @@ from stream_dp.core.composition import Create
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import GaussianDP
 from stream_dp.core.mechanism import Noise
+from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.relation import Claim, Relation
 from stream_dp.errors import BudgetRefused, FailClosed
 from stream_dp.noise import NoiseStream, fresh_seed
@@ -93,8 +94,12 @@ class Attack:
         }
 
 
-def attack(pipeline: Path, *, runs: int, ticks: int, confidence: float) -> Attack:
+def attack(
+    pipeline: Path, *, runs: int, ticks: int, confidence: float, progress: Progress = unseen
+) -> Attack:
     """Play `runs` games of `ticks` ticks each; all bounds hold together with `confidence`.
+
+    `progress` learns how many games have begun.
 
     Raises:
         UsageError: the file is no pipeline, or there are too few games or ticks.
@@ -104,13 +109,12 @@ def attack(pipeline: Path, *, runs: int, ticks: int, confidence: float) -> Attac
     failure = (1 - confidence) / (len(built.chosen) + 1)
     mechanisms = {chosen.spec.name: chosen.mechanism for chosen in built.chosen}
     claims = [series_claim(chosen) for chosen in built.chosen]
+    noise = _CountedNoise(progress, runs * (len(built.chosen) + 1))
     series = tuple(
         Attacked(
             name,
             type(mechanism).__name__,
-            audit_mechanism(
-                mechanism, fresh_noise, runs=runs, ticks=ticks, failure=failure, claim=claim
-            ),
+            audit_mechanism(mechanism, noise, runs=runs, ticks=ticks, failure=failure, claim=claim),
         )
         for (name, mechanism), claim in zip(mechanisms.items(), claims, strict=True)
     )
@@ -118,7 +122,7 @@ def attack(pipeline: Path, *, runs: int, ticks: int, confidence: float) -> Attac
         mechanisms,
         game_verifier(built, claims),
         built.derivation.guarantee.measure,
-        fresh_noise,
+        noise,
         runs=runs,
         ticks=ticks,
         failure=failure,
@@ -178,6 +182,18 @@ def _epsilon(part: Derivation, delta: Fraction) -> Fraction:
 def fresh_noise() -> Noise:
     """The product's noise under a seed of its own, as for one committed step."""
     return NoiseStream(fresh_seed(), 0)
+
+
+class _CountedNoise:
+    """Fresh noise for each game, and how many of all `games` have begun."""
+
+    def __init__(self, progress: Progress, games: int) -> None:
+        self._progress, self._games, self._begun = progress, games, 0
+
+    def __call__(self) -> Noise:
+        self._begun += 1
+        self._progress("Playing", self._begun, self._games, "games")
+        return fresh_noise()
 
 
 def _finding_json(found: Finding) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from stream_dp.broker.lock import held
 from stream_dp.broker.places import state_dir
 from stream_dp.broker.process import LocalKafka
 from stream_dp.broker.topics import create_topic
+from stream_dp.core.progress import Progress
 from stream_dp.errors import FailClosed, UsageError, WorldError
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.endpoints import (
@@ -60,13 +61,13 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Who learns what happens: a line of text, files fetched of all, the page's address, the run while it goes.
+    """Who learns what happens: a line of text, how far a start has come, the page's address, the run while it goes.
 
     `page` is also told whether the year is not over yet, so that one may still ask.
     """
 
     line: Callable[[str], None]
-    fetched: Callable[[int, int], None]
+    progress: Progress
     page: Callable[[str, bool], None]
     beside: Callable[[Run], AbstractAsyncContextManager[None]]
 
@@ -115,6 +116,7 @@ async def _ran(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
     if embedded:
         yield await _run(_embedded(spec, folder), folder, options, told, None)
         return
+    told.progress("Starting Kafka")
     async with LocalKafka(folder / "broker") as kafka:
         told.line(f"Kafka is ready at {kafka.bootstrap}")
         source = KafkaSourceSpec(topic=TOPIC, bootstrap=kafka.bootstrap)
@@ -132,7 +134,7 @@ async def _ran(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
 def _kafka_can_be_had(told: Told) -> bool:
     """Fetch what a local Kafka needs; one line and False where that is impossible."""
     try:
-        resolve_jars(told.fetched)
+        resolve_jars(lambda done, of: told.progress("Fetching Apache Kafka", done, of, "files"))
     except (WorldError, UsageError) as error:
         told.line(f"No local Kafka here ({error}); going on with --embedded")
         return False
@@ -176,10 +178,11 @@ async def _run(
 
     def ports() -> Ports:
         opened = open_ports(spec, sealer, holder=holder, marks=folder)
+        opened = replace(opened, progress=told.progress)
         return _paced(opened, spec) if feeder is None and not options.headless else opened
 
     this = Run(built, ports(), keep=1 if options.headless else None, again=ports)
-    before = await _so_far(built, sealer, folder)
+    before = await _so_far(built, sealer, folder, told.progress)
     goes_on = before is None or before.ticks != spec.clock.horizon
     started = time.monotonic()
     port = None if options.headless else options.port
@@ -222,11 +225,14 @@ async def _feeding(feeder: Callable[[], Awaitable[None]] | None, this: Run) -> A
         task.result()
 
 
-async def _so_far(built: Built, sealer: Sealer, marks: Path) -> JournalSummary | None:
+async def _so_far(
+    built: Built, sealer: Sealer, marks: Path, progress: Progress
+) -> JournalSummary | None:
     """What earlier runs did; without a high-water mark there was none, and no journal to read."""
     if not _ran_before(marks):
         return None
-    return await read_summary(sealed_commits(built.spec), sealer, built.spec.name)
+    journal = sealed_commits(built.spec, progress=progress)
+    return await read_summary(journal, sealer, built.spec.name)
 
 
 def _ran_before(marks: Path) -> bool:

@@ -1,7 +1,8 @@
 """The operator's port of a run: figures that are NOT PRIVATE, beside the engine, for who holds the operator's token.
 
-Rules: there is none unless it was asked for. It is there as long as the process runs, also while it stands by or
-catches up: that is when it is looked at.
+Rules: there is none unless it was asked for. Where it can be reached from elsewhere it takes a token of its own: the
+operator's, which may spend the budget, does not travel for a scraper. It is there as long as the process runs, also
+while it stands by or catches up: that is when it is looked at.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -10,18 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stream_dp.app.operator_figures import OperatorFigures
+from stream_dp.errors import UsageError
 from stream_dp.runtime.keys import Sealer, read_token
+
+LOCAL = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
 class FiguresPort:
     """Where the figures are told (0: any free port), and to whom: holders of the token in `token_file`, else of the
-    operator's. `opened` learns the address.
+    operator's. `opened` learns the address. `hosts`: further names by which a scraper may call it.
     """
 
     port: int
     token_file: Path | None = None
     opened: Callable[[str], None] = lambda url: None
+    host: str = LOCAL
+    hosts: frozenset[str] = frozenset()
 
 
 @asynccontextmanager
@@ -31,7 +37,8 @@ async def figures_told(
     """Tell the figures while the context is open, if that was asked for.
 
     Raises:
-        UsageError: no token in the file, or one that others can read; or the extra `serve` is missing.
+        UsageError: no token in the file, or one that others can read; none of its own on an address that others reach;
+            or the extra `serve` is missing.
         WorldError: the port is taken.
     """
     if asked is None:
@@ -41,11 +48,18 @@ async def figures_told(
     from stream_dp.serve.server import require_extra
 
     require_extra()
+    if asked.host != LOCAL and asked.token_file is None:
+        raise UsageError(
+            f"--operator-host {asked.host}: others reach it there, so it takes a token of its own: name it with "
+            "--operator-token-file"
+        )
     from stream_dp.app.operator_metrics import figures_text
 
     token = sealer.query_token() if asked.token_file is None else read_token(asked.token_file)
-    server = OperatorServer(lambda accepted: figures_text(pipeline, figures, accepted), token)
-    await server.start(asked.port)
+    server = OperatorServer(
+        lambda accepted: figures_text(pipeline, figures, accepted), token, asked.hosts
+    )
+    await server.start(asked.port, asked.host)
     try:
         asked.opened(server.url)
         yield

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.query_token import issued_for
 from stream_dp.pipeline.yaml import load
-from stream_dp.runtime.issued_tokens import IssuedTokens
+from stream_dp.runtime.issued_tokens import IssuedToken, IssuedTokens
 
 
 class HandedToken(NamedTuple):
@@ -31,9 +31,7 @@ def hand_out(pipeline: Path, key_file: Path | None, analyst: str, days: int) -> 
     """
     tokens, now = _tokens(pipeline, key_file), _now()
     made, secret = tokens.make(analyst, days, now)
-    return HandedToken(
-        made.id, analyst, made.made, made.expires, made.state(now), tokens.path, secret
-    )
+    return _handed(tokens, made, now, secret)
 
 
 def take_back(pipeline: Path, key_file: Path | None, id_: str) -> HandedToken:
@@ -44,17 +42,19 @@ def take_back(pipeline: Path, key_file: Path | None, id_: str) -> HandedToken:
         FailClosed, WorldError: see `hand_out`.
     """
     tokens, now = _tokens(pipeline, key_file), _now()
-    one = tokens.revoke(id_, now)
-    return HandedToken(one.id, one.analyst, one.made, one.expires, one.state(now), tokens.path)
+    return _handed(tokens, tokens.revoke(id_, now), now)
 
 
 def handed_out(pipeline: Path, key_file: Path | None) -> list[HandedToken]:
     """Return all that were made, in that order, without their secrets; errors as of `hand_out`."""
     tokens, now = _tokens(pipeline, key_file), _now()
-    return [
-        HandedToken(one.id, one.analyst, one.made, one.expires, one.state(now), tokens.path)
-        for one in tokens.all().values()
-    ]
+    return [_handed(tokens, one, now) for one in tokens.all().values()]
+
+
+def _handed(tokens: IssuedTokens, one: IssuedToken, now: int, secret: str = "") -> HandedToken:
+    return HandedToken(
+        one.id, one.analyst, one.made, one.expires, one.state(now), tokens.path, secret
+    )
 
 
 def _tokens(pipeline: Path, key_file: Path | None) -> IssuedTokens:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import msgspec
 
+from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_lease import KafkaLease
-from stream_dp.adapters.sqlite import read_sealed
-from stream_dp.app.settings import settings_for
+from stream_dp.adapters.sqlite import count_sealed, read_sealed
+from stream_dp.app.settings import settings_for, settled
+from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.errors import StreamDPError, UnknownFormat, UsageError
 from stream_dp.pipeline import endpoints
 from stream_dp.pipeline.builder import Built
@@ -22,14 +24,28 @@ from stream_dp.runtime.ports import closing
 _AT_ONCE = 16
 
 
-async def sealed_commits(spec: PipelineSpec, most: int = -1) -> AsyncIterator[bytes]:
+async def has_begun(spec: PipelineSpec, settings: KafkaSettings) -> bool:
+    """Return whether a run of the specification has made its journal, as far as this user may see.
+
+    Raises:
+        WorldError: brokers do not answer.
+    """
+    if isinstance(spec.journal, endpoints.SqliteJournalSpec):
+        return spec.journal.path.exists()
+    source = settled(spec.source, endpoints.KafkaSourceSpec)
+    return await KafkaJournal(KafkaLease(settings, spec.name), source.topic).exists()
+
+
+async def sealed_commits(
+    spec: PipelineSpec, most: int = -1, progress: Progress = unseen
+) -> AsyncIterator[bytes]:
     """The first `most` sealed commits (all: -1) of the specification's journal, read only.
 
     Raises:
         UsageError: there is no journal yet.
     """
     if isinstance(spec.journal, endpoints.SqliteJournalSpec):
-        async for sealed in sealed_commits_of(spec.journal.path, most):
+        async for sealed in sealed_commits_of(spec.journal.path, most, progress):
             yield sealed
         return
     if not isinstance(spec.source, endpoints.KafkaSourceSpec):
@@ -40,7 +56,7 @@ async def sealed_commits(spec: PipelineSpec, most: int = -1) -> AsyncIterator[by
         raise UsageError(
             f"{spec.name} has no journal at {settings.bootstrap}: it begins with the first run of its pipeline"
         )
-    async with closing(journal.read()) as commits:
+    async with closing(journal.read(progress)) as commits:
         async for sealed in commits:
             yield sealed
             most -= 1
@@ -48,14 +64,17 @@ async def sealed_commits(spec: PipelineSpec, most: int = -1) -> AsyncIterator[by
                 return
 
 
-async def sealed_commits_of(path: Path, most: int = -1) -> AsyncIterator[bytes]:
+async def sealed_commits_of(
+    path: Path, most: int = -1, progress: Progress = unseen
+) -> AsyncIterator[bytes]:
     """The first `most` sealed commits (all: -1) of an SQLite journal, some at a time.
 
     Raises:
         UsageError: there is no such file.
     """
-    begin = 0
+    begin, there = 0, await asyncio.to_thread(count_sealed, path)
     while begin != most:
+        progress("Reading the journal", *percent(begin, there))
         size = _AT_ONCE if most < 0 else min(_AT_ONCE, most - begin)
         chunk = await asyncio.to_thread(read_sealed, path, size, begin)
         begin += len(chunk)

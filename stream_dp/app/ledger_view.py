@@ -18,6 +18,7 @@ from stream_dp.app.operator_key import sealer_for
 from stream_dp.audit.odometers.concurrent_loss import FAILS, loss_bound
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import differential_privacy
+from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.protected_words import unit_words
@@ -27,11 +28,11 @@ from stream_dp.runtime.journal_summary import JournalSummary, read_summary
 
 
 async def read_ledger(
-    pipeline: Path, key_file: Path | None, tell: Callable[[str], None]
+    pipeline: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
 ) -> dict[str, Any]:
     """Read the pipeline's journal from end to end and check it; works while the engine runs.
 
-    Brokers that do not answer yet are waited for; `tell` learns of that.
+    Brokers that do not answer yet are waited for; `tell` learns of that, `progress` how far it has come.
 
     Raises:
         UsageError: there is no journal, or no key.
@@ -40,7 +41,8 @@ async def read_ledger(
     spec = load(pipeline)
     sealer = sealer_for(spec, key_file)
     await source_there(spec, tell)
-    summary = await read_summary(sealed_commits(spec), sealer, spec.name)
+    summary = await read_summary(sealed_commits(spec, progress=progress), sealer, spec.name)
+    progress("Deriving its charges again")
     return ledger_json(build(spec), summary)
 
 

@@ -1,9 +1,10 @@
 """What a program says of its life in lines of JSON on stderr: every event and every field that may stand there.
 
 Rules: what is not in `EVENTS` is not logged, it is a bug, and raises. An event says what phase begins, and of numbers
-only what is public: the tick that was published, an address, an exit code. No content of a record, no count, no
-offset, no lag, no duration. `error` and `warning` are our own texts, which keep to the same (`errors`); of what another
-library logs only its name is told, for its text can carry data. Times are whole seconds.
+only what is public: the tick that was published, how many releases were exported, an address, an exit code. No content
+of a record, no count of records, no offset, no lag, no duration. `error` and `warning` are our own texts, which keep to
+the same (`errors`); of what another library logs only its name is told, for its text can carry data. Times are whole
+seconds.
 """
 
 import logging
@@ -23,7 +24,9 @@ EVENTS: Mapping[str, tuple[str, frozenset[str]]] = {
     "running": ("info", frozenset()),
     "ready": ("info", frozenset({"url"})),
     "operator port": ("info", frozenset({"url"})),
+    "traces": ("info", frozenset({"url"})),
     "tick published": ("info", frozenset({"tick"})),
+    "exported": ("info", frozenset({"releases"})),
     "catching up": ("warning", frozenset()),
     "taken over": ("warning", frozenset()),
     "warning": ("warning", frozenset({"warning", "library"})),

@@ -13,6 +13,7 @@ from msgspec import UNSET
 from stream_dp.app.awaited_brokers import source_there
 from stream_dp.app.journal_access import sealed_commits
 from stream_dp.app.operator_key import sealer_for
+from stream_dp.core.progress import Progress, unseen
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.answer_body import RefusedMessage, read_answer
 from stream_dp.runtime.commit import Answer
@@ -20,11 +21,11 @@ from stream_dp.runtime.history import unsealed
 
 
 async def message_trail(
-    pipeline: Path, key_file: Path | None, tell: Callable[[str], None]
+    pipeline: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield every message that was answered, in order; works while the engine runs.
 
-    Brokers that do not answer yet are waited for; `tell` learns of that.
+    Brokers that do not answer yet are waited for; `tell` learns of that, `progress` how far it has come.
 
     Raises:
         UsageError: there is no journal, or no key.
@@ -33,7 +34,7 @@ async def message_trail(
     spec = load(pipeline)
     sealer = sealer_for(spec, key_file)
     await source_there(spec, tell)
-    async for commit, _ in unsealed(sealed_commits(spec), sealer, spec.name):
+    async for commit, _ in unsealed(sealed_commits(spec, progress=progress), sealer, spec.name):
         for answer in commit.answers:
             yield _told(commit.sequence, answer)
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from stream_dp.app.running import Run
+from stream_dp.runtime.ports import Spans, untold
 from stream_dp.serve.server import PageServer
 
 
@@ -15,15 +16,16 @@ async def served(
     opened: Callable[[str], None] = lambda url: None,
     host: str = "127.0.0.1",
     hosts: frozenset[str] = frozenset(),
+    spans: Spans = untold,
 ) -> AsyncIterator[None]:
     """Serve the page on `port` (None: not at all) once the engine is ready; `opened` learns its address.
 
-    `hosts`: further names, without a port, by which clients may call it.
+    `hosts`: further names, without a port, by which clients may call it. `spans` is told of requests.
     """
     if port is None:
         yield
         return
-    page = PageServer(run.view(), hosts)
+    page = PageServer(run.view(), hosts, spans=spans)
 
     async def serve() -> None:
         await run.ready.wait()

@@ -73,6 +73,7 @@ def _made(made: MadeOf) -> dict[str, Any]:
         "mechanism": MADE,
         "epsilon": "0",
         "why": made.why,
+        "supposing": "",
         "errors": {},
         "windows": {},
         "alarms": [],
@@ -85,6 +86,7 @@ def _series(built: Built, chosen: Chosen) -> dict[str, Any]:
         "mechanism": type(chosen.mechanism).__name__,
         "epsilon": text(chosen.spec.price),
         "why": chosen.choice.why,
+        "supposing": chosen.choice.supposing,
         "errors": dict(predicted_errors(built.spec, chosen)),
         "windows": {
             name: {tick: expected(tick) for tick, _ in predicted_errors(built.spec, chosen)}

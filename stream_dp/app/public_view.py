@@ -53,7 +53,7 @@ def public_view(
         return [(series.name, series.price) for series in running_series(built, shown().planner)]
 
     return PublicView(
-        pipeline=lambda: pipeline_json(built, running_series(built, shown().planner)),
+        pipeline=lambda: pipeline_json(built, running_series(built, shown().planner), log.ticks),
         plan=plan,
         budget=lambda: api_budget(built.spec, shown().engine.admission.subledgers, prices()),
         log=log,
@@ -91,8 +91,8 @@ def running_series(built: Built, planner: LiveSeriesPlanner) -> list[Series]:
     return [*built.spec.series, *asked]
 
 
-def pipeline_json(built: Built, series: Iterable[Series]) -> dict[str, Any]:
-    """Return the public configuration and the `series` that run, for `GET /api/pipeline`."""
+def pipeline_json(built: Built, series: Iterable[Series], ticks: int = 0) -> dict[str, Any]:
+    """Return the public configuration and the `series` that run, for `GET /api/pipeline`; `ticks` are public."""
     spec = built.spec
     return {
         "name": spec.name,
@@ -108,6 +108,7 @@ def pipeline_json(built: Built, series: Iterable[Series]) -> dict[str, Any]:
             "delay": spec.clock.delay / 1000 if isinstance(spec.clock, WallClock) else None,
             "horizon": spec.clock.horizon,
         },
+        "over": ticks == spec.clock.horizon,
         "series": [_series_json(spec, each) for each in series],
     }
 

@@ -20,13 +20,13 @@ from stream_dp.runtime.public_sequence import RELEASES
 _CHUNK = 1 << 20
 
 
-async def published(
+def published(
     spec: PipelineSpec, beyond: int = -1, every: float | None = None, bootstrap: str = ""
 ) -> AsyncIterator[list[bytes]]:
     """Return the bodies beyond a sequence, in groups; with `every` also what comes, looked for every so many seconds.
 
-    Some that are not beyond it come before them, if there are any: they show what it is that goes on. Where there is
-    nothing new a look returns an empty group. `bootstrap` counts before the file's brokers.
+    Some that are not beyond it come before them, if there are any: they show what it is that goes on. An empty
+    group says that there is no more for now. `bootstrap` counts before the file's brokers.
 
     Raises:
         UsageError: there are no releases yet, and nothing is waited for.
@@ -34,12 +34,9 @@ async def published(
         WorldError: no answer from the brokers, or the file cannot be read.
     """
     if isinstance(spec.journal, SqliteJournalSpec):
-        found = _of_file(settled(spec.releases, ReleasesFile).path, every)
-    else:
-        settings = settings_for(settled(spec.source, KafkaSourceSpec), bootstrap)
-        found = of_topic(settings, f"{spec.name}.{RELEASES.name}", beyond, every)
-    async for bodies in found:
-        yield bodies
+        return _of_file(settled(spec.releases, ReleasesFile).path, every)
+    settings = settings_for(settled(spec.source, KafkaSourceSpec), bootstrap)
+    return of_topic(settings, f"{spec.name}.{RELEASES.name}", beyond, every)
 
 
 async def of_topic(
@@ -58,9 +55,9 @@ async def of_topic(
         while True:
             async for records in log.records(begin, end):
                 yield [record.value for record in records]
+            yield []
             if every is None:
                 return
-            yield []
             await asyncio.sleep(every)
             begin, (end, _) = end, await log.ends()
             if end < begin:

@@ -13,6 +13,7 @@ from typing import Any
 from stream_dp.app.awaited_brokers import source_there
 from stream_dp.app.journal_access import sealed_commits
 from stream_dp.app.operator_key import sealer_for
+from stream_dp.core.progress import Progress, unseen
 from stream_dp.pipeline.endpoints import KafkaSourceSpec
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.commit import DeadLetter
@@ -23,11 +24,11 @@ RANGES = 100
 
 
 async def read_dead_letters(
-    pipeline: Path, key_file: Path | None, tell: Callable[[str], None]
+    pipeline: Path, key_file: Path | None, tell: Callable[[str], None], progress: Progress = unseen
 ) -> dict[str, Any]:
     """Read the pipeline's journal from end to end and add up its dead letters; works while the engine runs.
 
-    Brokers that do not answer yet are waited for; `tell` learns of that.
+    Brokers that do not answer yet are waited for; `tell` learns of that, `progress` how far it has come.
 
     Raises:
         UsageError: there is no journal, or no key.
@@ -38,7 +39,7 @@ async def read_dead_letters(
     await source_there(spec, tell)
     kinds: dict[tuple[int, str, str | None], _Kind] = {}
     records = late = capped = 0
-    async for commit, _ in unsealed(sealed_commits(spec), sealer, spec.name):
+    async for commit, _ in unsealed(sealed_commits(spec, progress=progress), sealer, spec.name):
         records, late = records + commit.records, late + commit.late
         capped += commit.capped
         for letter in commit.dead_letters:

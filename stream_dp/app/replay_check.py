@@ -4,7 +4,7 @@ Rules: the pipeline's own router decides, so what is found here is what the engi
 lines are exact and NOT PRIVATE: they go to the operator's own terminal. What a record holds is never told.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,8 +64,12 @@ class Examined:
             )
 
 
-def examine(spec: PipelineSpec, records: Sequence[Record]) -> Examined:
-    """Route every record as the engine would.
+def examine(
+    spec: PipelineSpec,
+    records: Sequence[Record],
+    shown: Callable[[int], None] = lambda done: None,
+) -> Examined:
+    """Route every record as the engine would; `shown` learns how many were.
 
     Raises:
         UsageError: the pipeline has no replay clock.
@@ -75,6 +79,7 @@ def examine(spec: PipelineSpec, records: Sequence[Record]) -> Examined:
     guard.begin((0,))
     why: dict[int, tuple[str, str | None]] = {}
     for begin in range(0, len(records), _AT_ONCE):
+        shown(begin)
         some = records[begin : begin + _AT_ONCE]
         places = range(begin, begin + len(some))
         batch = Batch(0, [each.payload for each in some], places, places.stop)

@@ -16,6 +16,7 @@ from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.replay_check import examine
 from stream_dp.app.settings import fields_of, settings_for
 from stream_dp.app.topic_made import make_topic
+from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.pipeline.spec import PipelineSpec
@@ -46,12 +47,13 @@ async def replay_file(
     key_file: Path | None,
     tell: Callable[[str], None],
     skip_bad: bool = False,
+    progress: Progress = unseen,
 ) -> Fed:
     """Feed `file` into `topic` of the broker that the pipeline file names, once all its records were examined.
 
     `tell` gets lines for the operator: what is wrong with records, that the pipeline reads another topic, and that
-    brokers are waited for. With
-    `skip_bad` the records that the pipeline cannot use are left out.
+    brokers are waited for; `progress` learns how far it has come. With `skip_bad` the records that the pipeline cannot
+    use are left out.
 
     Raises:
         UsageError: no operator's key, or records that the pipeline cannot use; see also `feed_file`.
@@ -62,7 +64,13 @@ async def replay_file(
     if topic != source.topic:
         tell(f"Warning: {spec.name} reads topic {source.topic}, not {topic}")
     sealer = sealer_for(spec, key_file)
-    examined = await asyncio.to_thread(examine, spec, await _loaded(spec, file))
+    progress(f"Reading {file.name}")
+    loaded = await _loaded(spec, file)
+
+    def shown(done: int) -> None:
+        progress(f"Examining {file.name}", *percent(done, len(loaded)))
+
+    examined = await asyncio.to_thread(examine, spec, loaded, shown)
     for line in examined.report(spec, file):
         tell(line)
     if examined.bad and not skip_bad:
@@ -73,7 +81,9 @@ async def replay_file(
     if examined.bad and not examined.good:
         raise UsageError(f"{file}: {spec.name} can use none of its records; nothing was sent")
     await source_there(spec, tell)
-    fed = await _feed_records(spec, sealer, examined.good, topic, ticks_per_second, create)
+    fed = await _feed_records(
+        spec, sealer, examined.good, topic, ticks_per_second, create, progress
+    )
     return replace(fed, skipped=examined.refused)
 
 
@@ -110,16 +120,19 @@ async def _feed_records(
     topic: str,
     ticks_per_second: float | None,
     create: int,
+    progress: Progress = unseen,
 ) -> Fed:
     """Feed the records; `create` makes a missing topic with so many partitions (0: it does not)."""
     clock, source = _replayed(spec)
+    progress("Sorting records into ticks")
     ticks = await asyncio.to_thread(ticked, records, clock.grid)
     settings, place = settings_for(source), placement_of(spec)
     if create:
         place((), range(create))
         await make_topic(settings, topic, create, stamped=False)
-    marks = TickMarks(sealer.mark_key(), topic, clock.grid, feed_id(ticks))
-    first = await feed(settings, marks, ticks, ticks_per_second, place)
+    feed_of = await asyncio.to_thread(feed_id, ticks)
+    marks = TickMarks(sealer.mark_key(), topic, clock.grid, feed_of)
+    first = await feed(settings, marks, ticks, ticks_per_second, place, progress)
     before = sum(map(len, ticks[:first]))
     return Fed(len(records) - before, before)
 
@@ -138,6 +151,7 @@ async def feed(
     ticks: Sequence[Sequence[Record]],
     ticks_per_second: float | None = None,
     place: Placement = by_content,
+    progress: Progress = unseen,
 ) -> int:
     """Send what the topic does not hold yet; as fast as it goes, or at `ticks_per_second`.
 
@@ -151,9 +165,11 @@ async def feed(
     if ticks_per_second is not None:
         chunk = max(1, round(ticks_per_second / CHUNKS_PER_SECOND))
     try:
+        progress(f"Looking at what {marks.topic} holds")
         first = await sender.open()
         started = time.monotonic()
         for begin in range(first, len(ticks), chunk):
+            progress(f"Feeding {marks.topic}", begin, len(ticks), "ticks")
             if ticks_per_second is not None:
                 due = started + (begin - first) / ticks_per_second
                 await asyncio.sleep(max(0.0, due - time.monotonic()))

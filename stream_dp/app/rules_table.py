@@ -4,16 +4,27 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from stream_dp.accounting.derive import RULES
 from stream_dp.audit.counterexamples.naive_books import NaiveBook, books
 from stream_dp.audit.exact_checks.constructed import constructed
 from stream_dp.audit.exact_checks.table import RuleFinding, findings
 from stream_dp.core.guarantee import NAMES, parameters
+from stream_dp.core.progress import Progress, unseen
 from stream_dp.errors import FailClosed
 
 
-def rules_json() -> dict[str, Any]:
-    """Return the findings and the counterexamples as plain values; takes half a minute."""
-    found = list(findings())
+def rules_json(progress: Progress = unseen) -> dict[str, Any]:
+    """Return the findings and the counterexamples as plain values; takes half a minute.
+
+    `progress` learns how many rules were checked, of how many.
+    """
+    found: list[RuleFinding] = []
+    rules = sum(map(len, RULES.values()))
+    for finding in findings():
+        found.append(finding)
+        checked = len({each.rule for each in found}) - 1
+        progress("Checking rules against every adaptive adversary", checked, rules, "rules")
+    progress("Taking mechanisms apart into randomized response")
     return {
         "violated": any(finding.violated for finding in found),
         "rules": [_finding_json(finding) for finding in found],

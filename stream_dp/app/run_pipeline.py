@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,9 @@ from stream_dp.app.sample_check.new_ledger import require_fitting
 from stream_dp.app.standby import presence_of, standing_by
 from stream_dp.app.start_line import start_line, told_start
 from stream_dp.app.ticks_told import ticks_told
+from stream_dp.app.traces_beside import traced
 from stream_dp.app.wiring import known_ends
+from stream_dp.core.progress import Progress, unseen
 from stream_dp.errors import TakenOver, UsageError
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
@@ -35,7 +37,8 @@ class Operator:
     """What the operator of a run learns: where it starts, the phases of its life, the figures of its commits.
 
     The figures are exact; `port` says where else than here they are told, if anywhere. `patient`: brokers that do not
-    answer yet are waited for, and the operator learns of that too.
+    answer yet are waited for, and the operator learns of that too. `traces` (None: there are none) learns where they
+    go. `progress` learns how far a start has come, and `over` that no tick is left, where the run stays for its page.
     """
 
     figures: OperatorFigures = field(default_factory=lambda: OperatorFigures(lambda reasons: None))
@@ -43,6 +46,9 @@ class Operator:
     tell: TellEvent = silent
     port: FiguresPort | None = None
     patient: bool = False
+    traces: Callable[[str], None] | None = None
+    progress: Progress = unseen
+    over: Callable[[], None] = lambda: None
 
 
 @asynccontextmanager
@@ -85,12 +91,14 @@ async def run_pipeline(
     told.tell("starting", pipeline=spec.name, version=__version__)
     if until_end and spec.clock.horizon is None:
         raise UsageError("--until-end: this clock has no horizon, so there is no end")
+    told.progress(f"Deriving what {spec.name} guarantees")
     built, sealer = build(spec), sealer_for(spec, key_file)
-    told = operator or Operator()
     if told.patient and not standby:
         await source_there(spec, told.starts)
+    told.progress("Looking for a journal")
     new = await require_own(built, sealer, private=setup.private)
     if new and check:
+        told.progress("Looking at a sample of the records")
         await require_fitting(spec, sealer, str(pipeline))
     keep = 1 if port is None else KEPT_RELEASES
 
@@ -99,6 +107,7 @@ async def run_pipeline(
 
         def ports() -> Ports:
             opened_ports = setup.adapters(spec, sealer, accepted, holder)
+            opened_ports = replace(opened_ports, spans=spans, progress=told.progress)
             ends = partial(known_ends, opened_ports.source)
             return told.figures.watching(opened_ports, spec.source.warn_dead, ends)
 
@@ -111,16 +120,20 @@ async def run_pipeline(
         async with (
             ending(this),
             standing_by(presence_of(spec), this.stopped, waits if standby else None) as to_run,
-            served(this, port, opened, host, hosts),
+            served(this, port, opened, host, hosts, spans),
         ):
             if not to_run:
                 return
             async with beside(this), _announced(this, told), ticks_told(this, told.tell):
                 await this.until_end()
-            if not until_end:
+            if not until_end and not this.stopped.is_set():
+                told.over()
                 await this.stopped.wait()
 
-    async with figures_told(told.port, spec.name, told.figures, sealer):
+    async with (
+        figures_told(told.port, spec.name, told.figures, sealer),
+        traced(told.traces, spec.name) as spans,
+    ):
         return await lived(begun, live, standby=standby, tell=told.tell)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.attempt import Attempt
+from stream_dp.app.fired_watches import FiredWatches
 from stream_dp.app.lifecycle_log import TellEvent, silent
 from stream_dp.app.live_series import EngineLiveSeries
 from stream_dp.app.public_view import public_view
@@ -31,6 +32,7 @@ from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import guard_of
 from stream_dp.runtime.answering import Understanding
+from stream_dp.runtime.commit import Release
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import Ports
@@ -88,6 +90,7 @@ class Run:
         self.built = built
         self._tell = tell
         self.log = ReleaseLog(keep)
+        self._fired = FiredWatches()
         self.ready = asyncio.Event()
         self.stopped = asyncio.Event()
         self._setup, self._accepted, self._again = setup, accepted, again
@@ -132,7 +135,7 @@ class Run:
     @property
     def ticks(self) -> int:
         """How many ticks are public."""
-        return max((r.tick + 1 for r in self.log.latest().values()), default=0)
+        return self.log.ticks
 
     @property
     def releases(self) -> int:
@@ -163,16 +166,21 @@ class Run:
         router = OpenRouter(built.spec, config.origin, built.layout, key)
         planner = LiveSeriesPlanner(built.spec, router)
         known = max(0, self.log.last_sequence) if self.ready.is_set() else NOTHING
-        words = SeriesWords(built, planner, TickTimes(built.spec, self.log))
+        words = SeriesWords(built, planner, TickTimes(built.spec, self.log), self._fired)
         messages = SignedMessages(built.spec.name, ports.sealer.query_token, self._issued.text_of)
         engine = Engine(
-            replace(config, group=setup.group), router, ports, setup.make_noise, self.log.append,
+            replace(config, group=setup.group), router, ports, setup.make_noise, self._published,
             planner=planner, subledgers=built.subledgers(), known=known,
             messages=Understanding(messages, words), per_tick=built.spec.queries.per_tick,
             guard=guard_of(built.spec, config.origin, key),
             seen=SeenMemory(built.layout.windows(built.spec)),
         )  # fmt: skip
         return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, words))
+
+    def _published(self, release: Release) -> None:
+        """Take a release that is public now."""
+        self.log.append(release)
+        self._fired.take(release, self.engine.admission.registry)
 
     async def _attempted(self) -> None:
         """Run the current attempt to its end; once it is told to stop, that may take some seconds only."""

@@ -25,7 +25,9 @@ from stream_dp.adapters.plain_rows import (
 )
 from stream_dp.adapters.records import opened_data
 from stream_dp.app.awaited_brokers import brokers_there
+from stream_dp.app.journal_access import has_begun
 from stream_dp.app.settings import fields_of, settings_at, settings_for, settled
+from stream_dp.core.progress import Progress, unseen
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.endpoints import KafkaSourceSpec, ReplayClock
 from stream_dp.pipeline.spec import PipelineSpec
@@ -39,6 +41,10 @@ _AT_ONCE = 1000
 _UNSTAMPED = (
     "Warning: the brokers of topic {0} do not stamp records on arrival, which a wall clock needs (LogAppendTime); "
     "`stream-dp topic` makes topics that do"
+)
+_TOO_EARLY = (
+    "Note: no run of {0} has begun, as far as can be seen: what arrives before counts nowhere, and is for `stream-dp "
+    "check` to look at"
 )
 
 
@@ -66,11 +72,12 @@ async def send_file(
     tell: Callable[[str], None],
     *,
     skip_bad: bool = False,
+    progress: Progress = unseen,
 ) -> SentRecords:
     """Send the rows of `file` (`-`: standard input) into a topic, in their order, and wait until all are acknowledged.
 
     With a `pipeline` file its source says where, and its schema what the cells of a CSV are. `skip_bad` leaves out
-    lines that are no whole row, or no JSON object.
+    lines that are no whole row, or no JSON object. `progress` learns how many were sent. NOT PRIVATE.
 
     Raises:
         UsageError: no such file, or lines of it are no records.
@@ -78,13 +85,16 @@ async def send_file(
     """
     where = _where(topic, bootstrap, pipeline)
     if file != STDIN and not skip_bad:
-        _read_through(file)
+        progress(f"Reading {file}")
+        await asyncio.to_thread(_read_through, file)
     await brokers_there(where.settings, tell)
     place = by_content if where.spec is None else placement_of(where.spec)
     async with TryOutProducer(where.settings, where.topic, place) as producer:
         if not producer.stamped:
             tell(_UNSTAMPED.format(where.topic))
-        return await _send(producer, file, where, skip_bad=skip_bad)
+        if where.spec is not None and not await has_begun(where.spec, where.settings):
+            tell(_TOO_EARLY.format(where.spec.name))
+        return await _send(producer, file, where, progress, skip_bad=skip_bad)
 
 
 def _where(topic: str, bootstrap: str, pipeline: Path | None) -> _Where:
@@ -102,9 +112,10 @@ def _where(topic: str, bootstrap: str, pipeline: Path | None) -> _Where:
 
 
 async def _send(
-    producer: TryOutProducer, file: str, where: _Where, *, skip_bad: bool
+    producer: TryOutProducer, file: str, where: _Where, progress: Progress, *, skip_bad: bool
 ) -> SentRecords:
     sent = skipped = 0
+    sending = f"NOT PRIVATE: sending into {where.topic}"
     with _rows(file) as (rows, cells):
         fields = None if where.spec is None else fields_of(where.spec)
         payload = plain_reader(fields, cells=cells)
@@ -112,6 +123,7 @@ async def _send(
             if row.value is not None:
                 await producer.send(payload(row.value))
                 sent += 1
+                progress(sending, sent, 0, "records")
             elif skip_bad:
                 skipped += 1
             else:

@@ -12,6 +12,7 @@ from stream_dp.accounting.amounts import text
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import MAIN
 from stream_dp.app.budget_view import fits, spent
+from stream_dp.app.fired_watches import FiredWatches
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import dp_at
 from stream_dp.pipeline.groupings import grouping_text
@@ -22,6 +23,7 @@ from stream_dp.pipeline.watch_roster import Placed, WatchRoster
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.commit import Created, Halted
 from stream_dp.runtime.proposals import Proposal
+from stream_dp.runtime.registry import LiveSeries
 
 LISTED = 100
 """How many of a monitor's watches are listed; the oldest of more are not."""
@@ -31,12 +33,13 @@ LISTED = 100
 class SeriesWords:
     """Words what happens to the series of `planner`; `begins` says when a tick begins, where that is known.
 
-    It implements `runtime.answering.Wording`.
+    `fired` knows which watches have fired for good. It implements `runtime.answering.Wording`.
     """
 
     built: Built
     planner: LiveSeriesPlanner
     begins: Callable[[int], str | None]
+    fired: FiredWatches
 
     def created(self, admission: Admission, created: Created, analyst: str) -> Mapping[str, Any]:
         """Say what was created, with what is left."""
@@ -62,6 +65,8 @@ class SeriesWords:
     ) -> Mapping[str, Any]:
         """Say what creating a series would do."""
         ledger = admission.subledgers.ledgers[analyst]
+        windows = proposal.windows()
+        each = {"windows": dict(windows)} if windows else {}
         after = {"after": text(fits(ledger, found.asked))} if found.fits else {}
         return {
             "name": proposal.name,
@@ -73,6 +78,8 @@ class SeriesWords:
             "largest": _left(admission, analyst),
             **after,
             **self._expected(proposal),
+            "error_unit": proposal.error_unit,
+            **each,
             "derivation": derivation_json(proposal.derivation),
         }
 
@@ -92,7 +99,7 @@ class SeriesWords:
             row = {**self._row(series, analyst, live.start, None), "created": live.created}
             if isinstance(live.series.asking, WatchRoster):
                 filters = payers is None or analyst in payers
-                row |= self._watches(live.series.asking, live.start, filters)
+                row |= self._watches(live, live.series.asking, filters)
             rows.append(row)
         rows += [
             {**self._row(series, MAIN, 0, None), "created": False}
@@ -106,18 +113,23 @@ class SeriesWords:
         ]
         return rows
 
-    def _watches(self, roster: WatchRoster, start: int, filters: bool) -> dict[str, Any]:
+    def _watches(self, live: LiveSeries, roster: WatchRoster, filters: bool) -> dict[str, Any]:
         """The watches of a monitor: the newest that there are, then those that were ended."""
         more, there = len(roster.placed) - LISTED, roster.placed[-LISTED:]
-        told = [self._watch(one, start, filters) for one in (*there, *roster.gone)]
+        told = [self._watch(one, live, filters) for one in (*there, *roster.gone)]
         return {"watches": told, **({"more_watches": more} if more > 0 else {})}
 
-    def _watch(self, one: Placed, begun: int, filters: bool) -> dict[str, Any]:
+    def _watch(self, one: Placed, live: LiveSeries, filters: bool) -> dict[str, Any]:
         where = {"where": one.watch.filter} if filters else {}
-        start = begun if one.start is None else one.start
+        start = live.start if one.start is None else one.start
+        end, fired = one.end, dict[str, int]()
+        if not one.watch.rearm:
+            ends = self.fired.ends(live.series.name, one)
+            end = max(ends.values()) if len(ends) == one.places else end
+            fired = {"fired": len(ends)}
         return {
             "name": one.watch.name, **where, **one.watch.when, "analyst": one.analyst,
-            **self._start(start), **self._end(one.end), "created": one.added,
+            **self._start(start), **self._end(end), **fired, "created": one.added,
         }  # fmt: skip
 
     def _row(self, series: SeriesSpec, analyst: str, start: int, end: int | None) -> dict[str, Any]:

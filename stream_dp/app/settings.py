@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_security import KafkaSecurity
 from stream_dp.adapters.records import FieldType, Separated
+from stream_dp.core.near_names import near_names
 from stream_dp.errors import UsageError
 from stream_dp.pipeline import endpoints
+from stream_dp.pipeline.error_words import Written, message, suggestion
 from stream_dp.pipeline.schema import ListField
 from stream_dp.pipeline.security import Security
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.yaml import load, message
+from stream_dp.pipeline.yaml import load
 
 _T = TypeVar("_T")
 _VARIABLE = "STREAM_DP_KAFKA_"
@@ -87,7 +90,9 @@ def _from_environment() -> dict[str, str]:
     known = ("bootstrap", *Security.model_fields)
     if unknown := sorted(set(found) - set(known)):
         names = ", ".join(f"{_VARIABLE}{key.upper()}" for key in known)
-        raise UsageError(f"{_VARIABLE}{unknown[0].upper()} is not known; known are {names}")
+        near = near_names(unknown[0], known)
+        there = f"did you mean {_VARIABLE}{near[0].upper()}?" if near else f"known are {names}"
+        raise UsageError(f"{_VARIABLE}{unknown[0].upper()} is not known; {there}")
     return found
 
 
@@ -100,10 +105,14 @@ def _secured(said: Mapping[str, Any], found: Mapping[str, str]) -> dict[str, Any
         return Security.model_validate({"protocol": "PLAINTEXT", **both}).model_dump()
     except ValidationError as error:
         lines = [
-            f"{_named(str(one['loc'][0]), found)}: {message(one)}"
+            f"{_named(str(one['loc'][0]), found)}: {message(one)}{_meant(one, both)}"
             for one in error.errors(include_url=False, include_input=False)
         ]
         raise UsageError("\n".join(lines)) from None
+
+
+def _meant(error: ErrorDetails, said: Mapping[str, Any]) -> str:
+    return suggestion(error, Written(str(said.get(str(error["loc"][0]), ""))))
 
 
 def _named(key: str, found: Mapping[str, str]) -> str:

@@ -10,13 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec import UNSET
-
+from stream_dp import __version__
 from stream_dp.adapters.kafka_client import backing_off
 from stream_dp.app.budget_view import OF_THE_FILE, api_budget
+from stream_dp.app.lifecycle_log import TellEvent, silent
 from stream_dp.app.public_view import pipeline_json
 from stream_dp.app.published_bodies import published
 from stream_dp.app.run_pipeline import KEPT_RELEASES
+from stream_dp.core.progress import Progress, unseen
 from stream_dp.errors import Outage
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.report import plan_json
@@ -27,6 +28,7 @@ from stream_dp.serve.view import PublicView, ReleaseLog
 
 _LOOK_S = 0.5
 _LONGEST_WAIT_S = 10.0
+READING = "Reading what is published"
 LIVE = "asked for while the engine runs"
 UNKNOWN = "This page reads published numbers alone: what is counted here, for whom and at what price, the engine knows."
 
@@ -42,6 +44,11 @@ class TopicPage:
         self._known = frozenset(series.name for series in built.spec.series)
         self.log = ReleaseLog(keep)
 
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self._built.spec.name
+
     def view(self) -> PublicView:
         """Return what the server may say."""
         built = self._built
@@ -54,7 +61,9 @@ class TopicPage:
             catching_up=lambda: not self._reading,
         )
 
-    async def follow(self, bootstrap: str = "") -> None:
+    async def follow(
+        self, bootstrap: str = "", tell: TellEvent = silent, progress: Progress = unseen
+    ) -> None:
         """Take what is published, for ever; where the brokers are gone, begin again when they are there.
 
         Raises:
@@ -67,9 +76,16 @@ class TopicPage:
                 async for bodies in published(spec, beyond, _LOOK_S, bootstrap):
                     for body in bodies:
                         self._take(body)
+                    if not self._reading:
+                        progress(READING, max(0, self.log.last_sequence), 0, "releases")
                     if not bodies:
+                        progress("")
+                        if not self._reading:
+                            tell("running")
                         self._reading, waits = True, backing_off(_LONGEST_WAIT_S)
             except Outage:
+                if self._reading:
+                    tell("catching up")
                 self._reading = False
                 await asyncio.sleep(next(waits))
 
@@ -80,7 +96,7 @@ class TopicPage:
         self.log.append(release)
 
     def _pipeline(self) -> Mapping[str, Any]:
-        said = pipeline_json(self._built, self._built.spec.series)
+        said = pipeline_json(self._built, self._built.spec.series, self.log.ticks)
         return {**said, "series": [*said["series"], *self._others.values()]}
 
 
@@ -91,21 +107,25 @@ async def serve_page(
     hosts: frozenset[str] = frozenset(),
     bootstrap: str = "",
     opened: Callable[[str], None] = lambda url: None,
+    tell: TellEvent = silent,
+    progress: Progress = unseen,
 ) -> None:
     """Serve the page of PIPELINE.yaml from what it has published, until cancelled; `opened` learns its address.
 
-    `hosts`: further names by which clients may call it. `bootstrap` counts before the file's brokers.
+    `hosts`: further names by which clients may call it. `bootstrap` counts before the file's brokers. `tell` learns of
+    phases, and of nothing else; `progress` how many releases were read, until it has come to the newest.
 
     Raises:
         UsageError: the file cannot be run as it is.
         FailClosed, WorldError: as `TopicPage.follow`.
     """
     page = TopicPage(build(load(pipeline)))
+    tell("starting", pipeline=page.name, version=__version__)
     server = PageServer(page.view(), hosts)
     await server.start(host, port)
     opened(server.url)
     try:
-        await page.follow(bootstrap)
+        await page.follow(bootstrap, tell, progress)
     finally:
         with suppress(asyncio.CancelledError):
             await server.stop()
@@ -125,5 +145,5 @@ def _described(said: Released) -> Mapping[str, Any]:
         "description": UNKNOWN,
         "meaning": None,
         "parameters": {},
-        **({"domain": list(keys)} if keys and first.values is not UNSET else {}),
+        **({"domain": list(keys)} if keys else {}),
     }

@@ -20,6 +20,7 @@ from stream_dp.audit.trace import TraceCounts, TracePlayer, same_tick
 from stream_dp.audit.verifier import Verifier
 from stream_dp.core.composition import CompositionMessage
 from stream_dp.core.messages import IntArray
+from stream_dp.core.progress import Progress, unseen
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.core.users import Users
 from stream_dp.errors import FailClosed, RejectedMessage, UsageError
@@ -81,8 +82,12 @@ class TraceReport:
         }
 
 
-async def check_trace(pipeline: Path | None, trace: Path, key_file: Path | None) -> TraceReport:
+async def check_trace(
+    pipeline: Path | None, trace: Path, key_file: Path | None, progress: Progress = unseen
+) -> TraceReport:
     """Read the journal `trace` of `pipeline`, or that of the pipeline file `trace`, and compare; also while it runs.
+
+    `progress` learns how far it has come.
 
     Raises:
         UsageError: no pipeline, journal or key.
@@ -97,7 +102,11 @@ async def check_trace(pipeline: Path | None, trace: Path, key_file: Path | None)
     if pipeline is not None and _is_sqlite(trace) is False:
         raise UsageError(f"--trace: {trace.name} is no journal, which is an SQLite file")
     sealer = sealer_for(spec, key_file)
-    blobs = sealed_commits(spec) if pipeline is None else sealed_commits_of(trace)
+    blobs = (
+        sealed_commits(spec, progress=progress)
+        if pipeline is None
+        else sealed_commits_of(trace, progress=progress)
+    )
     return await compared(build(spec), sealer, blobs)
 
 

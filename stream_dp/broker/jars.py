@@ -8,6 +8,7 @@ several processes do it at once.
 
 import hashlib
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ Progress = Callable[[int, int], None]
 KAFKA_VERSION = "4.3.1"
 _THREADS = 8
 _TIMEOUT_SECONDS = 30
+_WAITS_S = (1.0, 3.0, 9.0)
+"""Before a file is asked for again: a name may not be found for a moment, a connection may break."""
 
 
 @dataclass(frozen=True)
@@ -142,16 +145,19 @@ def _fetch_all(
 
 
 def _fetch(jar: Jar, maven: "MavenContext", folder: Path) -> None:
-    try:
-        path = maven.project(jar.group, jar.artifact).at_version(jar.version).artifact().resolve()
-    except (
-        OSError,
-        RuntimeError,
-    ) as error:  # requests' errors are OSErrors; jgo raises RuntimeError
-        raise WorldError(
-            f"cannot download Kafka's file {jar} ({_why(error)}); "
-            f"check the network and start again, or put {jar.file_name} into {folder}"
-        ) from error
+    waits, known = iter(_WAITS_S), maven.project(jar.group, jar.artifact)
+    while True:
+        try:
+            path = known.at_version(jar.version).artifact().resolve()
+            break
+        except (OSError, RuntimeError) as error:  # those of requests, and of jgo
+            wait = None if isinstance(error, RuntimeError) else next(waits, None)
+            if wait is None:
+                raise WorldError(
+                    f"cannot download Kafka's file {jar} ({_why(error)}); "
+                    f"check the network and start again, or put {jar.file_name} into {folder}"
+                ) from error
+            time.sleep(wait)
     verify(jar, path)
     path.replace(folder / jar.file_name)
 

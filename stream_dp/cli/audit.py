@@ -14,6 +14,7 @@ from stream_dp.accounting.amounts import text
 from stream_dp.app.attack import TOGETHER, Attack, attack
 from stream_dp.cli.options import KeyFile
 from stream_dp.cli.printing import wide_console
+from stream_dp.cli.progress_line import progress
 from stream_dp.errors import UsageError
 
 RUNS, TICKS, CONFIDENCE = 3000, 2, 0.99
@@ -83,7 +84,8 @@ def _attack(pipeline: Path, runs: int, ticks: int, confidence: float, as_json: b
     Raises:
         FailClosed: a claim is refuted.
     """
-    found = attack(pipeline, runs=runs, ticks=ticks, confidence=confidence)
+    with progress(f"Reading {pipeline}") as line:
+        found = attack(pipeline, runs=runs, ticks=ticks, confidence=confidence, progress=line)
     if as_json:
         settings = {"runs": runs, "ticks": ticks, "confidence": confidence}
         typer.echo(json.dumps({**found.json(), **settings}))

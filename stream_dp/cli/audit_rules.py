@@ -10,6 +10,7 @@ from rich.table import Table
 
 from stream_dp.app.rules_table import require_certified, rules_json
 from stream_dp.cli.printing import wide_console
+from stream_dp.cli.progress_line import progress
 
 WIDTH = 100  # where it is no terminal
 LEGEND = (
@@ -27,11 +28,10 @@ def audit_rules(*, as_json: bool) -> None:
     Raises:
         FailClosed: an adversary exceeds what a rule books.
     """
-    if not as_json:
-        typer.echo(
-            "Playing every adaptive adversary of some small instances: half a minute.", err=True
-        )
-    table = rules_json()
+    with progress("Making small instances") as line:
+        if not as_json:
+            line.say("Playing every adaptive adversary of some small instances: half a minute.")
+        table = rules_json(line)
     if as_json:
         typer.echo(json.dumps(table))
     else:

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from stream_dp.app.trace_check import TraceReport, check_trace
+from stream_dp.cli.progress_line import progress
 
 
 def audit_trace(
@@ -18,7 +19,8 @@ def audit_trace(
         UsageError: no pipeline, journal or key.
         FailClosed: the journal is damaged, or its trace is not that of the composition.
     """
-    found = asyncio.run(check_trace(pipeline, trace, key_file))
+    with progress(f"Reading {trace}") as line:
+        found = asyncio.run(check_trace(pipeline, trace, key_file, line))
     if as_json:
         typer.echo(json.dumps(found.json()))
     else:

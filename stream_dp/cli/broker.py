@@ -7,8 +7,6 @@ Ctrl-C (or SIGTERM) stops cleanly and exits 0, a second one kills and exits 130.
 
 import asyncio
 import signal
-import sys
-import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated
@@ -18,11 +16,12 @@ import typer
 from stream_dp.broker.jars import resolve_jars
 from stream_dp.broker.places import state_dir
 from stream_dp.broker.process import LocalKafka
+from stream_dp.cli.progress_line import progress
 from stream_dp.errors import UsageError
 
+FETCHING = "Fetching Apache Kafka"
 _INTERRUPTED = 130
 _DEFAULT_FOLDERS = {1: "broker", 3: "broker-3"}
-_QUIET_S, _EVERY_S = 2.0, 5.0
 
 
 def broker(
@@ -39,17 +38,12 @@ def broker(
         raise UsageError(f"--nodes: a local Kafka has 1 or 3 nodes, not {nodes}")
     kafka = LocalKafka(data_dir or state_dir() / _DEFAULT_FOLDERS[nodes], nodes=nodes, port=port)
     try:
-        resolve_jars(fetch_progress)
+        with progress("Looking for Apache Kafka") as line:
+            resolve_jars(lambda done, of: line(FETCHING, done, of, "files"))
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
     if not asyncio.run(_serve(kafka)):
         raise typer.Exit(_INTERRUPTED)
-
-
-def fetch_progress(done: int, total: int) -> None:
-    """Show on a terminal how many of Kafka's files were fetched."""
-    if sys.stderr.isatty():
-        typer.echo(f"\rFetching Apache Kafka: {done}/{total} files", err=True, nl=done == total)
 
 
 async def _serve(kafka: LocalKafka) -> bool:
@@ -64,11 +58,13 @@ async def _serve(kafka: LocalKafka) -> bool:
         loop.add_signal_handler(number, on_signal)
     await _unless(first, _run(kafka))
     typer.echo("Stopping Kafka", err=True)
-    return await _unless(second, kafka.stop())
+    with progress("Stopping Kafka"):
+        return await _unless(second, kafka.stop())
 
 
 async def _run(kafka: LocalKafka) -> None:
-    await _told(kafka.start(), "Starting Kafka")
+    with progress("Starting Kafka"):
+        await kafka.start()
     typer.echo(kafka.bootstrap)
     typer.echo("Kafka is ready; Ctrl-C stops it", err=True)
     try:
@@ -76,20 +72,6 @@ async def _run(kafka: LocalKafka) -> None:
     except Exception:
         await kafka.stop()
         raise
-
-
-async def _told(work: Coroutine[None, None, None], what: str) -> None:
-    """Do the work; where it takes long, say now and then for how many seconds it has gone on."""
-    began, quiet = time.monotonic(), _QUIET_S
-    task = asyncio.create_task(work)
-    try:
-        while not (await asyncio.wait({task}, timeout=quiet))[0]:
-            typer.echo(f"{what}: {time.monotonic() - began:.0f} s", err=True)
-            quiet = _EVERY_S
-        await task
-    finally:
-        task.cancel()
-        await asyncio.wait({task})  # it leaves nothing behind
 
 
 async def _unless(event: asyncio.Event, work: Coroutine[None, None, None]) -> bool:

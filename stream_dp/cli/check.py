@@ -16,8 +16,9 @@ from stream_dp.app.sample_check.check_pipeline import (
     within_limit,
 )
 from stream_dp.app.sample_check.fitting import Fitting
-from stream_dp.cli.options import KeyFile, PipelineFile, say_on_stderr
+from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import wide_console
+from stream_dp.cli.progress_line import progress
 
 UNFIT = 2
 
@@ -46,9 +47,10 @@ def check(
     The sample is taken from the pipeline's own source, or from what --data or --topic names. Exit code 2: more of it
     than `warn_dead` declares cannot be used, or the file is broken. No journal is opened, nothing is charged.
     """
-    built, found = asyncio.run(
-        check_pipeline(pipeline, data, topic, sample, key_file, say_on_stderr)
-    )
+    with progress("Looking at a sample of the records") as line:
+        built, found = asyncio.run(
+            check_pipeline(pipeline, data, topic, sample, key_file, line.say)
+        )
     if as_json:
         typer.echo(json.dumps(fitting_json(built, found)))
     else:
@@ -71,6 +73,7 @@ def _print(name: str, found: Fitting, alarms: list[str]) -> None:
         lines.print(f"  {alarm}", markup=False)
     counts = {"dead": found.dead, "late": found.late, "other": found.other}
     said = ", ".join(f"{n:,} {what} ({found.share(n):.1%})" for what, n in counts.items())
+    said += f", of which {found.null:,} null" if found.null else ""
     lines.print(f"NOT PRIVATE: {found.records:,} records of {found.origin}: {said}.", markup=False)
 
 

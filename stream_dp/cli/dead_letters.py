@@ -8,8 +8,9 @@ import typer
 from rich.table import Table
 
 from stream_dp.app.refused_records import read_dead_letters
-from stream_dp.cli.options import KeyFile, PipelineFile, say_on_stderr
+from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import wide_console
+from stream_dp.cli.progress_line import progress
 
 _SHOWN = 3
 
@@ -21,7 +22,8 @@ def dead_letters(
     key_file: KeyFile = None,
 ) -> None:
     """List the records that PIPELINE.yaml could not use: why, how many, where. NOT PRIVATE."""
-    shown = asyncio.run(read_dead_letters(pipeline, key_file, say_on_stderr))
+    with progress(f"Reading {pipeline}") as line:
+        shown = asyncio.run(read_dead_letters(pipeline, key_file, line.say, line))
     if as_json:
         typer.echo(json.dumps(shown))
     else:

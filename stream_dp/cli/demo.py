@@ -2,20 +2,21 @@
 
 import asyncio
 import json
+import os
+import shlex
 import sys
 import webbrowser
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from stream_dp.app.demo import DemoOptions, Told, run_demo
-from stream_dp.app.demo_figures import figures_of
+from stream_dp.app.demo import DemoOptions, DemoRun, Told, run_demo
+from stream_dp.app.demo_figures import DemoFigures, figures_of
 from stream_dp.app.example_files import flights_folder
-from stream_dp.cli.broker import fetch_progress
 from stream_dp.cli.demo_results import print_results
 from stream_dp.cli.options import Port
-from stream_dp.cli.progress import progress
+from stream_dp.cli.progress_line import Line, progress
+from stream_dp.cli.ticks_shown import ticks_shown
 
 LIVE_SERIES = (
     "{name: very_late, statistic: count, where: [{field: delay, at_least: 120}], epsilon: 0.25}"
@@ -42,30 +43,33 @@ def demo(
 ) -> None:
     """Real flight departures, live and private, in the browser. Ctrl-C stops; a second start goes on."""
     options = DemoOptions(embedded, headless, until_end, fresh, port)
-    asyncio.run(_demo(options, as_json, compare_exact))
-
-
-async def _demo(options: DemoOptions, as_json: bool, compare_exact: bool) -> None:
-    console = Console(stderr=True)
-
-    def line(text: str) -> None:
-        console.print(text, soft_wrap=True, markup=False)
-
-    def page(url: str, goes_on: bool) -> None:
-        console.print(f"The page is at {url}")
-        if goes_on:
-            console.print(_invitation(url), soft_wrap=True, markup=False, highlight=False)
-        if sys.stdout.isatty():
-            webbrowser.open(url)
-
-    told = Told(line, fetch_progress, page, progress(console))
-    async with run_demo(options, told) as done:
-        found = await figures_of(done, compare_exact=compare_exact)
+    with progress("Looking at what is here") as line:
+        done, found = asyncio.run(_demo(options, line, compare_exact=compare_exact))
     print_results(found)
     if as_json:
         typer.echo(json.dumps(found.json(done.built)))
 
 
+async def _demo(
+    options: DemoOptions, line: Line, *, compare_exact: bool
+) -> tuple[DemoRun, DemoFigures]:
+    def page(url: str, goes_on: bool) -> None:
+        line.say(f"The page is at {url}")
+        if goes_on:
+            line.say(_invitation(url))
+        if sys.stdout.isatty():
+            webbrowser.open(url)
+
+    told = Told(line.say, line, page, ticks_shown(line))
+    async with run_demo(options, told) as done:
+        line("Reading the journal")
+        found = await figures_of(done, compare_exact=compare_exact)
+        line("Stopping")
+    return done, found
+
+
 def _invitation(url: str) -> str:
+    home = os.environ.get("STREAM_DP_HOME")
+    there = f"STREAM_DP_HOME={shlex.quote(home)} " if home else ""
     command = f"{sys.argv[0]} query create {flights_folder() / 'pipeline.yaml'} --url {url} --series '{LIVE_SERIES}'"
-    return f"Ask it something of your own while it runs, as far as the budget goes:\n  {command}"
+    return f"Ask it something of your own while it runs, as far as the budget goes:\n  {there}{command}"

@@ -11,6 +11,7 @@ from rich.console import Console
 from stream_dp.app.doctor.diagnosis import diagnose_pipeline
 from stream_dp.app.doctor.observation import Level, exit_code
 from stream_dp.cli.options import KeyFile, PipelineFile
+from stream_dp.cli.progress_line import progress
 
 _COLOURS = {Level.OK: "green", Level.UNCHECKED: "dim", Level.WARNING: "yellow", Level.WRONG: "red"}
 
@@ -32,7 +33,8 @@ def doctor(
 
     Exit codes: 0 all well, 4 `run` would stop rather than risk something, 5 something cannot be reached or is denied.
     """
-    found = asyncio.run(diagnose_pipeline(pipeline, key_file, write=write))
+    with progress(f"Looking at what {pipeline} needs"):
+        found = asyncio.run(diagnose_pipeline(pipeline, key_file, write=write))
     code = exit_code(found)
     if as_json:
         checks = [asdict(finding) for finding in found]

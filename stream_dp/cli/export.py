@@ -6,7 +6,10 @@ from typing import Annotated
 import typer
 
 from stream_dp.app.export.exporting import FORMS, export_releases
+from stream_dp.cli.logged import LogForm, LogFormat, logged
 from stream_dp.cli.options import PipelineFile
+from stream_dp.cli.progress_line import progress
+from stream_dp.cli.until_stopped import until_stopped
 
 
 def export(
@@ -19,16 +22,28 @@ def export(
     every: Annotated[
         float, typer.Option(min=0.1, max=86_400, help="With --follow: look so often, in seconds.")
     ] = 1.0,
+    log_format: LogFormat = LogForm.TEXT,
 ) -> None:
     """Write what PIPELINE.yaml has released into PostgreSQL, DuckDB, Parquet or CSV: a row a number.
 
     What is there already is not written again; with --follow it goes on until stopped.
     """
-    said = [0]
+    written, said, text = "", 0, log_format is LogForm.TEXT
+    with (
+        progress(f"Reading what {pipeline} has released", silent=not text) as line,
+        logged(pipeline, log_format) as log,
+    ):
 
-    def told(place: str, releases: int, rows: int) -> None:
-        if releases > said[0] or not follow:
-            typer.echo(f"{releases:,} releases, {rows:,} rows written to {place}", err=follow)
-        said[0] = releases
+        def told(place: str, releases: int, rows: int) -> None:
+            nonlocal written, said
+            written = f"{releases:,} releases, {rows:,} rows written to {place}"
+            if releases > said:
+                log("exported", releases=releases)
+                if follow:
+                    line.say(written)
+            line("" if follow else f"Writing to {place}", releases, 0, "releases")
+            said = releases
 
-    asyncio.run(export_releases(pipeline, to, every if follow else None, told))
+        exported = export_releases(pipeline, to, every if follow else None, told, log)
+        asyncio.run(until_stopped(exported) if follow else exported)
+    typer.echo(written)

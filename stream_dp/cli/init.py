@@ -8,10 +8,13 @@ import typer
 from rich.table import Table
 
 from stream_dp.app.drafting.column import OPEN
-from stream_dp.app.drafting.first_pipeline import Drafted, SampleWanted, draft_pipeline
+from stream_dp.app.drafting.first_pipeline import LOCAL, Drafted, SampleWanted, draft_pipeline
+from stream_dp.cli.options import Bootstrap
 from stream_dp.cli.printing import wide_console
+from stream_dp.cli.progress_line import progress
 
 _MOST_SHOWN = 50
+_FOR_CHECK = "for `check` to see; what counts is sent once `run` has started"
 
 
 def init(
@@ -21,9 +24,7 @@ def init(
     topic: Annotated[
         str, typer.Option(help="The topic to read; it is the sample where no file is.")
     ] = "",
-    bootstrap: Annotated[
-        str, typer.Option(help="Address of Kafka (host:port), as `stream-dp broker` prints it.")
-    ] = "",
+    bootstrap: Bootstrap = "",
     out: Annotated[
         Path | None, typer.Option(help="The file to write. Default: NAME.yaml, never over another.")
     ] = None,
@@ -41,12 +42,9 @@ def init(
     proposed; domains and ranges are for you to declare, for one that was taken from data would tell of the data. No
     value of the sample is ever written.
     """
-
-    def tell(line: str) -> None:
-        typer.echo(line, err=True)
-
     wanted = SampleWanted(csv, jsonl, topic, bootstrap, out, name)
-    done = asyncio.run(draft_pipeline(wanted, tell))
+    with progress("Looking at a sample of the records") as line:
+        done = asyncio.run(draft_pipeline(wanted, line.say))
     _show(done, values=show_values)
     typer.echo("\n".join(_next(done, wanted)))
 
@@ -96,8 +94,15 @@ def _next(done: Drafted, wanted: SampleWanted) -> list[str]:
     lines = [f"{path}: written. Next, {edit}, then:", f"  stream-dp plan {path}"]
     lines += ["  stream-dp key && export STREAM_DP_KEY_FILE=$PWD/stream-dp.key"]
     if done.live and wanted.file is not None:
-        source = done.draft
-        lines += [f"  stream-dp topic {wanted.topic or source.name} --pipeline {path}"]
-        lines += [f"  stream-dp send {wanted.file} --pipeline {path}"]
+        if port := _local_port(wanted.bootstrap or LOCAL):
+            lines += [f"  stream-dp broker --port {port} &   # or your own Kafka, named in {path}"]
+        lines += [f"  stream-dp topic {wanted.topic or done.draft.name} --pipeline {path}"]
+        lines += [f"  stream-dp send {wanted.file} --pipeline {path}   # {_FOR_CHECK}"]
     lines += [f"  stream-dp check {path}", f"  stream-dp run {path} --serve"]
     return lines
+
+
+def _local_port(bootstrap: str) -> str:
+    """The port where a broker of one's own would have to listen; empty where Kafka is on another machine."""
+    host, _, port = bootstrap.partition(",")[0].rpartition(":")
+    return port if host in ("127.0.0.1", "localhost", "[::1]") else ""

@@ -11,8 +11,9 @@ from rich.table import Table
 
 from stream_dp.app.ledger_view import read_ledger
 from stream_dp.app.message_trail import message_trail
-from stream_dp.cli.options import KeyFile, PipelineFile, say_on_stderr
+from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import budget_text, tick_text, wide_console
+from stream_dp.cli.progress_line import Line, progress
 
 
 def ledger(
@@ -27,17 +28,20 @@ def ledger(
 ) -> None:
     """Show what was charged to PIPELINE.yaml's budget and check its journal from end to end."""
     if messages:
-        asyncio.run(_trail(pipeline, key_file))
+        with progress(f"Reading {pipeline}") as line:
+            asyncio.run(_trail(pipeline, key_file, line))
         return
-    shown = asyncio.run(read_ledger(pipeline, key_file, say_on_stderr))
+    with progress(f"Reading {pipeline}") as line:
+        shown = asyncio.run(read_ledger(pipeline, key_file, line.say, line))
     if as_json:
         typer.echo(json.dumps(shown))
     else:
         _print(shown)
 
 
-async def _trail(pipeline: Path, key_file: Path | None) -> None:
-    async for message in message_trail(pipeline, key_file, say_on_stderr):
+async def _trail(pipeline: Path, key_file: Path | None, line: Line) -> None:
+    async for message in message_trail(pipeline, key_file, line.say, line):
+        line.hide()
         typer.echo(json.dumps(message))
 
 

@@ -12,6 +12,9 @@ PipelineFile = Annotated[
 KeyFile = Annotated[
     Path | None, typer.Option("--key-file", help="The operator's 32-byte key (mode 0600).")
 ]
+Bootstrap = Annotated[
+    str, typer.Option(help="Address of Kafka (host:port), as `stream-dp broker` prints it.")
+]
 Host = Annotated[
     str,
     typer.Option(

@@ -1,12 +1,12 @@
 """`stream-dp page`: the page without the engine. Needs no key, and can write nothing."""
 
 import asyncio
-from typing import Annotated
 
-import typer
-
-from stream_dp.app.topic_page import serve_page
-from stream_dp.cli.options import AllowHost, Host, PipelineFile, Port
+from stream_dp.app.topic_page import READING, serve_page
+from stream_dp.cli.logged import LogForm, LogFormat, logged
+from stream_dp.cli.options import AllowHost, Bootstrap, Host, PipelineFile, Port
+from stream_dp.cli.progress_line import progress
+from stream_dp.cli.until_stopped import until_stopped
 
 
 def page(
@@ -15,14 +15,17 @@ def page(
     port: Port = 8765,
     host: Host = "127.0.0.1",
     allow_host: AllowHost = None,
-    bootstrap: Annotated[
-        str, typer.Option("--bootstrap", help="Brokers that hold the releases, before the file's.")
-    ] = "",
+    bootstrap: Bootstrap = "",
+    log_format: LogFormat = LogForm.TEXT,
 ) -> None:
     """Serve the page of PIPELINE.yaml from what it has published, apart from the engine."""
-    asyncio.run(
-        serve_page(
-            pipeline, port, host, frozenset(allow_host or ()), bootstrap,
-            lambda url: typer.echo(f"The page is at {url}", err=True),
-        )
-    )  # fmt: skip
+    silent = log_format is LogForm.JSON
+    with logged(pipeline, log_format) as log, progress(READING, silent=silent) as line:
+
+        def opened(url: str) -> None:
+            log("ready", url=url)
+            line.say(f"The page is at {url}")
+
+        names = frozenset(allow_host or ())
+        served = serve_page(pipeline, port, host, names, bootstrap, opened, log, line)
+        asyncio.run(until_stopped(served))

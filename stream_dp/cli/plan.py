@@ -10,6 +10,7 @@ from rich.table import Table
 from stream_dp.app.plan_view import PlanView
 from stream_dp.cli.options import PipelineFile
 from stream_dp.cli.printing import budget_text, derivation_tree, wide_console
+from stream_dp.cli.progress_line import progress
 
 _PADDING = 3  # of a column: a space to each side, and a line
 
@@ -27,13 +28,15 @@ def plan(
     ] = None,
 ) -> None:
     """Show what PIPELINE.yaml guarantees, why, and how large its errors will be."""
-    view = PlanView(pipeline)
-    if picture is not None:
-        view.draw(picture)
+    with progress(f"Deriving what {pipeline} guarantees"):
+        view = PlanView(pipeline)
+        if picture is not None:
+            view.draw(picture)
+        shown = view.json() if as_json else view.shown()
     if as_json:
-        typer.echo(json.dumps(view.json()))
+        typer.echo(json.dumps(shown))
         return
-    shown, console = view.shown(), wide_console()
+    console = wide_console()
     console.print(shown["plainly"], highlight=False, soft_wrap=True, style="bold", markup=False)
     console.print()
     console.print(_guarantee(shown), highlight=False)
@@ -69,7 +72,8 @@ def _errors(shown: dict[str, Any], width: int) -> Table:
     table = Table(title=f"Predicted error: half-width at confidence {shown['confidence']:g}")
     rows: list[tuple[tuple[str, str, str], dict[int, float]]] = []
     for series in (each for each in shown["series"] if each["errors"]):
-        about = series["name"], f"{series['mechanism']}, eps {series['epsilon']}"
+        by = f"{series['mechanism']}, eps {series['epsilon']}", series["supposing"]
+        about = series["name"], ", ".join(filter(None, by))
         for window, errors in (series["windows"] or {"": series["errors"]}).items():
             rows.append(((about[0], window, about[1]), errors))
             about = "", ""

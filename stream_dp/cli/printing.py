@@ -84,6 +84,17 @@ def tick_text(told: Mapping[str, Any], key: str) -> str:
     return str(tick) if time is None else f"{tick} ({time})"
 
 
+def watch_end_text(watch: Mapping[str, Any]) -> str:
+    """The tick at which a watch ends, as `tick_text` says it, and how far it has fired for good.
+
+    >>> watch_end_text({"end": 40, "fired": 1}), watch_end_text({"end": None, "by": "airline", "fired": 2})
+    ('40, fired', 'runs, 2 keys fired')
+    """
+    fired, end = watch.get("fired", 0), tick_text(watch, "end")
+    keys = f"{fired:,} key{'' if fired == 1 else 's'} " if watch.get("by") else ""
+    return f"{end}, {keys}fired" if fired else end
+
+
 def answer_text(series: str, end: str, said: Mapping[str, Any]) -> str:
     """What a series answered at the cut at `end`."""
     shown = ", ".join(f"{key} {_plain(value)}" for key, value in said.items() if key != "series")

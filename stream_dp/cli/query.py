@@ -5,10 +5,10 @@ operator's key or with an analyst's own.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import JustifyMethod
@@ -18,12 +18,21 @@ from rich.table import Table
 from stream_dp.app.remote_series import RemoteSeries, told_in
 from stream_dp.cli.lazy import WholeHelpGroup
 from stream_dp.cli.options import KeyFile, PipelineFile, say_on_stderr
-from stream_dp.cli.printing import answer_text, derivation_tree, tick_text, watch_text, wide_console
+from stream_dp.cli.printing import (
+    answer_text,
+    derivation_tree,
+    tick_text,
+    watch_end_text,
+    watch_text,
+    wide_console,
+)
+from stream_dp.cli.progress_line import progress
 from stream_dp.errors import BudgetRefused
 
 if TYPE_CHECKING:
     from stream_dp.app.remote_messages import RemoteMessages
 
+_T = TypeVar("_T")
 query = typer.Typer(
     cls=WholeHelpGroup,
     help="Preview, create, halt, list and ask the series of a running engine, and watch in its monitors.",
@@ -109,7 +118,7 @@ def create(
     """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit."""
     engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
     _say(
-        engine.create(series),
+        _answered(lambda: engine.create(series)),
         as_json,
         "{name}: created, charged epsilon {epsilon}, left {left}. " + _START + _ERROR,
     )
@@ -130,7 +139,7 @@ def preview(
 ) -> None:
     """Show what a series would cost and why, and change nothing. Exit code 3: it would not fit."""
     engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
-    answer = engine.preview(series)
+    answer = _answered(lambda: engine.preview(series))
     _say(
         answer,
         as_json,
@@ -159,7 +168,7 @@ def halt(
     """End a series for good. Its budget comes free for later ticks under the filters pure and basic, else not."""
     engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
     _say(
-        engine.halt(name),
+        _answered(lambda: engine.halt(name)),
         as_json,
         "{name}: halted, left {left}. End: tick {end}, the first it does not see.",
     )
@@ -181,7 +190,8 @@ def list_(
 
     A series, or a watch of a monitor, sees the ticks from `start` on, up to and not including `end`.
     """
-    found = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst).queries()
+    engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
+    found = _answered(engine.queries)
     if as_json:
         typer.echo(json.dumps({"queries": found}))
         return
@@ -194,7 +204,7 @@ def list_(
         start, end = tick_text(each, "start"), tick_text(each, "end")
         table.add_row(*map(escape, [*cells, start, end]))
         for watch in each.get("watches") or ():
-            start, end = tick_text(watch, "start"), tick_text(watch, "end")
+            start, end = tick_text(watch, "start"), watch_end_text(watch)
             cells = [f"  {watch['name']}", watch_text(watch), watch["analyst"], "", start, end]
             table.add_row(*map(escape, cells))
         if each.get("more_watches"):
@@ -233,7 +243,7 @@ def ask(
     if threshold is not None:
         asked["threshold"] = threshold
     engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
-    line = engine.ask(series, asked, name)
+    line = _answered(lambda: engine.ask(series, asked, name))
     typer.echo(line.decode() if as_json else answer_text(series, *told_in(line)))
 
 
@@ -264,7 +274,7 @@ def watch(
     """Add a watch to a monitor that runs, which counts whole ticks. It costs nothing more."""
     engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
     _say(
-        engine.watch(series, watch, name),
+        _answered(lambda: engine.watch(series, watch, name)),
         as_json,
         "{watch}: watched in {series}. Start: tick {start}, the first it sees.",
     )
@@ -288,7 +298,7 @@ def unwatch(
     """End a watch of a monitor; what it released stays."""
     engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
     _say(
-        engine.unwatch(series, watch, name),
+        _answered(lambda: engine.unwatch(series, watch, name)),
         as_json,
         "{watch}: watched in {series} no more. End: tick {end}, the first it does not see.",
     )
@@ -306,6 +316,12 @@ _AMOUNTS = (
     "name", "epsilon", "start", "end", "asked", "spent", "left", "largest", "error", "error_tick", "confidence",
     "series", "watch",
 )  # fmt: skip
+
+
+def _answered(asking: Callable[[], _T]) -> _T:
+    """What the engine answers, which may take a while: a message is executed at a tick's end."""
+    with progress("Waiting for the engine's answer"):
+        return asking()
 
 
 def _shown(answer: Mapping[str, Any]) -> dict[str, Any]:

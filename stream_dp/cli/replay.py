@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from stream_dp.app.replay_feed import Fed, replay_file
-from stream_dp.cli.options import KeyFile
+from stream_dp.cli.options import KeyFile, say_on_stderr
+from stream_dp.cli.progress_line import progress
 from stream_dp.errors import UsageError
 
 
@@ -44,13 +44,13 @@ def replay(
     """
     if speed is not None and not 0 < speed < math.inf:
         raise UsageError("--speed: must be more than 0 ticks per second, and finite")
-    console = Console(stderr=True)
-
-    def tell(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    fed = asyncio.run(replay_file(pipeline, file, topic, speed, create, key_file, tell, skip_bad))
-    tell(f"{topic}: fed up to the end of the declared range. NOT PRIVATE: {_told(fed)}")
+    with progress(f"Reading {pipeline}") as line:
+        fed = asyncio.run(
+            replay_file(
+                pipeline, file, topic, speed, create, key_file, line.say, skip_bad, progress=line
+            )
+        )
+    say_on_stderr(f"{topic}: fed up to the end of the declared range. NOT PRIVATE: {_told(fed)}")
 
 
 def _told(fed: Fed) -> str:

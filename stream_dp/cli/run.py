@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
-from rich.console import Console
 
-from stream_dp.app.figures_beside import FiguresPort
+from stream_dp.app.figures_beside import LOCAL, FiguresPort
 from stream_dp.app.lifecycle_log import TellEvent
 from stream_dp.app.operator_figures import OperatorFigures
 from stream_dp.app.run_pipeline import Operator, run_pipeline
 from stream_dp.app.running import PRODUCT, Run, Setup, Unanswered
 from stream_dp.cli.logged import LogForm, LogFormat, logged
 from stream_dp.cli.options import AllowHost, Host, KeyFile, PipelineFile, Port
-from stream_dp.cli.progress import progress
+from stream_dp.cli.progress_line import progress
+from stream_dp.cli.ticks_shown import ticks_shown
 from stream_dp.errors import UsageError
 
 OVER = "its last tick is over: messages that come from now on are not answered"
@@ -69,7 +69,7 @@ def run(
             min=0,
             max=65535,
             show_default=False,
-            help="Port of 127.0.0.1 for exact figures (records, dead letters, lag) as metrics, to who shows the "
+            help="Port for exact figures (records, dead letters, lag) as metrics, on this machine, to who shows the "
             "operator's token. NOT PRIVATE.",
         ),
     ] = None,
@@ -80,6 +80,21 @@ def run(
             help="With --operator-port: a token for it alone (mode 0600), in place of the operator's.",
         ),
     ] = None,
+    operator_host: Annotated[
+        str,
+        typer.Option(
+            "--operator-host",
+            help="With --operator-port: where it listens. Elsewhere than here only inside a network of the operator's.",
+        ),
+    ] = LOCAL,
+    traces: Annotated[
+        bool,
+        typer.Option(
+            "--traces",
+            help="Send traces of its work, without content, to the OpenTelemetry collector that "
+            "OTEL_EXPORTER_OTLP_ENDPOINT names. NOT PRIVATE.",
+        ),
+    ] = False,
 ) -> None:
     """Run PIPELINE.yaml until stopped; goes on where the journal ends."""
     shown = port if serve else None
@@ -87,18 +102,19 @@ def run(
         pipeline, until_end, shown, key_file,
         accepted=accept_new_guarantee, check=not no_check, verbose=verbose, standby=standby,
         host=host, hosts=frozenset(allow_host or ()), form=log_format,
-        figures=(operator_port, operator_token_file),
+        figures=(operator_port, operator_token_file, operator_host), traces=traces,
     )  # fmt: skip
 
 
-async def _or_leave(running: Coroutine[Any, Any, Run], log: TellEvent, form: LogForm) -> Run:
+async def _or_leave(
+    running: Coroutine[Any, Any, Run], log: TellEvent, tell: Callable[[str], None]
+) -> Run:
     """Await it; where it was told to stop and gets no answer, leave at once: what hangs would hold the process."""
     try:
         return await running
     except Unanswered as error:
         log("stopped", exit_code=error.exit_code, error=str(error))
-        if form is LogForm.TEXT:
-            typer.echo(f"stream-dp: {error}", err=True)
+        tell(f"stream-dp: {error}")
         os._exit(error.exit_code)
 
 
@@ -116,35 +132,47 @@ def run_on_terminal(
     host: str = "127.0.0.1",
     hosts: frozenset[str] = frozenset(),
     form: LogForm = LogForm.TEXT,
-    figures: tuple[int | None, Path | None] = (None, None),
+    figures: tuple[int | None, Path | None, str] = (None, None, LOCAL),
+    traces: bool = False,
 ) -> None:
     """Run and say on stderr how far it is; the test kit calls it with a setup of its own.
 
-    `figures`: the operator's port, and the file of its token.
+    `figures`: the operator's port, the file of its token, and where it listens.
     """
-    console = Console(stderr=True, quiet=form is LogForm.JSON)
-
-    def tell(line: str) -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    with logged(pipeline, form) as log:
+    silent = form is LogForm.JSON
+    with logged(pipeline, form) as log, progress(f"Reading {pipeline}", silent=silent) as line:
+        tell = line.say
         if verbose and form is LogForm.JSON:
             raise UsageError("--verbose tells exact counts, which --log-format json never does")
 
+        def phase(event: str, /, **fields: str | int) -> None:
+            log(event, **fields)
+            if event == "catching up":
+                line("Catching up, the brokers are not there")
+
         def waits() -> None:
             log("standing by")
+            line("")
             tell("Standing by until no other engine of it is there")
 
         def opened(url: str) -> None:
             log("ready", url=url)
-            console.print(f"The page is at {url}")
+            tell(f"The page is at {url}")
 
         def told(url: str) -> None:
             log("operator port", url=url)
             tell(f"The operator's figures (NOT PRIVATE) are at {url}")
 
+        def sent(url: str) -> None:
+            log("traces", url=url)
+            tell(f"Traces (NOT PRIVATE) go to {url}")
+
         totals = OperatorFigures(lambda reasons: tell(_many_dead(pipeline, reasons)))
-        operator = Operator(totals, tell, log, _figures_port(figures, told), patient=True)
+        operator = Operator(
+            totals, tell, phase, _figures_port(figures, told, hosts), patient=True,
+            traces=sent if traces else None, progress=line,
+            over=lambda: tell(_over(pipeline, page=port is not None)),
+        )  # fmt: skip
         done = asyncio.run(
             _or_leave(
                 run_pipeline(
@@ -161,28 +189,42 @@ def run_on_terminal(
                     hosts=hosts,
                     waits=waits,
                     opened=opened,
-                    beside=progress(console),
+                    beside=ticks_shown(line),
                 ),
                 log,
-                form,
+                tell,
             )
         )
-    console.print(f"{done.built.spec.name}: {done.ticks} ticks, {done.releases} releases")
-    if done.ticks == done.built.spec.clock.horizon:
-        tell(f"{done.built.spec.name}: {OVER}")
-    tell(_totals(pipeline, totals, shown=verbose or done.built.spec.public_data))
+        tell(f"{done.built.spec.name}: {done.ticks} ticks, {done.releases} releases")
+        if done.ticks == done.built.spec.clock.horizon:
+            tell(f"{done.built.spec.name}: {OVER}")
+        tell(_totals(pipeline, totals, shown=verbose or done.built.spec.public_data))
 
 
 def _figures_port(
-    asked: tuple[int | None, Path | None], told: Callable[[str], None]
+    asked: tuple[int | None, Path | None, str],
+    told: Callable[[str], None],
+    hosts: frozenset[str],
 ) -> FiguresPort | None:
     """The operator's port, if there is to be one."""
-    port, token_file = asked
+    port, token_file, host = asked
     if port is not None:
-        return FiguresPort(port, token_file, told)
-    if token_file is not None:
-        raise UsageError("--operator-token-file: there is no --operator-port that it is for")
+        return FiguresPort(port, token_file, told, host, hosts)
+    for option, given in (
+        ("--operator-token-file", token_file is not None), ("--operator-host", host != LOCAL),
+    ):  # fmt: skip
+        if given:
+            raise UsageError(f"{option}: there is no --operator-port that it is for")
     return None
+
+
+def _over(pipeline: Path, *, page: bool) -> str:
+    """That no tick is left, why the process is there still, and what one can do now."""
+    stays = "the page and what is under /api stay until Ctrl-C" if page else "Ctrl-C ends this"
+    return (
+        f"All ticks of {pipeline} are released: nothing is counted any more, and nothing new can be asked. What was "
+        f"released stays: {stays}, and `stream-dp export {pipeline} --to ADDRESS` writes it into tables"
+    )
 
 
 def _many_dead(pipeline: Path, reasons: str) -> str:

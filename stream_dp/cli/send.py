@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from stream_dp.app.sending import send_file
+from stream_dp.cli.options import Bootstrap, say_on_stderr
+from stream_dp.cli.progress_line import progress
 
 
 def send(
@@ -20,9 +22,7 @@ def send(
     topic: Annotated[
         str, typer.Option(help="The topic to write; with a pipeline file its own by default.")
     ] = "",
-    bootstrap: Annotated[
-        str, typer.Option(help="Address of Kafka (host:port), as `stream-dp broker` prints it.")
-    ] = "",
+    bootstrap: Bootstrap = "",
     pipeline: Annotated[
         Path | None,
         typer.Option(
@@ -38,10 +38,9 @@ def send(
     Each is acknowledged by the brokers before this ends. Without a pipeline file the cells of a CSV become what they
     look like: numbers, true, false, or texts.
     """
-
-    def tell(line: str) -> None:
-        typer.echo(line, err=True)
-
-    done = asyncio.run(send_file(file, topic, bootstrap, pipeline, tell, skip_bad=skip_bad))
+    with progress(f"Reading {pipeline or file}") as line:
+        done = asyncio.run(
+            send_file(file, topic, bootstrap, pipeline, line.say, skip_bad=skip_bad, progress=line)
+        )
     left_out = f", {done.skipped:,} lines left out" if done.skipped else ""
-    tell(f"NOT PRIVATE: {done.sent:,} records sent and acknowledged{left_out}")
+    say_on_stderr(f"NOT PRIVATE: {done.sent:,} records sent and acknowledged{left_out}")

@@ -14,7 +14,8 @@ import typer
 
 from stream_dp.app.settings import settings_at
 from stream_dp.app.topic_made import make_topic
-from stream_dp.cli.options import say_on_stderr
+from stream_dp.cli.options import Bootstrap
+from stream_dp.cli.progress_line import progress
 from stream_dp.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
@@ -23,9 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 def topic(
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
     *,
-    bootstrap: Annotated[
-        str, typer.Option(help="Address of Kafka (host:port), as `stream-dp broker` prints it.")
-    ] = "",
+    bootstrap: Bootstrap = "",
     pipeline: Annotated[
         Path | None,
         typer.Option(help="A pipeline file: its source says where Kafka is, and how to log in."),
@@ -43,7 +42,8 @@ def topic(
     if _NAME.fullmatch(name) is None or name in {".", ".."}:
         raise UsageError("NAME: a topic's name has 1 to 249 letters, digits, dots, _ or -")
     settings = settings_at(bootstrap, pipeline)
-    made = asyncio.run(make_topic(settings, name, partitions, stamped=stamped, tell=say_on_stderr))
+    with progress(f"Creating {name}") as line:
+        made = asyncio.run(make_topic(settings, name, partitions, stamped=stamped, tell=line.say))
     if not made:
         typer.echo(f"{name}: exists already and was left as it is")
         return

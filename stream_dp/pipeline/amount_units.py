@@ -98,7 +98,7 @@ def amount_problems(at: _Place, series: Any, fields: Mapping[str, Any]) -> list[
     """Return what `of`, `clamp` and `step` of a series, or of a sketch of one, and the schema must not say together."""
     found, of = [], getattr(series, "of", None)
     if isinstance(of, str) and of not in fields:
-        found.append(problem((*at, "of"), f"'{of}' is not in the schema"))
+        found.append(problem((*at, "of"), f"'{of}' is not in the schema", fields))
     elif isinstance(of, str) and fields[of] is not None:
         kind = fields[of].type
         if kind not in ("integer", "number"):

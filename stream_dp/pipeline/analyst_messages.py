@@ -16,9 +16,10 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJs
 from pydantic_core import ErrorDetails
 
 from stream_dp.errors import UsageError
-from stream_dp.pipeline.known_keys import known_keys, with_known_keys
+from stream_dp.pipeline.error_words import NOTHING, Written, suggestion
+from stream_dp.pipeline.error_words import message as in_words
+from stream_dp.pipeline.expected import known_keys, with_expected
 from stream_dp.pipeline.scalars import Frozen, Moment, Name
-from stream_dp.pipeline.yaml import message as in_words
 
 _ID, _ANALYST = r"^[A-Za-z0-9_.-]{1,64}$", r"^([a-z0-9][a-z0-9_.-]{0,62})?$"
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
@@ -220,7 +221,8 @@ def read_ask(series: str, parameters: bytes) -> AskMessage:
         raise UsageError("a message must be a JSON object") from None
     others = sorted(parts.keys() & _ENVELOPED)
     if others:
-        known = ", ".join(key for key in known_keys(AskMessage, ("",)) if key not in _ENVELOPED)
+        (every,) = known_keys(AskMessage, ("",))
+        known = ", ".join(key for key in every if key not in _ENVELOPED)
         raise UsageError(
             f"{', '.join(others)}: not known here, where parameters are asked alone; known are {known}"
         )
@@ -235,7 +237,7 @@ def _validated(kind: type[_M], found: Mapping[str, Any]) -> _M:
         return kind.model_validate(found)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False, include_context=True)
-        told = dict.fromkeys(map(_told, with_known_keys(problems, kind)))
+        told = dict.fromkeys(map(_told, with_expected(problems, kind)))
         raise UsageError("\n".join(told)) from None
 
 
@@ -265,10 +267,11 @@ def _told(error: ErrorDetails) -> str:
     """One problem, with its key. A key that is none of ours is repeated only if it looks like one."""
     place = [str(part) for part in error["loc"]]
     if error["type"] == "extra_forbidden" and _KEY.fullmatch(place[-1]) is None:
-        known = ", ".join(error["ctx"]["known"])
+        known = ", ".join(error["ctx"]["known"][0])
         return f"a key is not known, nor anything that could be one; known are {known}"
     said = _WORDS.get((place[0], error["type"])) or _WORDS.get(("", error["type"]))
-    return f"{place[0]}: {said or in_words(error)}"
+    written = Written(place[-1]) if error["type"] == "extra_forbidden" else NOTHING
+    return f"{place[0]}: {said or in_words(error, written) + suggestion(error, written)}"
 
 
 _WORDS: Mapping[tuple[str, str], str] = {

@@ -121,7 +121,7 @@ def _clock_problems(parts: Parts) -> list[InitErrorDetails]:
     if name is None or parts.fields is None:
         return []
     if name not in parts.fields:
-        return [problem(("clock", "field"), f"'{name}' is not in the schema")]
+        return [problem(("clock", "field"), f"'{name}' is not in the schema", parts.fields)]
     field = parts.fields[name]
     if field is not None and field.type != "time":
         return [problem(("clock", "field"), f"'{name}' is a {field.type}, not a time")]
@@ -138,7 +138,9 @@ def _user_problems(parts: Parts) -> list[InitErrorDetails]:
     if name is not None and parts.fields is not None:
         field = parts.fields.get(name)
         if name not in parts.fields:
-            found.append(problem(("privacy", "user"), f"'{name}' is not in the schema"))
+            found.append(
+                problem(("privacy", "user"), f"'{name}' is not in the schema", parts.fields)
+            )
         elif field is not None and field.type not in IDENTIFYING:
             wrong = f"'{name}' is a {field.type}, which names nobody: a {' or '.join(IDENTIFYING)}"
             found.append(problem(("privacy", "user"), wrong))

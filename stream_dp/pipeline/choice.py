@@ -62,7 +62,8 @@ class Choice:
     """A mechanism, why this one, and the half-width to expect at a tick; of `windows` each has its own, by name.
 
     Half-widths are numbers that people read. Where there are windows, `expected` is that of the first one, the single
-    tick. `alarms`: how likely each alarm is a false one; nothing where there are none.
+    tick. `alarms`: how likely each alarm is a false one; nothing where there are none. `supposing`: what half-widths
+    are for, or in, where that is not plain, such as "for 1,000 records".
     """
 
     mechanism: ServingMechanism[Any]
@@ -70,6 +71,7 @@ class Choice:
     expected: Callable[[int], float]
     windows: Mapping[str, Callable[[int], float]] = field(default_factory=dict)
     alarms: tuple[FalseAlarm, ...] = ()
+    supposing: str = ""
 
     def saying(self, more: str) -> "Choice":
         """Return the same, with more to say of it."""

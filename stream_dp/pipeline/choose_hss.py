@@ -83,10 +83,19 @@ class Demand:
         return self.expected_events
 
     @property
+    def supposing(self) -> str:
+        """What predictions are for, as short as it can be said."""
+        return f"for {self.events:,} events"
+
+    @property
     def words(self) -> str:
         """For how many events, falling how, a prediction is, in a few words."""
-        whose = "expected" if self.expected_events is not None else "taken, one a tick"
-        shapes = self.shape or f"{' / '.join(SUPPOSED)}: no shape is declared"
+        whose = "by default, one a tick: declare expected_events"
+        if self.expected_events is not None:
+            whose = "expected"
+        if self.quantity is not None:
+            return f"{self.events} events ({whose})"
+        shapes = self.shape or f"{' / '.join(SUPPOSED)} by default: declare expected_shape"
         return f"{self.events} events ({whose}; {shapes})"
 
     @property
@@ -108,11 +117,7 @@ def hss_choice(demand: Demand, why: str) -> Choice:
     hss = hss_for(demand)
     if isinstance(hss, GaussianHSS):
         why = f"{why}, counter: gaussian"
-    choice = _choice(hss, demand, why)
-    guessed = demand.expected_events is not None or demand.shape is not None
-    if demand.quantity is None and guessed:
-        return choice.saying(f"error predicted for {demand.words}")
-    return choice
+    return _choice(hss, demand, why).saying(f"error predicted for {demand.words}")
 
 
 def better_choice(demand: Demand, tree: Choice) -> Choice:
@@ -146,7 +151,12 @@ def all_forms(demand: Demand) -> tuple[str, ...]:
 
 
 def _choice(hss: HSS | PerBinHSS, demand: Demand, why: str) -> Choice:
-    return Choice(hss, why, lambda tick: predicted_hss_error(hss, demand, tick))
+    return Choice(
+        hss,
+        why,
+        lambda tick: predicted_hss_error(hss, demand, tick),
+        supposing=demand.supposing,
+    )
 
 
 @lru_cache(maxsize=64)

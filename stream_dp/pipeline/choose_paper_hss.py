@@ -30,7 +30,9 @@ def paper_hss_choice(demand: Demand) -> Choice:
     mechanism, why = _mechanism(demand, demand.quantity), "method: paper_hss"
     if isinstance(mechanism, GaussianPaperHSS):
         why = f"{why}, counter: gaussian"
-    return Choice(mechanism, why, _predicted(mechanism, setting, demand.events))
+    why = f"{why}; error predicted for {demand.words}"
+    predicted = _predicted(mechanism, setting, demand.events)
+    return Choice(mechanism, why, predicted, supposing=demand.supposing)
 
 
 def _mechanism(demand: Demand, quantity: Quantity) -> PaperHSS:

@@ -32,7 +32,13 @@ def tumbling_choice(
     mechanism = TumblingQuantiles(setting.width, epsilon, setting.neighbors, ticks, at, UNRANKED)
     why = f"each choice has epsilon {mechanism.choice_epsilon}; {IN_RANKS}"
     chosen = steady(mechanism, why, setting)
-    return Choice(mechanism, why, chosen.expected, dict.fromkeys(lengths, chosen.expected))
+    return Choice(
+        mechanism,
+        why,
+        chosen.expected,
+        dict.fromkeys(lengths, chosen.expected),
+        supposing="in ranks",
+    )
 
 
 def sliding_choice(
@@ -55,7 +61,7 @@ def sliding_choice(
         for name, band in zip(views, bands, strict=True)
     }
     why = f"{_tree_words(levels)}{over}; {IN_RANKS}"
-    return Choice(mechanism, why, expected[views[0]], expected)
+    return Choice(mechanism, why, expected[views[0]], expected, supposing="in ranks")
 
 
 def _counts(

@@ -4,7 +4,7 @@ Rules: conditions keep what was written; `typed` says what it means beside its f
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -26,8 +26,17 @@ _ALLOWED = {
     "integer": _ORDER, "number": _ORDER, "boolean": ("equals",), "category": _SAME, "text": _SAME,
     "list": ("contains",),
 }  # fmt: skip
+_TRUTHS = ("false", "true")
 _INT64 = 2**63
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+
+
+class NoSuchValueError(ValueError):
+    """A text that is none of the `names` which the field may have."""
+
+    def __init__(self, message: str, names: Sequence[str]) -> None:
+        super().__init__(message)
+        self.names = names
 
 
 class Condition(Frozen):
@@ -113,12 +122,17 @@ def typed(field: Any, operator: str, text: str) -> str | int | float | bool:
         case NumberField():
             return float(exact(text))
         case BooleanField():
-            if text not in ("true", "false"):
-                raise ValueError(f"'{text}' is neither true nor false")
-            return text == "true"
+            if text.lower() not in _TRUTHS:
+                raise NoSuchValueError(f"'{text}' is neither true nor false", _TRUTHS)
+            return text.lower() == "true"
         case CategoryField() | ListField() if text not in field.domain:
-            raise ValueError(f"'{text}' is not in the domain of the field")
+            raise NoSuchValueError(f"'{text}' is not in the domain of the field", field.domain)
     return text
+
+
+def value_problem(at: tuple[str | int, ...], error: ValueError) -> InitErrorDetails:
+    """Return what `typed` has raised as a problem at this place."""
+    return problem(at, str(error), error.names if isinstance(error, NoSuchValueError) else ())
 
 
 def condition_problems(
@@ -126,7 +140,7 @@ def condition_problems(
 ) -> list[InitErrorDetails]:
     """Return what a condition and the schema say together and must not; `at` is the condition's place."""
     if condition.field not in fields:
-        return [problem((*at, "field"), f"'{condition.field}' is not in the schema")]
+        return [problem((*at, "field"), f"'{condition.field}' is not in the schema", fields)]
     if (field := fields[condition.field]) is None:
         return []
     found = []
@@ -135,5 +149,5 @@ def condition_problems(
             typed(field, condition.operator, text)
         except ValueError as error:
             inner = (place,) if condition.operator == "one_of" else ()
-            found.append(problem((*at, condition.operator, *inner), str(error)))
+            found.append(value_problem((*at, condition.operator, *inner), error))
     return found

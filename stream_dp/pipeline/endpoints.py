@@ -10,10 +10,11 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.scalars import (
+    TOPIC,
     Duration,
     FieldName,
     Frozen,
@@ -53,7 +54,17 @@ def _settling(delay: int) -> int:
 
 
 _COUNTING = ("open_transactions", "largest_batch", "keyed_by", "partitioner")
-Horizon: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]
+
+
+def _ticks(value: object) -> object:
+    if isinstance(value, str) and value[:1].isdigit() and value[-1:].isalpha():
+        raise ValueError(
+            "must be a whole number of ticks, and no duration: 1440 ticks of 1m are 1d"
+        )
+    return value
+
+
+Horizon: TypeAlias = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(_ticks)]
 
 
 class SourceSpec(Frozen):
@@ -83,7 +94,7 @@ class KafkaSourceSpec(SourceSpec):
     journals: ClassVar[tuple[str, ...]] = ("kafka", "sqlite")
 
     kind: Literal["kafka"] = "kafka"
-    topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+    topic: Annotated[str, Field(pattern=TOPIC)]
     bootstrap: Annotated[str, AfterValidator(addresses)]
     security: Security | None = None
     patience: Duration = 300_000

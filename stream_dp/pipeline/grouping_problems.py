@@ -103,7 +103,7 @@ def _field_problems(
     at: _Place, name: str, fields: Mapping[str, Any], types: Sequence[str], what: str
 ) -> list[InitErrorDetails]:
     if name not in fields:
-        return [problem(at, f"'{name}' is not in the schema")]
+        return [problem(at, f"'{name}' is not in the schema", fields)]
     field = fields[name]
     if field is not None and field.type not in types:
         article, more = "a", ""

@@ -7,6 +7,7 @@ file, and on nothing else.
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stream_dp.core.derivation import Derivation
@@ -23,6 +24,8 @@ from stream_dp.runtime.commit import Created
 from stream_dp.runtime.registry import LiveSeries
 from stream_dp.runtime.series import Series
 
+MOST_ENTRIES = 100_000
+"""Entries that all live series may have together, so that nobody fills memory and disk with little of epsilon."""
 _ESCAPED = re.compile("[\x7f-\uffff]")
 
 
@@ -50,8 +53,9 @@ class LiveSeriesPlanner:
                 "pipeline file"
             )
         feature = feature_of(self.spec, series)
-        rows = slice(0, RowLayout.alone(self.spec, feature).width)
-        return PlannedSeries(self, spec, start, feature, chosen_for(spec, series, rows))
+        width = RowLayout.alone(self.spec, feature).width
+        chosen = chosen_for(spec, series, slice(0, width))
+        return PlannedSeries(self, spec, start, feature, width, chosen)
 
     def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> PlannedWatch:
         """Understand a watch, in YAML or JSON, that an analyst would begin in a monitor that runs.
@@ -89,6 +93,7 @@ class PlannedSeries:
     spec: PipelineSpec
     start: int
     feature: Feature | Block
+    width: int
     chosen: Chosen
 
     @property
@@ -116,13 +121,36 @@ class PlannedSeries:
         """A digest of the mechanism with its parameters."""
         return self.chosen.fingerprint
 
+    @property
+    def error_unit(self) -> str:
+        """What predicted errors are measured in, in words that stand behind a number."""
+        return self.series.error_unit
+
     def predicted(self) -> tuple[int, float]:
-        """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon."""
+        """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon.
+
+        Where there are windows it is the largest of theirs, so that an error that is asked for is kept in each.
+        """
         last, error = last_error(self.spec, self.chosen)
         return self.start + last, error
 
+    def windows(self) -> Mapping[str, float]:
+        """Return the error to expect of each window at that tick, by its name; nothing where there are none."""
+        last, _ = last_error(self.spec, self.chosen)
+        return {name: expected(last) for name, expected in self.chosen.choice.windows.items()}
+
     def place(self) -> int:
-        """Return the column of the tick row where the series' entries would begin."""
+        """Return the column of the tick row where the series' entries would begin.
+
+        Raises:
+            UsageError: live series have no room for so many.
+        """
+        left = MOST_ENTRIES - sum(one.width for one in self.planner.running.values())
+        if self.width > left:
+            raise UsageError(
+                f"this series has {self.width:,} entries (keys, or places of a monitor), and all live series together "
+                f"have room for {left:,} more; ask for fewer, halt one, or have it put into the pipeline file"
+            )
         return self.planner.router.place(self.feature)
 
     def open(self, created: Created) -> Series:

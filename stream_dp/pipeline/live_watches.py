@@ -16,7 +16,7 @@ from stream_dp.core.messages import Query
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.watch_messages import ArmQuery, DisarmQuery
 from stream_dp.pipeline.conditions import tests_of
-from stream_dp.pipeline.known_keys import with_known_keys
+from stream_dp.pipeline.expected import with_expected
 from stream_dp.pipeline.layout import Block, Feature, part_names
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
@@ -105,7 +105,7 @@ class WatchPlanner:
             return self.entry.another(data, roster, self.spec.fields, self.spec.clock)
         except ValidationError as error:
             told = error.errors(include_url=False, include_input=False)
-            return with_known_keys(told, type(self.entry), ("watch", 0))
+            return with_expected(told, type(self.entry), ("watch", 0))
 
     def _block(self, watch: Any) -> Block:
         where = tests_of(self.spec.fields, (*self.entry.where, *watch.where))

@@ -14,6 +14,7 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.accounting.conversions import renyi_budget
 from stream_dp.core.guarantee import ApproxDP
+from stream_dp.core.near_names import meant
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import InvalidCost
 from stream_dp.pipeline.endpoints import Clock
@@ -45,7 +46,7 @@ _Written: TypeAlias = Literal["add_remove", "replace"]
 
 def _written(value: object) -> object:
     if value not in _WRITTEN:
-        raise ValueError(f"must be {' or '.join(_WRITTEN)}")
+        raise ValueError(f"must be {' or '.join(_WRITTEN)}{meant(value, _WRITTEN)}")
     return value
 
 

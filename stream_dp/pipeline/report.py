@@ -119,9 +119,10 @@ def predicted_errors(spec: PipelineSpec, chosen: Chosen) -> list[tuple[int, floa
 
 
 def last_error(spec: PipelineSpec, chosen: Chosen) -> tuple[int, float]:
-    """(tick, half-width) at the last tick, the farthest that is predicted without a horizon."""
+    """(tick, half-width) at the last tick, the farthest that is predicted without a horizon; of windows the largest."""
     last = (spec.clock.horizon or ENDLESS) - 1
-    return last, chosen.choice.expected(last)
+    told = chosen.choice.windows.values() or (chosen.choice.expected,)
+    return last, max(expected(last) for expected in told)
 
 
 def _ticks(horizon: int) -> list[int]:

@@ -5,7 +5,10 @@ accepted as text, because YAML hands over text only. A path is relative to the p
 context `folder`). This file knows no part of the pipeline.
 """
 
+import math
 import re
+from collections.abc import Iterable
+from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -34,6 +37,11 @@ SMALLEST_SHARE = Fraction(1, 10**6)
 _NUMBER = re.compile(
     r"[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?|[+-]?\d{1,30}/\d{1,30}", re.ASCII
 )
+_LONG = re.compile(r"[+-]?\d{1,30}\.\d{10,60}([eE][+-]?\d{1,2})?", re.ASCII)
+_SHORT, _BITS = (
+    8,
+    4,
+)  # digits that somebody would write, and how many units in the last place a float may be off
 _FINER = re.compile(r"\.\d{3}\d*[1-9]", re.ASCII)
 _DURATION = re.compile(r"(\d{1,15})(ms|s|m|h|d)", re.ASCII)
 _SIZE = re.compile(r"(\d{1,9})([KM])iB", re.ASCII)
@@ -48,9 +56,14 @@ class Frozen(BaseModel):
     )
 
 
-def problem(loc: tuple[str | int, ...], message: str) -> InitErrorDetails:
-    """One error at a place of the file; hand a list of them to `refuse`."""
-    kind = PydanticCustomError("pipeline", "{message}", {"message": message})
+def problem(
+    loc: tuple[str | int, ...], message: str, names: Iterable[str] = ()
+) -> InitErrorDetails:
+    """One error at a place of the file; hand a list of them to `refuse`.
+
+    `names` are those of which the text there should have been one: the nearest is told.
+    """
+    kind = PydanticCustomError("pipeline", "{message}", {"message": message, "names": names})
     return InitErrorDetails(type=kind, loc=loc, input=None)
 
 
@@ -82,6 +95,27 @@ def exact(value: object) -> Fraction:
         return Fraction(value)
     except ZeroDivisionError:
         raise ValueError("must not divide by zero") from None
+
+
+def _noiseless(value: object) -> object:
+    """Refuse what a float's arithmetic has left of a short decimal: the guarantee would have a price nobody named."""
+    if isinstance(value, str) and (plain := without_noise(value)) is not None:
+        raise ValueError(f"holds a float's rounding error, as 0.1 + 0.2 does: write {plain}")
+    return value
+
+
+def without_noise(text: str) -> str | None:
+    """Return the short decimal that a float missed by its last bits; None where a text is no such float.
+
+    >>> without_noise("0.30000000000000004"), without_noise("0.3333333333333333"), without_noise("0.3")
+    ('0.3', None, None)
+    """
+    if _LONG.fullmatch(text) is None:
+        return None
+    short = Context(prec=_SHORT).plus(Decimal(text)).normalize()
+    near, written = float(short), float(text)
+    missed = short != Decimal(text) and abs(near - written) <= _BITS * math.ulp(near)
+    return f"{short:f}" if missed else None
 
 
 def milliseconds(value: object) -> int:
@@ -231,10 +265,13 @@ Exact: TypeAlias = Annotated[
 ]
 """A decimal or a fraction."""
 
-Epsilon: TypeAlias = Annotated[Exact, AfterValidator(_absurd)]
-Delta: TypeAlias = Annotated[Exact, AfterValidator(_small)]
-Order: TypeAlias = Annotated[Exact, AfterValidator(_above_one)]
-Confidence: TypeAlias = Annotated[Exact, AfterValidator(_probability)]
+Named: TypeAlias = Annotated[Exact, BeforeValidator(_noiseless)]
+"""One that somebody has named, and no float that was computed."""
+
+Epsilon: TypeAlias = Annotated[Named, AfterValidator(_absurd)]
+Delta: TypeAlias = Annotated[Named, AfterValidator(_small)]
+Order: TypeAlias = Annotated[Named, AfterValidator(_above_one)]
+Confidence: TypeAlias = Annotated[Named, AfterValidator(_probability)]
 Size: TypeAlias = Annotated[
     int, Field(ge=2**10, le=2**30), BeforeValidator(size), WithJsonSchema(_form(_SIZE, "64KiB"))
 ]
@@ -251,7 +288,9 @@ Moment: TypeAlias = Annotated[
 LocalPath: TypeAlias = Annotated[Path, BeforeValidator(_written), AfterValidator(_below)]
 _NAME, _FIELD = r"^[a-z0-9][a-z0-9_.-]{0,62}$", r'^[^\x00-\x1f\x7f"\\]{1,200}$'
 HOOK = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
+TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 PATTERNS = {
+    TOPIC: "must be 1 to 249 of the characters A-Z a-z 0-9 . _ -",
     HOOK: "must be package.module:function, the name of a function and never the secret itself",
     _NAME: "must be a lower-case letter or a digit, then at most 62 of those or of _ . -",
     _FIELD: "must be 1 to 200 characters, none of them a control character, a double quote or a backslash",

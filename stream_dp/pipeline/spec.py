@@ -36,7 +36,7 @@ from stream_dp.pipeline.endpoints import (
     WallClock,
     source_named,
 )
-from stream_dp.pipeline.known_keys import with_known_keys
+from stream_dp.pipeline.expected import with_expected
 from stream_dp.pipeline.named_zones import zone_problems, zones_in
 from stream_dp.pipeline.privacy import WITH_OWN_DELTA, FilterName, Privacy
 from stream_dp.pipeline.protection import Protection
@@ -199,7 +199,7 @@ def diagnose(data: Any, context: Any = None) -> PipelineSpec | list[ErrorDetails
         return PipelineSpec.model_validate(data, context=context)
     except ValidationError as error:
         told = error.errors(include_url=False, include_input=False)
-        found = with_known_keys(told, PipelineSpec)
+        found = with_expected(told, PipelineSpec)
     if isinstance(data, Mapping):
         try:
             refuse(cross_problems(Parts.salvage(with_defaults(data))))
@@ -217,7 +217,7 @@ def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails
         wrong += [problem(("statistic",), _OF_THE_FILE)] if series.inputs else []
         refuse([*wrong, *_privacy_problems((), series, spec.privacy)])
     except ValidationError as error:
-        return with_known_keys(error.errors(include_url=False, include_input=False), Series)
+        return with_expected(error.errors(include_url=False, include_input=False), Series)
     return series
 
 
@@ -227,7 +227,7 @@ def _privacy_problems(
     """What a series says together with `privacy` and must not."""
     known = {analyst.name for analyst in privacy.analysts}
     strangers = [
-        problem((*at, "ask", place), f"'{name}' is none of privacy.analysts")
+        problem((*at, "ask", place), f"'{name}' is none of privacy.analysts", known)
         for place, name in enumerate(series.askers or ())
         if name not in known
     ]

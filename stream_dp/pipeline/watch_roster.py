@@ -8,13 +8,13 @@ actor.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice
 from typing import Any, TypeVar, cast
 
 from stream_dp.core.messages import IntArray, Query
+from stream_dp.core.near_names import near_names
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.serving import clipped
 from stream_dp.mechanisms.watch_messages import ThresholdQuery, is_threshold, thresholds
@@ -24,8 +24,8 @@ from stream_dp.runtime.release import told_number
 _S = TypeVar("_S")
 _TAKEN = ("threshold", "watch")
 _TOLD = ("count", "counts_band")
-SHOWN, COMPARED, LONGEST = 5, 100, 100
-"""How many names a refusal shows, how many it compares with what was asked, and how much of that."""
+SHOWN = 5
+"""How many names a refusal shows."""
 REMEMBERED = 20
 """How many watches are remembered that were ended by message."""
 ENDED = "(ended)"  # what a place of the definition is called whose watch was ended by message
@@ -36,7 +36,8 @@ class Placed:
     """A watch in the `places` places from `place` on; `added` by a message, or one of the definition.
 
     It sees the ticks from `start` on (None: all of its series), and none from `end` on (None: it is there); `analyst`
-    names who added it ("": the operator).
+    names who added it ("": the operator). `asked` are its keys that have fired for good where they were asked, each
+    with the first tick that it does not see.
     """
 
     watch: Any
@@ -46,6 +47,11 @@ class Placed:
     start: int | None = None
     analyst: str = ""
     end: int | None = None
+    asked: Mapping[str, int] = field(default_factory=dict)
+
+    def saw(self, tick: int) -> bool:
+        """Whether it was there in a tick."""
+        return (self.start is None or self.start <= tick) and (self.end is None or tick < self.end)
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,19 @@ class WatchRoster:
     @cached_property
     def _places(self) -> Mapping[str, int]:
         return {name: at for at, name in enumerate(self.names) if name not in ("", ENDED)}
+
+    @cached_property
+    def once(self) -> Mapping[str, Sequence[Placed]]:
+        """The watches that end with their firing, by name; of one name those that were ended by message first."""
+        found: dict[str, list[Placed]] = {}
+        for each in (*self.gone, *self.placed):
+            if not each.watch.rearm:
+                found.setdefault(each.watch.name, []).append(each)
+        return found
+
+    def lives(self, key: str) -> Sequence[Placed]:
+        """Return those of `once` that `key` is one of."""
+        return self.once.get(key.partition("/")[0], ())
 
     @property
     def watches(self) -> tuple[Any, ...]:
@@ -167,6 +186,22 @@ class WatchRoster:
         asked = {"watch": parameters["watch"], "threshold": parameters["threshold"]}
         return {**asked, "fired": bool(fired), **told}
 
+    def answered(self, content: Mapping[str, Any], at: int) -> "WatchRoster":
+        """Return the roster once this answer of the cut before tick `at` is public: what it fired for good has ended.
+
+        A watch that was ended by message since is the last one of its name that was.
+        """
+        lives = self.lives(content["watch"]) if content.get("fired") else ()
+        if not lives:
+            return self
+        was = lives[-1]
+        now = replace(was, asked={**was.asked, content["watch"]: at})
+        placed, gone = (
+            tuple(now if each is was else each for each in those)
+            for those in (self.placed, self.gone)
+        )
+        return replace(self, placed=placed, gone=gone)
+
     def named(self, name: str) -> Placed:
         """Return the watch of this name.
 
@@ -214,17 +249,10 @@ class WatchRoster:
 
 
 def _not_here(name: object, names: Collection[str], more: str = "") -> str:
-    """What is said of a name that is none of these: some of those that are, the nearest first.
-
-    Only the first hundred are compared letter by letter, for anybody may ask often.
-    """
-    wanted = str(name)[:LONGEST]
-    inside = list(
-        islice((each for each in names if wanted and each.startswith(f"{wanted}/")), SHOWN)
-    )
-    some = list(islice(names, COMPARED))
-    near = inside + get_close_matches(wanted, some, SHOWN) if isinstance(name, str) else []
-    shown = list(dict.fromkeys(near + some))[:SHOWN]
+    """What is said of a name that is none of these: some of those that are, the nearest first."""
+    inside = [each for each in names if isinstance(name, str) and each.startswith(f"{name}/")]
+    near = [*inside[:SHOWN], *near_names(name, names, SHOWN)]
+    shown = list(dict.fromkeys([*near, *islice(names, SHOWN)]))[:SHOWN]
     rest = len(names) - len(shown)
     there = ", ".join(shown) + (f" and {rest:,} more" if rest else "")
     return f"watch: none of this name is here; there are {there or 'none'}{more}"

@@ -6,13 +6,13 @@ and a database that says something else there makes another pipeline, not anothe
 """
 
 from datetime import UTC, datetime, timedelta, tzinfo
-from difflib import get_close_matches
 from typing import Annotated, TypeAlias
 from zoneinfo import available_timezones
 
 from pydantic import AfterValidator
 
 from stream_dp.core.moments import EPOCH
+from stream_dp.core.near_names import meant
 from stream_dp.core.tick_grid import TickGrid
 
 _OF_THE_MACHINE = "localtime"
@@ -27,9 +27,8 @@ def _known(name: str) -> str:
         return name
     if not names:
         raise ValueError("needs a time zone database, and there is none: pip install tzdata")
-    near = get_close_matches(name, sorted(names), 1)
-    meant = f"; did you mean {near[0]}?" if near else ", such as Europe/Paris or UTC"
-    raise ValueError(f"must be the IANA name of a time zone{meant}")
+    near = meant(name, sorted(names)) or ", such as Europe/Paris or UTC"
+    raise ValueError(f"must be the IANA name of a time zone{near}")
 
 
 ZoneName: TypeAlias = Annotated[str, AfterValidator(_known)]

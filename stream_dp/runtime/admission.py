@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from stream_dp.accounting.entry import Entry
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import MAIN, Subledgers
+from stream_dp.core.near_names import meant
 from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
-from stream_dp.runtime.commit import Charge, Commit, Created, Halted, Unwatched, Watched
+from stream_dp.runtime.answer_body import read_answer
+from stream_dp.runtime.commit import Asked, Charge, Commit, Created, Halted, Unwatched, Watched
 from stream_dp.runtime.proposals import Proposal, SeriesPlanner, WatchProposal
 from stream_dp.runtime.registry import LiveSeries, Registry
 
@@ -67,6 +69,7 @@ class Admission:
             UsageError, BudgetRefused: see `create`.
         """
         entry = self.subledgers.price(proposal.derivation, analyst)
+        proposal.place()  # what has no room is refused here too
         return self.subledgers.preview(entry, analyst)
 
     def create(
@@ -75,8 +78,8 @@ class Admission:
         """Charge for a series that sees ticks from `start` on, and open it.
 
         Raises:
-            UsageError: no such analyst.
-            BudgetRefused: it does not fit. In both cases nothing has changed.
+            UsageError: no such analyst, or no room.
+            BudgetRefused: it does not fit. In all cases nothing has changed.
         """
         entry = self.subledgers.price(proposal.derivation, analyst)
         column = proposal.place()
@@ -121,17 +124,32 @@ class Admission:
         Raises:
             UsageError: it is none any more, or would have another place.
         """
-        running = {live.number: live for live in self.registry.live}
-        if change.number not in running:
+        live = self.registry.numbered(change.number)
+        if live is None:
             raise UsageError(f"series number {change.number} has a watch, and does not run")
         if isinstance(change, Unwatched):
-            return self.watched(running[change.number], change.name, change.at)
-        proposal = self.watched(
-            running[change.number], change.definition, change.at, change.analyst
-        )
+            return self.watched(live, change.name, change.at)
+        proposal = self.watched(live, change.definition, change.at, change.analyst)
         if proposal.place != change.place:
             raise UsageError("a watch would have another place than the journal says")
         return proposal
+
+    def answered(self, commit: Commit) -> None:
+        """Take what the answers of a commit, which is durable, tell of the series that it asked.
+
+        Raises:
+            FailClosed: it has none of them.
+        """
+        bodies = {answer.number: answer.body for answer in commit.answers}
+        for change in commit.changes:
+            live = self.registry.numbered(change.number)
+            if not isinstance(change, Asked) or live is None or live.series.asking is None:
+                continue
+            if change.answer not in bodies:
+                raise self._broken(commit, "it asks without an answer")
+            told = read_answer(bodies[change.answer]).answer or {}
+            asking = live.series.asking.answered(told, change.at)
+            self.registry.change(live.number, replace(live.series, asking=asking))
 
     def fresh_columns(self, live: LiveSeries) -> slice:
         """Return the columns of a series, if no other that runs counts on them; an empty slice otherwise."""
@@ -159,6 +177,7 @@ class Admission:
             raise self._broken(commit, str(error)) from None
         if charges:
             raise self._broken(commit, "it charges for what it does not create")
+        self.answered(commit)
         return created
 
     def _create_again(self, created: Created, charge: Charge | None) -> LiveSeries:
@@ -175,12 +194,10 @@ class Admission:
         return self._admit(proposal, created)
 
     def _halt_again(self, halted: Halted) -> None:
-        names = [
-            s.series.name for s in self.registry.live if s.number == halted.number and s.created
-        ]
-        if not names:
+        live = self.registry.numbered(halted.number)
+        if live is None or not live.created:
             raise UnknownMechanism(f"series number {halted.number} is halted, which does not run")
-        self._end(halted.number, names[0], halted.end)
+        self._end(halted.number, live.series.name, halted.end)
 
     def _admit(self, proposal: Proposal, created: Created) -> LiveSeries:
         series = replace(proposal.open(created), private=self.private)
@@ -196,16 +213,18 @@ class Admission:
         return Halted(number, end)
 
     def _number(self, name: str) -> int:
-        for live in self.registry.live:
-            if live.series.name == name and live.created:
-                return live.number
+        live = self.registry.named(name)
+        if live is not None and live.created:
+            return live.number
         if any(series.name == name for series in self.registry.releasing):
             raise UnknownMechanism(
                 "this series belongs to the pipeline file and runs as long as it; only what was created later can be "
                 "halted"
             )
+        near = meant(name, [live.series.name for live in self.registry.live if live.created])
         raise UnknownMechanism(
-            "no series of this name runs: it was never created, or has been halted; `stream-dp query list` shows all"
+            "no series of this name runs: it was never created, or has been halted; `stream-dp query list` shows "
+            f"all{near}"
         )
 
     @staticmethod

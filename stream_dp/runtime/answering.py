@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import MAIN
+from stream_dp.core.near_names import meant
 from stream_dp.errors import BudgetRefused, NotAccepted, NotYours, UnknownMechanism, UsageError
 from stream_dp.runtime.addressed import Addressed, MessageReader, Wanted
 from stream_dp.runtime.admission import Admission
@@ -194,7 +195,7 @@ class Answering:
             UnknownMechanism: there is none.  NotYours: another analyst's.
         """
         admission, name = self._changes.admission, wanted.series
-        live = next((one for one in admission.registry.live if one.series.name == name), None)
+        live = admission.registry.named(name)
         if live is None:
             if any(ended.name == name for ended in admission.ended):
                 raise UnknownMechanism("series: was halted; it answers no more")
@@ -202,7 +203,10 @@ class Answering:
                 raise UnknownMechanism(
                     "series: is made of what others release, and runs as long as they do; it keeps no watches"
                 )
-            raise UnknownMechanism("series: none of this name runs; `list` names those that do")
+            near = meant(name, [one.name for one in admission.registry.releasing])
+            raise UnknownMechanism(
+                f"series: none of this name runs; `list` names those that do{near}"
+            )
         mine = message.operator or self._owner(name) in (MAIN, message.analyst)
         if not (mine or _granted(live, message)):
             raise NotYours("series: is another analyst's")

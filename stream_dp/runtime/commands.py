@@ -14,6 +14,10 @@ from stream_dp.runtime.phases import EnginePhase, Lifecycle
 from stream_dp.runtime.tick_assembler import ClosedTick
 
 QUEUED = 4
+ENDED = (
+    "the engine has ended, so nothing is previewed, created, halted, asked or watched any more. What was released "
+    "stays, and is read as before"
+)
 UNKNOWN = (
     "the engine stopped while it did this; it may be durable and paid for: look with `stream-dp query list`, once the "
     "engine runs again, before you try again"
@@ -44,7 +48,7 @@ class Command:
 
     def refuse(self) -> None:
         """Answer the sender that the engine has ended."""
-        self._answer(None, EngineEnded("the engine has ended: no tick is left that could be seen"))
+        self._answer(None, EngineEnded(ENDED))
 
     def _answer(self, answer: Any, error: Exception | None) -> None:
         if self.reply.done():

@@ -176,12 +176,12 @@ class CutChanges:
         """Make what was changed durable with the answers that wait, and let it take effect."""
         done, self._pending = self._pending, Pending()
         chain = self.chain
-        await chain.add(
-            Commit(
-                0, b"", charges=tuple(done.charges), seeds=tuple(done.seeds),
-                changes=tuple(done.changes), answers=chain.now.conversation.drain(chain.standing),
-            )
+        commit = Commit(
+            0, b"", charges=tuple(done.charges), seeds=tuple(done.seeds),
+            changes=tuple(done.changes), answers=chain.now.conversation.drain(chain.standing),
         )  # fmt: skip
+        await chain.add(commit)
+        self.admission.answered(commit)
         if done.then is not None:
             await done.then()
 

@@ -174,7 +174,8 @@ class Engine:
         ports = self._ports
         self._lifecycle.move(EnginePhase.RECOVERING)
         try:
-            recovered = await self._start()
+            with ports.spans("recovery"):
+                recovered = await self._start()
             self._lifecycle.move(EnginePhase.RUNNING)
             await self._run(recovered)
             self._lifecycle.move(EnginePhase.ENDED)
@@ -203,13 +204,15 @@ class Engine:
             self._grid_of, self._make_noise,
             lambda releases: due(releases, config.block, config.horizon),
             ports.answers, Conversation(self._per_tick), self._guard.memory, self._seen,
+            ports.spans, ports.progress,
         )  # fmt: skip
         origin = config.origin if recovered is None else recovered.header.origin
+        ports.progress("Opening the source")
         partitions = await ports.source.open(origin)
         self._grid = config.grid(origin)
         self._gate = Gate(
             ports.journal, ports.sink, ports.sealer, ports.clock, self._grid,
-            config.block, config.hold, self._show, ports.answers,
+            config.block, config.hold, self._show, ports.answers, ports.spans,
         )  # fmt: skip
         header = config.header(
             ports.source.name, partitions, origin, ports.sealer.key_id, ports.source.identity
@@ -226,6 +229,7 @@ class Engine:
                 "run the version of the code and of the file that wrote it"
             )
         self._latest = recovered.latest
+        ports.progress("Reading what is published")
         async for body in ports.sink.read(self._known):
             self._show(release_of(body))
         await self._gate.tell(recovered.unanswered)
@@ -320,12 +324,14 @@ class Engine:
         while self._chain.next_tick != self._config.horizon:
             match await self._next():
                 case Command() as command:
-                    await command.execute()
+                    with self._ports.spans("query"):
+                        await command.execute()
                 case []:
                     return
                 case ticks:
-                    await self._flush_refusals()
-                    await self._chain.add(await self._step(ticks))
+                    with self._ports.spans("tick", tick=ticks[-1].tick):
+                        await self._flush_refusals()
+                        await self._chain.add(await self._step(ticks))
 
     async def _next(self) -> Command | list[ClosedTick]:
         """A command, or what has closed since the last commit, `group` ticks or so; none at the end or on `stop`."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.commit import Answer, Commit, Release, digest, encode
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Answers, Clock, Journal, Published, Sink
+from stream_dp.runtime.ports import Answers, Clock, Journal, Published, Sink, Spans, untold
 
 
 class Gate:
@@ -28,6 +28,7 @@ class Gate:
         hold: int | None = None,
         published: Published = lambda release: None,
         answers: Answers | None = None,
+        spans: Spans = untold,
     ) -> None:
         self._journal = journal
         self._sink = sink
@@ -38,6 +39,7 @@ class Gate:
         self._hold = hold
         self._published = published
         self._answers = answers
+        self._spans = spans
         self._waiting: list[Release] = []
         self.durable = 0
         """How many commits this gate has made durable."""
@@ -54,7 +56,8 @@ class Gate:
 
     async def commit(self, commit: Commit, sealed: bytes) -> None:
         """Make the commit durable, then publish its answers and the blocks it completes."""
-        await self._journal.append(commit, sealed)
+        with self._spans("commit"):
+            await self._journal.append(commit, sealed)
         self.durable += 1
         await self.tell(commit.answers)
         await self.publish(commit.releases)
@@ -62,7 +65,8 @@ class Gate:
     async def tell(self, durable: Sequence[Answer]) -> None:
         """Publish answers that are durable already."""
         if durable and self._answers is not None:
-            await self._answers.publish(durable)
+            with self._spans("answer"):
+                await self._answers.publish(durable)
 
     async def publish(self, durable: Sequence[Release]) -> None:
         """Queue releases that are durable already and publish every complete block."""
@@ -76,7 +80,8 @@ class Gate:
                 )
             if self._hold is not None:
                 await self._clock.sleep_until(self._grid.end(last) + self._hold)
-            await self._sink.publish(block)
+            with self._spans("publish", tick=last):
+                await self._sink.publish(block)
             self._waiting = self._waiting[len(block) :]
             for release in block:
                 self._published(release)

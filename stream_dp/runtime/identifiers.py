@@ -17,14 +17,17 @@ ByColumn: TypeAlias = Mapping[int, Hashes]
 """Identifiers by the column of the row that counts them."""
 
 _FEW = 1 << 12
-_NONE: Hashes = np.empty((0, 2), np.uint64)
 
 
 class Came:
-    """The identifiers of one tick, by column: those that are `known`, each once, and those that came since."""
+    """The identifiers of one tick, by column: those that are `known`, each once, and those that came since.
+
+    Those that are known lie in runs, each in the order of its hashes and at least twice as long as the next one. What
+    is merged to keep it so grows by half at least: each of n is copied some log n times, however many calls bring them.
+    """
 
     def __init__(self, known: ByColumn | None = None) -> None:
-        self._known = {column: each_once([found]) for column, found in (known or {}).items()}
+        self._known = {column: [each_once([found])] for column, found in (known or {}).items()}
         self._parts: dict[int, list[Hashes]] = {}
         self._kept: dict[int, int] = {}
         self._bound: dict[int, int] = {}
@@ -43,26 +46,36 @@ class Came:
         """Return those that came since and were not known, in the order of their hashes; now they are."""
         found: dict[int, Hashes] = {}
         for column, parts in sorted(self._parts.items()):
-            known, some = self._known.get(column, _NONE), each_once(parts)
-            some = some[~_among(known, some)]
+            some = each_once(parts)
+            for run in self._known.get(column, ()):
+                some = some[~_among(run, some)]
             if len(some):
-                at = np.searchsorted(known[:, 0], some[:, 0])
-                found[column], self._known[column] = some, np.insert(known, at, some, axis=0)
+                found[column] = some
+                _append(self._known.setdefault(column, []), some)
         for kept in (self._parts, self._kept, self._bound):
             kept.clear()
         return found
 
     def once(self) -> dict[int, Hashes]:
         """Return each once, in an order of their own."""
-        every = dict(self._known)
-        for column, parts in self._parts.items():
-            parts = [every[column], *parts] if column in every else parts
+        every: dict[int, Hashes] = {}
+        for column in sorted(self._known.keys() | self._parts.keys()):
+            parts = [*self._known.get(column, ()), *self._parts.get(column, ())]
             every[column] = parts[0] if len(parts) == 1 else each_once(parts)
-        return dict(sorted(every.items()))
+        return every
 
     def _merge(self, column: int) -> None:
         found = each_once(self._parts[column])
         self._parts[column], self._kept[column] = [found], len(found)
+
+
+def _append(runs: list[Hashes], some: Hashes) -> None:
+    """Add a run, merged with those before it that are not twice as long as what comes behind them."""
+    first, size = len(runs), len(some)
+    while first and len(runs[first - 1]) < 2 * size:
+        first -= 1
+        size += len(runs[first])
+    runs[first:] = [each_once([*runs[first:], some])] if first < len(runs) else [some]
 
 
 def _among(known: Hashes, some: Hashes) -> NDArray[np.bool_]:

@@ -6,11 +6,12 @@ the world are `WorldError`, anything that endangers the guarantee is `FailClosed
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
+from stream_dp.core.progress import Progress, unseen
 from stream_dp.noise import fresh_seed
 from stream_dp.runtime.commit import Answer, Commit, Release
 from stream_dp.runtime.dead_letters import Span
@@ -214,11 +215,40 @@ class Clock(Protocol):
         ...
 
 
+class Note(Protocol):
+    """Takes what is known of a piece of work before its end."""
+
+    def __call__(self, **attributes: str | int) -> None:
+        """Take it."""
+        ...
+
+
+class Spans(Protocol):
+    """Is told of a piece of work while the context is open; when that is tells of load, so it is the operator's alone.
+
+    It changes nothing of the work and does not wait. Names and attributes are public values, and say no count.
+    """
+
+    def __call__(self, name: str, /, **attributes: str | int) -> AbstractContextManager[Note]:
+        """Begin it."""
+        ...
+
+
+def untold(_name: str, /, **_attributes: str | int) -> AbstractContextManager[Note]:
+    """Tell nobody."""
+    return nullcontext(_nothing)
+
+
+def _nothing(**_attributes: str | int) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """The adapters an engine runs on; `seeds` gives fresh 32 bytes (the test kit has others).
 
     Without `questions` no message comes from a queue; without `answers` they are shown to who asked and nowhere else.
+    `progress` learns how far a recovery has come: of ticks that are public, and of nothing of the source.
     """
 
     source: Source
@@ -229,3 +259,5 @@ class Ports:
     seeds: Callable[[], bytes] = fresh_seed
     questions: Questions | None = None
     answers: Answers | None = None
+    spans: Spans = untold
+    progress: Progress = unseen

@@ -5,6 +5,7 @@ on a thread. `Proposal.open` and `close` change what the router counts. What a d
 first tick and the pipeline file alone, so that a journal can be replayed.
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from stream_dp.core.derivation import Derivation
@@ -37,12 +38,28 @@ class Proposal(Protocol):
         """A digest of the mechanism that would serve it, with its parameters."""
         ...
 
+    @property
+    def error_unit(self) -> str:
+        """What predicted errors are measured in, in words that stand behind a number."""
+        ...
+
     def predicted(self) -> tuple[int, float]:
-        """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon."""
+        """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon.
+
+        Where there are windows it is the largest of theirs, so that an error that is asked for is kept in each.
+        """
+        ...
+
+    def windows(self) -> Mapping[str, float]:
+        """Return the error to expect of each window at that tick, by its name; nothing where there are none."""
         ...
 
     def place(self) -> int:
-        """Return the column of the tick row where the series' entries would begin."""
+        """Return the column of the tick row where the series' entries would begin.
+
+        Raises:
+            UsageError: there is no room for so many.
+        """
         ...
 
     def open(self, created: Created) -> Series:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stream_dp.core.mechanism import Noise
+from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, RejectedMessage, Unconfirmed, UsageError
 from stream_dp.mechanisms.states import STATES
@@ -37,13 +38,16 @@ from stream_dp.runtime.conversation import Conversation
 from stream_dp.runtime.history import Heads, History, header_in, last_of, read_history
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.open_identifiers import OpenIdentifiers
-from stream_dp.runtime.ports import Answers, Journal, Sink
+from stream_dp.runtime.ports import Answers, Journal, Sink, Spans, untold
 from stream_dp.runtime.registry import LiveSeries
+from stream_dp.runtime.release import release_of
 from stream_dp.runtime.seen_memory import SeenMemory
 from stream_dp.runtime.tick_assembler import Cut
 from stream_dp.runtime.user_memory import UserMemory
 
 NoiseMaker: TypeAlias = Callable[[bytes, int], Noise]
+OPENING, READING = "Opening the journal", "Reading the journal"
+REPLAYING = "Replaying the ticks since its last snapshot"
 
 
 @dataclass(slots=True, repr=False)
@@ -71,8 +75,24 @@ class Recovered:
     unanswered: list[Answer] = field(default_factory=list)
 
 
+class _ReadSoFar:
+    """Tells how far a journal has been read: by the last tick that is public."""
+
+    def __init__(self, progress: Progress, head: bytes | None) -> None:
+        self._progress, self._far = progress, 0 if head is None else release_of(head).tick
+
+    def replay(self, commit: Commit) -> None:
+        """Take the next commit."""
+        if commit.ticks:
+            self._progress(READING, *percent(commit.ticks[-1], self._far))
+
+
 async def _rebuild(
-    history: History, admission: Admission, grid: TickGrid, make_noise: NoiseMaker
+    history: History,
+    admission: Admission,
+    grid: TickGrid,
+    make_noise: NoiseMaker,
+    progress: Progress,
 ) -> Recovered:
     """Replay the committed steps since the last snapshot and compare every release; others run in between.
 
@@ -83,8 +103,9 @@ async def _rebuild(
         admission.replay(commit)
     start = history.since[0]
     states = _start_states(start, admission, make_noise)
-    for commit in history.since:
+    for done, commit in enumerate(history.since):
         await asyncio.sleep(0)
+        progress(REPLAYING, *percent(done, len(history.since)))
         if commit.changes:
             _change(commit, admission, states, grid, make_noise)
         elif commit is not start or commit.snapshot is None:
@@ -172,7 +193,7 @@ def _ask_again(
     Raises:
         FailClosed: it is not the recorded one.
     """
-    live = next((each for each in admission.registry.live if each.number == asked.number), None)
+    live = admission.registry.numbered(asked.number)
     told = next((each for each in commit.answers if each.number == asked.answer), None)
     if live is None or live.series.asking is None or told is None or told.id is None:
         raise FailClosed(
@@ -269,6 +290,8 @@ async def recover(
     conversation: Conversation | None = None,
     users: UserMemory | None = None,
     seen: SeenMemory | None = None,
+    spans: Spans = untold,
+    progress: Progress = unseen,
 ) -> Recovered | None:
     """Fence, read, check and rebuild; None where journal and sink are both empty (a first start).
 
@@ -277,11 +300,17 @@ async def recover(
     """
     conversation = conversation or Conversation()
     identifiers = OpenIdentifiers()
-    memories = (conversation, users or UserMemory(1, None), seen or SeenMemory(), identifiers)
-    await journal.open()
+    progress(OPENING)
+    with spans("lease"):
+        await journal.open()
     await sink.open()
     head = await sink.last()
     heads = Heads.of(head, None if answers is None else await _last(answers))
+    memories = (
+        conversation, users or UserMemory(1, None), seen or SeenMemory(), identifiers,
+        _ReadSoFar(progress, head),
+    )  # fmt: skip
+    progress(READING)
     history = await read_history(journal, sealer, pipeline, heads, memories)
     try:
         await journal.verify({} if history is None else history.last.positions)
@@ -290,7 +319,7 @@ async def recover(
             raise
     if history is None:
         return None
-    recovered = await _rebuild(history, admission, grid(header_in(history)), make_noise)
+    recovered = await _rebuild(history, admission, grid(header_in(history)), make_noise, progress)
     recovered.conversation, recovered.identifiers = conversation, identifiers
     return recovered
 

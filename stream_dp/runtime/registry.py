@@ -31,6 +31,7 @@ class Registry:
     def __init__(self, first: Sequence[Series], made: Sequence[MadeSeries] = ()) -> None:
         self.made = tuple(made)
         self._live = {number: LiveSeries(number, series) for number, series in enumerate(first)}
+        self._numbers = {series.name: number for number, series in enumerate(first)}
         self._next = len(first)
 
     @property
@@ -42,6 +43,14 @@ class Registry:
     def releasing(self) -> tuple[Series | MadeSeries, ...]:
         """Whatever has a release at every tick, in the order of these."""
         return (*(live.series for live in self._live.values()), *self.made)
+
+    def numbered(self, number: int) -> LiveSeries | None:
+        """Return the series of this number, if it runs."""
+        return self._live.get(number)
+
+    def named(self, name: str) -> LiveSeries | None:
+        """Return the series of this name, if it runs and is not made of others' releases."""
+        return self._live.get(self._numbers.get(name, -1))
 
     def made_named(self, name: str) -> MadeSeries | None:
         """Return the made series of this name; None where there is none."""
@@ -62,6 +71,7 @@ class Registry:
             raise ValueError(f"the next series has number {self._next}, not {number}")
         self._next += 1
         self._live[number] = LiveSeries(number, series, start, created=True)
+        self._numbers[series.name] = number
         return self._live[number]
 
     def change(self, number: int, series: Series) -> LiveSeries:
@@ -77,4 +87,5 @@ class Registry:
         """
         if number not in self._live:
             raise UnknownMechanism(f"no series with number {number} runs")
+        del self._numbers[self._live[number].series.name]
         return self._live.pop(number)

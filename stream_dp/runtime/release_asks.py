@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET
 
+from stream_dp.core.near_names import meant
 from stream_dp.errors import UsageError
 from stream_dp.runtime.made_series import MadeSeries
 from stream_dp.runtime.release import Rank, Released, Shape, WindowPart, read
@@ -142,9 +143,10 @@ def _listed(series: Shown, keys: Any) -> Sequence[str]:
         or not all(isinstance(key, str) for key in keys)
     ):
         raise UsageError("keys: must be a list of one or more texts")
-    wanted = set(keys)
-    if not wanted <= set(series.keys):
-        raise UsageError("keys: names what is no key of this series")
+    wanted, there = set(keys), set(series.keys)
+    if not wanted <= there:
+        near = meant(next(key for key in keys if key not in there), series.keys)
+        raise UsageError(f"keys: names what is no key of this series{near}")
     return [key for key in series.keys if key in wanted]
 
 
@@ -154,5 +156,5 @@ def _place(
     if name not in parameters:
         return default
     if not isinstance(parameters[name], str) or parameters[name] not in places:
-        raise UsageError(f"{name}: is no key of this series")
+        raise UsageError(f"{name}: is no key of this series{meant(parameters[name], places)}")
     return places[parameters[name]]

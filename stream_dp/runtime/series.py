@@ -51,6 +51,10 @@ class Asking(Protocol):
         """Return what is told of the mechanism's answer: plain public values."""
         ...
 
+    def answered(self, content: Mapping[str, Any], at: int) -> "Asking":
+        """Return it as it is known once this `content`, told at the cut before tick `at`, is public."""
+        ...
+
 
 Tell: TypeAlias = Callable[[Sequence[str], IntArray, int, Any], Mapping[str, Any]]
 """Returns the fields of a release, or of a window's part, but its band; or with the ends `low` and `high` for it.

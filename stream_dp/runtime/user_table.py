@@ -157,16 +157,19 @@ class UserTable:
 
     def _renew(self) -> None:
         """Make a table with room for as many as there are, and put them there."""
-        kept = self._rows[np.flatnonzero(self._rows[:, 2] & _EVENTS)]
+        kept = self._whole.take((self._rows[:, 2] & _EVENTS).nonzero()[0])
         self._make(_SMALLEST + 18 * len(kept) // 7)
-        begins = self._begin(kept)
-        order = np.argsort(begins, kind="stable")  # nearly sorted: the order of two tables is one
-        counted = np.arange(len(order))
-        at = np.maximum.accumulate(begins[order] - counted) + counted
+        at = self._begin(_rows_of(kept))
+        order = at.argsort(kind="stable")  # nearly sorted: the order of two tables is one
+        at, counted = at.take(order), np.arange(len(order))
+        at -= counted
+        np.maximum.accumulate(at, out=at)
+        at += counted
         inside = int(np.searchsorted(at, len(self._rows)))
-        self._rows[at[:inside]] = kept[order[:inside]]
+        kept = kept.take(order)
+        self._whole[at[:inside]] = kept[:inside]
         self._taken = inside
-        self._placed(kept[order[inside:]])
+        self._placed(_rows_of(kept[inside:]))
 
     def _events(self, slots: IntArray) -> IntArray:
         events: IntArray = (self._rows[slots, 2] & _EVENTS).astype(np.int64)
@@ -209,3 +212,7 @@ class UserTable:
         spread = (wanted[:, 0] + (wanted[:, 2] >> _BITS) * _APART) & _LOW
         begins: IntArray = ((spread * np.uint64(len(self._rows))) >> _HALF).astype(np.int64)
         return begins
+
+
+def _rows_of(whole: NDArray[np.void]) -> Rows:
+    return whole.view(np.uint64).reshape(-1, 3)

@@ -4,6 +4,8 @@ Rules: an answer holds what `PublicView` holds and nothing else. No page of this
 Every answer but files of the package is `no-store`.
 """
 
+from typing import TYPE_CHECKING
+
 from fastapi import FastAPI
 
 from stream_dp.serve.broadcast import Broadcast
@@ -19,6 +21,17 @@ from stream_dp.serve.routes.talk import add_messages
 from stream_dp.serve.shield import Shield
 from stream_dp.serve.view import PublicView
 
+if TYPE_CHECKING:
+    from fastapi.telemetry import TelemetryConfig
+
+SILENT: "TelemetryConfig" = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "auto_configure": False,
+}
+"""FastAPI's own telemetry, which tells whole addresses and errors to whatever the program around has set up."""
+
 
 def create_app(
     view: PublicView, allowed_hosts: frozenset[str], broadcast: Broadcast | None = None
@@ -31,6 +44,7 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         responses=refusals(421, 500),
+        telemetry=SILENT,
     )
     app.add_middleware(Shield, allowed_hosts=allowed_hosts)
     add_refusals(app)

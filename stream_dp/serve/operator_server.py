@@ -1,8 +1,8 @@
 """A second server for the operator alone: one page of figures that are NOT PRIVATE, for who holds a token.
 
-Rules: it listens on 127.0.0.1 and nowhere else, at the port it was given and no other. Without the token nothing is
-answered, not even which pages there are; a request for another host gets 421. It shares no route, no view and no port
-with the public page, and knows of the figures only what writes them.
+Rules: it listens where it was told, at the port it was given and no other. Without the token nothing is answered, not
+even which pages there are; a request for another host gets 421. It shares no route, no view and no port with the public
+page, and knows of the figures only what writes them.
 """
 
 import errno
@@ -26,9 +26,9 @@ Written: TypeAlias = Callable[[str], tuple[bytes, str]]
 
 
 class OperatorServer:
-    """Tells what `written` returns to who shows `token`."""
+    """Tells what `written` returns to who shows `token`; `hosts` are further names (without a port) to call it by."""
 
-    def __init__(self, written: Written, token: str) -> None:
+    def __init__(self, written: Written, token: str, hosts: frozenset[str] = frozenset()) -> None:
         """Make the server; it listens after `start`.
 
         Raises:
@@ -37,7 +37,7 @@ class OperatorServer:
         require_extra()
         if not token:
             raise UsageError("the operator's figures need a token")
-        self._written, self._token = written, token
+        self._written, self._token, self._hosts = written, token, hosts
         self._serving: Serving | None = None
 
     @property
@@ -47,19 +47,20 @@ class OperatorServer:
             raise UsageError("the operator's server was not started")
         return f"{self._serving.url.removesuffix('/')}{_PATH}"
 
-    async def start(self, port: int) -> None:
-        """Listen on this port (0: any) of this machine's own address.
+    async def start(self, port: int, host: str = _HOST) -> None:
+        """Listen on this port (0: any) of an address of this machine.
 
         Raises:
             WorldError: it is taken or not to be had: who scrapes expects it there and nowhere else.
         """
         try:
-            listener = listening_at(socket.AF_INET, (_HOST, port))
+            listener = listening_at(socket.AF_INET, (host, port))
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
             why = "is taken; choose another" if taken else f"cannot be had: {error.strerror}"
-            raise WorldError(f"the operator's port {port} of {_HOST} {why}") from None
-        self._serving = Serving(guarded(self._written, self._token), listener, _HOST)
+            raise WorldError(f"the operator's port {port} of {host} {why}") from None
+        names = LOOPBACK | {host} | self._hosts
+        self._serving = Serving(guarded(self._written, self._token, names), listener, host)
 
     async def stop(self) -> None:
         """End all connections and free the port; a second call does nothing."""
@@ -68,8 +69,8 @@ class OperatorServer:
             await serving.stop()
 
 
-def guarded(written: Written, token: str) -> "ASGIApp":
-    """Return the application: the figures for requests to this machine that show the token, refusals else."""
+def guarded(written: Written, token: str, hosts: frozenset[str] = LOOPBACK) -> "ASGIApp":
+    """Return the application: the figures for requests to these `hosts` that show the token, refusals else."""
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -83,7 +84,7 @@ def guarded(written: Written, token: str) -> "ASGIApp":
             refused = Response(text, headers={"content-type": form, "vary": "accept"})
         await refused(scope, receive, send)
 
-    return Shield(told, LOOPBACK)
+    return Shield(told, hosts)
 
 
 def _refusal(request: "Request", token: str) -> "Response | None":

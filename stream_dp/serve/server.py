@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stream_dp.errors import UsageError, WorldError
+from stream_dp.runtime.ports import Spans, untold
 from stream_dp.serve.broadcast import Broadcast
 from stream_dp.serve.view import PublicView
 
@@ -41,7 +42,7 @@ class PageServer:
     """Serves one `PublicView`.
 
     `allowed_hosts` are further names (without a port) by which clients may call this server; `limits` bounds what
-    clients can take, by default so that the process keeps files for the engine.
+    clients can take, by default so that the process keeps files for the engine. `spans` is told of requests.
     """
 
     def __init__(
@@ -49,12 +50,13 @@ class PageServer:
         view: PublicView,
         allowed_hosts: frozenset[str] = frozenset(),
         limits: "Limits | None" = None,
+        spans: Spans = untold,
     ) -> None:
         """Build the server; it listens after `start`."""
         require_extra()
         self._view = view
         self._limits = limits
-        self._extra_hosts = allowed_hosts
+        self._extra_hosts, self._spans = allowed_hosts, spans
         self._running: Serving | None = None
 
     @property
@@ -69,11 +71,12 @@ class PageServer:
         if self._running is not None:
             raise UsageError("the page server was started before")
         from stream_dp.serve.api import create_app
+        from stream_dp.serve.traced import Traced
 
         listener = await _listen(host, port)
         hosts = LOOPBACK | {_bracketed(host)} | self._extra_hosts
         self._broadcast = Broadcast(self._view)
-        app = create_app(self._view, hosts, self._broadcast)
+        app = Traced(create_app(self._view, hosts, self._broadcast), self._spans)
         self._running = Serving(app, listener, host, self._limits)
 
     async def stop(self) -> None:

@@ -2,7 +2,9 @@
 
 Rules: a request for a host that is not ours gets 421 and nothing else (a page of another site
 whose name was rebound to this address must not read along). A browser may write from our own pages
-only: any other origin gets 403. No answer repeats any part of the request. This file knows ASGI and no route.
+only: any other origin gets 403. A request that says the length of its body in two ways gets 400 and is the last of its
+connection: a proxy before us may see another end of it. No answer repeats any part of the request. This file knows ASGI
+and no route.
 """
 
 from collections.abc import Iterable
@@ -50,6 +52,8 @@ class Shield:
         await self._for(scope)(scope, receive, send_guarded)
 
     def _for(self, scope: Scope) -> ASGIApp:
+        if _values(scope, b"content-length") and _values(scope, b"transfer-encoding"):
+            return _TWO_LENGTHS
         hosts = _values(scope, b"host")
         if len(hosts) != 1 or _without_port(hosts[0]) not in self._allowed:
             return _MISDIRECTED
@@ -63,6 +67,11 @@ _FOREIGN = JSONResponse(
 )
 _MISDIRECTED = JSONResponse(
     {"detail": "this server does not answer for that host", "exit_code": 2}, status_code=421
+)
+_TWO_LENGTHS = JSONResponse(
+    {"detail": "a request must say the length of its body in one way", "exit_code": 2},
+    status_code=400,
+    headers={"connection": "close"},
 )
 
 

@@ -76,6 +76,11 @@ class ReleaseLog:
         self._trim(release.series)
         self.wake()
 
+    @property
+    def ticks(self) -> int:
+        """How many ticks are public."""
+        return max((releases[-1].tick + 1 for releases in self._series.values()), default=0)
+
     def names(self) -> tuple[str, ...]:
         """The series that have a release."""
         return tuple(self._series)

@@ -195,7 +195,7 @@ def test_the_recipes_statistic_runs_everywhere(toy: Path) -> None:
     told = json.loads(run(toy, "-c", LOOK))
     assert told[0] == {
         "name": "per_tick", "statistic": "rate", "by": None, "shape": "scalar", "about": "rate per tick",
-        "meaning": None, "parameters": {},
+        "meaning": None, "parameters": {}, "nonnegative": True, "error_unit": "events",
     }  # fmt: skip
 
 

@@ -234,7 +234,7 @@ class Tab:
     async def knows(self, name: str) -> None:
         """Wait until the tab has heard who asked this."""
         await self.page.evaluate(LOOK)
-        await self.page.wait_for_selector(f"[data-spent='{name}']", state="attached")
+        await self.page.wait_for_selector(f"[data-query='{name}']", state="attached")
 
     async def asks(self) -> str:
         """Confirm, and return the name of the series."""

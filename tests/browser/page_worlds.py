@@ -68,6 +68,7 @@ def pipeline(fingerprint: str = "f1") -> dict[str, Any]:
             "horizon": HORIZON,
         },
         "fingerprint": fingerprint,
+        "over": False,
         "series": [
             described("count", "departures"),
             described("maximum", "busiest_destination", by="destination", method="hss"),

@@ -36,9 +36,9 @@ def demo(home: Path, port: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
     )
     try:
         assert process.stderr is not None
-        line = process.stderr.readline()
-        found = re.search(r"http://\S+", line)
-        assert found, f"the demo printed no address: {line}"
+        told = (re.search(r"http://\S+", line) for line in process.stderr)
+        found = next(filter(None, told), None)
+        assert found, "the demo printed no address"
         yield process, found[0]
     finally:
         process.kill()

@@ -1,5 +1,7 @@
 """An analyst asks from the page, without a terminal: prices, a refusal and what fits, an end, nothing exact."""
 
+import re
+
 import pytest
 from browser.ask_worlds import Shop, Tab, nothing_exact
 from browser.page_worlds import picture
@@ -40,11 +42,14 @@ async def test_three_questions_without_a_terminal(browser: Browser, shop: Shop) 
     await shop.go(3)
     for name in (first, second, third):
         await tab.page.wait_for_selector(f".card[data-series='{name}'][data-tick='{shop.tick}']")
-    await tab.page.click(".ask-trail summary")
-    rows = tab.page.locator(".ask-trail tbody tr")
-    assert await rows.count() == 3
-    spent = await tab.page.locator(f"[data-spent='{second}']").inner_text()
-    assert spent.split() == ["ann", "histogram", "by", "country", "histogram", "0.2", "2", "runs"]
+    rows = tab.page.locator("#queries tbody tr")
+    assert await rows.locator("td:first-of-type").all_inner_texts() == [
+        *("Pipeline file",) * 2,
+        *("ann",) * 3,
+    ]
+    asked = await tab.page.locator(f"[data-query='{second}'] > *").all_inner_texts()
+    assert asked[:4] == ["Histogram by country", "ann", "histogram", "0.2"]
+    assert (asked[4].split()[0], asked[5]) == ("2", "runs")
     assert await nothing_exact(tab) == []
     assert tab.console.complaints == []
 
@@ -71,6 +76,21 @@ async def test_a_refusal_says_what_fits_and_a_button_takes_it(browser: Browser, 
     assert tab.console.complaints == []
 
 
+async def test_a_price_is_gone_once_the_question_is_another_one(
+    browser: Browser, shop: Shop
+) -> None:
+    """Else its button would ask what the form does not show any more."""
+    tab = await Tab.opened(browser, shop)
+    await tab.enters(shop.token("ann"))
+    for change in (tab.fills("sum", {}), tab.by("epsilon", "0.3")):
+        await tab.fills("count", {})
+        await tab.by("epsilon", "0.2")
+        assert "It costs ε 0.2" in await tab.prices()
+        await change
+        assert await tab.page.inner_text(".ask-result") == ""
+    assert tab.console.complaints == []
+
+
 async def test_what_is_ended_frees_its_price(browser: Browser, shop: Shop) -> None:
     tab = await Tab.opened(browser, shop)
     await tab.enters(shop.token("ann"))
@@ -83,9 +103,64 @@ async def test_what_is_ended_frees_its_price(browser: Browser, shop: Shop) -> No
     assert shop.running == {"short_lived": "ann"}
     await card.get_by_role("button", name="End this question").click()
     await card.get_by_role("button", name="End it for good").click()
-    await tab.page.wait_for_selector("[data-spent=short_lived].halted", state="attached")
+    await tab.page.wait_for_selector("[data-query=short_lived].halted", state="attached")
     assert shop.running == {}
     await tab.left("1")
     await tab.question("count", "next", "0.9")
     assert shop.running == {"next": "ann"}
     assert tab.console.complaints == []
+
+
+async def test_the_error_of_every_window_is_told_before_it_is_paid_for(
+    browser: Browser, shop: Shop
+) -> None:
+    """That of the window that is asked for is on the card what it was in the preview."""
+    tab = await Tab.opened(browser, shop)
+    await tab.enters(shop.token("ann"))
+    await tab.fills("count", {"windows": "3 hours"})
+    await tab.by("epsilon", "0.5")
+    found = re.search(r"± (\d+) events in a single tick, ± (\d+) events in 3h", await tab.prices())
+    assert found is not None
+    single, three = map(int, found.groups())
+    assert single < three
+    name = await tab.asks()
+    await shop.go(2)
+    card = tab.page.locator(f".card[data-series={name}]")
+    await card.get_by_role("button", name="3h").click()
+    await card.locator(".card-foot", has_text=f"expected error ± {three} events").wait_for()
+    assert tab.console.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("statistic", "fields", "said", "where"),
+    [
+        ("count", {"windows": "soon"}, "Over the last: must be a duration", "windows"),
+        ("quantiles", {"of": "amount"}, "Numbers count from … to …: is missing", "clamp"),
+        ("quantiles", {"of": "amount", "clamp": "0", "clamp-2": "9", "at": "most"}, "Which shares: must be", "at"),
+    ],
+)  # fmt: skip
+async def test_a_complaint_names_the_field_and_leads_to_it(
+    browser: Browser, shop: Shop, statistic: str, fields: dict[str, str], said: str, where: str
+) -> None:
+    tab = await Tab.opened(browser, shop)
+    await tab.enters(shop.token("ann"))
+    await tab.fills(statistic, fields)
+    told = await tab.prices()
+    assert told.startswith(said)
+    assert "column" not in told
+    assert await tab.page.evaluate("document.activeElement.name") == where
+    assert await tab.page.locator("[aria-invalid]").count() == 1
+    assert "`" not in await tab.page.inner_text("#ask-about")
+
+
+async def test_an_error_that_no_price_reaches_leads_to_prices(browser: Browser, shop: Shop) -> None:
+    tab = await Tab.opened(browser, shop)
+    await tab.enters(shop.token("ann"))
+    await tab.fills("quantiles", {"of": "amount", "clamp": "0", "clamp-2": "1000", "at": "50%"})
+    assert "events in rank" in await tab.prices()
+    await tab.fills("sum", {"of": "amount", "clamp": "0", "clamp-2": "999999999"})
+    assert "no epsilon up to 100" in await tab.prices()
+    await tab.page.click("text=See how far off ε 0.1 is")
+    told = tab.page.locator(".ask-answer", has_text="It costs ε 0.1")
+    await told.wait_for()
+    assert "of amount" in await told.inner_text()

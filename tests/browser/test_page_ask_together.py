@@ -1,7 +1,7 @@
 """Asking when it is not quiet: two analysts at once, and an engine that begins again in the middle."""
 
 import pytest
-from browser.ask_worlds import Shop, Tab, nothing_exact
+from browser.ask_worlds import LOOK, TICKS, Shop, Tab, nothing_exact
 from playwright.async_api import Browser
 
 pytestmark = pytest.mark.browser
@@ -67,3 +67,27 @@ async def test_an_engine_that_begins_again_keeps_her_where_she_was(
     await tab.page.wait_for_selector(f".card[data-series=second][data-tick='{shop.tick}']")
     assert await nothing_exact(tab) == []
     assert tab.console.complaints == []
+
+
+async def test_when_all_ticks_are_released_the_form_goes_and_why_is_said(
+    browser: Browser, shop: Shop
+) -> None:
+    """Nothing is offered that would be refused: neither a question nor the end of one."""
+    ann, new = await Tab.opened(browser, shop), await Tab.opened(browser, shop)
+    await ann.enters(shop.token("ann"))
+    await ann.question("count", "mine", "0.2")
+    await shop.go(TICKS - 1 - shop.tick)
+    pipeline = await (
+        await ann.page.request.get(f"http://127.0.0.1:{shop.port}/api/pipeline")
+    ).json()
+    assert pipeline["over"] is True
+    for tab in (ann, new):
+        await tab.page.evaluate(LOOK)
+        said = await tab.page.inner_text(".ask-over")
+        assert said.startswith("All ticks are released, so nothing new can be asked")
+        assert await tab.page.locator(".ask-form, #ask-token, .card-ask button").count() == 0
+        assert tab.console.complaints == []
+    assert "ann" in await ann.page.inner_text(".ask-who")
+    await new.page.reload()
+    await new.page.locator("[data-query=mine]", has_text="ran to the end").wait_for()
+    assert await nothing_exact(ann) == []

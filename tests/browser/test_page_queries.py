@@ -43,6 +43,7 @@ HOLDS_BUDGETS = """
   };
 """
 SPENDING = "#budget summary"
+MADE = "How it is made"
 CLAIM = "for every eps: the view truncated when this exceeds eps is (eps, delta)-DP"
 
 
@@ -172,11 +173,11 @@ async def test_every_card_has_the_same_foot(
         publish(engine, 1)
         assert await received(page, "late_by_airline") == 1
         assert await foot(page, "late_by_airline") == [
-            "Counter · ε 0.1 · expected error ± 1,204 at tick 8,759 with 95% confidence",
+            f"Costs ε 0.1 · expected error ± 1,204 events at tick 8,759 (95%) · {MADE}",
             "Start: tick 700 (30 Jan 2013, 14:00 UTC) · Analyst: ann",
         ]
         assert await foot(page, "departures") == [
-            "counter (3-ary tree) · ε 0.1 · expected error ± 160 at tick 8,760 with 95% confidence",
+            f"Costs ε 0.1 · expected error ± 160 events at tick 8,760 (95%) · {MADE}",
             "Start: tick 0 (1 Jan 2013, 10:00 UTC)",
         ]
 
@@ -209,7 +210,7 @@ async def test_a_new_series_is_announced_before_its_first_release(
 
         await page.wait_for_selector("[data-series=late_by_airline]")
         assert "Waiting" in await text(page, "[data-series=late_by_airline] .note")
-        assert "added" in await text(page, "[data-query=late_by_airline]")
+        assert await text(page, "[data-query=late_by_airline] td >> nth=0") == "ann"
         publish(engine, 3)
         assert await received(page, "late_by_airline") > 0
 
@@ -232,6 +233,7 @@ async def test_the_card_of_a_monitor_shows_its_watches_before_they_fire_and_the_
         watch("large", above=50),
         watch("each", above=9, by="airline"),
         watch("gone", above=9, end=3),
+        watch("done", above=7, end=2, rearm=False, fired=1),
         watch("quiet", below=3, over="tick", rearm=False, analyst="ann", created=True),
     ]
     async with serving(engine.log, **changing.view()) as server:
@@ -244,14 +246,15 @@ async def test_the_card_of_a_monitor_shows_its_watches_before_they_fire_and_the_
         engine.step()
         assert await received(page, "watched") == 1
         rows = page.locator("[data-series=watched] tbody tr")
-        assert await rows.locator("th").all_inner_texts() == ["large", "each/AA", "quiet"]
+        assert await rows.locator("th").all_inner_texts() == ["large", "each/AA", "done", "quiet"]
         assert await rows.locator(".number").first.inner_text() == "1"
         last = await rows.locator(".when").all_inner_texts()
         assert last[0].endswith(" · 1,053 ± 90")
-        assert last[2] == "–"
-        titles = [await rows.nth(at).get_attribute("title") for at in (0, 2)]
+        assert last[3] == "–"
+        titles = [await rows.nth(at).get_attribute("title") for at in (0, 2, 3)]
         assert titles == [
             "large fires at 50 events",
+            "done fires at 7 events, once · ended at tick 2",
             "quiet fires below 3 events in a tick, once · analyst ann",
         ]
 
@@ -273,7 +276,7 @@ async def test_a_halted_series_is_marked_and_has_no_card_after_a_reload(
         tag = await text(page, "[data-series=late_by_airline] .tag")
         assert tag.endswith("so far · halted")
         assert await foot(page, "late_by_airline") == [
-            "Counter · ε 0.1 · expected error ± 1,204 at tick 8,759 with 95% confidence",
+            f"Costs ε 0.1 · expected error ± 1,204 events at tick 8,759 (95%) · {MADE}",
             "Start: tick 700 (30 Jan 2013, 14:00 UTC) · End: tick 703 (30 Jan 2013, 17:00 UTC)",
         ]
         assert await page.locator(".budget-bar .piece").count() == 5

@@ -106,11 +106,12 @@ def engine() -> Engine:
 @pytest.fixture
 def public() -> dict[str, Any]:
     """The pipeline with these series."""
-    keyed = {**described("histogram", "gauge", by="door"), "domain": ["in", "out", "idle"]}
+    signs = {"of": "kind", "plus": "in", "minus": "out", "by": "door"}
+    keyed = {**described("gauge", "gauge", **signs), "domain": ["in", "out", "idle"]}
     more = [
         {**described("count", "delays", windows=["24h"]), "windows": ["24h"],
-         "about": "quantiles 0.5, 0.9, 0.99 of delay in each 24h",
-         "parameters": {"told": "when a window ends"}},
+         "about": "quantiles 0.5, 0.9, 0.99 of delay in each 24h", "error_unit": "events in rank",
+         "parameters": {"told": "when a window ends", "clamp": "-30 to 240"}},
         {**described("count", "mean_delay", windows=["24h"]), "about": "mean of delay"},
         {**described("count", "leaders", windows=["24h"]), "about": "top 5 by destination"},
         keyed,
@@ -182,7 +183,8 @@ async def test_quantiles_are_a_fan_that_is_read_by_keyboard(
 async def test_quantiles_of_sliding_windows_lie_in_the_range_below_them(
     browser: Browser, engine: Engine, public: dict[str, Any]
 ) -> None:
-    sliding = [{**each, "parameters": {"told": "at every tick"}} for each in public["series"]]
+    parameters = {"told": "at every tick", "clamp": "-30 to 240"}
+    sliding = [{**each, "parameters": parameters} for each in public["series"]]
     async with serving(engine.log, {**public, "series": sliding}, plan=planned) as server:
         page = await shown(browser, server)
         assert await text(page, f"{FAN} .note") == (

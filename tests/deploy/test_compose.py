@@ -114,11 +114,39 @@ def our_commands(compose: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: no {command[1]}"
         if command[0] == "run" and "--standby" not in command:
             yield f"{name}: takes over from the other one"
+        if command[0] == "run" and command[command.index("--log-format") + 1] != "json":
+            yield f"{name}: logs for people"
         if command[0] == "run" and "stream-dp.key" not in service["secrets"]:
             yield f"{name}: no key"
 
 
-CHECKS = (against_schema, hardening, life, files_there, our_commands)
+def figures(compose: dict[str, Any]) -> Iterator[str]:
+    """Who but the operator can come to the exact figures."""
+    scrapers = {
+        n for n, one in compose["services"].items() if "scraper.token" in one.get("secrets", [])
+    }
+    tellers = set()
+    for name, service in compose["services"].items():
+        command = service.get("command", [])
+        if "--operator-port" not in command:
+            continue
+        tellers.add(name)
+        token = command[command.index("--operator-token-file") + 1].rpartition("/")[2]
+        if token not in service["secrets"]:
+            yield f"{name}: its figures have no token"
+    inside = {n for n, one in compose["services"].items() if "operated" in one["networks"]}
+    if not compose["networks"]["operated"].get("internal") or inside != tellers | scrapers:
+        yield f"others than the operator are in the network of the figures: {inside}"
+    if any("watched" in compose["services"][name]["networks"] for name in scrapers):
+        yield "dashboards reach the operator's Prometheus"
+    scraped = yaml.safe_load((DEPLOY / "prometheus" / "operator.yaml").read_text())
+    (job,) = scraped["scrape_configs"]
+    targets = {one for static in job["static_configs"] for one in static["targets"]}
+    if targets != {f"{name}:9911" for name in tellers}:
+        yield f"scraped: {targets}"
+
+
+CHECKS = (against_schema, hardening, life, files_there, our_commands, figures)
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -141,10 +169,24 @@ def test_it_is_well(check: Callable[[dict[str, Any]], Iterator[str]]) -> None:
         (life, "stop_grace_period: 20s", "stop_grace_period: 5s"),
         (life, "    topic: {condition", "    topics: {condition"),
         (files_there, "./orders.yaml:/etc", "./order.yaml:/etc"),
-        (files_there, "secrets: [stream-dp.key]", "secrets: [stream-dp]"),
-        (files_there, "networks: [brokers, watched, outside]", "networks: [brokers, front]"),
+        (files_there, "secrets: [stream-dp.key, ", "secrets: [stream-dp, "),
+        (
+            files_there,
+            "networks: [brokers, watched, operated",
+            "networks: [brokers, front, operated",
+        ),
+        (figures, "secrets/figures.token]", "secrets/other.token]"),
+        (figures, "operated: {internal: true}", "operated: {}"),
+        (
+            figures,
+            "    networks: [operated, outside]",
+            "    networks: [operated, watched, outside]",
+        ),
+        (figures, "    networks: [watched, outside]", "    networks: [watched, operated, outside]"),
+        (figures, "    secrets: [scraper.token]\n", ""),
         (our_commands, "--allow-host, engine", "--allow-hosts, engine"),
         (our_commands, "--standby, ", ""),
+        (our_commands, "--log-format, json", "--log-format, text"),
         (our_commands, "command: [topic, ", "command: [topics, "),
     ],
 )

@@ -100,6 +100,10 @@ def secrets(manifests: Manifests) -> Iterator[str]:
     if first["command"][:3] != ["install", "-m", "0600"]:
         yield "the key keeps the rights of a mounted secret, which the engine refuses"
     mounts = {mount["name"]: mount["mountPath"] for mount in engine(manifests)["volumeMounts"]}
+    args = engine(manifests)["args"]
+    token = args[args.index("--operator-token-file") + 1]
+    if f"/mounted/{token.rpartition('/')[2]}" not in first["command"]:
+        yield "the figures have no token"
     if not first["command"][-1].startswith(f"{mounts.get('key')}/") or "mounted-key" in mounts:
         yield "the engine does not get its own copy"
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
@@ -111,6 +115,8 @@ def life(manifests: Manifests) -> Iterator[str]:
     """What is wrong with how it starts, is watched and ends."""
     container, pod = engine(manifests), the_pod(manifests)["spec"]
     yield from (f"no {word}" for word in unknown_words(container["args"]))
+    if container["args"][container["args"].index("--log-format") + 1] != "json":
+        yield "logs for people"
     if "--standby" not in container["args"]:
         yield "two engines take over from each other"
     if pod["terminationGracePeriodSeconds"] < ENDS_WITHIN_S:
@@ -157,9 +163,14 @@ def joined(manifests: Manifests) -> Iterator[str]:
     if not names & called:
         yield "it does not answer to the name of its service"
     (policy,) = of_kind(manifests, "NetworkPolicy")
-    (port,) = (one["containerPort"] for one in engine(manifests)["ports"])
-    if policy["spec"]["ingress"][0]["ports"] != [{"protocol": "TCP", "port": port}]:
-        yield "the network lets nobody in"
+    ports = {one["name"]: one["containerPort"] for one in engine(manifests)["ports"]}
+    readers, operators = policy["spec"]["ingress"]
+    for rule, name, label in ((readers, "http", "reads"), (operators, "operator", "operates")):
+        (inside,) = rule["from"]
+        if rule["ports"] != [{"protocol": "TCP", "port": ports[name]}]:
+            yield f"the network lets nobody come to {name}"
+        if inside["namespaceSelector"]["matchLabels"] != {f"stream-dp/{label}": "yes"}:
+            yield f"others come to {name}"
 
 
 def pipelines(manifests: Manifests, folder: Path) -> Iterator[str]:
@@ -226,7 +237,7 @@ def test_the_pipeline_is_one(tmp_path: Path) -> None:
         (secrets, "configuration.yaml", "kind: ConfigMap", "kind: Secret"),
         (secrets, "engine.yaml", '"0600"', '"0640"'),
         (secrets, "engine.yaml", "medium: Memory, ", ""),
-        (secrets, "engine.yaml", "          args: [run,", "          env: []\n          args: [run,"),
+        (secrets, "engine.yaml", "          args:\n", "          env: []\n          args:\n"),
         (life, "engine.yaml", "--standby, ", ""),
         (life, "engine.yaml", "--allow-host, orders,", "--allow, orders,"),
         (life, "engine.yaml", "terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: 5"),
@@ -238,6 +249,10 @@ def test_the_pipeline_is_one(tmp_path: Path) -> None:
         (joined, "engine.yaml", "serviceName: orders-engines", "serviceName: orders-all"),
         (joined, "engine.yaml", "--allow-host, orders,", "--allow-host, order,"),
         (joined, "network.yaml", "port: 8765", "port: 8080"),
+        (joined, "network.yaml", "port: 9911", "port: 8765"),
+        (joined, "network.yaml", "stream-dp/operates: ", "stream-dp/reads: "),
+        (secrets, "engine.yaml", "/mounted/figures.token, ", ""),
+        (life, "engine.yaml", "--log-format, json", "--log-format, text"),
     ],
 )  # fmt: skip
 def test_a_broken_manifest_is_noticed(

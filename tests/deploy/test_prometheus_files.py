@@ -16,6 +16,7 @@ from stream_dp.testing.kafka import missing
 
 pytestmark = pytest.mark.prometheus
 CONFIGURATION = (DEPLOY / "prometheus" / "prometheus.yaml").read_text()
+OPERATOR = (DEPLOY / "prometheus" / "operator.yaml").read_text()
 RULES = (DEPLOY / "prometheus" / "alerts.yaml").read_text()
 CASES = (Path(__file__).parent / "alerts_test.yaml").read_text()
 
@@ -64,6 +65,16 @@ def test_promtool_is_content(tmp_path: Path) -> None:
     assert checked(tmp_path) == ""
     assert checked(tmp_path, mutated(CONFIGURATION, "scrape_interval", "scraping_interval")) != ""
     assert checked(tmp_path, rules=mutated(RULES, "sum by (job) (", "sum by (job) ((")) != ""
+
+
+def test_promtool_is_content_with_the_operators_scraping(tmp_path: Path) -> None:
+    for text, well in (
+        (OPERATOR, True),
+        (mutated(OPERATOR, "authorization", "authorisation"), False),
+    ):
+        (tmp_path / "operator.yaml").write_text(text)
+        said = promtool(tmp_path, "check", "config", "--syntax-only", "operator.yaml")
+        assert (said == "") is well
 
 
 def test_each_alert_rings_where_it_must_and_nowhere_else(tmp_path: Path) -> None:

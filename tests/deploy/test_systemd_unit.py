@@ -104,6 +104,8 @@ def starts(unit: str) -> str:
     unknown = [word for word in words if word.startswith("--") and word not in known]
     if words[0].split("/")[-1:] + words[1:2] != ["stream-dp", "run"] or unknown:
         return f"run has no {unknown}"
+    if "json" not in words:
+        return "it logs for people"
     return "" if "--standby" in words else "it takes over from an engine that runs"
 
 
@@ -130,6 +132,7 @@ def test_it_does_what_the_engine_needs(check: Callable[[str], str]) -> None:
         (ends, "TimeoutStopSec=20", "TimeoutStopSec=5"),
         (ends, "KillSignal=SIGTERM", "KillSignal=SIGQUIT"),
         (starts, "--standby ", ""),
+        (starts, "--log-format json", "--log-format text"),
         (starts, "--standby --serve", "--standby --serve --hosts 0.0.0.0"),
         (keys, "KEY_FILE=/etc/stream-dp/%i.key", "KEY=0123456789abcdef"),
     ],

@@ -19,6 +19,7 @@ OURS = (
     r".* one copy only, on the only broker: a power cut could lose commits",
     r".*: a new ledger; counts what comes into topic .*",
     r"stream-dp: no Kafka broker answers at .* Given up after trying again, .*",
+    r"[A-Z][a-z' ]+: (\d+ %, )?\d+ s",  # how far it has come, of what takes longer than two seconds
 )
 MAIN = "from stream_dp.cli.main import main; main()"
 

@@ -62,7 +62,7 @@ async def audited(world: TalkingWorld, file: Path) -> tuple[int, str, str]:
 async def beside(world: TalkingWorld) -> None:
     """The trace of the engine that runs is the composition's."""
     code, out, errors = await audited(world, world.file)
-    assert (code, errors) == (0, "")
+    assert code == 0, errors
     found = json.loads(out)
     assert (found["creations"], found["halts"], found["answers"]) == (3, 1, 2)
     assert found["releases"] > 10

@@ -7,7 +7,7 @@ holds.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
 from stream_dp.core.moments import parse_moment
@@ -29,7 +29,11 @@ _KINDS = re.compile(
 _NUMBERED = re.compile(r"(^|[^a-z])u?u?id$")
 MOST_VALUES, ONE_IN = 200, 2
 """A text that has more different values, or more than one in so many records, is no category."""
-
+ODD_ONE_IN = 20
+"""Up to one value in so many may have another form (`n/a` among numbers), and the column still has its type."""
+_ODD = "some values have another form: `check` says how many"
+_LATE = "a record without it cannot be used"
+_NO_OFFSET = "its times have no offset: where were they written?"
 
 OPEN = ("[]", UNDECLARED)
 """The values that stand where nothing is declared yet."""
@@ -98,79 +102,97 @@ class Column:
         return sorted(found)
 
     def proposal(self, *, cells: bool) -> ProposedType:
-        """The type that fits; `cells` are those of a CSV, which are all texts."""
+        """The type that fits most values, all but a few; `cells` are those of a CSV, which are all texts."""
         there = self.there
         if not there:
             return ProposedType("text", nullable=True, note="no value was there: look at the type")
-        for fits in (_time, _of_cells if cells else _of_json):
-            found = fits(self, there)
-            if found is not None:
-                return found
-        return _text(self, there)
+        forms = [*_times(self), *_simple(self, cells=cells)]
+        most, found = max(
+            ((sum(map(fits, there)), each) for each, fits in forms), key=lambda pair: pair[0]
+        )
+        if not _nearly(most, there):
+            most, found = sum(map(_is_text, there)), _text(self)
+        if not _nearly(most, there):
+            kinds = {type(value) for value in there}
+            held = "objects or lists" if kinds & {dict, list} else "values of several types"
+            return ProposedType(why_not=f"holds {held}: left out")
+        odd = _ODD if most < len(there) else ""
+        return replace(found, note="; ".join(filter(None, (found.note, odd))))
 
 
-def _time(column: Column, there: Sequence[object]) -> ProposedType | None:
+Form = tuple[ProposedType, Callable[[object], bool]]
+"""A type, and whether a value has its form."""
+
+
+def _times(column: Column) -> Sequence[Form]:
     """A time in text, or whole numbers of this century in a column that is called as a time is."""
-    late = "a record without it cannot be used" if column.nullable else ""
-    if all(isinstance(value, str) for value in there):
-        if _all(there, lambda text: parse_moment(text) is not None):
-            return ProposedType("time", note=late)
-        if _all(there, lambda text: parse_moment(text, _UTC) is not None):
-            zone = {"zone": UNDECLARED}
-            return ProposedType(
-                "time", zone, note="its times have no offset: where were they written?"
-            )
-    counts = [_whole(value) for value in there]
-    if _TIMELY.search(column.name.lower()) is None:
-        return None
-    for form, per_second in _EPOCHS.items():
-        low, high = _FROM_2000 * per_second, _TO_2100 * per_second
-        if all(count is not None and low <= count < high for count in counts):
-            return ProposedType("time", {"format": form}, note=late)
-    return None
+    late = _LATE if column.nullable else ""
+    forms: list[Form] = [
+        (ProposedType("time", note=late), lambda value: _moment(value, None)),
+        (
+            ProposedType("time", {"zone": UNDECLARED}, note=_NO_OFFSET),
+            lambda value: _moment(value, _UTC),
+        ),
+    ]
+    if _TIMELY.search(column.name.lower()) is not None:
+        forms += [
+            (ProposedType("time", {"format": form}, note=late), _of_this_century(per_second))
+            for form, per_second in _EPOCHS.items()
+        ]
+    return forms
 
 
-def _of_cells(column: Column, there: Sequence[object]) -> ProposedType | None:
-    for kind, fits in (
-        ("boolean", lambda cell: cell.lower() in _TRUTHS),
-        ("integer", lambda cell: _INTEGER.fullmatch(cell) is not None),
-        ("number", lambda cell: _NUMBER.fullmatch(cell) is not None),
-    ):
-        if _all(there, fits):
-            return ProposedType(kind, nullable=column.nullable)
-    return None
+def _simple(column: Column, *, cells: bool) -> Sequence[Form]:
+    """A truth, a number, or in JSON a list of texts; of two that fit as many values the first is proposed."""
+    nullable = column.nullable
+    boolean, integer, number = (
+        ProposedType(kind, nullable=nullable) for kind in ("boolean", "integer", "number")
+    )
+    if cells:
+        return [
+            (boolean, lambda cell: str(cell).lower() in _TRUTHS),
+            (integer, lambda cell: _INTEGER.fullmatch(str(cell)) is not None),
+            (number, lambda cell: _NUMBER.fullmatch(str(cell)) is not None),
+        ]
+    listed = ProposedType("list", {"domain": "[]", "most": UNDECLARED}, nullable)
+    return [
+        (boolean, lambda value: type(value) is bool),
+        (integer, lambda value: type(value) is int),
+        (number, lambda value: type(value) in (int, float)),
+        (listed, lambda value: isinstance(value, list) and all(map(_is_text, value))),
+    ]
 
 
-def _of_json(column: Column, there: Sequence[object]) -> ProposedType | None:
-    kinds = {type(value) for value in there}
-    simple = {bool: "boolean", int: "integer", float: "number"}
-    if len(kinds) == 1 and (kind := next(iter(kinds))) in simple:
-        return ProposedType(simple[kind], nullable=column.nullable)
-    if kinds == {int, float}:
-        return ProposedType("number", nullable=column.nullable)
-    if kinds == {list} and all(isinstance(one, str) for each in there for one in _members(each)):
-        keys = {"domain": "[]", "most": UNDECLARED}
-        return ProposedType("list", keys, column.nullable)
-    if kinds != {str}:
-        held = "objects or lists" if kinds & {dict, list} else "values of several types"
-        return ProposedType(why_not=f"holds {held}: left out")
-    return None
-
-
-def _text(column: Column, there: Sequence[object]) -> ProposedType:
+def _text(column: Column) -> ProposedType:
     few = len(column.texts)
     listed = not names_people(column.name) and not is_numbered(column.name)
-    if listed and few <= MOST_VALUES and few * ONE_IN <= max(len(there), ONE_IN):
+    if listed and few <= MOST_VALUES and few * ONE_IN <= max(len(column.there), ONE_IN):
         return ProposedType("category", {"domain": "[]"}, column.nullable)
     return ProposedType("text", nullable=column.nullable)
 
 
-def _all(values: Sequence[object], fits: Callable[[str], bool]) -> bool:
-    return all(isinstance(value, str) and fits(value) for value in values)
+def _nearly(fitting: int, values: Sequence[object]) -> bool:
+    """Whether so many are all of these values but a few."""
+    return (len(values) - fitting) * ODD_ONE_IN <= len(values)
 
 
-def _members(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else ()
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _moment(value: object, zone: ZoneInfo | None) -> bool:
+    return isinstance(value, str) and parse_moment(value, zone) is not None
+
+
+def _of_this_century(per_second: int) -> Callable[[object], bool]:
+    """Whether a whole number, or a cell of one, is a time of this century in this unit."""
+    low, high = _FROM_2000 * per_second, _TO_2100 * per_second
+
+    def fits(value: object) -> bool:
+        count = _whole(value)
+        return count is not None and low <= count < high
+
+    return fits
 
 
 def _whole(value: object) -> int | None:

@@ -1,12 +1,15 @@
 """Rows in a table of PostgreSQL or DuckDB.
 
 Rules: a group of rows is one statement and one transaction, column by column; a row that is there already is written
-over. Errors name the place, never a password. A table that is there must have the columns of this version.
+over. Errors name the place, never a password. A table that is there must have the columns of this version. Times of
+DuckDB are read as milliseconds, for its own form of them needs one more library. A key longer than an entry of an
+index of PostgreSQL has room for is cut.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,11 +37,6 @@ _LAST = f"select coalesce(max(sequence), -1) from {TABLE} where pipeline = "  # 
 _SEQUENCES = f"create index if not exists {TABLE}_sequence on {TABLE} (pipeline, sequence)"
 
 
-_LONGEST_KEY = (
-    2_000  # bytes: what an entry of PostgreSQL's index has room for, beside the other columns
-)
-
-
 def _all_of(source: str) -> str:
     """The statement that writes all rows of a source."""
     return (
@@ -53,9 +51,8 @@ _ARRAYS = ", ".join(
 _WRITE = _all_of(f"unnest({_ARRAYS}) as told ({_NAMES})")
 _WRITE_ARROW = _all_of("told")
 _AT = f"from {TABLE} where pipeline = {{}} and sequence = {{}}"
-_MOMENTS = _NAMES.replace(
-    "tick_end", "epoch_ms(tick_end)"
-)  # a time of DuckDB needs one more library to be read
+_MOMENTS = _NAMES.replace("tick_end", "epoch_ms(tick_end)")
+_LONGEST_KEY = 2_000  # bytes
 
 
 def _same(found: Sequence[Sequence[Any]], wanted: Sequence[Sequence[Any]]) -> bool:
@@ -107,24 +104,21 @@ class PostgresqlTable:
         self._errors = (
             asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError,
         )  # fmt: skip
-        try:
-            self._client = await asyncpg.connect(self._address, timeout=30)
+        with self._telling():
+            try:
+                self._client = await asyncpg.connect(self._address, timeout=30)
+            except ValueError:
+                raise UsageError(
+                    "--to: is no address of a database, such as postgresql://user@host:5432/name"
+                ) from None
             await self._client.execute(f"{_CREATE}; {_SEQUENCES}")
             return int(await self._client.fetchval(f"{_LAST}$1", self._pipeline))
-        except ValueError:
-            raise UsageError(
-                "--to: is no address of a database, such as postgresql://user@host:5432/name"
-            ) from None
-        except self._errors as error:
-            raise self._failed(error) from None
 
     async def holds(self, sequence: int, body: bytes) -> bool:
         """Compare the rows; see `RowTarget.holds`."""
-        try:
-            query = f"select {_NAMES} {_AT.format('$1', '$2')}"
+        query = f"select {_NAMES} {_AT.format('$1', '$2')}"
+        with self._telling():
             found = await self._client.fetch(query, self._pipeline, sequence)
-        except self._errors as error:
-            raise self._failed(error) from None
         return _same(found, for_postgresql(rows_of(self._pipeline, body)))
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
@@ -132,18 +126,20 @@ class PostgresqlTable:
         if not rows:
             return
         columns = zip(*each_place_once(for_postgresql(rows)), strict=True)
-        try:
+        with self._telling():
             await self._client.execute(_WRITE, *columns)
-        except self._errors as error:
-            raise self._failed(error) from None
 
     async def close(self) -> None:
         """Disconnect."""
         if self._client is not None:
             await self._client.close(timeout=10)
 
-    def _failed(self, error: Exception) -> WorldError:
-        return WorldError(f"{self.place}: {type(error).__name__}: {error}")
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except self._errors as error:
+            raise WorldError(f"{self.place}: {type(error).__name__}: {error}") from None
 
 
 class DuckdbTable:
@@ -183,34 +179,30 @@ class DuckdbTable:
             self._client.close()
 
     def _opened(self, duckdb: Any) -> int:
-        try:
+        with self._telling():
             self._client = duckdb.connect(str(self._path))
             for query in ("set timezone = 'UTC'", _CREATE):
                 self._asked(query)
-            found = self._asked(f"{_LAST}?", [self._pipeline])
-        except self._errors as error:
-            raise self._failed(error) from None
-        return int(found[0][0])
+            return int(self._asked(f"{_LAST}?", [self._pipeline])[0][0])
 
     def _at(self, sequence: int) -> list[tuple[Any, ...]]:
-        try:
-            query = f"select {_MOMENTS} {_AT.format('?', '?')}"
-            found = self._asked(query, [self._pipeline, sequence])
-        except self._errors as error:
-            raise self._failed(error) from None
-        return found
+        query = f"select {_MOMENTS} {_AT.format('?', '?')}"
+        with self._telling():
+            return self._asked(query, [self._pipeline, sequence])
 
     def _asked(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of an answer: one that is not read to its end holds up the next."""
         return list(self._client.execute(query, list(values)).fetchall())
 
     def _write(self, rows: Sequence[Row]) -> None:
-        try:
+        with self._telling():
             self._client.register("told", arrow_table(rows))
             self._asked(_WRITE_ARROW)
             self._client.unregister("told")
-        except self._errors as error:
-            raise self._failed(error) from None
 
-    def _failed(self, error: Exception) -> WorldError:
-        return WorldError(f"{self.place}: {str(error).splitlines()[0]}")
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except self._errors as error:
+            raise WorldError(f"{self.place}: {str(error).splitlines()[0]}") from None

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from stream_dp import __version__
 from stream_dp.app.export.databases import DuckdbTable, PostgresqlTable
 from stream_dp.app.export.row_files import CsvFolder, ParquetFolder
 from stream_dp.app.export.row_target import Newest, RowTarget
 from stream_dp.app.export.rows import Row, rows_of
+from stream_dp.app.lifecycle_log import TellEvent, silent
 from stream_dp.app.published_bodies import published
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.pipeline.yaml import load
@@ -39,11 +41,12 @@ async def export_releases(
     address: str,
     every: float | None = None,
     told: Callable[[str, int, int], None] = lambda place, releases, rows: None,
+    tell: TellEvent = silent,
 ) -> None:
     """Write what PIPELINE.yaml has released to the target at `address`, from where it ends on.
 
     With `every` it goes on for ever, and looks for more every so many seconds. `told` learns after each group the
-    target's place, and how many releases and rows were written so far.
+    target's place, and how many releases and rows were written so far; `tell` of phases, and of nothing else.
 
     Raises:
         UsageError: the target is none, or the pipeline has no releases yet.
@@ -53,6 +56,7 @@ async def export_releases(
     spec = load(pipeline)
     target = target_named(address, spec.name)
     try:
+        tell("starting", pipeline=spec.name, version=__version__)
         beyond = await target.open()
         group, continued = _Group(target, told), Continued(target, spec.name, beyond)
         async for bodies in published(spec, beyond - 1, every):
@@ -64,8 +68,6 @@ async def export_releases(
                 continued.all_seen()
             if not bodies or len(group.rows) >= _ROWS:
                 await group.hand_over()
-        continued.all_seen()
-        await group.hand_over()
     finally:
         await target.close()
 
@@ -75,7 +77,7 @@ class Continued:
 
     def __init__(self, target: RowTarget, pipeline: str, beyond: int) -> None:
         self._target, self._pipeline, self._beyond = target, pipeline, beyond
-        self._last: int | None = None
+        self._last = -1
 
     async def taken(self, body: bytes) -> int:
         """Return the sequence of the next body.
@@ -84,10 +86,8 @@ class Continued:
             FailClosed: it is not behind the one before, or the target has another release of its sequence.
         """
         number = RELEASES.number_of(body, self._pipeline)
-        first = self._last is None
-        if not first and number <= (self._last or 0):
-            raise self._other()
-        if number == self._beyond and not await self._target.holds(number, body):
+        known = number == self._beyond
+        if number <= self._last or (known and not await self._target.holds(number, body)):
             raise self._other()
         self._last = number
         return number
@@ -98,7 +98,7 @@ class Continued:
         Raises:
             FailClosed: the target is ahead of all that was published.
         """
-        if self._last is not None and self._last < self._beyond:
+        if 0 <= self._last < self._beyond:
             raise self._other()
 
     def _other(self) -> FailClosed:

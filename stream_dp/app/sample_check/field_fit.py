@@ -21,7 +21,7 @@ from stream_dp.runtime.dead_letters import MISSING_FIELD, TOO_MANY_ENTRIES, WRON
 class FieldFit:
     """What a sample holds in one field, as positions in the sample; `used` says that series or clock need it.
 
-    `wrong` has lists that are too long as well.
+    `wrong` has lists that are too long as well; `other` has values outside of the domain, and null is in `null` alone.
     """
 
     name: str
@@ -65,7 +65,7 @@ def _fit(name: str, field: Any, used: bool, payloads: Sequence[bytes]) -> FieldF
             wrong.append(at)
         else:
             fits.append(at)
-        if not known(value):
+        if value is not None and not known(value):
             other.append(at)
     missing = _refused(decoded, MISSING_FIELD, name)
     return FieldFit(name, field.type, used, fits, null, missing, sorted(wrong), other)
@@ -78,7 +78,7 @@ def _known(field: Any) -> Callable[[Any], bool]:
     domain = frozenset(field.domain)
     if isinstance(field, CategoryField):
         return domain.__contains__
-    return lambda value: value is not None and domain.issuperset(value)
+    return domain.issuperset
 
 
 def _refused(decoded: Decoded, reason: str, name: str) -> list[int]:

@@ -20,6 +20,8 @@ from stream_dp.pipeline.user_guard import NO_KEY, guard_of
 from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_PARTITION
 from stream_dp.runtime.ports import Batch
 
+_WITH_OTHER = ("category", "list")  # types of fields with an entry for what is in no domain
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -38,13 +40,17 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """How a sample fits: of `records`, `dead` cannot be used, `late` come behind a mark, `other` lie in no domain."""
+    """How a sample fits: of `records`, `dead` cannot be used, `late` come behind a mark, `other` count in `other`.
+
+    That is a value outside of a domain that a series goes by, or null, of which there are `null` records.
+    """
 
     origin: str
     records: int
     dead: int
     late: int
     other: int
+    null: int
     reasons: Sequence[Reason]
     fields: Sequence[FieldFit]
     hints: Sequence[Hint]
@@ -70,12 +76,14 @@ def fitting_of(spec: PipelineSpec, sample: Sample) -> Fitting:
     outside = [at for at, (reason, _) in why.items() if reason == TIME_OUT_OF_RANGE]
     reasons = _reasons(sample, why)
     grouped = {name for series in spec.series for name in grouping_fields(series.grouped_by)}
-    other = {at for fit in fits if fit.name in grouped for at in fit.other} - why.keys()
+    by = [fit for fit in fits if fit.name in grouped and fit.type in _WITH_OTHER]
+    null = {at for fit in by for at in fit.null} - why.keys()
+    other = ({at for fit in by for at in fit.other} - why.keys()) | null
     astray = [at for at, (reason, _) in why.items() if reason == WRONG_PARTITION]
     suggested = hints(spec, sample.payloads, fits, outside, sample.columns)
     return Fitting(
         sample.origin, sample.records, sum(each.records for each in reasons), late, len(other),
-        reasons, fits, [*partitioner_hints(spec, sample, astray), *suggested],
+        len(null), reasons, fits, [*partitioner_hints(spec, sample, astray), *suggested],
     )  # fmt: skip
 
 

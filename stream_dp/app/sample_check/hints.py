@@ -7,7 +7,7 @@ payload holds, nothing here raises.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import msgspec
 
 from stream_dp.app.sample_check.field_fit import FieldFit
 from stream_dp.core.moments import EPOCH_UNITS, own_time
+from stream_dp.core.near_names import alike_names
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.schema import CategoryField, ListField, TimeField
@@ -113,9 +114,9 @@ def _of_field(
     field = spec.fields[fit.name]
     for at in fit.missing:
         names = columns or (values[at] if isinstance(values[at], dict) else ())
-        alike = _alike(fit.name, names)
-        if alike is not None:
-            yield f"{fit.name}: there is a {alike!r}; did you mean that?"
+        alike = alike_names(fit.name, names)
+        if alike:
+            yield f"{fit.name}: there is a {alike[0]!r}; did you mean that?"
         elif not isinstance(field, TimeField):
             yield f"{fit.name}: absent; declare `nullable: true` if it may be"
         else:
@@ -132,16 +133,6 @@ def _of_field(
             yield f"{fit.name}: {says}"
     if isinstance(field, CategoryField | ListField):
         yield from _of_domain(fit, field, values)
-
-
-def _alike(name: str, names: Iterable[str]) -> str | None:
-    """The first of `names` that is spelled as `name` but for case, spaces and punctuation."""
-    wanted = _plain(name)
-    return next((each for each in names if _plain(each) == wanted), None)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[\W_]", "", name).casefold()
 
 
 def _of_time(field: TimeField, value: object) -> str | None:

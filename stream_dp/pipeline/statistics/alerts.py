@@ -99,12 +99,16 @@ class AlertsSeries(GroupedSeries):
         return f"alerts{of} by {self.by_text}{over}"
 
     @property
+    def error_unit(self) -> str:
+        """What the threshold is of."""
+        return "events" if self.of is None else f"of {self.of}"
+
+    @property
     def meaning(self) -> str:
         """What an alert means."""
         within = "" if self.over is None else f" within {self.over} and"
-        what = "events" if self.of is None else f"of {self.of}"
         most = "at most" if self.below else "at least"
-        return f"{most} about {self.threshold:,} {{band}} {what}{within} since the one before"
+        return f"{most} about {self.threshold:,} {{band}} {self.error_unit}{within} since the one before"
 
     @property
     def parameters(self) -> dict[str, int | str]:

@@ -31,6 +31,11 @@ class ColumnsAboveSeries(GroupedSeries):
         return f"how many of {self.by_text} have at least {self.level:,} so far"
 
     @property
+    def error_unit(self) -> str:
+        """What is counted."""
+        return self.unit or f"values of {self.by_text}"
+
+    @property
     def parameters(self) -> dict[str, int | str]:
         """The level."""
         return {"level": self.level}

@@ -57,10 +57,15 @@ class CutOffSeries(SeriesSpec):
         return f"the share of the users active {when} who had events beyond their cap, which are not counted"
 
     @property
+    def error_unit(self) -> str:
+        """Users: of a share nothing can be predicted, of the two numbers it is made of it can."""
+        return "users in either number"
+
+    @property
     def parameters(self) -> dict[str, int | str]:
-        """Where a share stays, what the predicted errors are of, and when windows are told."""
+        """Where a share stays, and when windows are told."""
         told = {} if self.window is None else {"told": "since a window began"}
-        return {"within": WITHIN, "errors": "users", **told}
+        return {"within": WITHIN, **told}
 
     @property
     def numbers(self) -> int:

@@ -62,6 +62,11 @@ class DistinctSeries(SeriesSpec):
         return f"different values of {self.of} {when}"
 
     @property
+    def error_unit(self) -> str:
+        """What is counted."""
+        return self.unit or f"values of {self.of}"
+
+    @property
     def parameters(self) -> dict[str, int | str]:
         """The field, and when windows are told."""
         told = {} if self.declared is None else {"told": "since a window began"}
@@ -83,7 +88,7 @@ class DistinctSeries(SeriesSpec):
         if fields is None or not isinstance(of, str):
             return found
         if of not in fields:
-            return [problem((*at, "of"), f"'{of}' is not in the schema"), *found]
+            return [problem((*at, "of"), f"'{of}' is not in the schema", fields), *found]
         if fields[of] is not None and fields[of].type not in _KINDS:
             why = f"'{of}' is a {fields[of].type}, not a text, an integer or a category"
             return [problem((*at, "of"), why), *found]

@@ -14,7 +14,7 @@ from stream_dp.mechanisms.serving import clipped
 from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.pipeline.amount_units import Sign
 from stream_dp.pipeline.choice import Choice, Setting, steady
-from stream_dp.pipeline.conditions import typed
+from stream_dp.pipeline.conditions import typed, value_problem
 from stream_dp.pipeline.groupings import By, grouping_text
 from stream_dp.pipeline.scalars import FieldName, Value, problem, valid_or_none
 from stream_dp.pipeline.statistics.series_spec import Place
@@ -134,7 +134,7 @@ def _sign_problems(at: Place, series: Any, fields: Mapping[str, Any]) -> list[In
     if not isinstance(of, str):
         return []
     if of not in fields:
-        return [problem((*at, "of"), f"'{of}' is not in the schema")]
+        return [problem((*at, "of"), f"'{of}' is not in the schema", fields)]
     if (field := fields[of]) is None:
         return []
     if field.type not in _KINDS:
@@ -146,7 +146,7 @@ def _sign_problems(at: Place, series: Any, fields: Mapping[str, Any]) -> list[In
             try:
                 value = typed(field, "equals", text)
             except ValueError as error:
-                found.append(problem((*at, side, place), str(error)))
+                found.append(value_problem((*at, side, place), error))
                 continue
             if value in seen:
                 both = "is listed twice" if seen[value] == side else "counts up and down at once"

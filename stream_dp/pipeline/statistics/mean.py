@@ -96,7 +96,8 @@ class MeanSeries(AmountSeries):
         }
         why = self._why(share, mechanism, setting)
         first = next(iter(errors.values()))
-        return Choice(mechanism, why, first, errors if self.views else {})
+        windows = errors if self.views else {}
+        return Choice(mechanism, why, first, windows, supposing=f"for {RECORDS:,} records")
 
     def _both(self, half: Setting, sums: Fraction, counts: Fraction) -> SumsAndCounts:
         """The mechanism, of so much epsilon for each."""

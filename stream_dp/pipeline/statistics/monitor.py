@@ -143,10 +143,14 @@ class MonitorSeries(SeriesSpec):
         return f"{watches} on sums of {self.of}, each from {low} to {high}"
 
     @property
+    def error_unit(self) -> str:
+        """What thresholds are of."""
+        return "events" if self.of is None else f"of {self.of}"
+
+    @property
     def meaning(self) -> str:
         """What it means that a watch fires."""
-        what = "events" if self.of is None else f"of {self.of}"
-        return f"its events reached its threshold, or fell short of it, {{band}} {what}"
+        return f"its events reached its threshold, or fell short of it, {{band}} {self.error_unit}"
 
     @property
     def parameters(self) -> dict[str, int | str]:

@@ -49,6 +49,16 @@ class AmountSeries(SingleOrKeyed):
         return f"{self.statistic} of {self.of}, each from {low} to {high},{by} {self.over}"
 
     @property
+    def nonnegative(self) -> bool:
+        """Whether no amount is below 0."""
+        return self.clamp[0] >= 0
+
+    @property
+    def error_unit(self) -> str:
+        """That of the amounts."""
+        return self.unit or f"of {self.of}"
+
+    @property
     def parameters(self) -> dict[str, int | str]:
         """The field, its clamp and its grid."""
         low, high = (decimal_text(bound) for bound in self.clamp)

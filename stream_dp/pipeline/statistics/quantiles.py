@@ -124,6 +124,16 @@ class QuantilesSeries(SeriesSpec):
         return f"quantiles {asked} of {self.of} {' and '.join(parts)}"
 
     @property
+    def nonnegative(self) -> bool:
+        """Whether the grid begins at 0 or above."""
+        return self.grid.ends[0] >= 0
+
+    @property
+    def error_unit(self) -> str:
+        """Ranks: so many events lie between what is told and what was asked."""
+        return "events in rank"
+
+    @property
     def parameters(self) -> dict[str, int | str]:
         """The field, its range, the number of buckets, and when windows end."""
         ends = self.grid.ends
@@ -161,7 +171,9 @@ class QuantilesSeries(SeriesSpec):
             if name == EVER:
                 why = "is told of windows that end: name a duration such as 24h"
                 found.append(problem((*at, "every", place), why))
-        for place, (before, share) in enumerate(pairwise(getattr(series, "at", ()) or ())):
+        shares = getattr(series, "at", ())
+        listed = shares if isinstance(shares, tuple) else ()
+        for place, (before, share) in enumerate(pairwise(listed)):
             if not (isinstance(share, Fraction) and before < share):
                 here = (*at, "at", place + 1)
                 found.append(problem(here, "must be greater than the one before"))

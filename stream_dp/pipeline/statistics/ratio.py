@@ -94,6 +94,16 @@ class RatioSeries(SeriesSpec):
         return f"{self.of} over {self.over}"
 
     @property
+    def nonnegative(self) -> bool:
+        """Whether the numerator is; the denominator always is."""
+        return self._of is not None and self._of.nonnegative
+
+    @property
+    def error_unit(self) -> str:
+        """Nothing: how far off it is depends on how much was counted."""
+        return ""
+
+    @property
     def parameters(self) -> dict[str, int | str]:
         """The two series, the digits, and when windows are told where they do not slide."""
         told = {} if self._of is None else self._of.parameters

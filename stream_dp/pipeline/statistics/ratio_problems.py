@@ -4,9 +4,9 @@ Rules: `others` are the series of the file by name, or sketches of broken ones, 
 """
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
+from stream_dp.core.near_names import meant
 from stream_dp.pipeline.statistics.series_spec import SeriesSpec
 from stream_dp.runtime.release import Shape
 
@@ -18,9 +18,7 @@ def not_an_input(series: Any, name: Any, others: Mapping[str, Any]) -> str | Non
     if name == getattr(series, "name", None):
         return f"'{name}' is the ratio itself"
     if name not in others:
-        near = get_close_matches(name, list(others), 1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        return f"'{name}' is no series of this file{meant}"
+        return f"'{name}' is no series of this file{meant(name, others)}"
     input_ = others[name]
     if not isinstance(input_, SeriesSpec):
         return None

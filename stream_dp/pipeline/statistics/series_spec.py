@@ -114,6 +114,16 @@ class SeriesSpec(Frozen, ABC):
         return False
 
     @property
+    def nonnegative(self) -> bool:
+        """Whether true values cannot be below 0, so that nothing below it need be shown of a band."""
+        return not self.signed
+
+    @property
+    def error_unit(self) -> str:
+        """What predicted errors are measured in, in words that stand behind a number; empty: none is predicted."""
+        return self.unit or "events"
+
+    @property
     def parts(self) -> Sequence[SeriesPart]:
         """What the series counts, where that is several things; nothing where it is one."""
         return ()
@@ -285,7 +295,9 @@ class SeriesSpec(Frozen, ABC):
             "by": grouping_text(self.grouped_by),
             "shape": str(self.form),
             **({"windows": list(self.views)} if self.views else {}),
+            **({"nonnegative": True} if self.nonnegative else {}),
             "about": self.about,
+            **({"error_unit": self.error_unit} if self.error_unit else {}),
             **{word: said for word in self.words if (said := getattr(self, word))},
             **({"where": [each.text for each in self.where]} if self.where else {}),
             "meaning": self.meaning,

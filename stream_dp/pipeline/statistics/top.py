@@ -72,7 +72,8 @@ class TopSeries(WindowedSeries, GroupedSeries):
             return self._counts(self.method).choose(together)
         tree, hss = (self._counts(method).choose(together) for method in ("tree", "hss"))
         bands = f"bands of all names at once at the end: tree {tree.expected(setting.last)}"
-        why = f"method: auto, {bands}, hss {hss.expected(setting.last)}"
+        guess = hss.why.removeprefix("method: ")
+        why = f"method: auto, {bands}, hss {hss.expected(setting.last)} ({guess})"
         narrower = hss if hss.expected(setting.last) < tree.expected(setting.last) else tree
         return replace(narrower, why=why)
 

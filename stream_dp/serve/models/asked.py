@@ -71,7 +71,7 @@ class Created(Answer):
     left: Decimal
     """The largest epsilon that one more series may cost the same ledger."""
     error: HalfWidth
-    """The half-width to expect at tick `error_tick`."""
+    """The half-width to expect at tick `error_tick`; where there are windows, in the one where it is largest."""
     error_tick: Tick
     """The last tick, or the farthest that is predicted."""
     confidence: Confidence
@@ -106,11 +106,17 @@ class Preview(Answer):
     after: Decimal | Absent = None
     """The largest epsilon that one more series may cost once this one runs; missing where it does not fit."""
     error: HalfWidth
-    """The half-width to expect at tick `error_tick`."""
+    """The half-width to expect at tick `error_tick`; where there are windows, in the one where it is largest."""
     error_tick: Tick
     """The last tick, or the farthest that is predicted."""
     confidence: Confidence
     """The probability with which `error` holds."""
+    error_unit: Annotated[str, Field(examples=["events", "of amount", "events in rank"])]
+    """What `error` is measured in: the series' `unit`, or words."""
+    windows: Annotated[dict[str, HalfWidth] | Absent, Field(examples=[{"tick": 17, "24h": 61}])] = (
+        None
+    )
+    """The half-width of each window at that tick, of which `error` is the largest; missing where there are none."""
     derivation: DerivationEntry
     """Why it costs that."""
 
@@ -130,14 +136,16 @@ class Watch(Answer):
     over: Annotated[str, Field(examples=["since_firing", "tick", "1h"])]
     """What counts: the events since it began or last fired, of these those of a window, or those of one tick."""
     rearm: bool
-    """Whether it begins again when it has fired; else it ends with that, which is told where it is asked."""
+    """Whether it begins again when it has fired; else it ends with that."""
     analyst: str
     """Who added it; empty: the operator, or the file."""
     start: Tick
     start_time: Time | None
     end: Tick | None
-    """Null unless it was ended by message."""
+    """Null until it is ended, by message or by the firing of a watch that is not re-armed."""
     end_time: Time | None
+    fired: int | Absent = None
+    """Of a watch that is not re-armed: how many of its keys have fired, and so ended; without `by` it has one."""
     created: bool
     """Whether it was added by message."""
 

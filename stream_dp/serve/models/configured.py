@@ -67,8 +67,14 @@ class SeriesEntry(Answer):
     """Which form its releases have: `value` (scalar), `values` (histogram), `fired` (flags) or `windows`."""
     windows: Annotated[tuple[str, ...] | Absent, Field(examples=[["tick", "1h", "24h"]])] = None
     """The names of its windows, as they are shown: the single tick first; missing where it has none."""
+    nonnegative: bool | Absent = None
+    """True where no true number of it is below 0, whatever a band says; missing where one may be."""
     about: Annotated[str, Field(examples=["maximum by destination so far, with its name"])]
     """What is released, in a few words."""
+    error_unit: Annotated[
+        str | Absent, Field(examples=["events", "of amount", "events in rank"])
+    ] = None
+    """What the errors that are predicted for it are measured in; missing where none is."""
     title: Annotated[str | Absent, Field(examples=["Departures"])] = None
     """What the operator or the analyst calls it; missing where nothing was said, as are the next two."""
     description: Annotated[
@@ -108,6 +114,8 @@ class Pipeline(Answer):
     fingerprint: str
     """A digest of all that touches data or guarantee; another one means another pipeline."""
     clock: ClockEntry
+    over: bool
+    """Whether all ticks up to the clock's horizon are released: then nothing is counted any more, nor asked."""
     series: tuple[SeriesEntry, ...]
     """Those of the file first."""
 

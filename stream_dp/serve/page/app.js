@@ -6,10 +6,11 @@
 import { Board } from "./board.js";
 import { isHalted, showBudget, showQueries } from "./budget.js";
 import { makeCard, shapeOf } from "./cards.js";
-import { count, duration, seconds, setText, time, words } from "./format.js";
+import { showEmpty } from "./empty.js";
+import { count, duration, el, seconds, setText, time, titleOf, words } from "./format.js";
 import { Histories } from "./histories.js";
 import { showPromise } from "./promise.js";
-import { showProof } from "./proof.js";
+import { openProof, showProof } from "./proof.js";
 import { Toolbar } from "./toolbar.js";
 
 const BUDGET_MILLISECONDS = 10_000;
@@ -79,12 +80,13 @@ function build({ pipeline, plan, budget, queries, series }) {
 function showClaims() {
   showPromise(byId("promise"), state.pipeline, state.plan);
   showSpending();
-  showProof(byId("proof"), state.plan);
+  showProof(byId("proof"), state.pipeline.series, state.plan);
 }
 
 function showSpending() {
-  showBudget(byId("budget"), state.budget, state.queries);
-  showQueries(byId("queries"), state.queries);
+  const titled = (name) => titleOf(describe(state.pipeline, name));
+  showBudget(byId("budget"), state.budget, state.queries, titled);
+  showQueries(byId("queries"), state.queries, (name) => (state.cards.has(name) ? el("a", { href: `#card-${name}` }, titled(name)) : titled(name)), Boolean(state.pipeline.over));
   for (const name of state.cards.keys()) tell(name);
 }
 
@@ -200,6 +202,7 @@ function showFrame() {
   const name = stateName();
   byId("state").dataset.state = name.replace(" ", "-");
   setText(byId("state"), name);
+  showEmpty(byId("empty"), state.connection, state.cards.values());
   document.documentElement.dataset.sequence = state.sequence;
   if (state.latest === null) return null;
   const { tick, end } = state.latest;
@@ -218,4 +221,5 @@ const lags = ({ latest, halted }) => latest !== null && !halted && state.latest.
 
 document.addEventListener("visibilitychange", () => refreshBudget());
 setInterval(refreshBudget, BUDGET_MILLISECONDS);
+openProof(byId("proof"));
 load();

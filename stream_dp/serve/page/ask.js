@@ -1,4 +1,4 @@
-// Asking from the page: log in with a token, put a question, see its price, confirm; end one's own; who spent what.
+// Asking from the page: log in with a token, put a question, see its price, confirm; end one's own.
 // Rules: this stands beside the page's own script and changes none of its state but the order of its cards: after
 // something was asked or ended it lets the page look. Everything shown came from the API; a refusal is shown in the
 // engine's words and never as a fault.
@@ -6,15 +6,15 @@
 import { board } from "./app.js";
 import { complaint, priced, refused } from "./ask_answer.js";
 import { CardActions } from "./ask_cards.js";
-import { QuestionForm } from "./ask_form.js";
+import { QuestionForm, inLabels } from "./ask_form.js";
 import { Layout } from "./ask_layout.js";
-import { amount, count, el, tickText, toNumber, words } from "./format.js";
+import { amount, el, tickText, toNumber, words } from "./format.js";
 import { Session, freshKey } from "./login.js";
 
 const REFRESH_MILLISECONDS = 10_000;
 const holder = document.getElementById("ask");
 const session = new Session();
-const state = { schema: null, queries: [], form: null, pipeline: "", key: freshKey(), turn: 0, shown: undefined };
+const state = { schema: null, queries: [], form: null, pipeline: "", key: freshKey(), turn: 0, shown: undefined, over: false };
 
 async function get(path) {
   const answer = await fetch(path, { cache: "no-store" });
@@ -25,22 +25,31 @@ async function get(path) {
 const who = el("p", { class: "ask-who" });
 const body = el("div", { class: "ask-body" });
 const answer = el("div", { class: "ask-result", "aria-live": "polite" });
-const trail = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Who spent what" });
-const spent = el("details", { class: "ask-trail" }, el("summary", {}, "Who spent what"), trail);
 const order = el("ol", { class: "ask-layout" });
 const arrange = el("details", { hidden: true }, el("summary", {}, "Arrange my cards"), order);
 const layout = new Layout(board, order);
 const actions = new CardActions(board.holder, session, look);
 
-/** What is there anew: series, who spent what, and what is left of hers. */
+/** What is there anew: series, and what is left of hers. */
 async function refresh() {
   if (document.hidden) return;
   const { queries = state.queries } = await get("/api/queries").catch(() => ({}));
   state.queries = queries;
-  showTrail();
-  actions.tell(queries);
+  await end();
+  actions.tell(state.over ? [] : queries);
   if (session.token) await session.refresh();
 }
+
+/** Where all ticks are released, nothing can be asked any more: the form goes, and why is said. */
+async function end() {
+  const { over = state.over } = await get("/api/pipeline").catch(() => ({}));
+  if (over === state.over) return;
+  Object.assign(state, { over, shown: undefined });
+  show();
+}
+
+const ended = () => el("p", { class: "ask-over" }, "All ticks are released, so nothing new can be asked: a question counts from its first tick on, and none is left. ",
+  "What was released stays on this page.");
 
 /** Let the page look at once, for something has changed. */
 function look() {
@@ -63,8 +72,9 @@ function show() {
   if (state.shown === analyst) return;
   state.shown = analyst;
   answer.replaceChildren();
+  if (state.over) return void body.replaceChildren(...(me === null ? [] : [who]), ended());
   if (me === null) return void showLogin();
-  state.form = new QuestionForm(state.schema, () => new Set(state.queries.map(({ name }) => name)), () => { state.key = freshKey(); });
+  state.form = new QuestionForm(state.schema, () => new Set(state.queries.map(({ name }) => name)), changed);
   state.form.element.addEventListener("submit", (event) => { event.preventDefault(); price(); });
   body.replaceChildren(who, state.form.element, answer);
 }
@@ -84,15 +94,34 @@ function showLogin() {
   body.replaceChildren(form);
 }
 
+/** The question in the form is another one now: what was shown is not its price, and it is asked under a key of its own. */
+function changed() {
+  state.key = freshKey();
+  state.turn += 1;
+  answer.replaceChildren();
+}
+
 /** Show what the question in the form costs. */
 async function price() {
   const turn = ++state.turn;
   const definition = state.form.definition();
   answer.replaceChildren(el("p", { class: "muted" }, "Reckoning …"));
-  const shown = await previewed(definition).catch((refusal) => complaint(refusal.message));
+  const shown = await previewed(definition).catch((refusal) => refusal);
   if (turn !== state.turn || state.form === null) return;
+  if (shown instanceof Error) return void complain(shown.message);
   answer.replaceChildren(shown);
   shown.querySelector?.("h3")?.focus();
+}
+
+/** What the engine will not price, in the words of the form; an error that no price reaches leads to prices. */
+function complain(detail) {
+  const { text, key } = inLabels(detail);
+  answer.replaceChildren(complaint(text));
+  state.form.faulty(key);
+  if (key !== "error") return;
+  const button = el("button", { type: "button", class: "quiet" }, `See how far off ε ${state.form.price.value} is`);
+  button.addEventListener("click", () => { state.form.by("epsilon"); price(); });
+  answer.append(el("p", {}, button));
 }
 
 async function previewed(definition) {
@@ -146,23 +175,13 @@ async function create(definition) {
   }
 }
 
-/** Per analyst how many questions there were, and what runs; then each of them, the newest first. */
-function showTrail() {
-  const asked = state.queries.filter(({ created, analyst }) => created || analyst);
-  spent.hidden = asked.length === 0;
-  const rows = [...asked].sort((one, two) => two.start - one.start).slice(0, 300).map((query) => el("tr", { "data-spent": query.name, class: query.end === null ? "" : "halted" },
-    el("th", { scope: "row" }, query.analyst ? words(query.analyst) : "Operator"), el("td", {}, words(query.name)), el("td", { class: "wide" }, words(query.statistic)),
-    el("td", { class: "number" }, amount(query.epsilon)), el("td", { class: "number" }, count(query.start)), el("td", {}, query.end === null ? "runs" : `ended at ${count(query.end)}`)));
-  trail.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, ...["Who", "Question", "Kind", "ε", "From tick", "State"].map((name) => el("th", { scope: "col", class: { "Kind": "wide", "ε": "number", "From tick": "number" }[name] }, name)))), el("tbody", {}, ...rows)));
-}
-
 /** Where the engine takes questions, the page has a place for them. */
 async function begin() {
   const [schema, { name }] = await Promise.all([get("/api/schema"), get("/api/pipeline")]).catch(() => [null, {}]);
   if (!schema) return void setTimeout(begin, REFRESH_MILLISECONDS);
   if (!(schema.statistics?.length > 0)) return;
   Object.assign(state, { schema, pipeline: name });
-  holder.append(el("h2", { id: "ask-title" }, "Ask"), body, spent, arrange);
+  holder.append(el("h2", { id: "ask-title" }, "Ask"), body, arrange);
   holder.hidden = false;
   session.addEventListener("change", show);
   show();

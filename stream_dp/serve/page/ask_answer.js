@@ -2,6 +2,7 @@
 // Rules: all amounts are the engine's, shown as they came; lengths only are reckoned. What is compared with was published.
 
 import { amount, band, count, el, percent, sentence, toNumber, words } from "./format.js";
+import { EVER, TICK } from "./windowed_card.js";
 
 /** A preview that fits, with a button that asks it. */
 export function priced(preview, beside, confirm) {
@@ -18,14 +19,14 @@ export function priced(preview, beside, confirm) {
 export function refused(preview, fitting, me, take, wanted) {
   const account = me?.epsilon ?? {};
   const none = toNumber(preview.largest) === 0;
-  const button = fitting && el("button", { type: "button", class: "primary" }, `Take ε ${amount(preview.largest)}: ± ${count(fitting.error)}`);
+  const button = fitting && el("button", { type: "button", class: "primary" }, `Take ε ${amount(preview.largest)}: ${off(fitting)}`);
   button?.addEventListener("click", () => take(preview.largest));
   return el("section", { class: "ask-answer refusal", "aria-label": "Refusal" },
     el("h3", { tabindex: "-1" }, "It does not fit; nothing was spent"),
-    el("p", {}, `${wanted ? `To be off by at most ± ${wanted} it` : "It"} would cost ε ${amount(preview.asked)}. Of your ε ${amount(account.total)} you have spent ε ${amount(account.spent)}, and ε ${amount(preview.left)} is left.`),
+    el("p", {}, `${wanted ? `To be off by at most ± ${wanted} ${preview.error_unit} it` : "It"} would cost ε ${amount(preview.asked)}. Of your ε ${amount(account.total)} you have spent ε ${amount(account.spent)}, and ε ${amount(preview.left)} is left.`),
     el("p", {}, none || !fitting
       ? "Nothing fits now: end a question of yours, and its price comes free for what you ask then."
-      : `What fits: ε ${amount(preview.largest)}, off by at most ± ${count(fitting.error)} (${percent(fitting.confidence)} of the time).`),
+      : `What fits: ε ${amount(preview.largest)}, off by at most ${off(fitting)} (${percent(fitting.confidence)} of the time).`),
     button && el("p", {}, button),
     el("p", { class: "muted small" }, "Also cheaper: a larger error, windows in place of all time, or an end to a question that you need no more."));
 }
@@ -37,8 +38,17 @@ export function complaint(text) {
 
 const lines = (text) => text.split("\n").flatMap((line, at) => (at === 0 ? [line] : [el("br"), line]));
 
-function facts({ asked, error, error_tick: tick, confidence }, more) {
-  const told = [["Expected to be off by", `${band(error)}`], ["That holds", `${percent(confidence)} of the time, at tick ${count(tick)}`], ...more];
+const off = ({ error, error_unit: unit }) => `${band(error)} ${unit}`;
+
+/** The expected error, or that of each window. */
+function offs({ windows, ...preview }) {
+  if (!windows) return off(preview);
+  const over = (name) => (name === TICK ? "in a single tick" : name === EVER ? "so far" : `in ${name}`);
+  return Object.entries(windows).map(([name, error]) => `${off({ ...preview, error })} ${over(name)}`).join(", ");
+}
+
+function facts({ error_tick: tick, confidence, ...preview }, more) {
+  const told = [["Expected to be off by", offs(preview)], ["That holds", `${percent(confidence)} of the time, at tick ${count(tick)}`], ...more];
   return told.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
 }
 

@@ -5,6 +5,7 @@
 import { el, words } from "./format.js";
 
 const LABELS = {
+  statistic: "What is to be told", name: "Called", where: "Only some records", error: "Off by at most", epsilon: "For a price of ε",
   by: "For each", of: "Of which number", clamp: "Numbers count from … to …", buckets: "In how many steps", at: "Which shares", k: "How many places",
   rank: "Which place", level: "At least how many events", threshold: "How many events", below: "Tell when there are fewer", windows: "Over the last",
 };
@@ -20,6 +21,17 @@ const OPERATORS = {
 const MANY = 60;
 let made = 0;
 
+/** What the engine says of a key, with the label of its field in its place; `key` is the first such. */
+export function inLabels(detail) {
+  let key = null;
+  const label = (text) => LABELS[text] ?? words(text);
+  const line = (text) => text.replace(/^series, line \d+, column \d+: /i, "").replace(/^([a-z_]+)(?:\[\d+\])*(?:\.[a-z_]+)?(?=: )/, (_, found) => {
+    key ??= found;
+    return label(found);
+  });
+  return { text: detail.split("\n").map(line).join("\n").replace(/`([a-z_]+)`/g, (_, found) => `“${label(found)}”`), key };
+}
+
 /** A field with its label and hint. */
 function labelled(text, input, hint) {
   made += 1;
@@ -33,6 +45,10 @@ function labelled(text, input, hint) {
 const select = (name, options, extra = {}) =>
   el("select", { name, ...extra }, ...options.map(([value, text]) => el("option", { value }, text)));
 const listed = (text) => text.split(",").map((part) => part.trim()).filter(Boolean);
+/** A share as the engine reads it: "50%" is 0.5. */
+const shareOf = (text) => (/^\d+(\.\d+)?\s*%$/.test(text) ? String(Number((parseFloat(text) / 100).toPrecision(12))) : text);
+/** A window as the engine reads it: "6 hours" is 6h. */
+const windowOf = (text) => text.replace(/^(\d+)\s*([smhd])[a-z]*$/i, (_, many, unit) => `${many}${unit.toLowerCase()}`);
 
 export class QuestionForm {
   constructor(schema, taken, changed) {
@@ -55,7 +71,7 @@ export class QuestionForm {
       el("div", { class: "ask-fields" }, labelled("What is to be told", this.kind)), this.about, this.keys, this.conditions, add, this.how,
       labelled("Called", this.name, "Small letters, digits, _ . - ; a name is used once for ever."),
       el("p", {}, el("button", { type: "submit", class: "primary" }, "Show the price")));
-    this.element.addEventListener("input", () => { this.suggest(); changed(); });
+    this.element.addEventListener("input", ({ target }) => { target.removeAttribute?.("aria-invalid"); this.suggest(); changed(); });
     this.show();
   }
 
@@ -65,7 +81,7 @@ export class QuestionForm {
 
   /** The fields of the statistic that is chosen. */
   show() {
-    this.about.textContent = this.statistic?.about ?? "";
+    this.about.textContent = inLabels(this.statistic?.about ?? "").text;
     this.keys.replaceChildren(...(this.statistic?.keys ?? []).map((key) => this.control(key)).filter(Boolean));
     this.suggest();
   }
@@ -129,7 +145,7 @@ export class QuestionForm {
       return el("p", { class: "ask-choice" }, radio, el("label", { for: radio.id }, text), input);
     };
     return el("fieldset", { class: "ask-exact" }, el("legend", {}, "How exact"), choice("error", "Off by at most ±", error), choice("epsilon", "For a price of ε", epsilon),
-      el("p", { class: "muted small" }, "Off by at most: 19 times in 20 the number shown is no farther from the exact one; the smaller, the dearer. Or name a price, and see how far off that is."));
+      el("p", { class: "muted small" }, "Off by at most: 19 times in 20 the number shown is no farther from the exact one (of quantiles: in rank); the smaller, the dearer. Or name a price, and see how far off that is."));
   }
 
   /** Ask for an error, or by a price. */
@@ -153,6 +169,13 @@ export class QuestionForm {
     this.name.value = name;
   }
 
+  /** Lead to the field of a key that the engine complains of. */
+  faulty(key) {
+    const field = [this.element.elements[key]].flat().find((each) => each instanceof HTMLElement);
+    field?.setAttribute("aria-invalid", "true");
+    field?.focus();
+  }
+
   /** Begin another question like this one, under another name. */
   again() {
     this.named = false;
@@ -169,7 +192,8 @@ export class QuestionForm {
       if (kind === "flag") { if (fields[key].checked) found[key] = true; }
       else if (kind === "grouping" && value && second) found[key] = [value, second];
       else if (kind === "range" && (value || second)) found[key] = [value, second];
-      else if (value && ["windows", "shares"].includes(kind)) found[key] = listed(value);
+      else if (value && kind === "windows") found[key] = listed(value).map(windowOf);
+      else if (value && kind === "shares") found[key] = listed(value).map(shareOf);
       else if (value) found[key] = value;
     }
     const where = [...this.conditions.children].map(conditionOf);

@@ -1,7 +1,7 @@
 // Which cards an analyst sees, and in what order: kept in this browser for each pipeline and analyst.
 // Rules: names of public series are kept and nothing else; a card that nothing was said of comes last and is shown.
 
-import { el, words } from "./format.js";
+import { el } from "./format.js";
 
 export class Layout {
   constructor(board, list) {
@@ -24,17 +24,19 @@ export class Layout {
     const cards = [...this.board.holder.children];
     for (const card of cards) card.classList.toggle("put-away", this.kept.hidden.includes(card.dataset.series));
     const { id } = this.list.contains(document.activeElement) ? document.activeElement : {};
-    this.list.replaceChildren(...(this.place ? cards.map((card, at) => this.row(card.dataset.series, at, cards.map(({ dataset }) => dataset.series))) : []));
+    this.list.replaceChildren(...(this.place ? cards.map((card, at) => this.row(card, at, cards.map(({ dataset }) => dataset.series))) : []));
     if (id) this.focus(id);
   }
 
-  row(name, at, all) {
+  row(card, at, all) {
+    const { series: name } = card.dataset;
+    const title = card.querySelector("h3").textContent;
     const id = `layout-${name}`;
     const box = el("input", { type: "checkbox", id, checked: !this.kept.hidden.includes(name) });
     box.addEventListener("change", () => this.keep(all, box.checked ? this.kept.hidden.filter((each) => each !== name) : [...this.kept.hidden, name]));
-    const up = el("button", { type: "button", class: "quiet", id: `${id}-up`, "aria-label": `Move ${words(name)} up`, disabled: at === 0 }, "↑");
+    const up = el("button", { type: "button", class: "quiet", id: `${id}-up`, "aria-label": `Move ${title} up`, disabled: at === 0 }, "↑");
     up.addEventListener("click", () => this.keep(all.with(at, all[at - 1]).with(at - 1, name), this.kept.hidden));
-    return el("li", {}, box, el("label", { for: id }, words(name)), up);
+    return el("li", {}, box, el("label", { for: id }, title), up);
   }
 
   keep(order, hidden) {

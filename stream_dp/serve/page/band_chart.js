@@ -15,12 +15,13 @@ export class BandChart extends Chart {
     this.reading = reading;
     this.bars = false;
     this.percent = false;
+    this.floor = -Infinity;
     this.marks = [];
   }
 
   /** `marks` are times at which something begins, with the text that stands there; `ghost` is a column of values or null. */
   draw(found, range, marks = [], ghost = null) {
-    const { columns, range: heights } = framed(found);
+    const { columns, range: heights } = framed(floored(found, this.floor));
     if ((ghost !== null) !== this.ghostly) this.forget();
     this.ghostly = ghost !== null;
     this.framed = heights;
@@ -59,6 +60,12 @@ export class BandChart extends Chart {
       ...(this.percent ? { labels: axisShare } : {}),
     };
   }
+}
+
+/** Columns [x, low, high, value], or more such after x, whose bands end at `floor`. */
+export function floored([x, ...columns], floor) {
+  const cut = (low) => (low === null ? null : Math.max(floor, low));
+  return [x, ...columns.map((column, place) => (place % 3 === 0 ? column.map(cut) : column))];
 }
 
 /** Columns for a logarithmic scale; the first is time. */

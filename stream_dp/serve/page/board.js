@@ -55,6 +55,7 @@ export class Board {
 
   /** The cards as they are read, from the top: those in order, then lines over time, then the rest. Only what is elsewhere is moved. */
   #place() {
+    this.holder.classList.toggle("many", this.cards.size > FEW_SERIES);
     const rank = ({ series, shape }) => (this.order.includes(series.name) ? this.order.indexOf(series.name) : this.order.length + Number(!isLine(shape)));
     const ranked = [...this.cards.values()].map((card) => [rank(card), card.element]).sort(([one], [two]) => one - two);
     let at = this.holder.firstElementChild;

@@ -9,13 +9,14 @@ import { amount, beginning, count, el, percent, setText, toNumber, words } from 
 const COLOURS = 6;
 const MOST_ROWS = 300;
 
-export function showBudget(holder, budget, queries) {
+/** `titled` gives the title of a series. */
+export function showBudget(holder, budget, queries, titled) {
   if (!budget.epsilon) return void holder.replaceChildren();
   const { total, spent, left } = budget.epsilon;
   const { unit = "epsilon", capacity = total } = budget;
   const plain = unit === "epsilon" && capacity === total;
   const whole = toNumber(capacity) || 1;
-  const paid = payments(budget, queries);
+  const paid = payments(budget, queries, titled);
   const pieces = plain
     ? paid.map((part, index) => ({ ...part, share: toNumber(part.epsilon) / whole, colour: `part-${index % COLOURS}` }))
     : [{ share: toNumber(spent) / whole, colour: "part-0" }];
@@ -41,17 +42,18 @@ export function showBudget(holder, budget, queries) {
 }
 
 /** What the budget was paid for: the series that run, cost something and are nobody's, and the analysts' ledgers. */
-function payments(budget, queries) {
+function payments(budget, queries, titled) {
   const gone = new Set(queries.filter(({ end, analyst }) => isHalted(end) || analyst).map(({ name }) => name));
   const series = (budget.series ?? []).filter(({ name, epsilon }) => !gone.has(name) && toNumber(epsilon) > 0);
-  return [...series, ...(budget.analysts ?? []).map(({ name, epsilon }) => ({ name: `analyst ${name}`, epsilon: epsilon.total }))];
+  const analysts = (budget.analysts ?? []).map(({ name, epsilon }) => ({ title: `Analyst ${words(name)}`, epsilon: epsilon.total }));
+  return [...series.map(({ name, epsilon }) => ({ title: titled(name), epsilon })), ...analysts];
 }
 
 /** How full the budget is: a piece for each that was paid for. */
 function gauge(pieces, label, share) {
   const whole = el("div", { class: "budget-bar", role: "meter", "aria-label": "Privacy budget spent", "aria-valuemin": "0", "aria-valuemax": "100", "aria-valuenow": share.toFixed(1), "aria-valuetext": label });
-  for (const { name, epsilon, share, colour } of pieces) {
-    const piece = el("span", { class: `piece ${colour}`, title: name && `${words(name)}: ε ${amount(epsilon)}` });
+  for (const { title, epsilon, share, colour } of pieces) {
+    const piece = el("span", { class: `piece ${colour}`, title: title && `${title}: ε ${amount(epsilon)}` });
     piece.style.width = `${Math.min(100, share * 100)}%`;
     whole.append(piece);
   }
@@ -59,9 +61,9 @@ function gauge(pieces, label, share) {
 }
 
 /** A piece of the bar has a colour and a share; what is no piece of it has neither. */
-function legendEntry({ name, epsilon, share, colour }) {
+function legendEntry({ title, epsilon, share, colour }) {
   return el("li", {}, colour ? el("span", { class: `dot ${colour}`, "aria-hidden": "true" }) : null,
-    el("span", { class: "legend-name" }, words(name)),
+    el("span", { class: "legend-name" }, title),
     el("span", { class: "legend-amount" }, `ε ${amount(epsilon)}`, colour ? el("small", {}, ` ${percent(share)}`) : null));
 }
 
@@ -87,25 +89,28 @@ function quotas(analysts) {
 
 export const isHalted = (end) => end !== null && end !== undefined;
 
-const COLUMNS = [["Series", ""], ["Statistic", "wide"], ["Analyst", "wide"], ["ε", "number"], ["Start", "ticks"], ["End", "ticks"]];
+const COLUMNS = [["Series", ""], ["Asked by", ""], ["Statistic", "wide"], ["ε", "number"], ["Start", "ticks wide"], ["End", "ticks"]];
+
+/** Who asked for a series, or put it into the pipeline file. */
+const asker = ({ analyst, created }) => (analyst ? words(analyst) : created ? "Operator" : "Pipeline file");
 
 const tickCell = (tick, time, none) => (isHalted(tick) ? [count(tick), time ? el("small", { class: "wide" }, ` ${beginning(time)}`) : null] : [none]).filter(Boolean);
 
-/** Every series that was ever asked for, those that run first; nothing where the engine does not say. */
-export function showQueries(holder, queries) {
+/** Every series that was ever asked for, those that run first, as `named` names them; nothing where the engine does not say. `over`: all ticks are released. */
+export function showQueries(holder, queries, named, over) {
   holder.hidden = queries.length === 0;
   const running = queries.filter(({ end }) => !isHalted(end));
   const halted = queries.filter(({ end }) => isHalted(end)).sort((one, two) => two.end - one.end);
   const shown = [...running, ...halted].slice(0, MOST_ROWS);
-  setText(holder.querySelector("p.count"), `${count(running.length)} running, ${count(halted.length)} halted` +
+  setText(holder.querySelector("p.count"), `${count(running.length)} ${over ? "ran to the end" : "running"}, ${count(halted.length)} halted` +
     (shown.length < queries.length ? `; the first ${count(MOST_ROWS)} are listed, /api/queries has all` : ""));
   holder.querySelector("tbody").replaceChildren(...shown.map((query) => el("tr", { "data-query": query.name, class: isHalted(query.end) ? "halted" : "" },
-    el("th", { scope: "row" }, words(query.name), query.created ? el("span", { class: "chip" }, "added") : null),
+    el("th", { scope: "row" }, named(query.name)),
+    el("td", {}, asker(query)),
     el("td", { class: "wide" }, words(query.statistic) || "–"),
-    el("td", { class: "wide" }, words(query.analyst) || "–"),
     el("td", { class: "number" }, amount(query.epsilon)),
-    el("td", { class: "ticks" }, ...tickCell(query.start, query.start_time, "–")),
-    el("td", { class: "ticks" }, ...tickCell(query.end, query.end_time, "runs")))));
+    el("td", { class: "ticks wide" }, ...tickCell(query.start, query.start_time, "–")),
+    el("td", { class: "ticks" }, ...tickCell(query.end, query.end_time, over ? "ran to the end" : "runs")))));
   const head = holder.querySelector("thead");
   if (head.childElementCount === 0) head.append(el("tr", {}, ...COLUMNS.map(([name, kind]) => el("th", { scope: "col", class: kind }, name))));
 }

@@ -1,10 +1,11 @@
 // What every card has: title, body, note, foot, and the tools under its picture.
 // Rules: a card takes releases in order (each sequence once) and draws when asked, so that many releases cost one
 // drawing; a picture that nobody can see is not drawn, its words are. The foot of every card says the same of every series, of
-// the file or a live one: mechanism, price, expected error, start, end, analyst. Cards know no network.
+// the file or a live one: price, expected error, start, end, analyst; how it is made is one click away. Cards know no network.
 
 import { CardTools } from "./card_tools.js";
-import { amount, el, errorText, percent, sentence, setText, tickText, words } from "./format.js";
+import { amount, el, errorText, percent, setText, tickText, titleOf, toNumber, words } from "./format.js";
+import { madeId } from "./proof.js";
 
 const RECENT_TICKS = 2000;
 
@@ -26,7 +27,7 @@ export class Card {
     this.body = el("div", { class: "card-body" });
     this.about = words(series.about) || shape;
     this.tag = el("span", { class: "tag" }, this.about);
-    this.title = sentence(words(series.title || series.name));
+    this.title = titleOf(series);
     this.tools = new CardTools(this);
     const where = (series.where ?? []).map((text) => el("li", {}, text));
     this.element = el(
@@ -95,10 +96,12 @@ export class Card {
     this.halted = query.end !== null && query.end !== undefined;
     this.element.classList.toggle("halted", this.halted);
     setText(this.tag, this.halted ? `${this.about} · halted` : this.about);
-    const lines = [mechanismText(this.planned, (said) => this.expected(said)), spanText(query)].filter(Boolean);
+    const price = priceText(this.planned, this.series.error_unit);
+    const lines = [price, spanText(query)].filter(Boolean);
     if (lines.join() === this.told) return;
     this.told = lines.join();
     this.foot.replaceChildren(...lines.map((line) => el("p", {}, line)));
+    if (price) this.foot.firstChild.append(" · ", el("a", { href: `#${madeId(this.series.name)}` }, "How it is made"));
   }
 
   /** Draw what changed, words always, the picture where it can be seen. */
@@ -136,14 +139,14 @@ export class Card {
     return { names: [], rows: [] };
   }
 
+  /** What lies below is no true number of it: bands end here. */
+  get floor() {
+    return this.series.nonnegative ? 0 : -Infinity;
+  }
+
   /** What a band is about: where the events of a user are capped, those that count. */
   get exactly() {
     return this.series.capped ? "exact figure of the events that count" : "exact figure";
-  }
-
-  /** The error that the plan expects, in words. */
-  expected(said) {
-    return errorText(said);
   }
 
   confidence() {
@@ -151,11 +154,12 @@ export class Card {
   }
 }
 
-function mechanismText(planned, expected) {
+function priceText(planned, unit) {
   if (!planned) return "";
   const delta = String(planned.delta ?? "0") === "0" ? "" : `, δ ${amount(planned.delta)}`;
   const last = planned.predicted_error?.at(-1);
-  return `${planned.mechanism} · ε ${amount(planned.epsilon)}${delta}${last ? ` · expected error ${expected(last)}` : ""}`;
+  const price = toNumber(planned.epsilon) === 0 ? "Free: made of other series" : `Costs ε ${amount(planned.epsilon)}${delta}`;
+  return `${price}${last ? ` · expected error ${errorText(last, unit)}` : ""}`;
 }
 
 /** `start` is the first tick that it sees, `end` the first that it does not see. */

@@ -1,17 +1,25 @@
 // Quantiles over time: a fan, its lines the quantiles, and the newest ones in words.
-// Rules: a release tells, for each quantile, a value and from where to where it may be; where it tells none yet, nothing
-// is drawn. Of a window that ended these are the ends of its bucket on a public grid, and the error is in ranks, which
-// no picture of values can show: it is said.
+// Rules: a release tells, for each quantile, a value and from where to where it may be; where it tells none yet, or one
+// that may be anywhere (too few events were there to tell), no line is drawn. Of a window that ended these are the ends
+// of its bucket on a public grid, and the error is in ranks, which no picture of values can show: it is said.
 
 import { Card, lowerBound } from "./card.js";
 import { chartPlace } from "./charts.js";
 import { FanChart, thinLines } from "./fan_chart.js";
-import { band, count, el, isoOf, seconds, setText, share } from "./format.js";
+import { count, el, isoOf, seconds, setText, share, toNumber } from "./format.js";
+import { UNTOLD } from "./marks.js";
 
 /** `tick`, `x` and, by quantile, the values told and their ends. */
 export const noFan = () => ({ tick: [], x: [], lines: new Map(), ends: new Map() });
 
 const ENDED = "when a window ends";
+
+/** From where to where all values count, by the series' parameters: "-30 to 240". */
+function clampOf(series) {
+  const [low, high] = String(series.parameters?.clamp ?? "").split(" to ").map(toNumber);
+  return Number.isFinite(high) ? [low, high] : [-Infinity, Infinity];
+}
+
 const asked = (quantiles) => Object.keys(quantiles).sort((one, two) => Number(one) - Number(two));
 
 export class FanCard extends Card {
@@ -22,7 +30,20 @@ export class FanCard extends Card {
     const place = chartPlace();
     this.holder = place.holder;
     this.body.append(this.figures, place.box);
-    this.chart = new FanChart(place, series.parameters?.told === ENDED);
+    this.clamp = clampOf(series);
+    this.chart = new FanChart(place, series.parameters?.told === ENDED, this.clamp);
+  }
+
+  /** Whether a quantile of these ends is known at all: they are not those of all values. */
+  #known([low, high]) {
+    return low > this.clamp[0] || high < this.clamp[1];
+  }
+
+  /** Whether at least half of the last so many points tell every quantile. */
+  says({ tick, ends }, many) {
+    const last = tick.length - 1;
+    const known = (back) => [...ends.values()].every((column) => column[last - back] !== null && this.#known(column[last - back]));
+    return 2 * Array.from({ length: many }, (_, back) => known(back)).filter(Boolean).length >= many;
   }
 
   take(release, fan = this.fan) {
@@ -52,12 +73,16 @@ export class FanCard extends Card {
   }
 
   show() {
-    const { quantiles, band: width } = this.latest;
-    const names = asked(quantiles);
-    this.#tell(names.map((name) => [name, quantiles[name]]));
-    setText(this.note, names.length === 0 ? "No window has ended yet: its quantiles are told when it does." : this.#meaning(width));
-    this.holder.setAttribute("aria-label", `Line chart of the quantiles ${this.title}${this.over}: ` +
-      `${names.map((name) => `${share(Number(name))} below ${count(quantiles[name].value)}`).join(", ") || "none yet"}. Arrow keys read single points.`);
+    const entries = this.#newest();
+    this.#tell(entries);
+    setText(this.note, entries.length === 0 ? "No window has ended yet: its quantiles are told when it does." : this.#meaning(entries));
+    this.holder.setAttribute("aria-label", `Line chart of the quantiles ${this.title}${this.over}: ${this.headline() || "none yet"}. Arrow keys read single points.`);
+  }
+
+  /** The newest quantiles, the lowest first: a value, its ends, and whether it says anything. */
+  #newest() {
+    const { quantiles } = this.latest;
+    return asked(quantiles).map((name) => ({ name, ...quantiles[name], clear: this.#known([quantiles[name].low, quantiles[name].high]) }));
   }
 
   early() {
@@ -66,7 +91,7 @@ export class FanCard extends Card {
 
   picture(range) {
     const [start, stop] = [lowerBound(this.fan.tick, range.first), lowerBound(this.fan.tick, range.last + 1)];
-    this.chart.draw(thinLines(this.fan, start, stop), range, [...this.fan.lines.keys()].map((name) => ({ name, at: Number(name), text: share(Number(name)) })));
+    this.chart.draw(thinLines(this.fan, start, stop, (ends) => this.#known(ends)), range, [...this.fan.lines.keys()].map((name) => ({ name, at: Number(name), text: share(Number(name)) })));
   }
 
   rows({ first, last }) {
@@ -79,17 +104,15 @@ export class FanCard extends Card {
   }
 
   headline() {
-    return Object.entries(this.latest.quantiles).map(([name, { value }]) => `${share(Number(name))} below ${count(value)}`).join(", ");
+    return this.#newest().map(({ name, value, clear }) => `${share(Number(name))} below ${clear ? count(value) : "–"}`).join(", ");
   }
 
-  #meaning(width) {
+  #meaning(entries) {
+    const [low, high] = this.clamp;
+    if (entries.every(({ clear }) => !clear)) return `Too few events${this.over} to tell: as far as is known, each quantile may be anything from ${count(low)} to ${count(high)}.`;
     const sure = `all at once, with ${this.confidence()} confidence`;
     if (this.series.parameters?.told !== ENDED) return `Each exact quantile${this.over} lies in the range below it, ${sure}.`;
-    return `Their ranks${this.over} are off by ${count(width)} events at most, ${sure}. A value is told by its bucket.`;
-  }
-
-  expected({ error, ...said }) {
-    return `${super.expected({ error, ...said }).replace(band(error), `${band(error)} events in rank`)}`;
+    return `Their ranks${this.over} are off by ${count(this.latest.band)} events at most, ${sure}. A value is told by its bucket.`;
   }
 
   get counted() {
@@ -100,9 +123,9 @@ export class FanCard extends Card {
     const text = JSON.stringify(entries);
     if (text === this.drawn) return;
     this.drawn = text;
-    this.figures.replaceChildren(...entries.map(([name, { value, low, high }]) => el("div", {},
+    this.figures.replaceChildren(...entries.map(({ name, value, low, high, clear }) => el("div", {},
       el("dt", {}, name === "0.5" ? "half below" : `${share(Number(name))} below`),
-      el("dd", { class: "value" }, count(value), ...this.counted),
-      el("dd", { class: "bucket" }, low === high ? "at the end of its range" : `${count(low)} to ${count(high)}`))));
+      el("dd", { class: "value" }, ...(clear ? [count(value), ...this.counted] : ["–"])),
+      el("dd", { class: "bucket" }, !clear ? UNTOLD : low === high ? "at the end of its range" : `${count(low)} to ${count(high)}`))));
   }
 }

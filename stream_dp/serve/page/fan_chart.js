@@ -5,20 +5,22 @@
 import { aboveZero } from "./band_chart.js";
 import { Chart, colour, strides } from "./charts.js";
 import { count } from "./format.js";
+import { UNTOLD, drawUntold } from "./marks.js";
 
 const NAME_HEIGHT = 13;
 
-/** What `noFan` holds from `start` on, before `stop`, as uPlot columns: x and a column for each line. */
-export function thinLines({ x, lines }, start, stop = x.length) {
+/** What `noFan` holds from `start` on, before `stop`, as uPlot columns: x and a column for each line, null where its ends are not `known`. */
+export function thinLines({ x, lines, ends }, start, stop, known) {
   const shown = [...strides(stop, start)].map(([, last]) => last);
-  return [x, ...lines.values()].map((column) => shown.map((at) => column[at] ?? null));
+  const told = (name, line, at) => (ends.get(name)[at] && known(ends.get(name)[at]) ? line[at] : null);
+  return [shown.map((at) => x[at]), ...[...lines].map(([name, line]) => shown.map((at) => told(name, line, at)))];
 }
 
-/** `steps`: what is told stands until something else is. */
+/** `steps`: what is told stands until something else is; `clamp`: between which two all values lie. */
 export class FanChart extends Chart {
-  constructor(place, steps) {
+  constructor(place, steps, clamp) {
     super(place);
-    this.steps = steps;
+    Object.assign(this, { steps, clamp });
   }
 
   draw(columns, range, lines) {
@@ -29,7 +31,12 @@ export class FanChart extends Chart {
 
   saidAt(plot, index) {
     const told = this.lines.map(({ text }, place) => [text, plot.data[place + 1][index]]).filter(([, value]) => value !== null);
-    return told.map(([text, value]) => `${text} below ${count(value)}`).join(" · ");
+    return told.map(([text, value]) => `${text} below ${count(value)}`).join(" · ") || UNTOLD;
+  }
+
+  /** Where no line says anything, all values. */
+  heights(low, high) {
+    return low === null && this.scale !== "log" && this.clamp.every(Number.isFinite) ? this.clamp : super.heights(low, high);
   }
 
   #own() {
@@ -41,7 +48,7 @@ export class FanChart extends Chart {
       wholes: (data) => data.slice(1).every((column) => column.every((value) => value === null || Number.isInteger(value))),
       series: [{}, ...this.lines.map(line)],
       bands: this.lines.slice(1).map(between),
-      hooks: { draw: [(plot) => this.#name(plot)] },
+      hooks: { drawAxes: [drawUntold], draw: [(plot) => this.#name(plot)] },
     };
   }
 

@@ -27,7 +27,7 @@ export class FlagsCard extends Card {
   tell(planned, query) {
     super.tell(planned, query);
     for (const watch of (query.watches ?? []).slice(-MOST_ROWS)) {
-      if (watch.by || (isHalted(watch.end) && !this.keys.has(watch.name))) continue;
+      if (watch.by || (isHalted(watch.end) && !watch.fired && !this.keys.has(watch.name))) continue;
       this.#key(watch.name).row.title = watchText(watch);
     }
   }

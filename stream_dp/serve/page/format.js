@@ -59,12 +59,15 @@ export const shortTime = (seconds) => shortMoment.format(seconds * 1000);
 /** When a tick begins, from the API's time; seconds where there are any. */
 export const beginning = (iso) => (Date.parse(iso) % 60_000 === 0 ? stamp : exactStamp).format(Date.parse(iso));
 export const tickText = (tick, iso) => `tick ${count(tick)}${iso ? ` (${beginning(iso)} UTC)` : ""}`;
-export const errorText = ({ error, tick, confidence }) => `${band(error)} at tick ${count(tick)} with ${percent(confidence)} confidence`;
+/** An expected error; `unit` is what it is measured in, where that is known. */
+export const errorText = ({ error, tick, confidence }, unit) => `${band(error)}${unit ? ` ${unit}` : ""} at tick ${count(tick)} (${percent(confidence)})`;
 /** Seconds as the API writes a time. */
 export const isoOf = (seconds) => new Date(seconds * 1000).toISOString().replace(".000Z", "Z");
 export const seconds = (iso) => Date.parse(iso) / 1000;
 /** A text as the beginning of a sentence. */
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+/** What a series is called: by its title, else by its name. */
+export const titleOf = ({ name, title }) => sentence(words(title || name));
 export const words = (name) => String(name ?? "").replaceAll("_", " ");
 
 /** The ends of a range: to the minute. */

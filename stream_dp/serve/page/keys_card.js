@@ -23,7 +23,7 @@ export class HistogramCard extends Card {
     this.list = el("ol", { class: "bars", "aria-label": `Largest values of ${this.title}` });
     this.filter = el("input", { type: "search", placeholder: "filter", "aria-label": "Filter the keys", autocomplete: "off" });
     this.table = el("tbody");
-    this.summary = el("summary", {}, "Show all");
+    this.summary = el("summary", {}, "All with their bands");
     this.details = el("details", { class: "all" }, this.summary, this.filter,
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "All values" }, el("table", {},
         el("thead", {}, el("tr", {}, ...["Key", sentence(series.unit || "value"), "Band"].map((name) => el("th", { scope: "col" }, name)))), this.table)));
@@ -32,7 +32,7 @@ export class HistogramCard extends Card {
     const place = chartPlace();
     this.holder = place.holder;
     this.overTimeBox = el("div", { class: "over-time", hidden: true }, this.legend, place.box);
-    this.chart = new KeysChart(place, (x) => this.#saidAt(x));
+    this.chart = new KeysChart(place, (x) => this.#saidAt(x), this.floor);
     this.chosen = choices(`keys.${series.name}`).slice(0, COLOURS);
     this.body.append(this.list, this.overTimeBox, this.details);
     this.filled = 0;
@@ -112,7 +112,8 @@ export class HistogramCard extends Card {
     const scale = scaleOf(top);
     while (this.lines.length < top.length) this.#addRow();
     this.lines.forEach((row, index) => fillRow(row, top[index], scale, this.chosen));
-    setText(this.summary, `Show all ${count(this.sorted.length)}`);
+    setText(this.summary, `All ${count(this.sorted.length)} with their bands`);
+    this.filter.hidden = this.sorted.length <= TOP;
     setText(this.note, this.meaning(this.sorted.filter(({ noise }) => noise).length, this.sorted.length));
     if (this.details.open && performance.now() - this.filled > 1000) this.#fillTable();
   }
@@ -147,8 +148,9 @@ export class HistogramCard extends Card {
   #said(key, at) {
     const { value, low, high } = this.kept.columns.get(key) ?? {};
     if (value?.[at] === null || value?.[at] === undefined) return "–";
-    const width = (high[at] - low[at]) / 2;
-    return `${near(value[at], Number.isInteger(value[at]) ? 0 : width, formOf(this.series))} (${ends(low[at], high[at], Number.isInteger(value[at]) ? 0 : width, formOf(this.series))})`;
+    const width = Number.isInteger(value[at]) ? 0 : (high[at] - low[at]) / 2;
+    const form = formOf(this.series);
+    return `${near(value[at], width, form)} (${ends(Math.max(this.floor, low[at]), high[at], width, form)})`;
   }
 
   /** The newest value of every key, or where keys were chosen these over the time shown. */

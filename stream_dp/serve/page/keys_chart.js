@@ -1,7 +1,7 @@
 // Drawing of chosen keys over time: a line with its band for each, told apart by colour and by name.
 // Rules: colours come from the style sheet. Charts know no API.
 
-import { aboveZero } from "./band_chart.js";
+import { aboveZero, floored } from "./band_chart.js";
 import { Chart, colour, strides } from "./charts.js";
 
 export const COLOURS = 6;
@@ -15,13 +15,15 @@ export function keyColumns({ x, columns }, keys, start, stop) {
 }
 
 export class KeysChart extends Chart {
-  constructor(place, reading) {
+  constructor(place, reading, floor) {
     super(place);
     this.reading = reading;
+    this.floor = floor;
     this.keys = [];
   }
 
-  draw(columns, range, keys) {
+  draw(found, range, keys) {
+    const columns = floored(found, this.floor);
     if (this.keys.join("\n") !== keys.join("\n")) this.forget();
     this.keys = keys;
     this.plotted(range.scale === "log" ? aboveZero(columns) : columns, range, () => this.#own());

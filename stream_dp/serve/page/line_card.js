@@ -27,6 +27,7 @@ export class ScalarCard extends Card {
     this.holder = place.holder;
     this.body.append(el("p", { class: "figure" }, ...[this.name, this.value, " ", this.counted, this.band].filter((part) => part !== null)), place.box);
     this.chart = new BandChart(place, (x, before) => this.#saidAt(x, before));
+    this.chart.floor = this.floor;
   }
 
   get overTime() {
@@ -61,13 +62,14 @@ export class ScalarCard extends Card {
 
   /** The sentence under the picture. */
   meaning({ value, band: width, name }, sure) {
-    if (Math.abs(value) <= width) return "Within its band: not distinguishable from zero (noise).";
+    const between = `between ${count(Math.max(this.floor, value - width))} and ${count(value + width)} with ${sure} confidence`;
+    if (Math.abs(value) <= width) return "Within its band: it cannot be told from 0, it may be noise alone.";
     if (name !== undefined) {
       const start = this.series.capped ? "Of the events that count, the" : "The";
-      return `${start} largest count, and ${name}'s own, lie between ${count(value - width)} and ${count(value + width)} with ${sure} confidence: ` +
+      return `${start} largest count, and ${name}'s own, lie ${between}: ` +
         `whoever truly leads is at most ${count(2 * width)} ahead of ${name}.`;
     }
-    return `The ${this.exactly} lies between ${count(value - width)} and ${count(value + width)} with ${sure} confidence.`;
+    return `The ${this.exactly} lies ${between}.`;
   }
 
   show() {
@@ -173,11 +175,6 @@ export class QuotientCard extends ScalarCard {
     if (open === 2 || (open === 0 && !isClosed(low, high, this.form))) return `${why} to say anything.`;
     if (open === 1) return `${why} for both ends: with ${sure} confidence the ${this.exactly} is ${ends(low, high, 0, this.form)}.`;
     return `The ${this.exactly} lies between these two ends with ${sure} confidence.`;
-  }
-
-  expected(said) {
-    const { errors } = this.series.parameters ?? {};
-    return errors ? super.expected(said).replace(band(said.error), `${band(said.error)} ${errors} in either number`) : super.expected(said);
   }
 }
 

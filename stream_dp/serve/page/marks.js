@@ -4,6 +4,7 @@
 import { colour } from "./charts.js";
 
 const MOST_LINES = 40;
+export const UNTOLD = "too few to tell";
 
 /** Where 0 is, in a picture that goes below it. */
 export function drawZero(plot) {
@@ -13,6 +14,30 @@ export function drawZero(plot) {
   context.save();
   context.fillStyle = colour("--muted");
   context.fillRect(bbox.left, top, bbox.width, Math.max(1, Math.round(uPlot.pxRatio)));
+  context.restore();
+}
+
+/** A wash over the times of which no line says anything, with words where there is room. */
+export function drawUntold(plot) {
+  const { ctx: context, bbox, data: [x, ...lines] } = plot;
+  const ratio = uPlot.pxRatio;
+  const untold = (at) => lines.every((line) => line[at] === null);
+  const place = (at) => (at <= 0 ? bbox.left : at >= x.length ? bbox.left + bbox.width : plot.valToPos((x[at - 1] + x[at]) / 2, "x", true));
+  context.save();
+  context.font = `${11 * ratio}px system-ui, sans-serif`;
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  for (let from = 0; from < x.length; from += 1) {
+    if (!untold(from)) continue;
+    let to = from;
+    while (to < x.length && untold(to)) to += 1;
+    const [left, right] = [place(from), place(to)];
+    context.fillStyle = colour("--band-far");
+    context.fillRect(left, bbox.top, right - left, bbox.height);
+    context.fillStyle = colour("--muted");
+    if (context.measureText(UNTOLD).width + 8 * ratio < right - left) context.fillText(UNTOLD, (left + right) / 2, bbox.top + bbox.height / 2);
+    from = to;
+  }
   context.restore();
 }
 

@@ -1,11 +1,14 @@
 // The proof behind the guarantee, as the plan derives it.
 // Rules: nothing is claimed here that the plan does not say; a condition that fails is shown as failing.
 
-import { amount, count, el, percent, words } from "./format.js";
+import { amount, band, count, el, percent, titleOf, words } from "./format.js";
 
 let drawings = 0;
 
-export function showProof(holder, plan) {
+/** Where it stands how a series is made. */
+export const madeId = (name) => `made-${name}`;
+
+export function showProof(holder, series, plan) {
   const open = holder.querySelector("details")?.open ?? false;
   const details = el("details", {}, el("summary", {}, el("h2", {}, "How is this private?")),
     el("p", {}, "The guarantee is derived, not typed in: each step below is a theorem whose conditions were checked, down to " +
@@ -13,9 +16,19 @@ export function showProof(holder, plan) {
     picture(),
     el("p", {}, el("a", { href: "/api/plan.svg" }, "The tree as a picture of its own")),
     el("ul", { class: "tree" }, step((plan.promise ?? plan).derivation ?? {})),
-    errorTable(plan));
+    made(series, plan));
   details.open = open;
   holder.replaceChildren(details);
+}
+
+/** A link to the proof, or to what stands in it, opens it. */
+export function openProof(holder) {
+  document.addEventListener("click", ({ target }) => {
+    const wanted = target.closest?.("a[href^='#']")?.hash.slice(1);
+    if (!wanted) return;
+    const found = document.getElementById(wanted);
+    if (found !== null && holder.contains(found)) holder.querySelector("details").open = true;
+  });
 }
 
 /** The tree as the server draws it; a new address each time, for browsers keep pictures. */
@@ -50,12 +63,16 @@ function guaranteeText(guarantee) {
   return `ε = ${amount(guarantee.epsilon)}, δ = ${amount(guarantee.delta ?? "0")}${relation}`;
 }
 
-function errorTable(plan) {
-  const rows = (plan.series ?? []).filter((series) => series.predicted_error?.length).map((series) => {
-    const last = series.predicted_error.at(-1);
-    return el("tr", {}, el("th", { scope: "row" }, words(series.name)), el("td", { class: "wide" }, series.mechanism), el("td", {}, `± ${count(last.error)}`),
-      el("td", {}, `tick ${count(last.tick)}, ${percent(last.confidence)}`));
+/** Each series with the mechanism that makes it, why that one, and the error to expect. */
+function made(series, plan) {
+  const known = new Map(series.map((each) => [each.name, each]));
+  const rows = (plan.series ?? []).map(({ name, mechanism, why, predicted_error: errors }) => {
+    const last = errors?.at(-1);
+    return el("tr", { id: madeId(name), tabindex: "-1" }, el("th", { scope: "row" }, titleOf(known.get(name) ?? { name })),
+      el("td", {}, mechanism, why ? el("small", {}, why) : null),
+      el("td", {}, last ? `${band(last.error)} ${known.get(name)?.error_unit ?? ""}` : "–", last ? el("small", {}, `tick ${count(last.tick)}, ${percent(last.confidence)}`) : null));
   });
-  return rows.length === 0 ? null : el("div", { class: "scroll" }, el("table", { class: "errors" }, el("caption", {}, "Expected error, from the plan alone: no data was read for it"),
-    el("thead", {}, el("tr", {}, ...["Series", "Mechanism", "Error", "At"].map((name) => el("th", { scope: "col", class: name === "Mechanism" ? "wide" : null }, name)))), el("tbody", {}, ...rows)));
+  return rows.length === 0 ? null : el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "How each series is made" }, el("table", { class: "made" },
+    el("caption", {}, "How each series is made, and the error to expect, from the plan alone: no data was read for it"),
+    el("thead", {}, el("tr", {}, ...["Series", "Mechanism", "Expected error"].map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, ...rows)));
 }

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from unit.cli.conftest import HORIZON, LiveSeriesService, live_series, say
+from unit.cli.conftest import HORIZON, YAML, LiveSeriesService, live_series, say
 
 from stream_dp import Pipeline, PublicRelease, WorldError
 from stream_dp.adapters.files import FileSink, FileSource
@@ -153,6 +153,40 @@ async def test_orders_are_refused_while_it_catches_up_and_taken_once_it_runs(
     assert halted["end"] == created["start"]
     with pytest.raises(Exception, match="is or was there"):
         await view.live_series.create(LIVE, "", BY_OPERATOR)
+    run.stop()
+    await ends
+
+
+ONCE = """\
+  - name: once
+    statistic: monitor
+    epsilon: 50
+    watch: [{name: some, above: 1, rearm: false}]
+"""
+
+
+async def test_what_ended_by_firing_before_an_outage_is_listed_so_behind_it(
+    live_series: LiveSeriesService, away: Away
+) -> None:
+    """A tick has 4 events; that noise of scale 1/50 hides them has a chance below 1e-30."""
+    live_series.pipeline.write_text(YAML.replace("epsilon: 1}", "epsilon: 99}") + ONCE)
+    run = run_of(live_series)
+    view = run.view()
+    assert view.live_series is not None
+    ends = asyncio.create_task(run.until_end())
+    await run.ready.wait()
+    while run.ticks < 4:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    before = view.live_series.queries()
+    (watch,) = next(each["watches"] for each in before if each["name"] == "once")
+    assert (watch["end"], watch["fired"]) == (1, 1)
+    away.gone.set()
+    while not view.catching_up():  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    away.back.set()
+    while view.catching_up():  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert view.live_series.queries() == before
     run.stop()
     await ends
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import stream_dp.app.demo as module
+from stream_dp.core.progress import unseen
 
 
 async def test_the_broker_outlives_what_is_read_from_it(
@@ -31,9 +32,7 @@ async def test_the_broker_outlives_what_is_read_from_it(
     monkeypatch.setattr(module, "_run", nothing)
     monkeypatch.setattr(module, "state_dir", lambda: tmp_path)
     options = module.DemoOptions(False, True, True, False, 0)
-    told = module.Told(
-        lambda text: None, lambda done, total: None, lambda url, on: None, lambda run: nullcontext()
-    )
+    told = module.Told(lambda text: None, unseen, lambda url, on: None, lambda run: nullcontext())
     async with module.run_demo(options, told):
         assert up
     assert not up

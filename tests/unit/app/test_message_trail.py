@@ -25,7 +25,7 @@ def found_in(world: MessageWorld, patch: pytest.MonkeyPatch) -> None:
     """Let the trail find this world's journal."""
     patch.setattr(message_trail, "load", lambda path: world.built.spec)
     patch.setattr(message_trail, "sealer_for", lambda spec, key: SEALER)
-    patch.setattr(message_trail, "sealed_commits", lambda spec: sealed(world))
+    patch.setattr(message_trail, "sealed_commits", lambda spec, progress: sealed(world))
 
 
 def test_the_command_prints_a_line_for_each(

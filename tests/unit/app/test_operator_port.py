@@ -29,6 +29,7 @@ from stream_dp.serve.operator_server import guarded
 
 SEALER = Sealer(bytes(range(32)), "clicks")
 OTHER = "ab" * 32
+ANYWHERE = "0.0.0.0"  # noqa: S104 - as in a container
 SECRETS = ("71", "37", "13", "5901")
 
 
@@ -179,6 +180,24 @@ async def test_it_listens_on_this_machine_while_it_is_open_and_no_longer(tmp_pat
     async with httpx.AsyncClient() as client:
         with pytest.raises(httpx.ConnectError):
             await client.get(url)
+
+
+async def test_in_a_network_it_answers_to_its_names_and_takes_a_token_of_its_own(
+    tmp_path: Path,
+) -> None:
+    own, urls = tmp_path / "token", list[str]()
+    own.write_text(f"{OTHER}\n")
+    own.chmod(0o600)
+    with pytest.raises(UsageError, match="--operator-token-file"):
+        async with figures_told(FiguresPort(0, host=ANYWHERE), "clicks", known(), SEALER):
+            pass
+    asked = FiguresPort(0, own, urls.append, ANYWHERE, frozenset({"engine"}))
+    async with figures_told(asked, "clicks", known(), SEALER), httpx.AsyncClient() as client:
+        found = [
+            (await client.get(urls[0], headers=bearer(token) | {"host": f"{host}:9911"})).status_code
+            for host, token in (("engine", OTHER), ("localhost", OTHER), ("other", OTHER), ("engine", "no"))
+        ]  # fmt: skip
+    assert found == [200, 200, 421, 401]
 
 
 async def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:

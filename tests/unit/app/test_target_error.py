@@ -188,3 +188,29 @@ async def test_of_real_statistics_one_step_less_is_not_enough(
     assert error(json.dumps(found).encode()) <= float(wanted)
     less = decimal(place_of(Fraction(found["epsilon"])) - 1)
     assert error(json.dumps({**found, "epsilon": text(less)}).encode()) > float(wanted)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"statistic": "count", "windows": ["3h", "ever"]},
+        {"statistic": "top", "by": "country", "k": "2", "windows": ["6h"]},
+        {"statistic": "mean", "of": "price", "clamp": ["0", "10"], "windows": ["3h"]},
+    ],
+    ids=lambda asked: asked["statistic"],
+)
+async def test_an_error_is_kept_in_every_window_and_not_in_the_tick_alone(
+    asked: dict[str, Any],
+) -> None:
+    planned = planner()
+
+    async def predicted(definition: bytes) -> float:
+        return planned.propose(definition, 3).predicted()[1]
+
+    definition = json.dumps({"name": "x", "error": "4", **asked}).encode()
+    found = await ErrorSearch().priced(definition, "ann", predicted)
+    proposal = planned.propose(found, 3)
+    last = proposal.predicted()[0] - 3
+    errors = {name: error(last) for name, error in proposal.chosen.choice.windows.items()}
+    assert max(errors.values()) == proposal.predicted()[1] <= 4
+    assert errors["tick"] < max(errors.values())

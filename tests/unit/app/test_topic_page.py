@@ -55,7 +55,8 @@ async def test_it_shows_the_file_and_what_was_published_and_follows(tmp_path: Pa
     path = published(tmp_path, first)
     async with serving(path) as client:
         await reaches(client, "orders", 0)
-        assert (await told(client, "/healthz"))["status"] == "ok"
+        while (await told(client, "/healthz"))["status"] != "ok":  # noqa: ASYNC110 - asked over HTTP
+            await asyncio.sleep(0.05)
         assert [one["name"] for one in (await told(client, "/api/pipeline"))["series"]] == [
             "orders"
         ]

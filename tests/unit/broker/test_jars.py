@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,9 @@ JAR = Jar("org.example", "thing", "1.0", hashlib.sha256(GOOD).hexdigest())
 class FakeMaven:
     """The part of jgo's MavenContext that is used, writing given bytes instead of downloading."""
 
-    def __init__(self, cache: Path, answer: bytes | Exception) -> None:
+    def __init__(self, cache: Path, *answers: bytes | Exception) -> None:
         self.cache = cache
-        self.answer = answer
+        self.answers = list(answers)
 
     def project(self, _group: str, _artifact: str) -> "FakeMaven":
         return self
@@ -31,15 +32,25 @@ class FakeMaven:
         return self
 
     def resolve(self) -> Path:
-        if isinstance(self.answer, Exception):
-            raise self.answer
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
         path = self.cache / "download.jar"
-        path.write_bytes(self.answer)
+        path.write_bytes(answer)
         return path
 
 
-def repository(monkeypatch: pytest.MonkeyPatch, answer: bytes | Exception) -> None:
-    monkeypatch.setattr(module, "_maven", lambda cache: FakeMaven(cache, answer))
+def repository(monkeypatch: pytest.MonkeyPatch, *answers: bytes | Exception) -> None:
+    """What is answered, one after the other, the last for ever."""
+    monkeypatch.setattr(module, "_maven", lambda cache: FakeMaven(cache, *answers))
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long was waited; nobody waits."""
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    return waited
 
 
 def test_the_list_is_the_pinned_kafka() -> None:
@@ -63,6 +74,19 @@ def test_fetches_once_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert resolve_jars(lambda *c: calls.append(c), folder=tmp_path / "new", jars=[JAR]) == paths
     assert calls == [(1, 1)]
     assert list((tmp_path / "new").iterdir()) == paths  # no staging folder stays
+
+
+def test_a_network_that_is_gone_for_a_moment_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    gone = ConnectionError("Temporary failure in name resolution")
+    repository(monkeypatch, gone, gone, GOOD)
+    assert [path.read_bytes() for path in resolve_jars(folder=tmp_path, jars=[JAR])] == [GOOD]
+    assert waits == [1, 3]
+    repository(monkeypatch, gone)
+    with pytest.raises(WorldError, match="check the network"):
+        resolve_jars(folder=tmp_path / "new", jars=[JAR])
+    assert waits[2:] == [1, 3, 9]
 
 
 def test_a_wrong_download_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

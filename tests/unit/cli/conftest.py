@@ -1,6 +1,7 @@
 """A small pipeline on disk, and a way to run commands in it."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from stream_dp.app.running import Run
+from stream_dp.cli import progress_line
 from stream_dp.cli.main import code_of
 from stream_dp.serve.server import PageServer
 
@@ -79,8 +81,10 @@ class LiveSeriesService:
 
 @pytest.fixture
 def say(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
-    """Run a command line."""
+    """Run a command line; however slow the machine is, it says nothing of its progress."""
     monkeypatch.setenv("COLUMNS", "200")
+    for name in ("QUIET_S", "EVERY_S"):
+        monkeypatch.setattr(progress_line, name, math.inf)
 
     def run(*arguments: str) -> Said:
         capsys.readouterr()

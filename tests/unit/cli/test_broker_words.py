@@ -8,6 +8,7 @@ import pytest
 
 from stream_dp.broker.process import LocalKafka
 from stream_dp.cli import broker as command
+from stream_dp.cli import progress_line
 from stream_dp.errors import WorldError
 
 BEGINS = "Starting Kafka: "
@@ -45,8 +46,8 @@ async def test_a_slow_start_tells_its_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lines: int
 ) -> None:
     if lines:
-        monkeypatch.setattr(command, "_QUIET_S", 0.001)
-        monkeypatch.setattr(command, "_EVERY_S", 0.001)
+        for name in ("QUIET_S", "EVERY_S", "LOOK_S"):
+            monkeypatch.setattr(progress_line, name, 0.001)
     slow = Slow(capsys, lines)
     with pytest.raises(WorldError, match="died"):
         await command._run(cast("LocalKafka", slow))
@@ -56,21 +57,3 @@ async def test_a_slow_start_tells_its_seconds(
     assert len(said) - 1 >= lines
     assert all(re.fullmatch(rf"{BEGINS}\d+ s", line) for line in said[:-1])
     assert (out, slow.stopped) == ("127.0.0.1:1\n", True)
-
-
-async def test_a_start_that_is_given_up_is_ended() -> None:
-    ended = asyncio.Event()
-
-    async def start() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    telling = asyncio.create_task(command._told(start(), "Starting"))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    telling.cancel()
-    await asyncio.wait({telling})
-    assert telling.cancelled()
-    assert ended.is_set()

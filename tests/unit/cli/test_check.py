@@ -182,7 +182,7 @@ def test_a_column_with_another_name(live_series: LiveSeriesService) -> None:
     for command in (("check",), ("run", "--until-end")):
         said = live_series.command(*command)
         assert (said.code, nothing_was_made(live_series)) == (2, True)
-        assert "did you mean 'Time'?" in said.err
+        assert "did you mean Time?" in said.err
     table(live_series, ROWS, header="time,Page ")
     says = [one["says"] for one in checked(live_series, code=2)["hints"]]
     assert says == ["page: there is a 'Page '; did you mean that?"]

@@ -3,6 +3,7 @@
 import fcntl
 import gzip
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -173,7 +174,8 @@ def test_the_page_of_the_paced_demo(say: Say, monkeypatch: pytest.MonkeyPatch) -
     said = say("demo", "--embedded", "--until-end", "--port", "0")
     assert said.code == 0
     assert "The page is at http://127.0.0.1:" in said.err
-    assert " query create " in said.err
+    (asked,) = (line for line in said.err.splitlines() if " query create " in line)
+    assert asked.strip().startswith(f"STREAM_DP_HOME={os.environ['STREAM_DP_HOME']} ")
     assert "Private values at tick 47" in said.out
     again = say("demo", "--embedded", "--until-end", "--port", "0")
     assert " query create " not in again.err  # the year is over: no tick is left to ask about

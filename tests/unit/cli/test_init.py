@@ -19,6 +19,15 @@ Say = Callable[..., Any]
 COUNTRIES = ("DE", "FR", "PL")
 
 
+def visits() -> str:
+    """An emergency room's: a few times are dates alone, a few waits are `n/a`."""
+    rows = [
+        f"p{n % 40},2024-05-{1 + n % 9:02}{'' if n == 7 else f'T{n % 24:02}:00:00-02:00'},{'n/a' if n == 9 else n}"
+        for n in range(120)
+    ]
+    return "\n".join(["patient_id,arrived_at,wait_minutes", *rows, ""])
+
+
 def orders() -> str:
     """A shop's orders: times with an offset, people, categories, amounts."""
     rows = [
@@ -61,6 +70,11 @@ KINDS: Mapping[str, tuple[Callable[[], str], Mapping[str, str], list[str]]] = {
         sensors,
         {"ts": "time", "sensor": "category", "celsius": "number", "ok": "integer"},
         ["domain of sensor", "start of the clock", "horizon of the clock"],
+    ),
+    "visits": (
+        visits,
+        {"patient_id": "text", "arrived_at": "time", "wait_minutes": "integer"},
+        ["start of the clock", "horizon of the clock"],
     ),
     "awkward": (
         awkward,
@@ -128,7 +142,7 @@ def test_a_file_that_is_completed_runs_on_the_data(say: Say, kind: str) -> None:
     assert say("key").code == 0
     checked = json.loads(say("check", str(path), "--json").out)
     assert checked["records"] >= 40
-    bad = 1 if kind == "awkward" else 0
+    bad = 1 if kind in ("awkward", "visits") else 0
     assert (checked["dead"], checked["late"]) == (bad, 0)
     run = say("run", str(path), "--until-end", "--key-file", "stream-dp.key")
     assert run.code == 0, run.err
@@ -180,6 +194,7 @@ def test_a_sample_of_what_comes_into_a_topic_has_a_wall_clock(say: Say) -> None:
     assert data["source"] == {"kind": "kafka", "topic": "shop.orders", "bootstrap": "kafka:9092"}
     assert data["clock"] == {"kind": "wall", "step": "1m", "delay": "2s"}
     assert "stream-dp send orders.csv --pipeline shop.orders.yaml" in said.out
+    assert "stream-dp broker" not in said.out  # a Kafka is named
     Path("shop.orders.yaml").write_text(
         Path("shop.orders.yaml").read_text().replace("[]", "[DE, FR]")
     )
@@ -251,7 +266,27 @@ def test_samples_that_are_none_are_refused(
         ("a", [None], False, "text"),
         ("a", ["9" * 400, "1"], True, "text"),
         ("a", ["\ud800"] * 4, True, "category"),
+        ("a", ["1"] * 19 + ["n/a"], True, "integer"),
+        ("a", ["1"] * 18 + ["n/a"], True, "category"),
+        ("a", ["1"] * 38 + ["2.5", "n/a"], True, "number"),
+        ("a", ["2024-05-01T00:00:00Z"] * 19 + ["2024-05-01"], True, "time"),
+        ("a", [1] * 19 + ["n/a"], False, "integer"),
+        ("a", ["x"] * 19 + [1], False, "category"),
+        ("a", [["x"]] * 19 + [["x", 1]], False, "list"),
     ],
 )  # fmt: skip
 def test_types(name: str, values: list[object], cells: bool, kind: str) -> None:
     assert Column(name, len(values), values).proposal(cells=cells).type == kind
+
+
+@pytest.mark.parametrize("bootstrap", ["", "localhost:9093"])
+def test_the_next_steps_begin_a_broker_where_none_is_named(say: Say, bootstrap: str) -> None:
+    Path("orders.csv").write_text(orders())
+    address = ["--bootstrap", bootstrap] if bootstrap else []
+    lines = say("init", "--csv", "orders.csv", "--topic", "orders", *address).out.splitlines()
+    steps = [line.split() for line in lines if line.startswith("  stream-dp")]
+    assert [step[1] for step in steps] == ["plan", "key", "broker", "topic", "send", "check", "run"]
+    port = bootstrap.partition(":")[2] or "9092"
+    broker, send = " ".join(steps[2]), " ".join(steps[4])
+    assert broker == f"stream-dp broker --port {port} & # or your own Kafka, named in orders.yaml"
+    assert send.endswith("# for `check` to see; what counts is sent once `run` has started")

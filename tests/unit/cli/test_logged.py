@@ -25,7 +25,9 @@ from stream_dp.runtime.commit import Commit
 
 HIDDEN = "hunter2"
 GOOD, BROKEN = 1237, 389
-NUMBERED = frozenset({"time", "version", "file", "url", "tick", "origin", "exit_code", "error"})
+NUMBERED = frozenset(
+    {"time", "version", "file", "url", "tick", "origin", "releases", "exit_code", "error"}
+)
 """The fields in which a number may stand: public ones, and our own texts of errors."""
 
 
@@ -110,6 +112,7 @@ def test_the_addresses_are_logged(secretive: LiveSeriesService) -> None:
     [
         (("--verbose",), 2),
         (("--operator-token-file", "nowhere"), 2),
+        (("--operator-host", "127.0.0.2"), 2),
         (("--standby",), 2),
     ],
 )

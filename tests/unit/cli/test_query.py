@@ -111,6 +111,7 @@ def test_the_list_shows_the_watches_of_a_monitor(ask: Ask, engine: FakeLiveSerie
     fr = {
         "name": "fr", "where": [{"field": "country", "equals": "FR"}, {"field": "size", "one_of": ["1", "2"]}],
         "above": 1000, "over": "since_firing", "rearm": False, "analyst": "ann", "created": True, **times,
+        "end": 7, "fired": 1,
     }  # fmt: skip
     quiet = {
         "name": "quiet", "by": "country", "below": 3, "over": "tick", "rearm": True, "analyst": "", "created": False,
@@ -130,7 +131,7 @@ def test_the_list_shows_the_watches_of_a_monitor(ask: Ask, engine: FakeLiveSerie
             "ann",
             "",
             "3",
-            "runs",
+            "7, fired",
         ],
         ["quiet", "watch: below 3 in a tick for each of country", "", "", "3", "9"],
         ["and 1,200 older watches", "", "", "", "", ""],
@@ -197,7 +198,10 @@ def test_a_definition_from_a_file(ask: Ask, engine: FakeLiveSeries, tmp_path: Pa
         ("x" * 65_537, "--series: must not be larger than 65536 bytes"),
         ("late.yaml", "--series: must be JSON or YAML, or @ and the name of a file"),
         ("{}", "--series:1:1: statistic: is missing"),
-        ('{"name":"x","statistic":"median","epsilon":1}', "statistic: 'median' is none of count"),
+        (
+            '{"name":"x","statistic":"median","epsilon":1}',
+            "statistic: 'median' is not a known statistic; did you mean quantiles?",
+        ),
         ('{"name":"total","statistic":"count","epsilon":1}', "name: a series of this name exists"),
     ],
 )

@@ -138,7 +138,7 @@ def test_a_definition_is_checked_against_the_file_before_it_is_sent(
 ) -> None:
     said = ask("create", "--series", '{"name": "x", "statistic": "median", "epsilon": 1}')
     assert said.code == 2
-    assert "statistic: 'median' is none of" in said.err
+    assert "statistic: 'median' is not a known statistic; did you mean quantiles?" in said.err
     assert engine.heard == []
 
 

@@ -6,13 +6,12 @@ import os
 import re
 import signal
 import sqlite3
-from io import StringIO
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from rich.console import Console
 from unit.cli.conftest import HORIZON, LiveSeriesService
 
 import stream_dp.app.ledger_view as ledger_module
@@ -21,6 +20,7 @@ import stream_dp.cli.run as run_module
 from stream_dp.adapters.sqlite import read_sealed
 from stream_dp.app.running import Run
 from stream_dp.cli.main import code_of
+from stream_dp.cli.progress_line import Line
 from stream_dp.runtime.journal_summary import read_summary
 from stream_dp.serve.server import PageServer
 from stream_dp.testing.__main__ import app as kit
@@ -57,16 +57,31 @@ def test_a_run_to_the_end_and_once_more(live_series: LiveSeriesService) -> None:
 def test_a_terminal_shows_ticks_and_releases(
     live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    screen = StringIO()
-    monkeypatch.setattr(
-        run_module, "Console", lambda **_: Console(file=screen, force_terminal=True, width=1000)
-    )
-    assert live_series.command("run", "--until-end").code == 0
-    assert "6 ticks, 18 releases" in screen.getvalue().replace("\x1b[1;36m", "").replace(
-        "\x1b[0m", ""
-    )
-    shown = screen.getvalue().replace("2024-05-01T", "").replace(str(live_series.pipeline), "")
-    assert re.search(r"(?<!\d)24(?!\d)", shown) is None
+    shown: list[str | None] = []
+    follow = Line.follow
+
+    def following(self: Line, status: Callable[[], str | None]) -> None:
+        def noted() -> str | None:
+            shown.append(status())
+            return shown[-1]
+
+        follow(self, noted)
+
+    told = Run.until_end
+
+    async def and_looked_at(self: Run) -> None:
+        await told(self)
+        async with asyncio.timeout(20):
+            while shown[-1:] != ["6 ticks of 6, 18 releases"]:  # noqa: ASYNC110 - nobody is told
+                await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(Line, "follow", following)
+    monkeypatch.setattr(Run, "until_end", and_looked_at)
+    said = live_series.command("run", "--until-end")
+    assert said.code == 0
+    text = "\n".join([*filter(None, shown), said.err])
+    text = text.replace("2024-05-01T", "").replace(str(live_series.pipeline), "")
+    assert re.search(r"(?<!\d)24(?!\d)", text) is None
 
 
 @pytest.mark.usefixtures("page_first")
@@ -375,3 +390,23 @@ def test_charges_that_do_not_add_up(
     said = live_series.command("ledger")
     assert said.code == 4
     assert "charges differ" in said.err
+
+
+@pytest.mark.parametrize("options", [(), ("--serve", "--port", "0")])
+def test_a_run_that_stays_says_that_all_ticks_are_released(
+    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    say = Line.say
+
+    def and_stop(self: Line, text: str) -> None:
+        say(self, text)
+        if text.startswith("All ticks of"):
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(Line, "say", and_stop)
+    said = live_series.command("run", *options)
+    assert said.code == 0
+    (over,) = [line for line in said.err.splitlines() if line.startswith("All ticks of")]
+    assert over.startswith(f"All ticks of {live_series.pipeline} are released: nothing is counted")
+    assert f"stream-dp export {live_series.pipeline} --to ADDRESS" in over
+    assert ("the page and what is under /api stay" in over) == bool(options)

@@ -15,6 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 FOLDER = Path(__file__).parents[3] / "examples" / "04_customers"
+PURCHASES = Path(sys.prefix) / "purchases"  # the Makefile puts them there
 HEADER = " customer_id  date number_of_cds  dollar_value\r\n"
 LINES = (
     " 00001 19970101  1   11.77\r\n"
@@ -103,11 +104,18 @@ def test_without_a_network_it_says_what_to_bring(tmp_path: Path) -> None:
     assert "nowhere.txt is not there" in missing.stderr
 
 
-@pytest.mark.skipif(find_spec("lifetimes") is None, reason="the package Lifetimes is not installed")
 def test_the_real_purchases_are_those_that_the_pages_name(
     example: ModuleType, tmp_path: Path
 ) -> None:
-    made = example.purchases(example.found(None, tmp_path))
+    cdnow = importlib.import_module("cdnow")
+    assert cdnow.PACKAGE in (FOLDER.parents[1] / "requirements-purchases.lock").read_text()
+    path = PURCHASES / cdnow.MEMBER
+    if not path.is_file():
+        pytest.skip(
+            f"{path} is not there: make test brings it, and so does {sys.executable} -m pip install --no-deps "
+            f"--target {PURCHASES} {cdnow.PACKAGE}"
+        )
+    made = example.purchases(example.found(path, tmp_path))
     assert (len(made), len({each.customer for each in made})) == (69_659, 23_570)
     kept = len(list(example.counting(made))) / len(made)
     assert 0.965 < kept < 0.975

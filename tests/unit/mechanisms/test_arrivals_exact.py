@@ -137,6 +137,16 @@ def test_every_user_loses_the_claim_at_most(users: Users, window: int | None) ->
     assert derived(mechanism, "distinct").guarantee == mechanism.guarantee
 
 
+def test_a_moved_replacement_is_two_events() -> None:
+    """Of what goes and what comes each may move a first tick: four units, and no more."""
+    after: Any = event_rows(ArrivalCounter(EPSILON, ADD, TICKS, Arrivals()), MOVES)
+    one, nobody = np.array([1]), np.array([0])
+    for left, right in ((one, nobody), (nobody, one)) * 2:
+        after = after.accept(left, right)
+        assert after is not None
+    assert after.accept(one, nobody) is None
+
+
 def test_a_user_for_ever_costs_one_unit_whatever_the_cap() -> None:
     """The same noise as a count of events, of which each would have had a twentieth."""
     mechanism = ArrivalCounter(EPSILON, ADD, TICKS, Arrivals(None, Users(20)))

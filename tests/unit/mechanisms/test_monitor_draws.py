@@ -10,7 +10,7 @@ from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.watch_messages import ArmQuery, DisarmQuery, ThresholdQuery, WatchTerms
-from stream_dp.testing.noise import ZeroNoise
+from stream_dp.testing.noise import ScriptedNoise, ZeroNoise
 
 WATCHES = (
     WatchTerms(50),
@@ -107,3 +107,18 @@ def test_windows_draw_at_their_own_scales_and_only_where_they_are_compared() -> 
         state, _ = monitor.step(state, Query(), noise)
         again = [(*told, 1), (*compared, 1)] * fired
         assert noise.drawn == [("geometric", SINCE, 1), (*compared, window), *again]
+    noise.drawn.clear()
+    monitor.step(state, ThresholdQuery(9, place=0), noise)
+    assert noise.drawn == [(*compared, 1)]
+
+
+def test_what_is_told_is_the_count_and_the_noise_that_is_drawn_for_it() -> None:
+    """A watch since its last crossing, one of ticks, one over a window: the comparisons' draws are others."""
+    watches = (WatchTerms(5), WatchTerms(5, tick=True), WatchTerms(5, window=2))
+    monitor = replace(MONITOR, width=3, watches=watches)
+    noise = ScriptedNoise([1, 2, *(4, -1, 4), *(30, -40), *(1, 2)])
+    state, _ = monitor.step(monitor.init(noise), Update(np.array([6, 6, 6])), noise)
+    _, answer = monitor.step(state, Query(), noise)
+    assert answer is not None
+    assert answer.tolist() == [1, 1, 1, 36, 5, -34]
+    assert noise.used == len(noise.values)

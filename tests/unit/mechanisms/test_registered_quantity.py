@@ -92,6 +92,12 @@ def falls_late(sums: IntArray) -> int:
     return int(sums.max()) if sums.max() < 1 << 20 else 0
 
 
+def dips(sums: IntArray) -> int:
+    """Broken: at one of eight large sums an event takes 1 away; points far from each other do not show it."""
+    largest = int(sums.max())
+    return largest // 8 + (largest > 1000 and largest % 8 == 3)
+
+
 def doubled(sums: IntArray) -> int:
     """Broken: one event changes it by 2."""
     return 2 * int(sums.max())
@@ -184,6 +190,7 @@ def fails(sums: IntArray) -> int:
 BROKEN: list[tuple[Any, dict[str, Any], str]] = [
     (falls, {}, "not monotone"),
     (falls_late, {}, "not monotone"),
+    (dips, {"width": 1}, "not monotone"),
     (doubled, {}, "one event changes it by 2 under add_remove"),
     (everything, {"ones": 2}, "one event changes it by 2"),
     (everything, {"neighbors": REPLACE, "ones": 2, "lipschitz": 3}, "one event changes it by 2"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
+from stream_dp.app.fired_watches import FiredWatches
 from stream_dp.app.series_words import SeriesWords
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.builder import Built, build
@@ -118,7 +119,7 @@ class World:
         plan = built.run_config(0, private=self.noise is NoiseStream)
         router = OpenRouter(built.spec, plan.origin)
         self.planner = LiveSeriesPlanner(built.spec, router)
-        words = self.words = SeriesWords(built, self.planner, self.begins)
+        words = self.words = SeriesWords(built, self.planner, self.begins, FiredWatches())
         return Engine(
             plan, router, ports, self.noise, planner=self.planner, subledgers=built.subledgers(),
             messages=Understanding(SignedMessages("shop", SEALER.query_token), words),

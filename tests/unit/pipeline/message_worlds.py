@@ -12,6 +12,7 @@ from unit.pipeline.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping
 from unit.runtime.runtime_worlds import CrashingJournal, CrashingSink, Fuse
 
 from stream_dp.adapters.memory import MemoryAnswers
+from stream_dp.app.fired_watches import FiredWatches
 from stream_dp.app.series_words import SeriesWords
 from stream_dp.core.envelope import write_envelope
 from stream_dp.core.mechanism import Noise
@@ -82,6 +83,10 @@ class ThresholdAsking:
     def content(self, parameters: Mapping[str, Any], answer: IntArray) -> Mapping[str, Any]:
         """What is told."""
         return {"threshold": parameters["threshold"], "above": bool(answer[0])}
+
+    def answered(self, content: Mapping[str, Any], at: int) -> "ThresholdAsking":
+        """No list says what was asked."""
+        return self
 
 
 WATCHED = Series(
@@ -178,7 +183,7 @@ class MessageWorld(World):
         plan = replace(plan, series=series, group=1)
         router = OpenRouter(built.spec, plan.origin)
         self.planner = LiveSeriesPlanner(built.spec, router)
-        words = self.words = SeriesWords(built, self.planner, self.begins)
+        words = self.words = SeriesWords(built, self.planner, self.begins, FiredWatches())
         return self.kind(
             plan, router, ports, self.noise, planner=self.planner, subledgers=built.subledgers(),
             messages=Understanding(SignedMessages("shop", SEALER.query_token), words), per_tick=self.per_tick,

@@ -16,6 +16,7 @@ from unit.pipeline.message_worlds import (
 )
 from unit.runtime.runtime_worlds import CrashingJournal, CrashingSink, Fuse
 
+from stream_dp.app.fired_watches import FiredWatches
 from stream_dp.app.series_words import SeriesWords
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.message_reader import SignedMessages
@@ -65,11 +66,14 @@ class MonitorWorld(MessageWorld):
         plan = replace(built.run_config(0, private=self.noise is not no_noise), group=1)
         router = OpenRouter(built.spec, plan.origin)
         self.planner = LiveSeriesPlanner(built.spec, router)
-        self.words = words = SeriesWords(built, self.planner, lambda tick: None)
-        return self.kind(
-            plan, router, ports, self.noise, planner=self.planner, subledgers=built.subledgers(),
+        seen = FiredWatches()
+        self.words = words = SeriesWords(built, self.planner, lambda tick: None, seen)
+        engine = self.kind(
+            plan, router, ports, self.noise, lambda release: seen.take(release, engine.admission.registry),
+            planner=self.planner, subledgers=built.subledgers(),
             messages=Understanding(SignedMessages("shop", SEALER.query_token), words), per_tick=self.per_tick,
         )  # fmt: skip
+        return engine
 
     def public_tick(self) -> int:
         """The last tick of which everything is public; -1 before the first."""

@@ -56,8 +56,10 @@ def test_auto_takes_the_smaller_typical_error_and_says_why(
     data["clock"]["horizon"] = horizon
     auto = chosen(data, "auto", expected_events=events)
     found = re.fullmatch(
-        r"method: auto, typical error \(RMSE\) for (\d+) events \((expected|taken, one a tick); "
-        r"zipf / even: no shape is declared\): tree ([0-9. /]+), hss bin by bin ([0-9. /]+), hss joint ([0-9. /]+); "
+        r"method: auto, typical error \(RMSE\) for (\d+) events "
+        r"\((expected|by default, one a tick: declare expected_events); "
+        r"zipf / even by default: declare expected_shape\): tree ([0-9. /]+), "
+        r"hss bin by bin ([0-9. /]+), hss joint ([0-9. /]+); "
         r"hss is taken up to about (\d+) events",
         auto.choice.why,
     )
@@ -95,7 +97,7 @@ def test_a_declared_shape_decides_between_the_forms(
     data["clock"]["horizon"] = "65536"
     found = chosen(data, "auto", expected_events="4000", expected_shape=shape)
     assert isinstance(found.mechanism, kind)
-    assert (shape or "zipf / even: no shape is declared") in found.choice.why
+    assert (shape or "zipf / even by default: declare expected_shape") in found.choice.why
     assert isinstance(chosen(data, "hss", expected_shape=shape).mechanism, PerBinHSS)
 
 
@@ -141,10 +143,12 @@ def test_a_method_that_is_asked_for_is_taken(data: Data) -> None:
     assert isinstance(tree.mechanism, Counter)
     assert isinstance(hss.mechanism, PerBinHSS)
     assert tree.choice.why == "method: tree; expected_events not used"
-    guess = "error predicted for 2000 events (expected; zipf / even: no shape is declared)"
+    shapes = "zipf / even by default: declare expected_shape"
+    guess = f"error predicted for 2000 events (expected; {shapes})"
     assert hss.choice.why == f"method: hss; {guess}"
     plain = [chosen(data, method, expected_events=None).choice.why for method in ("tree", "hss")]
-    assert plain == ["method: tree", "method: hss"]
+    default = f"100 events (by default, one a tick: declare expected_events; {shapes})"
+    assert plain == ["method: tree", f"method: hss; error predicted for {default}"]
 
 
 @pytest.mark.parametrize("counter", ["tree", "gaussian"])

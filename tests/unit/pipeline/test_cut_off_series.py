@@ -121,7 +121,7 @@ def test_a_plan_says_of_whom_a_share_is_told(tmp_path: Path) -> None:
     spec = built.chosen[0].spec
     assert spec.described()["windows"] == ["4h", "4h before"]
     assert spec.described()["parameters"] == {
-        "within": "0 to 1", "errors": "users", "told": "since a window began",
+        "within": "0 to 1", "told": "since a window began",
     }  # fmt: skip
     assert spec.about == (
         "the share of the users active in each 4h who had events beyond their cap, which are not counted"

@@ -3,6 +3,8 @@
 The twins are an assembler that tells all that is there at every cut, as it once did, and a comparison by half a hash.
 """
 
+import math
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -17,6 +19,7 @@ from stream_dp.runtime import identifiers
 from stream_dp.runtime.commit import Commit, encode
 from stream_dp.runtime.identifiers import Came
 from stream_dp.runtime.open_identifiers import OpenIdentifiers, added_behind
+from stream_dp.runtime.user_table import Hashes
 
 TICKS = 60
 LATER = {"clock": PIPELINE["clock"] | {"horizon": str(TICKS)}}
@@ -89,6 +92,41 @@ def test_a_comparison_by_half_of_a_hash_is_seen(monkeypatch: pytest.MonkeyPatch)
     assert not tells_what_is_fresh()
 
 
+def copied(cuts: int, patch: pytest.MonkeyPatch) -> float:
+    """How often an identifier is copied where some new ones come before each of so many cuts, at worst."""
+    random, rows, real = np.random.default_rng(5), 0, identifiers.each_once
+
+    def counted(parts: Sequence[Hashes]) -> Hashes:
+        nonlocal rows
+        rows += sum(map(len, parts))
+        return real(parts)
+
+    patch.setattr(identifiers, "each_once", counted)
+    came, told = Came(), 0
+    for _ in range(cuts):
+        new = random.integers(0, 2**63, (random.integers(0, 9), 2)).astype(np.uint64)
+        came.add({0: new, 1: new[:0]})
+        told += len(came.fresh().get(0, ()))
+    assert {column: len(all_) for column, all_ in came.once().items()} == {0: told}
+    return rows / told
+
+
+def test_what_is_known_is_not_copied_at_every_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time by half of its run at least: as often as 1.5 goes into 4 n, and twice more."""
+    for cuts in (50, 2000):
+        assert copied(cuts, monkeypatch) <= 2 + math.log(4 * cuts, 1.5)
+
+
+def test_that_all_is_copied_at_every_cut_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin: one run, as it once was."""
+
+    def one(runs: list[Hashes], some: Hashes) -> None:
+        runs[:] = [identifiers.each_once([*runs, some])]
+
+    monkeypatch.setattr(identifiers, "_append", one)
+    assert copied(2000, monkeypatch) > 500
+
+
 def test_a_commit_of_several_ticks_adds_what_is_open_behind_the_last() -> None:
     one, two = (np.array([[n, 7]], np.uint64) for n in (1, 2))
     added = added_behind(5, [{5: {0: one}, 6: {0: two}}, {6: {0: one, 3: one}, 9: {3: two}}])
@@ -96,6 +134,17 @@ def test_a_commit_of_several_ticks_adds_what_is_open_behind_the_last() -> None:
         6: {0: [[1, 7], [2, 7]], 3: [[1, 7]]},
         9: {3: [[2, 7]]},
     }
+
+
+def test_a_start_adds_up_what_commits_added_until_the_tick_is_over() -> None:
+    memory, one, two = OpenIdentifiers(), bytes(16), bytes(range(16))
+    memory.replay(Commit(1, b"", ticks=(3,), arriving={4: {0: one}, 5: {0: one, 2: two}}))
+    memory.replay(Commit(2, b"", arriving={5: {0: two}}))
+    memory.replay(Commit(3, b"", ticks=(4,)))
+    assert {
+        tick: {column: hashes.tobytes() for column, hashes in found.items()}
+        for tick, found in memory.content().items()
+    } == {5: {0: one + two, 2: two}}
 
 
 @pytest.mark.parametrize(

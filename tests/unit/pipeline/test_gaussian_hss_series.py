@@ -33,6 +33,7 @@ SERIES: dict[str, Data] = {
     "columns above": {"statistic": "columns_above", "level": 500, **BY},
 }
 NAMED = "the name is told too, at no further cost, and the error is that of its own count as well"
+GUESSED = "error predicted for 100 events (by default, one a tick: declare expected_events"
 PAPER = {"statistic": "maximum", "method": "paper_hss", **BY}
 WITHIN = {"neighbors": "replace", "moves": "within_tick"}
 
@@ -65,7 +66,8 @@ def test_one_series_has_all_of_a_zcdp_filter(data: Data, name: str) -> None:
     assert vector.guarantee.measure == PureDP(mechanism.threshold_epsilon + mechanism.query_epsilon)
     assert counter.guarantee.measure == ZCDP(mechanism.rho)
     named = f"; {NAMED}" if name == "maximum" else ""
-    assert chosen.choice.why == f"method: hss, counter: gaussian{named}"
+    shape = "; zipf / even by default: declare expected_shape" if name == "histogram" else ""
+    assert chosen.choice.why == f"method: hss, counter: gaussian; {GUESSED}{shape}){named}"
     assert (
         chosen.choice.expected(99) > 0 or name == "columns above"
     )  # 100 events reach no level of 500
@@ -81,7 +83,7 @@ def test_the_papers_own_has_thirds_of_rho(data: Data) -> None:
     third = float(mechanism.epsilon / 3)
     assert third * math.tanh(third / 2) == pytest.approx(float(RHO / 3), rel=0.01)
     assert mechanism.rho == pytest.approx(RHO / 3, rel=0.02)
-    assert chosen.choice.why == f"method: paper_hss, counter: gaussian; {NAMED}"
+    assert chosen.choice.why == f"method: paper_hss, counter: gaussian; {GUESSED}); {NAMED}"
     with pytest.raises(UsageError, match="made for ~_H"):
         made(data, ZCDP_FILTER, PAPER)
 

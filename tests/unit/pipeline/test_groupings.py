@@ -111,7 +111,7 @@ def told_of(spec: PipelineSpec) -> list[dict[str, Any]]:
          "15:70: series[0].by.zone: is not a known key; known are field, edges"),
         ("{field: airline, edges: [1]}",
          "15:51: series[0].by.field: 'airline' is a category, not a number or an integer"),
-        ("{field: dely, edges: [1]}", "15:51: series[0].by.field: 'dely' is not in the schema"),
+        ("{field: dely, edges: [1]}", "15:51: series[0].by.field: 'dely' is not in the schema; did you mean delay?"),
         ("{bins: 3}", "15:43: series[0].by: must be a field, a list such as [airline, destination], "
          "{field: delay, edges: [0, 15, 60]} or {tick: hour, zone: Europe/Zurich}"),
         ("stops", "15:43: series[0].by: 'stops' is an integer, not a category or a list; "
@@ -125,7 +125,7 @@ def told_of(spec: PipelineSpec) -> list[dict[str, Any]]:
          "15:79: series[0].by[1].edges[1]: '1' must be greater than the one before"),
         ("[many, airline, {tick: hour}]",
          "15:43: series[0].by: these have 28,896 entries together, and 10,000 is the most"),
-        ("{tick: day}", "15:50: series[0].by.tick: must be 'hour' or 'weekday'"),
+        ("{tick: day}", "15:50: series[0].by.tick: must be hour or weekday"),
         ("{tick: hour, zone: Europe/Zurig}",
          "15:62: series[0].by.zone: must be the IANA name of a time zone; did you mean Europe/Zurich?"),
     ],

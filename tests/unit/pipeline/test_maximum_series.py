@@ -138,7 +138,11 @@ def test_a_name_without_a_value_is_refused(content: str) -> None:
 def test_the_name_costs_nothing_and_the_plan_says_that_it_is_told(tmp_path: Path) -> None:
     (planned,) = plan_json(built(tmp_path))["series"]
     assert planned["epsilon"] == 80
-    assert planned["why"].startswith("method: hss; the name is told too, at no further cost")
+    default = "48 events (by default, one a tick: declare expected_events)"
+    assert planned["why"].startswith(
+        f"method: hss; error predicted for {default}; the name is told"
+    )
+    assert "the name is told too, at no further cost" in planned["why"]
 
 
 def test_a_rank_below_the_first_is_told_without_a_name(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_both_have_the_price_together_and_noise_for_half_the_range(
 @pytest.mark.parametrize(
     ("what", "problems"),
     [
-        ("of: amout, clamp: [0, 1]", ["14:41: series[0].of: 'amout' is not in the schema"]),
+        ("of: amout, clamp: [0, 1]", ["14:41: series[0].of: 'amout' is not in the schema; did you mean amount?"]),
         ("of: country, clamp: [0, 1]", ["is a category, not a number or an integer"]),
         ("of: amount, clamp: [5, 0]", ["clamp[1]: '0' must be greater than the lower bound '5'"]),
         ("of: amount, clamp: [7, 7]", ["clamp[1]: '7' must be greater than the lower bound '7'"]),
@@ -319,7 +319,8 @@ def test_sums_and_counts_of_other_events_are_refused() -> None:
     sums = SumCounter(1, Fraction(1), ADD, 8, -1, 1)
     for counts, why in (
         (Counter(2, Fraction(1), ADD, 8), "width"), (Counter(1, Fraction(1), REPLACE, 8), "neighbors"),
-        (Counter(1, Fraction(1), ADD, 9), "horizon"), (WindowForest(1, Fraction(1), ADD, (1,), FLAT), "windows"),
+        (Counter(1, Fraction(1), ADD, 8, 2), "ones"), (Counter(1, Fraction(1), ADD, 9), "horizon"),
+        (WindowForest(1, Fraction(1), ADD, (1,), FLAT), "windows"),
     ):  # fmt: skip
         with pytest.raises(NotDerivable, match=f"differ in {why}"):
             SumsAndCounts(sums, counts)

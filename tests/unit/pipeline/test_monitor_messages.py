@@ -231,6 +231,7 @@ async def test_the_list_shows_the_watches_of_a_monitor_and_to_others_not_where_t
             message(4, "l1", "list"),
             message(4, "l2", "list", "ann"),
             message(4, "l3", "list", "bob"),
+            message(10, "l5", "list"),
         ]
     )
     said = world.replies()
@@ -272,7 +273,7 @@ async def test_the_list_shows_the_watches_of_a_monitor_and_to_others_not_where_t
         found.extend(json.loads(body)["answer"]["queries"])
 
     await again.told(look, tick=10)
-    assert found == said["l1"]["answer"]["queries"]  # a restart remembers who, when, and what ended
+    assert found == said["l5"]["answer"]["queries"]  # a restart remembers who, when, and what ended
 
 
 async def test_of_very_many_watches_the_newest_are_listed() -> None:

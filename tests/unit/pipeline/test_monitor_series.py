@@ -175,7 +175,8 @@ NONSENSE: list[tuple[str, str, str]] = [
     ("name: quiet", "name: large", "18:16: series[0].watch[1].name: a watch 'large' is already there"),
     ("name: quiet", "name: a/b", "18:16: series[0].watch[1].name: must be a lower-case letter or a digit, then at most "
      "62 of those or of _ . -"),
-    ("field: delay", "field: dely", "17:39: series[0].watch[0].where[0].field: 'dely' is not in the schema"),
+    ("field: delay", "field: dely", "17:39: series[0].watch[0].where[0].field: 'dely' is not in the schema; did you "
+     "mean delay?"),
     ("equals: JFK", "equals: EWR",
      "18:55: series[0].watch[1].where[0].equals: 'EWR' is not in the domain of the field"),
     ("by: destination", "by: delay",

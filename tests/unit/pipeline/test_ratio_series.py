@@ -309,7 +309,7 @@ def test_it_is_described_as_what_it_is_made_of(tmp_path: Path) -> None:
     assert series.price == 0
     assert series.described() == {
         "name": "share", "statistic": "ratio", "by": "country", "shape": "histogram",
-        "about": "late_by_country over all", "meaning": None,
+        "about": "late_by_country over all", "meaning": None, "nonnegative": True,
         "parameters": {"of": "late_by_country", "over": "all", "digits": 4},
     }  # fmt: skip
     assert load(file(tmp_path, "of: late_rate, over: rate")).series[-1].views == ("tick", "2h")

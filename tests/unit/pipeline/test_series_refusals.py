@@ -10,7 +10,8 @@ from unit.pipeline.live_series_worlds import HORIZON, PIPELINE, Stopping, World
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.live_series import canonical_series
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.yaml import MOST, load_series
+from stream_dp.pipeline.told_problems import MOST
+from stream_dp.pipeline.yaml import load_series
 
 GOOD = {"name": "q", "statistic": "count", "epsilon": "0.5"}
 

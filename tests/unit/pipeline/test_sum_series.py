@@ -97,7 +97,7 @@ def test_the_noise_is_for_what_one_event_changes(
 @pytest.mark.parametrize(
     ("what", "problems"),
     [
-        ("of: amout, clamp: [0, 1]", ["13:40: series[0].of: 'amout' is not in the schema"]),
+        ("of: amout, clamp: [0, 1]", ["13:40: series[0].of: 'amout' is not in the schema; did you mean amount?"]),
         ("of: country, clamp: [0, 1]", ["13:40: series[0].of: 'country' is a category, not a number or an integer"]),
         ("of: amount, clamp: [5, 0]", ["13:59: series[0].clamp[1]: '0' must be greater than the lower bound '5'"]),
         ("of: amount, clamp: [0, 0]", ["13:59: series[0].clamp[1]: '0' must be greater than the lower bound '0'"]),
@@ -341,3 +341,9 @@ def test_no_sum_decides_whether_the_engine_runs(
     told: list[PublicRelease] = []
     pipeline.run(told.append)
     assert [one.tick for one in told] == list(range(8))
+
+
+def test_a_null_adds_nothing_where_every_amount_adds_something() -> None:
+    amount = Amount("paid", Fraction(2), Fraction(5))
+    known = np.array([False, True, True])
+    assert amount.of(Numbers(np.array([0.0, 9.0, -9.0]), known)).tolist() == [0, 5, 2]

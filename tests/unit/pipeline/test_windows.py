@@ -152,6 +152,7 @@ LONG = "is longer than the horizon: 4,000 ticks of 1m"
 KIND = "must be a duration such as 1h or 7d, or ever"
 METHOD = "windows are made by a forest of their own: leave method out"
 NONE = "names no window: leave it out, or name one such as 1h"
+CONDITION = "- {field: ..., at_least: ...}"
 NINE = "[1m, 2m, 3m, 4m, 5m, 6m, 7m, 8m, 9m]"
 
 
@@ -165,7 +166,7 @@ NINE = "[1m, 2m, 3m, 4m, 5m, 6m, 7m, 8m, 9m]"
         ("windows: [ever, ever]", [("ever]", "windows[1]", "'ever' is listed twice")]),
         ("windows: [1w]", [("1w", "windows[0]", KIND)]),
         ("windows: [0h]", [("0h", "windows[0]", KIND)]),
-        ("windows: 1h", [("1h", "windows", "must be a list")]),
+        ("windows: 1h", [("1h", "windows", "must be a list: write [1h]")]),
         ("windows: []", [("[]", "windows", NONE)]),
         (
             "windows: [1h], window: 2h",
@@ -185,7 +186,7 @@ NINE = "[1m, 2m, 3m, 4m, 5m, 6m, 7m, 8m, 9m]"
             [
                 ("90s", "windows[0]", WHOLE),
                 ("60m", "windows[2]", "'60m' is '1h' once more"),
-                ("7}", "where", "must be a list"),
+                ("7}", "where", f"must be a list with a dash before each entry: {CONDITION}"),
             ],
         ),
     ],

@@ -124,8 +124,11 @@ async def test_an_engine_goes_through_its_phases_once() -> None:
     assert (world.store.commits, world.bodies) == before
     assert source.phases[3:] == []
     assert phase_of(engine) is EnginePhase.ENDED
-    with pytest.raises(UsageError, match="the engine has ended"):
-        await engine.halt("total")
+    for asked in (engine.halt("total"), engine.create(b"{}")):
+        with pytest.raises(
+            UsageError, match="the engine has ended, so nothing is previewed, created, halted"
+        ):
+            await asked
 
 
 async def test_an_engine_that_is_stopped_first_still_recovers_and_is_ready() -> None:

@@ -17,12 +17,14 @@ from stream_dp.runtime.user_table import Counted, Hashes, UserTable
 
 BYTES_A_USER = 64
 BYTES_FOR_ALL = 1 << 16
+SHARING = np.uint64(7)
+FULL = 1365  # rows that a new table has room for
 
 
 def hashes(users: list[int]) -> Hashes:
-    """Hashes that all begin their search in one slot, and share a half with others."""
+    """Hashes that all begin their search in one slot, and share either half with others."""
     numbers = np.array(users, np.uint64)
-    return np.stack([numbers % np.uint64(7), numbers], axis=1)
+    return np.stack([numbers % SHARING, numbers // SHARING], axis=1)
 
 
 def windowed(users: list[tuple[int, int]]) -> tuple[Hashes, IntArray]:
@@ -36,7 +38,8 @@ def counted(users: list[tuple[int, int]], events: list[int]) -> Counted:
 
 def as_counter(found: Counted) -> Counter[tuple[int, int]]:
     all_of: Counter[tuple[int, int]] = Counter()
-    for user, window, events in zip(found.users[:, 1], found.windows, found.events, strict=True):
+    users = found.users[:, 1] * SHARING + found.users[:, 0]
+    for user, window, events in zip(users, found.windows, found.events, strict=True):
         all_of[int(user), int(window)] += int(events)
     return all_of
 
@@ -120,6 +123,13 @@ def test_users_who_are_given_back_again_and_again_take_no_room() -> None:
     assert table.size <= 4 * BYTES_A_USER * 1000
 
 
+def test_windows_of_a_user_that_are_searched_for_in_one_place_are_told_apart() -> None:
+    users = [(1, 0), (1, 1 << 32), (1, 0)]
+    kept, used = UserTable().first(*windowed(users), 1)
+    assert kept.tolist() == [True, True, False]
+    assert as_counter(used) == {(1, 0): 1, (1, 1 << 32): 1}
+
+
 def test_what_is_added_again_is_within_the_cap_or_not() -> None:
     table = UserTable()
     assert table.add(counted([(1, 0), (2, 0), (1, 1)], [3, 1, 2]), 3)
@@ -127,12 +137,44 @@ def test_what_is_added_again_is_within_the_cap_or_not() -> None:
     assert as_counter(table.items()) == {(1, 0): 3, (2, 0): 3, (1, 1): 3}
     for user in ((1, 0), (2, 0), (1, 1)):
         assert not UserTable().add(counted([user], [4]), 3)
+        assert not UserTable().add(counted([user], [1 << 16]), 3)
         assert not table.add(counted([user], [1]), 3)
 
 
-def _halves(self: UserTable, users: Hashes, windows: IntArray) -> IntArray:
+def test_users_who_stand_in_a_batch_twice_are_added_and_given_back_twice() -> None:
+    """Also where the table grows between the two, and where one is over the cap and the last ones are not."""
+    table, users = UserTable(), some_hashes(np.random.default_rng(1), FULL)
+    users, windows = np.concatenate([users, users[:1]]), np.zeros(FULL + 1, np.int64)
+    every = Counted(users, windows, np.ones(FULL + 1, np.int64))
+    kept, used = table.first(users, windows, 2)
+    assert kept.all()
+    table.give_back(used)
+    assert len(table) == 0
+    assert table.add(every, 2)
+    assert table.items().events.sum() == FULL + 1
+    small = UserTable()
+    small.first(users[:1], windows[:1], 1)
+    assert not small.add(Counted(users[:-1], windows[:-1], every.events[:-1]), 1)
+
+
+def test_users_at_the_end_of_the_table_are_kept_where_it_grows() -> None:
+    """Their search begins in the last row and goes on in the first one."""
+    last = (1 << 32) - 1 - 0x9E3779B1  # of window 0
+    users = np.array([[last, low] for low in range(50)], np.uint64)
+    table, windows = UserTable(), np.zeros(50, np.int64)
+    assert table.first(users, windows, 1)[0].all()
+    table.first(some_hashes(np.random.default_rng(1), 5000), np.zeros(5000, np.int64), 1)
+    assert not table.first(users, windows, 1)[0].any()
+
+
+def _first_half(self: UserTable, users: Hashes, windows: IntArray) -> IntArray:
     """A broken table: it looks at one half of each hash."""
-    return honest(self, np.stack([users[:, 0], users[:, 0]], axis=1), windows)
+    return honest(self, users[:, [0, 0]], windows)
+
+
+def _second_half(self: UserTable, users: Hashes, windows: IntArray) -> IntArray:
+    """A broken table: it looks at the other half."""
+    return honest(self, users[:, [1, 1]], windows)
 
 
 def _for_ever(self: UserTable, users: Hashes, windows: IntArray) -> IntArray:
@@ -143,7 +185,7 @@ def _for_ever(self: UserTable, users: Hashes, windows: IntArray) -> IntArray:
 honest = UserTable._slots
 
 
-@pytest.mark.parametrize("twin", [_halves, _for_ever])
+@pytest.mark.parametrize("twin", [_first_half, _second_half, _for_ever])
 def test_a_table_that_mixes_up_users_or_windows_is_caught(
     twin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +212,10 @@ def test_a_window_is_forgotten_when_its_last_tick_has_closed() -> None:
     memory.rewind()
     assert memory.settle([], 4) == {}
     assert memory.content().keys() == {1}
+    assert admitted(memory, [(2, 1)]) == [True]
+    assert memory.settle([], 8) == {}
+    memory.rewind()
+    assert memory.content() == {}
 
 
 def test_for_ever_is_one_window() -> None:

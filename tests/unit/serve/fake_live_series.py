@@ -96,6 +96,7 @@ class FakeLiveSeries:
             "unit": "epsilon",
             "error": 17,
             "error_tick": 99,
+            "error_unit": "events",
             "confidence": 0.95,
             "derivation": {**leaf, "subject": "the query", "premises": [leaf]},
             "events": SECRET_COUNT,

@@ -36,6 +36,7 @@ def pipeline(name: str = "flights", *entries: dict[str, Any]) -> dict[str, Any]:
         "unit": "event",
         "neighbors": "add_remove",
         "fingerprint": "f1",
+        "over": False,
         "clock": clock(),
         "series": list(entries),
     }

@@ -62,6 +62,24 @@ async def test_a_request_that_does_not_come_whole_ends(view: PublicView, said: b
         assert b" 200 " not in await left(reader)
 
 
+async def test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_read(
+    view: PublicView,
+) -> None:
+    """A proxy that goes by the other length would take the rest for the next client's request."""
+    two = b"POST /api/queries HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n"
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    async with served(view, replace(QUICK, stall_seconds=NEVER)) as connect:
+        for host in (b"localhost", b"evil.example"):
+            asked = two.replace(b"localhost", host) + chunked + ASKED
+            reader, _ = await connect(asked)  # type: ignore[misc]
+            said = await left(reader)
+            assert said.startswith(b"HTTP/1.1 400")
+            assert said.count(b"HTTP/1.1 ") == 1
+        one = two.replace(b"Content-Length: 4\r\n", b"")
+        reader, _ = await connect(one + chunked + ASKED)  # type: ignore[misc]
+        assert (await left(reader)).count(b"HTTP/1.1 ") == 2
+
+
 async def test_dribbling_does_not_move_the_deadline(view: PublicView) -> None:
     async with served(view, replace(QUICK, stall_seconds=NEVER)) as connect:
         reader, writer = await connect(ASKED[:-2])  # type: ignore[misc]

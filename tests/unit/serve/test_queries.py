@@ -28,7 +28,7 @@ CREATED = (
 )  # fmt: skip
 HALTED = ("name", "end", "end_time", "left")
 PREVIEWED = (
-    "fits", "asked", "spent", "unit", "left", "largest", "error", "error_tick", "confidence",
+    "fits", "asked", "spent", "unit", "left", "largest", "error", "error_tick", "confidence", "error_unit",
     "derivation",
 )  # fmt: skip
 QUERY = (

@@ -1,0 +1,53 @@
+"""Which watches that fire once have fired, as releases tell it: with that they have ended.
+
+Rules: made of public releases and of nothing else, each taken once, in their order; so after a start the same is known
+as before it. A key of a watch fires once in the life of the watch, and a name may have several lives.
+"""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from stream_dp.pipeline.watch_roster import Placed, WatchRoster
+from stream_dp.runtime.commit import Release
+from stream_dp.runtime.registry import Registry
+from stream_dp.runtime.release import read
+
+_Life: TypeAlias = tuple[str, int | None]
+_FEW = 100
+
+
+class FiredWatches:
+    """The ends of watches by their firings: for each key of one the first tick that it does not see."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, dict[_Life, dict[str, int]]] = {}
+
+    def take(self, release: Release, registry: Registry) -> None:
+        """Take what a release says of the watches of its series, where it has any that fire once."""
+        live = registry.named(release.series)
+        roster = None if live is None else live.series.asking
+        if not isinstance(roster, WatchRoster) or not roster.once:
+            return
+        for key in read(release.body).fired or ():
+            for one in roster.lives(key):
+                if one.saw(release.tick):
+                    self._lives(release.series, roster).setdefault(_life(one), {})[key] = (
+                        release.tick + 1
+                    )
+
+    def ends(self, series: str, one: Placed) -> Mapping[str, int]:
+        """Return the end of each key of a watch that has fired, in a tick or where it was asked."""
+        return {**self._ends.get(series, {}).get(_life(one), {}), **one.asked}
+
+    def _lives(self, series: str, roster: WatchRoster) -> dict[_Life, dict[str, int]]:
+        """Those of a series; those that the roster does not remember are forgotten when they are the most."""
+        lives = self._ends.setdefault(series, {})
+        if len(lives) > 2 * len(roster.once) + _FEW:
+            there = {_life(one) for those in roster.once.values() for one in those}
+            for life in lives.keys() - there:
+                del lives[life]
+        return lives
+
+
+def _life(one: Placed) -> _Life:
+    return one.watch.name, one.start

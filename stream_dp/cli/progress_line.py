@@ -1,0 +1,132 @@
+"""How far a command has come, in one line on stderr, once it takes long.
+
+On a terminal the line comes after two seconds, is redrawn in place and gone at the end; in a log, whose reader does not
+wait for it, a line comes every ten seconds. Rules: this is the one place that shows progress. Nothing goes to stdout.
+What is said while the line is open goes through `say`, which makes room for it.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Lock, Thread
+from typing import TextIO
+
+QUIET_S, EVERY_S, LOOK_S = 2.0, 10.0, 0.2
+_WIDTH = 80
+_EMPTY = "\r\x1b[K"
+
+
+class Line:
+    """A `Progress` that shows itself on `out` whenever `look` is called and it is time; `now` is in seconds."""
+
+    def __init__(
+        self, out: TextIO, now: Callable[[], float] = time.monotonic, *, silent: bool = False
+    ) -> None:
+        self._out, self._now, self._silent = out, now, silent
+        self._redrawn = out.isatty() and os.environ.get("TERM") != "dumb"
+        self._what, self._amount, self._began = "", "", now()
+        self._quiet = QUIET_S if self._redrawn else EVERY_S
+        self._first = self._due = self._began + self._quiet
+        self._status: Callable[[], str | None] = lambda: None
+        self._shown = ""
+        self._lock = Lock()
+
+    def __call__(self, what: str, done: int = 0, of: int = 0, unit: str = "", /) -> None:
+        """Take what is being done now; "" where there is nothing to wait for."""
+        if what != self._what:
+            self._what, self._began = what, self._now()
+        self._amount = amount_text(done, of, unit)
+
+    def follow(self, status: Callable[[], str | None]) -> None:
+        """From now on show what `status` returns, on a terminal only; and while that is None, what is being done."""
+        self._status = status
+
+    def say(self, text: str) -> None:
+        """Write a line that stays."""
+        if self._silent:
+            return
+        with self._lock:
+            self._clear()
+            self._out.write(f"{text}\n")
+            self._out.flush()
+
+    def look(self) -> None:
+        """Show how far it is, if it is time."""
+        now, status = self._now(), self._status()
+        if self._silent or now < self._first:
+            return
+        if status is not None:
+            self._due = now + self._quiet
+            self._redraw(status)
+        elif self._redrawn:
+            self._redraw(self._text(now))
+        elif self._what and now >= self._due:
+            self.say(self._text(now))
+            self._due = now + self._quiet
+
+    def hide(self) -> None:
+        """Leave nothing of it on a terminal, until the next look."""
+        with self._lock:
+            self._clear()
+            self._out.flush()
+
+    def _text(self, now: float) -> str:
+        if not self._what:
+            return ""
+        parts = (self._amount, f"{now - self._began:.0f} s")
+        return f"{self._what}: {', '.join(filter(None, parts))}"
+
+    def _redraw(self, text: str) -> None:
+        text = text[: _width(self._out) - 1]
+        with self._lock:
+            if self._redrawn and text != self._shown:
+                self._out.write(f"{_EMPTY}{text}")
+                self._out.flush()
+                self._shown = text
+
+    def _clear(self) -> None:
+        if self._shown:
+            self._out.write(_EMPTY)
+            self._shown = ""
+
+
+def amount_text(done: int, of: int, unit: str) -> str:
+    """How much of how much.
+
+    >>> amount_text(31, 100, "%"), amount_text(1200, 40000, "ticks"), amount_text(7, 0, "files"), amount_text(0, 0, "")
+    ('31 %', '1,200 of 40,000 ticks', '7 files', '')
+    """
+    if not unit:
+        return ""
+    if unit == "%":
+        return f"{done} %"
+    return f"{done:,} of {of:,} {unit}" if of else f"{done:,} {unit}"
+
+
+@contextmanager
+def progress(what: str, *, silent: bool = False) -> Iterator[Line]:
+    """Show on stderr how far it is while the context is open; `what` is being done at first."""
+    line, ended = Line(sys.stderr, silent=silent), Event()
+    line(what)
+
+    def looking() -> None:
+        while not ended.wait(LOOK_S):
+            line.look()
+
+    thread = Thread(target=looking, name="stream-dp-progress", daemon=True)
+    thread.start()
+    try:
+        yield line
+    finally:
+        ended.set()
+        thread.join()
+        line.hide()
+
+
+def _width(out: TextIO) -> int:
+    try:
+        return os.get_terminal_size(out.fileno()).columns or _WIDTH
+    except (OSError, ValueError):
+        return _WIDTH

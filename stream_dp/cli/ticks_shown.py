@@ -1,0 +1,37 @@
+"""How far a run has come, on a terminal: ticks and releases, which are public, and nothing else."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from stream_dp.app.running import Run
+from stream_dp.cli.progress_line import LOOK_S, Line
+
+
+def ticks_shown(line: Line) -> Callable[[Run], AbstractAsyncContextManager[None]]:
+    """While the context is open, follow a run on `line`: ticks and releases, which are public, and nothing else."""
+
+    @asynccontextmanager
+    async def shown(run: Run) -> AsyncIterator[None]:
+        horizon = run.built.spec.clock.horizon
+        of = f" of {horizon:,}" if horizon else ""
+
+        told: list[str | None] = [None]
+
+        async def tell() -> None:
+            while True:
+                runs = run.ready.is_set() and not run.catching_up
+                said = f"{run.ticks:,} ticks{of}, {run.releases:,} releases"
+                told[0] = said if runs else None
+                await asyncio.sleep(LOOK_S)
+
+        telling = asyncio.create_task(tell())
+        line.follow(lambda: told[0])
+        try:
+            yield
+        finally:
+            telling.cancel()
+            line.follow(lambda: None)
+            line("")
+
+    return shown

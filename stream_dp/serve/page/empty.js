@@ -1,0 +1,21 @@
+// Where there are no cards, or no new numbers: why, in words.
+
+import { setText } from "./format.js";
+import { choice } from "./view.js";
+
+const AWAY = "The engine does not answer. The page goes on by itself as soon as it does;";
+
+/** `connection` is that of the stream, `cards` are all there are. */
+export function showEmpty(element, connection, cards) {
+  const text = why(connection, [...cards]);
+  element.hidden = text === "";
+  element.classList.toggle("away", connection === "reconnecting");
+  setText(element, text);
+}
+
+function why(connection, cards) {
+  if (connection === "reconnecting") return cards.length === 0 ? `${AWAY} nothing is lost.` : `${AWAY} the numbers below are those published until then.`;
+  if (connection !== "open") return cards.length === 0 ? "Loading …" : "";
+  if (cards.length === 0) return "No series runs.";
+  return cards.every(({ element }) => element.hidden) ? `No series has “${choice("find")}” in its name or its words.` : "";
+}

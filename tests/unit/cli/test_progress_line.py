@@ -1,0 +1,255 @@
+"""The one line of progress: nothing under two seconds, redrawn on a terminal, seldom in a log, never on stdout."""
+
+import asyncio
+import fcntl
+import os
+import struct
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import StringIO
+from typing import TextIO
+
+import pytest
+from unit.cli.conftest import HORIZON, LiveSeriesService
+
+import stream_dp.cli.progress_line as module
+from stream_dp.app.topic_page import READING, TopicPage
+from stream_dp.cli.main import code_of
+from stream_dp.cli.progress_line import EVERY_S, QUIET_S, Line, progress
+from stream_dp.core.progress import percent
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.yaml import load
+
+REDRAW = "\r\x1b[K"
+
+
+class Clock:
+    """A clock that stands still."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class Screen(StringIO):
+    """What says that it is a terminal, of no known width."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextmanager
+def pseudo_terminal(columns: int = 0) -> Iterator[tuple[TextIO, Callable[[], str]]]:
+    """A terminal, and what gives all that was written on it."""
+    master, slave = os.openpty()
+    if columns:
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    os.set_blocking(master, False)
+
+    def written() -> str:
+        found = b""
+        while True:
+            try:
+                found += os.read(master, 65536)
+            except BlockingIOError:
+                return found.decode().replace("\r\n", "\n")
+
+    with os.fdopen(slave, "w") as terminal:
+        try:
+            yield terminal, written
+        finally:
+            os.close(master)
+
+
+@pytest.mark.parametrize("out", [StringIO, Screen])
+def test_nothing_is_said_under_two_seconds(out: Callable[[], StringIO]) -> None:
+    clock, screen = Clock(), out()
+    line = Line(screen, clock)
+    for part in range(10):
+        line("Reading", part, 10, "ticks")
+        line.look()
+        clock.seconds += QUIET_S / 10 - 0.001
+    line.hide()
+    assert screen.getvalue() == ""
+
+
+def test_a_log_has_a_line_now_and_then() -> None:
+    clock, log = Clock(), StringIO()
+    line = Line(log, clock)
+    line("Reading the journal")
+    for second in range(25):
+        line("Reading the journal", *percent(second, 50))
+        line.look()
+        clock.seconds += 1
+    assert log.getvalue().splitlines() == [
+        f"Reading the journal: {2 * seconds} %, {seconds} s" for seconds in (10, 20)
+    ]
+    assert EVERY_S == 10
+
+
+def test_a_terminal_has_one_line_that_is_gone_at_the_end() -> None:
+    clock, screen = Clock(), Screen()
+    line = Line(screen, clock)
+    line("Opening")
+    clock.seconds += 3
+    line.look()
+    line.look()  # nothing new
+    line("Feeding clicks", 1200, 40_000, "ticks")
+    line.look()
+    line.say("Warning")
+    clock.seconds += 1
+    line.look()
+    line.hide()
+    drawn = ["", "Opening: 3 s", "Feeding clicks: 1,200 of 40,000 ticks, 0 s", "Warning\n"]
+    drawn += ["Feeding clicks: 1,200 of 40,000 ticks, 1 s", ""]
+    assert screen.getvalue() == REDRAW.join(drawn).replace(
+        "Warning\n" + REDRAW, "Warning\n" + REDRAW
+    )
+
+
+def test_what_is_followed_is_for_terminals_and_the_step_after_it_is_quiet_first() -> None:
+    for out in (StringIO(), Screen()):
+        clock, status = Clock(), ["5 ticks"]
+        line = Line(out, clock)
+        line("Reading")
+        line.follow(lambda status=status: status[0] if status else None)  # type: ignore[misc]
+        clock.seconds += 60
+        line.look()
+        assert out.getvalue() == (f"{REDRAW}5 ticks" if out.isatty() else "")
+        status.clear()
+        line("Catching up")
+        clock.seconds += 1
+        line.look()
+        if not out.isatty():
+            assert out.getvalue() == ""
+            clock.seconds += EVERY_S
+            line.look()
+            assert out.getvalue() == "Catching up: 11 s\n"
+
+
+def test_where_there_is_nothing_to_wait_for_nothing_is_said() -> None:
+    clock, log = Clock(), StringIO()
+    line = Line(log, clock)
+    line("Standing by")
+    line("")
+    clock.seconds += 3600
+    line.look()
+    assert log.getvalue() == ""
+
+
+def test_a_silent_line_says_nothing() -> None:
+    clock, screen = Clock(), Screen()
+    line = Line(screen, clock, silent=True)
+    line("Reading")
+    clock.seconds += 60
+    line.look()
+    line.say("Warning")
+    line.hide()
+    assert screen.getvalue() == ""
+
+
+def test_a_dumb_terminal_is_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    clock, screen = Clock(), Screen()
+    line = Line(screen, clock)
+    line("Reading")
+    clock.seconds += 60
+    line.look()
+    assert screen.getvalue() == "Reading: 60 s\n"
+
+
+def test_a_line_is_cut_to_its_terminal() -> None:
+    with pseudo_terminal(columns=20) as (terminal, written):
+        clock = Clock()
+        line = Line(terminal, clock)
+        line("A long name of a step that goes on")
+        clock.seconds += 60
+        line.look()
+        assert written() == f"{REDRAW}A long name of a st"
+
+
+def test_a_command_on_a_terminal(
+    live_series: LiveSeriesService,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    live_series.command("run", "--until-end")
+    called = Line.__call__
+
+    def call(self: Line, *told: object) -> None:
+        called(self, *told)  # type: ignore[arg-type]
+        self.look()
+
+    monkeypatch.setattr(Line, "__call__", call)
+    with pseudo_terminal(columns=200) as (terminal, written):
+        monkeypatch.setattr(module, "QUIET_S", 0)
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert code_of(["ledger", str(live_series.pipeline), "--json"]) == 0
+        screen = written()
+    steps = [each for each in screen.split(REDRAW) if each]
+    assert steps[0].startswith(f"Reading {live_series.pipeline}: ")
+    assert any(each.startswith("Reading the journal: 0 %, ") for each in steps)
+    assert steps[-1].startswith("Deriving its charges again: ")
+    assert screen.endswith(REDRAW)
+    assert capsys.readouterr().out.startswith('{"pipeline": "clicks"')
+
+
+@pytest.mark.parametrize("command", [("run", "--until-end"), ("dead-letters",)])
+def test_no_step_of_a_run_tells_of_records(
+    live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    live_series.command("run", "--until-end")
+    told: list[tuple[object, ...]] = []
+    called = Line.__call__
+
+    def call(self: Line, *each: object) -> None:
+        told.append(each)
+        called(self, *each)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Line, "__call__", call)
+    live_series.command(*command)
+    assert len(told) > 1
+    records = 4 * HORIZON
+    assert not any(records in each for each in told)
+    assert {unit for _, _, _, unit in (each for each in told if len(each) == 4)} <= {"%", ""}
+
+
+def test_an_error_leaves_the_terminal_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "QUIET_S", 0)
+
+    def broken() -> None:
+        with progress("Reading") as line:
+            line.look()
+            raise ValueError("broken")
+
+    with pseudo_terminal() as (terminal, written):
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with pytest.raises(ValueError, match="broken"):
+            broken()
+        assert written().endswith(REDRAW)
+
+
+def test_a_page_without_an_engine_says_how_much_it_read_until_it_has_read_all(
+    live_series: LiveSeriesService,
+) -> None:
+    live_series.command("run", "--until-end")
+    told: list[tuple[object, ...]] = []
+    page = TopicPage(build(load(live_series.pipeline)))
+
+    async def followed() -> None:
+        def progress(*each: object) -> None:
+            told.append(each)
+            if each == ("",):
+                following.cancel()
+
+        following = asyncio.create_task(page.follow(progress=progress))
+        async with asyncio.timeout(60):
+            await asyncio.wait({following})
+
+    asyncio.run(followed())
+    assert told[0] == (READING, 18, 0, "releases")
+    assert told[-1] == ("",)

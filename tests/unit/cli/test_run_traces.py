@@ -1,0 +1,223 @@
+"""Traces of a run, as a collector gets them: which spans there are, of what they are parts, and nothing of any record.
+
+A secret stands in every record, and numbers of records that occur nowhere else; the twins tell a count and a value.
+"""
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from otlp_collector import Collected, collector, values
+from unit.cli.conftest import LiveSeriesService
+
+from stream_dp.app import traces
+from stream_dp.app.traces import ERROR, NAMED, OUTCOME, SPANS
+from stream_dp.errors import WorldError
+from stream_dp.runtime.commit import Commit
+from stream_dp.runtime.gate import Gate
+
+HIDDEN = "hunter2"
+GOOD, BROKEN = 1237, 389
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+RUN = ("run", "--until-end")
+ALLOWED = {OUTCOME, ERROR, *NAMED.values()}
+
+
+def require_clean(found: Collected) -> None:
+    """Find what may not be in a trace."""
+    assert found.spans
+    for body in found.bodies:
+        assert HIDDEN.encode() not in body
+    for span in found.spans:
+        said = values(span.attributes)
+        assert said.keys() <= ALLOWED, said
+        assert {each for each in said.values() if isinstance(each, int)} <= {*range(6), 200, 404}
+        assert not {GOOD, BROKEN, GOOD + BROKEN} & {*said.values()}
+        assert (list(span.events), list(span.links), span.status.message) == ([], [], "")
+        assert span.name in SPANS or re.fullmatch(r"GET( /[\w/{}.]*)?", span.name), span.name
+    for resource in found.resources:
+        assert resource.keys() == {"service.name", "service.version", "stream_dp.pipeline"}
+
+
+def parents(spans: list[Span]) -> Counter[tuple[str, str]]:
+    """Each span with that of which it is a part; empty where it is a part of nothing."""
+    by_id = {span.span_id: span.name for span in spans}
+    return Counter((span.name, by_id.get(span.parent_span_id, "")) for span in spans)
+
+
+@pytest.fixture
+def secretive(live_series: LiveSeriesService) -> LiveSeriesService:
+    """Records that all hold a secret; some are of no page, some no records at all."""
+    good = [f"2024-05-01T0{at % 6}:{at % 60:02}:00Z,{HIDDEN}" for at in range(GOOD)]
+    broken = [f"{HIDDEN}{at},{HIDDEN}" for at in range(BROKEN)]
+    text = "\n".join(["time,page", *sorted(good), *broken, ""])
+    (live_series.folder / "clicks.csv").write_text(text)
+    return live_series
+
+
+@pytest.fixture
+def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collected]:
+    """A collector that the environment names."""
+    with collector() as found:
+        monkeypatch.setenv(ENDPOINT, found.url)
+        yield found
+
+
+def test_a_variable_alone_switches_nothing_on(
+    secretive: LiveSeriesService, collected: Collected
+) -> None:
+    said = secretive.command(*RUN)
+    assert said.code == 0
+    assert "Traces" not in said.err
+    assert not collected.asked.is_set()
+
+
+def test_a_run_tells_its_work_and_nothing_of_its_records(
+    secretive: LiveSeriesService, collected: Collected
+) -> None:
+    said = secretive.command(*RUN, "--traces")
+    assert said.code == 0
+    assert f"Traces (NOT PRIVATE) go to {collected.url}/v1/traces" in said.err
+    require_clean(collected)
+    spans = collected.spans
+    found = parents(spans)
+    ticks = found["tick", ""]
+    assert found == {
+        ("recovery", ""): 1,
+        ("lease", "recovery"): 1,
+        ("commit", "recovery"): 1,  # what is charged at a first start
+        ("tick", ""): ticks,
+        ("commit", "tick"): ticks,
+        ("publish", "tick"): 2,  # the blocks of 4 ticks that the file declares
+    }
+    told = {name: [values(one.attributes) for one in spans if one.name == name] for name in SPANS}
+    assert [each["stream_dp.tick"] for each in told["publish"]] == [3, 5]
+    assert told["tick"][-1]["stream_dp.tick"] == 5
+    assert {values(one.attributes)[OUTCOME] for one in spans} == {"done"}
+    assert {one["stream_dp.pipeline"] for one in collected.resources} == {"clicks"}
+    assert {one["service.name"] for one in collected.resources} == {"stream-dp"}
+
+
+def test_the_operator_names_the_service(
+    secretive: LiveSeriesService, collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "clicks-blue")
+    assert secretive.command(*RUN, "--traces").code == 0
+    assert {one["service.name"] for one in collected.resources} == {"clicks-blue"}
+
+
+def test_what_fails_is_told_by_the_class_of_its_error(
+    secretive: LiveSeriesService, collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(self: Gate, commit: Commit, sealed: bytes) -> None:
+        raise WorldError(f"the journal has no room for {HIDDEN}")
+
+    monkeypatch.setattr(Gate, "commit", refused)
+    assert secretive.command(*RUN, "--traces").code == WorldError.exit_code
+    require_clean(collected)
+    (recovery,) = (one for one in collected.spans if one.name == "recovery")
+    assert values(recovery.attributes) == {OUTCOME: "failed", ERROR: "WorldError"}
+    assert recovery.status.code == Status.STATUS_CODE_ERROR
+
+
+def test_json_lines_say_where_traces_go(
+    secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with collector() as found:
+        monkeypatch.setenv(ENDPOINT, found.url.replace("//", f"//ann:{HIDDEN}@"))
+        said = secretive.command(*RUN, "--traces", "--log-format", "json")
+    assert said.code == 0
+    assert f'"url": "{found.url}/v1/traces"' in said.err
+    assert HIDDEN not in said.err
+    require_clean(found)
+
+
+def leaking(monkeypatch: pytest.MonkeyPatch, what: Callable[[Commit], str | int]) -> None:
+    """Have the gate tell something of each commit."""
+
+    async def commit(self: Gate, commit: Commit, sealed: bytes) -> None:
+        with self._spans("commit", tick=what(commit)):
+            await self._journal.append(commit, sealed)
+        self.durable += 1
+        await self.publish(commit.releases)
+
+    monkeypatch.setattr(Gate, "commit", commit)
+
+
+def test_a_run_that_tells_more_is_stopped(
+    secretive: LiveSeriesService, collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaking(monkeypatch, lambda commit: commit.records)
+    assert secretive.command(*RUN, "--traces").code == 1
+    require_clean(collected)
+
+
+@pytest.mark.parametrize("what", [lambda c: c.records, lambda c: f"{HIDDEN} in {c.sequence}"])
+def test_a_run_that_is_allowed_to_tell_more_is_caught(
+    secretive: LiveSeriesService,
+    collected: Collected,
+    monkeypatch: pytest.MonkeyPatch,
+    what: Callable[[Commit], str | int],
+) -> None:
+    leaking(monkeypatch, what)
+    monkeypatch.setattr(traces, "SPANS", {**SPANS, "commit": frozenset({"tick"})})
+    assert secretive.command(*RUN, "--traces").code == 0
+    with pytest.raises(AssertionError):
+        require_clean(collected)
+
+
+def test_a_collector_that_is_gone_costs_nothing_but_spans(
+    secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with collector() as found:
+        gone = found.url
+    monkeypatch.setenv(ENDPOINT, gone)
+    said = secretive.command(*RUN, "--traces")
+    assert said.code == 0
+    assert len(secretive.releases) == 18
+    assert "Connection refused" not in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_collector_that_hangs_holds_up_nothing(
+    secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "1")
+    with collector(hangs=True) as found:
+        monkeypatch.setenv(ENDPOINT, found.url)
+        said = secretive.command(*RUN, "--traces")
+        assert found.hangs is not None
+        assert not found.hangs.is_set()  # it has not answered yet, and the run is over
+    assert said.code == 0
+    assert found.asked.is_set()
+    assert len(secretive.releases) == 18
+    assert "Queue full" not in said.err
+
+
+def test_without_the_extra_it_says_what_to_install(
+    secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "stream_dp.app.span_sender", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)
+    said = secretive.command(*RUN, "--traces")
+    assert said.code == 2
+    assert "pip install 'stream_dp[otel]'" in said.err
+    assert secretive.releases == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [(ENDPOINT, "collector:4318"), (ENDPOINT, "unix:/tmp/it"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")],
+)  # fmt: skip
+def test_an_address_that_is_none_is_refused(
+    secretive: LiveSeriesService, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    said = secretive.command(*RUN, "--traces")
+    assert said.code == 2
+    assert "--traces: " in said.err
+    assert secretive.releases == []
