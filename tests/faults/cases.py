@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -105,7 +106,7 @@ class Case:
         finally:
             run.kill()
         assert run.returncode is not None
-        return Ended(run.returncode, out, errors)
+        return Ended(run.returncode, out, without_progress(errors))
 
     def finish(self, *options: str) -> None:
         """Run it to its end, which must be a good one."""
@@ -120,6 +121,11 @@ class Case:
     def expecting(self, **changes: Any) -> "Case":
         """The same, with other expectations."""
         return replace(self, expected=replace(self.expected, **changes))
+
+
+def without_progress(errors: str) -> str:
+    """What was said on stderr, without how far it was: on a slow machine, a line of that comes every ten seconds."""
+    return re.sub(r"^[A-Z][^:\n]*: (?:[^:\n]+, )?\d+ s\n", "", errors, flags=re.MULTILINE)
 
 
 def broken_command(case: Case, patch: str, *options: str) -> list[str]:
