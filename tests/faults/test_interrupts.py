@@ -88,7 +88,10 @@ def test_a_run_ends_well_from_the_first_moment_on(tmp_path: Path, after_ms: int)
     out, errors = run.communicate()
     assert (run.returncode, out) == (0, "")
     said = [line for line in without_progress(errors).splitlines() if line != how_many(case)]
-    own = ("flights: ", f"All ticks of {case.pipeline} are released: ")  # a fast machine is through in 2 s
+    own = (
+        "flights: ",
+        f"All ticks of {case.pipeline} are released: ",
+    )  # a fast machine is through in 2 s
     assert [line for line in said if not line.startswith(own)] == []
 
 
