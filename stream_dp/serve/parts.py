@@ -24,7 +24,7 @@ def first_part(releases: Sequence[Release]) -> Sequence[Release]:
     return releases
 
 
-def whole(log: ReleaseLog, name: str, places: range) -> Sequence[Release] | None:
+def in_one_part(log: ReleaseLog, name: str, places: range) -> Sequence[Release] | None:
     """Return what a series released at these places of `log` where it is one part; None where it is more."""
     part = _part(log, name, places)
     return part if len(part) == len(places) else None

@@ -23,7 +23,7 @@ from stream_dp.serve.models.published import (
     StreamEvent,
 )
 from stream_dp.serve.openapi import reference
-from stream_dp.serve.parts import history, whole
+from stream_dp.serve.parts import history, in_one_part
 from stream_dp.serve.refusals import Refused, refusals
 from stream_dp.serve.view import PublicView
 
@@ -107,7 +107,7 @@ def add_series(app: FastAPI, view: PublicView) -> None:
         if name not in view.log.names() and name not in known():
             raise Refused(404, "no such series; /api/series lists them")
         places = view.log.places_between(name, first, _LARGEST if last is None else last)
-        found = whole(view.log, name, places)
+        found = in_one_part(view.log, name, places)
         if found is None:
             return StreamingResponse(history(view.log, name, places), media_type=_JSON)
         return _encoded({"series": name, "releases": [_bytes(release) for release in found]})

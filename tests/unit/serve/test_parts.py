@@ -11,7 +11,7 @@ import pytest
 
 from stream_dp.runtime.commit import Release
 from stream_dp.serve.connections import BoundedProtocol
-from stream_dp.serve.parts import LARGEST_PART, first_part, history, whole
+from stream_dp.serve.parts import LARGEST_PART, first_part, history, in_one_part
 from stream_dp.serve.routes import series
 from stream_dp.serve.server import PageServer
 from stream_dp.serve.turns import Turns
@@ -78,7 +78,7 @@ async def test_a_client_that_is_slower_than_the_series_sees_that_it_has_not_all(
     """A hole would look like a whole answer."""
     log = long_log(release, 25, keep=20)
     places = log.places_between("total", 0, 99)
-    assert (places, whole(log, "total", places)) == (range(5, 25), None)
+    assert (places, in_one_part(log, "total", places)) == (range(5, 25), None)
     parts = history(log, "total", places)
     found = await anext(parts)
     for tick in range(25, 40):
@@ -129,7 +129,7 @@ async def test_a_history_takes_a_part_of_memory_for_each_reader(
 async def test_all_at_once_would_not(
     view: PublicView, release: MakeRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(series, "whole", lambda log, name, places: log.at(name, places))
+    monkeypatch.setattr(series, "in_one_part", lambda log, name, places: log.at(name, places))
     log = long_log(release)
     most = await most_memory(replace(view, log=log), clients=1)
     assert most > len(joined(log))
