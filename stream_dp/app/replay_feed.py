@@ -133,7 +133,7 @@ async def _feed_records(
     feed_of = await asyncio.to_thread(feed_id, ticks)
     marks = TickMarks(sealer.mark_key(), topic, clock.grid, feed_of)
     first = await feed(settings, marks, ticks, ticks_per_second, place, progress)
-    before = sum(map(len, ticks[:first]))
+    before = ticks.before(first)
     return Fed(len(records) - before, before)
 
 
