@@ -145,6 +145,13 @@ def test_where_all_counts_are_far_below_nothing_the_last_bucket_may_still_be() -
     assert (place // PARTS, low, high) == (4, 4, 0)
 
 
+def test_a_quantile_is_never_told_below_a_smaller_one_and_lies_among_what_may_be() -> None:
+    """Where the noisy number of events is below 0, ranks are in the wrong order."""
+    mechanism = flat((Fraction(1, 4), Fraction(9, 10)))
+    found = answer_of(mechanism, [0] * 5, ScriptedNoise([-(10**6)] * 5)).reshape(2, EACH)
+    assert [(place // PARTS, low, high) for place, low, high in found.tolist()] == [(4, 0, 0)] * 2
+
+
 def test_margins_are_as_wide_as_the_noise_where_that_is_beyond_64_bits_of_ranks() -> None:
     at = (Fraction(999, 1000),)
     _, low, high = answer_of(flat(at, Fraction(1, 10**11)), [0, 9, 0, 1, 0], ZeroNoise())
