@@ -66,7 +66,7 @@ def views_terms(counts: Over, updates: int) -> list[list[tuple[Fraction, int]]]:
     if isinstance(counts, WindowForest):
         return windows_terms(updates)
     so_far = [(scale, number) for scale, number, *_ in COUNTER.noise_terms(updates)]
-    if isinstance(counts, Counter):
+    if not isinstance(counts, WindowsAndEver):
         return [so_far]
     every = windows_terms(updates)
     return [*every, every[-1] if updates <= counts.covered else so_far]

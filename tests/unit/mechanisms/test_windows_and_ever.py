@@ -16,6 +16,7 @@ from stream_dp.audit.exact_delta import delta_bracket
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query, Update
 from stream_dp.core.neighbors import Neighbors
+from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.forest_shape import FLAT, ForestShape
 from stream_dp.mechanisms.gaussian_counter import GaussianCounter
@@ -129,3 +130,14 @@ def test_a_gaussian_window_is_told_while_it_has_less_noise_than_the_counter() ->
         assert less == [tick <= made.covered for tick in range(1, 401)]
     assert found == sorted(found)
     assert 0 < found[0] < found[1] < 400
+
+
+@pytest.mark.parametrize(
+    ("relation", "ones", "what"), [(Neighbors.REPLACE, 2, "neighbors"), (ADD, 1, "ones")]
+)
+def test_gaussian_ones_that_are_made_for_different_events_are_not_put_together(
+    relation: Neighbors, ones: int, what: str
+) -> None:
+    forest = GaussianForest(3, ONE, ADD, (1, 4), FLAT, 2)
+    with pytest.raises(NotDerivable, match=f"differ in {what}"):
+        GaussianAndEver(forest, GaussianCounter(3, ONE, relation, 9, ones))
