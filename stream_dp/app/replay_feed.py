@@ -169,7 +169,7 @@ async def feed(
         first = await sender.open()
         started = time.monotonic()
         for begin in range(first, len(ticks), chunk):
-            progress(f"Feeding {marks.topic}", begin, len(ticks), "ticks")
+            progress(f"Feeding {marks.topic}", begin, len(ticks), "tick")
             if ticks_per_second is not None:
                 due = started + (begin - first) / ticks_per_second
                 await asyncio.sleep(max(0.0, due - time.monotonic()))

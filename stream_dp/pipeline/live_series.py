@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stream_dp.core.derivation import Derivation
+from stream_dp.core.how_many import how_many
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import Chosen, chosen_for
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, feature_of, names_of
@@ -126,6 +127,11 @@ class PlannedSeries:
         """What predicted errors are measured in, in words that stand behind a number."""
         return self.series.error_unit
 
+    @property
+    def supposing(self) -> str:
+        """What predicted errors are for, or in, where that is not plain: "for 1,000 records"; else empty."""
+        return self.chosen.choice.supposing
+
     def predicted(self) -> tuple[int, float]:
         """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon.
 
@@ -148,8 +154,9 @@ class PlannedSeries:
         left = MOST_ENTRIES - sum(one.width for one in self.planner.running.values())
         if self.width > left:
             raise UsageError(
-                f"this series has {self.width:,} entries (keys, or places of a monitor), and all live series together "
-                f"have room for {left:,} more; ask for fewer, halt one, or have it put into the pipeline file"
+                f"this series has {how_many(self.width, 'entry', 'entries')} (keys, or places of a monitor), and all "
+                f"live series together have room for {left:,} more; ask for fewer, halt one, or have it put into the "
+                "pipeline file"
             )
         return self.planner.router.place(self.feature)
 
