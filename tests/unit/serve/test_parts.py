@@ -19,7 +19,7 @@ from stream_dp.serve.view import PublicView, ReleaseLog
 
 MakeRelease = Callable[..., Release]
 WIDE, TICKS = 8_000, 2_500  # 20 MB
-LARGEST_SHARE = 1 / 20
+LARGEST_SHARE = 1 / 8
 ASKED = b"GET /api/series/total HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
