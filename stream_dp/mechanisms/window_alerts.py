@@ -99,7 +99,7 @@ class WindowAlerts(WatchBlock):
 
     @cached_property
     def window_scale(self) -> Fraction:
-        """The same: there are no other watches."""
+        """Scale of both geometric noises, for all watches are over windows."""
         return self.scale
 
     @of_the_exact_class
