@@ -40,6 +40,7 @@ from stream_dp.mechanisms.tumbling_quantiles import UNTOLD, TumblingQuantiles
 from stream_dp.mechanisms.value_levels import ValueLevels
 from stream_dp.mechanisms.value_tree import Over, ValueTree
 from stream_dp.mechanisms.watch_messages import WatchTerms
+from stream_dp.mechanisms.window_alerts import WindowAlerts
 from stream_dp.mechanisms.window_forest import WindowForest
 from stream_dp.mechanisms.windows_and_ever import GaussianAndEver, SumsAndEver, WindowsAndEver
 from stream_dp.testing.conformance import TICKS, Case, Check, checks_of
@@ -437,6 +438,11 @@ CASES = [
         signed=True,
     ),
     monitor(2, REPLACE, WatchTerms(9, window=2, rearm=False)),
+    Case(
+        name="WindowAlerts",
+        make=lambda: WindowAlerts(4, ONE, REPLACE, (WatchTerms(40, 4, window=3),), 2),
+        column=lambda: WindowAlerts(1, ONE, REPLACE, (WatchTerms(40, window=3),)),
+    ),
     composite(None, ADD),
     composite(None, REPLACE),
     composite(MAXIMUM, ADD),

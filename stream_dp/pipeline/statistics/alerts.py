@@ -7,16 +7,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
+from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.sum_monitor import SumMonitor
 from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, WatchTerms
+from stream_dp.mechanisms.window_alerts import WindowAlerts
 from stream_dp.pipeline.alarms import (
     adds_both_signs,
     amount_watched,
@@ -45,6 +47,8 @@ from stream_dp.pipeline.windows import (
     windows_sketched,
 )
 from stream_dp.runtime.release import Shape
+
+AlertMechanism: TypeAlias = Alerts | Monitor | SumMonitor | WindowAlerts
 
 
 class AlertsSeries(GroupedSeries):
@@ -174,15 +178,18 @@ class AlertsSeries(GroupedSeries):
             expected=lambda tick: plain_number(Fraction(chosen.expected(tick)) * self.step),
         )
 
-    def _watches(self, setting: Setting) -> Alerts | Monitor | SumMonitor:
-        """The mechanism: counts since the alert before have one of their own."""
+    def _watches(self, setting: Setting) -> AlertMechanism:
+        """The mechanism: counts since the alert before have one of their own, windows where events are replaced."""
         plain = setting.width, self.epsilon, setting.neighbors
         if self.amount is not None:
             terms = self._terms(setting.width, setting.step)
             return SumMonitor(*plain, (terms,), *self.amount.units, setting.ones)
         if self.over is None:
             return Alerts(*plain, self.threshold, setting.ones)
-        return Monitor(*plain, (self._terms(setting.width, setting.step),), setting.ones)
+        terms = self._terms(setting.width, setting.step)
+        if terms.window and setting.neighbors is Neighbors.REPLACE:
+            return WindowAlerts(*plain, (terms,), setting.ones)
+        return Monitor(*plain, (terms,), setting.ones)
 
     def _terms(self, places: int, step: int) -> WatchTerms:
         units = int(self.threshold / self.step)
@@ -191,9 +198,7 @@ class AlertsSeries(GroupedSeries):
         ticks = milliseconds(self.over) // step
         return window_terms(units, places, ticks, below=self.below, rearm=True)
 
-    def _chance(
-        self, watches: Alerts | Monitor | SumMonitor, usual: int, setting: Setting
-    ) -> float:
+    def _chance(self, watches: AlertMechanism, usual: int, setting: Setting) -> float:
         """The chance of a false alarm per key and day; between two units at the one that is nearer the threshold."""
         ticks = daily(setting.step)
         if isinstance(watches, Alerts):

@@ -44,6 +44,7 @@ from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.value_levels import ValueLevels
 from stream_dp.mechanisms.value_tree import ValueTree
 from stream_dp.mechanisms.watch_messages import WatchTerms
+from stream_dp.mechanisms.window_alerts import WindowAlerts
 from stream_dp.mechanisms.window_forest import WindowForest
 from stream_dp.mechanisms.windows_and_ever import GaussianAndEver, SumsAndEver, WindowsAndEver
 from stream_dp.testing.noise import SeededNoise
@@ -100,6 +101,7 @@ MECHANISMS: list[Any] = [
     HandOverCounter(WIDTH, HALF, ADD),
     GaussianCounter(WIDTH, HALF, REPLACE, TICKS),
     GaussianCounter(WIDTH, HALF, ADD, None),
+    WindowAlerts(WIDTH, HALF, REPLACE, (WatchTerms(9, 3, below=True, window=2),)),
     SumMonitor(WIDTH, HALF, ADD, (WatchTerms(20, 2, window=3), WatchTerms(9)), -3, 8),
     SumMonitor(WIDTH, HALF, ADD, (WatchTerms(9, 3),), -3, 8, 2, HALF),
     Monitor(WIDTH, HALF, ADD, (WatchTerms(20, window=3), WatchTerms(9, 2, below=True, window=2))),

@@ -114,6 +114,7 @@ FROZEN = {
     ("sum-monitor", 1): "epsilon highest lowest neighbors ones=1 value_epsilon=0 watches width",
     ("watch", 1): "below=False places=1 rearm=True threshold tick=False window=0",
     ("watch-window", 1): "age place rows=() window",
+    ("window-alerts", 1): "epsilon neighbors ones=1 watches width",
 }
 RETIRED = frozenset({"hss-statistic"})
 EPSILON = Fraction(1, 5)

@@ -25,6 +25,7 @@ from stream_dp.mechanisms.sum_monitor import SumMonitor
 from stream_dp.mechanisms.tree import TreeNoise
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
 from stream_dp.mechanisms.watch_messages import WatchTerms
+from stream_dp.mechanisms.window_alerts import WindowAlerts
 from stream_dp.mechanisms.window_forest import WindowForest
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
@@ -43,6 +44,7 @@ def cases() -> Iterator[Any]:
         found: list[tuple[Any, dict[str, int]]] = [
             (Monitor(*rows, WATCHES, 3), dict.fromkeys(ALONE, 1)),
             (Monitor(*rows, WATCHES, 3, TENTH), dict.fromkeys(TOLD, 1)),
+            (WindowAlerts(*rows, WATCHES[1:2], 3), {"scale": 1, "window_scale": 1}),
             (SumMonitor(*rows, WATCHES, -3, 8, 2), dict.fromkeys(ALONE, 1)),
             (SumMonitor(*rows, WATCHES, -3, 8, 2, TENTH), dict.fromkeys(TOLD, 1)),
             (Counter(*rows, 100, 3), {"tree": 1}),

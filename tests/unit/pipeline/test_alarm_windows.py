@@ -10,11 +10,14 @@ from unit.pipeline.monitor_worlds import message
 from unit.pipeline.test_monitor_messages import fired, run
 
 from stream_dp.cli.main import app
+from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.alerts import Alerts
 from stream_dp.mechanisms.false_alarms import crossing_chance
+from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
 from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.watch_messages import WatchTerms
+from stream_dp.mechanisms.window_alerts import WindowAlerts
 from stream_dp.pipeline.builder import Chosen, build
 from stream_dp.pipeline.fingerprints import fingerprint
 from stream_dp.pipeline.report import plan_json
@@ -73,12 +76,30 @@ def test_alerts_over_a_window_are_a_monitor_of_one_watch(tmp_path: Path) -> None
     assert isinstance(busy.mechanism, Monitor)
     assert busy.mechanism.watches == (WatchTerms(50, 3, window=6),)
     assert watching(tmp_path, SILENT).watches == (WatchTerms(50, 3, below=True, window=6),)
-    assert busy.mechanism.window_scale == 10
-    assert busy.derivation.guarantee.measure.epsilon == Fraction(1, 5)  # type: ignore[union-attr]
-    tick = watching(tmp_path, BUSY.replace("6h", "1h"))
-    assert tick.watches == (WatchTerms(50, 3, tick=True),)
-    one = chosen(tmp_path, PLAIN.replace("epsilon", "window: 6h, epsilon"))
-    assert one.mechanism == busy.mechanism
+
+
+@pytest.mark.parametrize("series", [BUSY, SILENT])
+def test_where_events_are_replaced_a_window_has_three_quarters_of_the_noise(
+    tmp_path: Path, series: str
+) -> None:
+    """In its tick; a replacement that may move is two events, and a single tick one noisy count."""
+    path, fifth = written(tmp_path, series), Fraction(1, 5)
+
+    def under(privacy: str) -> Chosen:
+        path.write_text((FILE + series).replace("epsilon: 2}", f"epsilon: 2{privacy}}}"))
+        (found,) = build(load(path)).chosen
+        return found
+
+    alike = under(", neighbors: replace, moves: within_tick")
+    assert isinstance(alike.mechanism, WindowAlerts)
+    assert alike.mechanism.window_scale == 3 / fifth
+    before = Monitor(3, fifth, Neighbors.REPLACE, alike.mechanism.watches)
+    assert before.window_scale == 4 / fifth
+    assert not mechanism_fingerprint(before).startswith(alike.fingerprint)  # no journal goes on
+    assert isinstance(under(", neighbors: replace").mechanism, Monitor)
+    assert isinstance(under("").mechanism, Monitor)
+    series = series.replace("[6h]", "[1h]")
+    assert isinstance(under(", neighbors: replace, moves: within_tick").mechanism, Monitor)
 
 
 def test_readers_are_told_what_an_alert_means(tmp_path: Path) -> None:
