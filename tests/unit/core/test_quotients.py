@@ -100,7 +100,7 @@ def test_within_bounds_the_interval_holds_what_it_held_there(
     [(3, -3, 2), (-2, -3, 2), (Fraction(-5, 2), -3, Fraction(-5, 2))],
 )
 def test_far_quotients_count_as_far_as_the_bounds_go_and_no_farther(
-    of: Fraction, low: int, high: Fraction
+    of: Fraction, low: Fraction, high: Fraction
 ) -> None:
     """Over nothing, with a noise of 1: the quotients from |of| on, on both sides, as far as they are within."""
     wide = Widths(((Fraction(0), Fraction(1)),))
