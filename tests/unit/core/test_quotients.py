@@ -68,6 +68,7 @@ def test_the_ends_are_those_of_all_quotients_that_the_numbers_do_not_speak_again
         beyond = Fraction(end) + towards * 2 * UNIT
         if beyond >= 0 or signed:
             assert abs(of - beyond * over) > wide.at(beyond)
+    assert signed or at(found.low) >= 0
     if found.value is not None:
         assert abs(Fraction(found.value) - Fraction(of, over)) <= UNIT / 2
         assert found.low is None or found.low <= found.value
@@ -92,6 +93,21 @@ def test_within_bounds_the_interval_holds_what_it_held_there(
             assert inside[0] - at(found.low) < Fraction(1, 8) + UNIT
         if inside and at(found.high) < most:
             assert at(found.high) - inside[-1] < Fraction(1, 8) + UNIT
+
+
+@pytest.mark.parametrize(
+    ("of", "low", "high"),
+    [(3, -3, 2), (-2, -3, 2), (Fraction(-5, 2), -3, Fraction(-5, 2))],
+)
+def test_far_quotients_count_as_far_as_the_bounds_go_and_no_farther(
+    of: Fraction, low: Fraction, high: Fraction
+) -> None:
+    """Over nothing, with a noise of 1: the quotients from |of| on, on both sides, as far as they are within."""
+    wide = Widths(((Fraction(0), Fraction(1)),))
+    found = quotient(Fraction(of), Fraction(0), wide, 3, signed=True, within=CENTRED)
+    assert (at(found.low), at(found.high)) == (low, high)
+    moved = quotient(Fraction(of), Fraction(0), wide, 3, signed=True, within=CENTRED, plus=UNIT)
+    assert (at(moved.low), at(moved.high)) == (at(found.low) + UNIT, at(found.high) + UNIT)
 
 
 def test_an_end_is_open_only_where_the_denominator_may_be_0() -> None:
@@ -128,6 +144,8 @@ def test_no_digit_is_lost_in_large_numbers() -> None:
     """A double would have 16 digits."""
     found = quotient(Fraction(10**18 + 1, 10**6), Fraction(1), NONE, 6, signed=False)
     assert str(found.value) == str(found.low) == str(found.high) == "1000000000000.000001"
+    many = quotient(Fraction(10**30 + 1, 10**9), Fraction(1), NONE, 9, signed=False)
+    assert str(many.value) == "1000000000000000000000.000000001"
 
 
 def test_widths_of_units_are_widths_of_numbers() -> None:
