@@ -11,6 +11,7 @@ from stream_dp.accounting.filters.filter import Filter
 from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.closed import takes_no_subclass
 from stream_dp.core.guarantee import Measure
+from stream_dp.core.how_many import how_many
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.users import Users
 
@@ -32,7 +33,7 @@ class Touched:
     ) -> "Touched":
         """One part per entry of a row of this width, of which an event sets at most `ones`: the relation's L0."""
         k = relation.l0(width, ones)
-        many = f"{width} {what}" if width == 1 else f"{width} {what}s"
+        many = how_many(width, what)
         rows = "one-hot rows" if ones == 1 else f"rows with at most {ones} ones an event"
         return cls(
             k, relation, f"one event under {relation} touches at most {k} of {many} ({rows})"

@@ -12,11 +12,10 @@ import mmap
 import os
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from stream_dp.adapters.records import Fields, Record, load_records, ticked
+from stream_dp.adapters.records import Fields, TickedRecords, load_records, ticked
 from stream_dp.adapters.threads import OneThread, sync_folder
 from stream_dp.core.moments import ISO, TimeForm
 from stream_dp.core.tick_grid import TickGrid
@@ -47,8 +46,7 @@ class FileSource:
         self._time_field = time_field
         self._grid = grid
         self._form = form
-        self._ticks: list[Sequence[Record]] = []
-        self._ends: list[int] = []
+        self._ticks = TickedRecords({}, 0)
         self._position = 0
 
     @property
@@ -75,7 +73,7 @@ class FileSource:
         """
         if origin != self._grid.origin:
             raise FailClosed(f"{self._path}: tick 0 does not begin at the declared start")
-        self._ticks, self._ends = await asyncio.to_thread(self._load)
+        self._ticks = await asyncio.to_thread(self._load)
         self._position = 0
         return (0,)
 
@@ -86,28 +84,32 @@ class FileSource:
             FailClosed: the file has no such position (it was cut since).
         """
         position = positions.get(0, 0)
-        if not 0 <= position <= (self._ends[-1] if self._ends else 0):
+        if not 0 <= position <= self._end(len(self._ticks) - 1):
             raise FailClosed(f"{self._path}: the file is not the one read before; bring it back")
         self._position = position
 
     async def read(self) -> Sequence[Batch]:
         """A batch for each tick up to the next full hundred; nothing at the end."""
         await asyncio.sleep(0)
-        tick = bisect_right(self._ends, self._position)
-        stop = min(len(self._ends), (tick // _TICKS_PER_READ + 1) * _TICKS_PER_READ)
+        horizon = len(self._ticks)
+        tick = bisect_right(range(horizon), self._position, key=self._end)
+        stop = min(horizon, (tick // _TICKS_PER_READ + 1) * _TICKS_PER_READ)
         return [self._batch(each) for each in range(tick, stop)]
 
     async def close(self) -> None:
         """Forget the records."""
-        self._ticks, self._ends = [], []
+        self._ticks = TickedRecords({}, 0)
 
-    def _load(self) -> tuple[list[Sequence[Record]], list[int]]:
+    def _load(self) -> TickedRecords:
         records = load_records(self._path, self._fields, self._time_field, self._form)
-        ticks = ticked(records, self._grid)
-        return ticks, list(accumulate(len(records) + 1 for records in ticks))
+        return ticked(records, self._grid)
+
+    def _end(self, tick: int) -> int:
+        """The position after a tick."""
+        return self._ticks.before(tick + 1) + tick + 1
 
     def _batch(self, tick: int) -> Batch:
-        records, end = self._ticks[tick], self._ends[tick]
+        records, end = self._ticks[tick], self._end(tick)
         begin = end - len(records) - 1
         left = records[max(self._position - begin, 0) :]
         self._position = end

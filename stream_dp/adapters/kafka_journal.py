@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 from stream_dp.adapters.kafka_client import (
@@ -38,6 +39,12 @@ VERSION = 1
 _FORM = "stream-dp-journal"
 _COORDINATOR_MOVES = (14, 15, 16)
 _log = logging.getLogger(__name__)
+
+
+@cache
+def _warn_once(warning: str) -> None:
+    """Log it, once in a process: an engine that rides out trouble opens its journal again."""
+    _log.warning(warning)
 
 
 class _Part(NamedTuple):
@@ -73,7 +80,7 @@ class KafkaJournal:
         settings = self._lease.settings
         self.warnings = warnings({self._topic: await ensure(settings, self._topic, KEPT)})
         for warning in self.warnings:
-            _log.warning(warning)
+            _warn_once(warning)
         await settle_journal(self._lease, self._topic)
         async with reading(settings, self._topic) as log:
             last = await log.last()

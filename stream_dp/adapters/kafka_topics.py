@@ -5,7 +5,7 @@ A refusal names the setting to change, and the command that does it. This file k
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +22,8 @@ from stream_dp.errors import FailClosed
 UNCOMPACTED = {"cleanup.policy": "delete"}
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
 PLAIN = {"compression.type": "uncompressed"}
+_HERE = "127.0.0.1"
+_TRYING_OUT = "kept once, by the one broker on this machine: enough to try things out; real data want three brokers"
 _ONE_BROKER = "one copy only, on the only broker: a power cut could lose commits"
 _ONE_COPY = "one copy only: a power cut could lose commits; production wants replication 3"
 _FEW_IN_SYNC = "set min.insync.replicas=2, or a lost broker could lose commits"
@@ -129,11 +131,25 @@ async def ensure(
         broken = {key: value for key, value in rules.items() if found.get(key) != value}
         if broken:
             raise FailClosed(f"topic {topic!r} {wrong} {mending(settings, topic, broken)}")
-        brokers = len((await admin.describe_cluster())["brokers"])
-    copies = len(partitions[0]["replicas"])
-    if copies == 1:
-        return _ONE_BROKER if brokers == 1 else _ONE_COPY
-    return _FEW_IN_SYNC if int(found["min.insync.replicas"]) < 2 else ""
+        hosts = [broker["host"] for broker in (await admin.describe_cluster())["brokers"]]
+    return _could_be_safer(len(partitions[0]["replicas"]), int(found["min.insync.replicas"]), hosts)
+
+
+def _could_be_safer(copies: int, in_sync: int, hosts: Sequence[str]) -> str:
+    """What production would mend of a topic, by where the brokers say that they are; calm where all is tried out here.
+
+    >>> _could_be_safer(1, 1, ["127.0.0.1"])
+    'kept once, by the one broker on this machine: enough to try things out; real data want three brokers'
+    >>> _could_be_safer(1, 1, ["kafka.example"]), _could_be_safer(1, 1, ["127.0.0.1"] * 3)[:14]
+    ('one copy only, on the only broker: a power cut could lose commits', 'one copy only:')
+    >>> _could_be_safer(3, 1, ["a", "b", "c"])[:23], _could_be_safer(3, 2, ["a", "b", "c"])
+    ('set min.insync.replicas', '')
+    """
+    if copies > 1:
+        return _FEW_IN_SYNC if in_sync < 2 else ""
+    if len(hosts) > 1:
+        return _ONE_COPY
+    return _TRYING_OUT if list(hosts) == [_HERE] else _ONE_BROKER
 
 
 def warnings(found: Mapping[str, str]) -> tuple[str, ...]:

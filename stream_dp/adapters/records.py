@@ -16,13 +16,15 @@ import json
 import math
 import re
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from enum import StrEnum
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, overload
 
 import msgspec
 
@@ -127,7 +129,39 @@ def opened_data(path: Path) -> Iterator[tuple[_Bytes, str]]:
         raise WorldError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def ticked(records: Sequence[Record], grid: TickGrid) -> list[Sequence[Record]]:
+class TickedRecords(Sequence[Sequence[Record]]):
+    """The records of each tick of a grid; ticks without any take no memory, so a horizon may be long."""
+
+    def __init__(self, ticks: Mapping[int, Sequence[Record]], horizon: int) -> None:
+        """Take the records of ticks 0 to `horizon` - 1; ticks that are not in `ticks` have none."""
+        self._records, self._ticks = ticks, range(horizon)
+        self._taken = sorted(ticks)
+        self._sums = [0, *accumulate(len(ticks[tick]) for tick in self._taken)]
+
+    def __len__(self) -> int:
+        """How many ticks there are, with records or without."""
+        return len(self._ticks)
+
+    @overload
+    def __getitem__(self, place: int) -> Sequence[Record]: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Sequence[Record]]: ...
+    def __getitem__(self, place: int | slice) -> Sequence[Record] | list[Sequence[Record]]:
+        """Return the records of a tick, or of each tick of a slice."""
+        if isinstance(place, slice):
+            return [self._records.get(tick, ()) for tick in self._ticks[place]]
+        return self._records.get(self._ticks[place], ())
+
+    def __iter__(self) -> Iterator[Sequence[Record]]:
+        """Go through the ticks."""
+        return (self._records.get(tick, ()) for tick in self._ticks)
+
+    def before(self, tick: int) -> int:
+        """Return how many records all ticks before this one have."""
+        return self._sums[bisect_left(self._taken, tick)]
+
+
+def ticked(records: Sequence[Record], grid: TickGrid) -> TickedRecords:
     """The records of each tick of the grid, by time; equal times keep the file's order.
 
     A record outside the range is kept, with the nearest tick; one without a readable time comes
@@ -142,7 +176,7 @@ def ticked(records: Sequence[Record], grid: TickGrid) -> list[Sequence[Record]]:
     for record in sorted(records, key=lambda each: (each.time_ms is not None, each.time_ms or 0)):
         tick = 0 if record.time_ms is None else grid.tick_of(record.time_ms)
         ticks.setdefault(min(max(tick, 0), grid.horizon - 1), []).append(record)
-    return [ticks.get(tick, ()) for tick in range(grid.horizon)]
+    return TickedRecords(ticks, grid.horizon)
 
 
 class _BadFileError(Exception):

@@ -10,7 +10,7 @@ The file is private (mode 0600).
 import fcntl
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -151,6 +151,24 @@ def read_sealed(path: Path, most: int = -1, start: int = 0) -> list[bytes]:
     """
     with _failures(path), _read_only(path) as database:
         return _sealed(database.execute(_COMMITS, (start, most)), start, path)
+
+
+def add_sealed(path: Path, begin: int, sealed: Sequence[bytes]) -> None:
+    """Write sealed commits from number `begin` on into a copy that is for reading alone; number 0 makes the file.
+
+    Raises:
+        WorldError: the file cannot be written.
+    """
+    with _failures(path):
+        if begin == 0:
+            _create(path)
+        with (
+            closing(sqlite3.connect(path, isolation_level=None)) as database,
+            transaction(database),
+        ):
+            for statement in _SCHEMA if begin == 0 else ():
+                database.execute(statement)
+            database.executemany("INSERT INTO commits VALUES (?, ?)", enumerate(sealed, begin))
 
 
 def count_sealed(path: Path) -> int:

@@ -192,7 +192,7 @@ class _CountedNoise:
 
     def __call__(self) -> Noise:
         self._begun += 1
-        self._progress("Playing", self._begun, self._games, "games")
+        self._progress("Playing", self._begun, self._games, "game")
         return fresh_noise()
 
 

@@ -134,7 +134,7 @@ async def _ran(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
 def _kafka_can_be_had(told: Told) -> bool:
     """Fetch what a local Kafka needs; one line and False where that is impossible."""
     try:
-        resolve_jars(lambda done, of: told.progress("Fetching Apache Kafka", done, of, "files"))
+        resolve_jars(told.progress)
     except (WorldError, UsageError) as error:
         told.line(f"No local Kafka here ({error}); going on with --embedded")
         return False

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stream_dp.adapters.records import Record
 from stream_dp.app.settings import settled
+from stream_dp.core.how_many import how_many
 from stream_dp.pipeline.endpoints import ReplayClock
 from stream_dp.pipeline.router import Routed, Router
 from stream_dp.pipeline.schema import TimeField
@@ -55,7 +56,7 @@ class Examined:
         time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
         hints = {} if time is None else _hints(spec, time)
         whole = len(self.good) + self.refused
-        yield f"NOT PRIVATE: {spec.name} cannot use {self.refused:,} of the {whole:,} records of {file.name}:"
+        yield f"NOT PRIVATE: {spec.name} cannot use {self.refused:,} of the {how_many(whole, 'record')} of {file.name}:"
         for kind in self.bad:
             hint = hints.get(kind.reason) if kind.field == time else None
             yield (

@@ -133,7 +133,7 @@ async def _feed_records(
     feed_of = await asyncio.to_thread(feed_id, ticks)
     marks = TickMarks(sealer.mark_key(), topic, clock.grid, feed_of)
     first = await feed(settings, marks, ticks, ticks_per_second, place, progress)
-    before = sum(map(len, ticks[:first]))
+    before = ticks.before(first)
     return Fed(len(records) - before, before)
 
 
@@ -169,7 +169,7 @@ async def feed(
         first = await sender.open()
         started = time.monotonic()
         for begin in range(first, len(ticks), chunk):
-            progress(f"Feeding {marks.topic}", begin, len(ticks), "ticks")
+            progress(f"Feeding {marks.topic}", begin, len(ticks), "tick")
             if ticks_per_second is not None:
                 due = started + (begin - first) / ticks_per_second
                 await asyncio.sleep(max(0.0, due - time.monotonic()))

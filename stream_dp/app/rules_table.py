@@ -23,7 +23,7 @@ def rules_json(progress: Progress = unseen) -> dict[str, Any]:
     for finding in findings():
         found.append(finding)
         checked = len({each.rule for each in found}) - 1
-        progress("Checking rules against every adaptive adversary", checked, rules, "rules")
+        progress("Checking rules against every adaptive adversary", checked, rules, "rule")
     progress("Taking mechanisms apart into randomized response")
     return {
         "violated": any(finding.violated for finding in found),

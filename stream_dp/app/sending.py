@@ -27,6 +27,7 @@ from stream_dp.adapters.records import opened_data
 from stream_dp.app.awaited_brokers import brokers_there
 from stream_dp.app.journal_access import has_begun
 from stream_dp.app.settings import fields_of, settings_at, settings_for, settled
+from stream_dp.core.how_many import how_many
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.endpoints import KafkaSourceSpec, ReplayClock
@@ -123,12 +124,14 @@ async def _send(
             if row.value is not None:
                 await producer.send(payload(row.value))
                 sent += 1
-                progress(sending, sent, 0, "records")
+                progress(sending, sent, 0, "record")
             elif skip_bad:
                 skipped += 1
             else:
                 await producer.acknowledged()
-                raise UsageError(f"{_no_record(file, row.line)}; the {sent:,} before it were sent")
+                raise UsageError(
+                    f"{_no_record(file, row.line)}; sent before it: {how_many(sent, 'record')}"
+                )
     await producer.acknowledged()
     return SentRecords(sent, skipped)
 

@@ -148,7 +148,8 @@ class SeriesWords:
         """The half-width to expect at the last tick, or the farthest that is predicted without a horizon."""
         tick, error = proposal.predicted()
         confidence = float(self.built.spec.confidence)
-        return {"error": error, "error_tick": tick, "confidence": confidence}
+        supposing = {"supposing": proposal.supposing} if proposal.supposing else {}
+        return {"error": error, "error_tick": tick, "confidence": confidence, **supposing}
 
 
 def _left(admission: Admission, analyst: str) -> str:

@@ -77,7 +77,7 @@ class TopicPage:
                     for body in bodies:
                         self._take(body)
                     if not self._reading:
-                        progress(READING, max(0, self.log.last_sequence), 0, "releases")
+                        progress(READING, max(0, self.log.last_sequence), 0, "release")
                     if not bodies:
                         progress("")
                         if not self._reading:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_dp.app.journal_access import sealed_commits, sealed_commits_of
+from stream_dp.app.journal_copy import copy_journal
 from stream_dp.app.journal_trace import JournalTrace, MadeStep, TraceStep
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.audit.relations.creation import own_or
@@ -83,14 +84,18 @@ class TraceReport:
 
 
 async def check_trace(
-    pipeline: Path | None, trace: Path, key_file: Path | None, progress: Progress = unseen
+    pipeline: Path | None,
+    trace: Path,
+    key_file: Path | None,
+    copy: Path | None = None,
+    progress: Progress = unseen,
 ) -> TraceReport:
     """Read the journal `trace` of `pipeline`, or that of the pipeline file `trace`, and compare; also while it runs.
 
-    `progress` learns how far it has come.
+    The journal of a pipeline file is first copied to `copy`, which is then read. `progress` learns how far it has come.
 
     Raises:
-        UsageError: no pipeline, journal or key.
+        UsageError: no pipeline, journal or key; or a file is at `copy` already.
         FailClosed: the journal is damaged, or of another pipeline; or its trace is not that of the composition.
     """
     if pipeline is None and _is_sqlite(trace):
@@ -101,11 +106,16 @@ async def check_trace(
     spec = load(trace if pipeline is None else pipeline)
     if pipeline is not None and _is_sqlite(trace) is False:
         raise UsageError(f"--trace: {trace.name} is no journal, which is an SQLite file")
+    if pipeline is not None and copy is not None:
+        raise UsageError("--copy: copies the journal of a pipeline file: --trace PIPELINE.yaml")
     sealer = sealer_for(spec, key_file)
+    if copy is not None:
+        await copy_journal(spec, copy, progress)
+    read = copy if pipeline is None else trace
     blobs = (
         sealed_commits(spec, progress=progress)
-        if pipeline is None
-        else sealed_commits_of(trace, progress=progress)
+        if read is None
+        else sealed_commits_of(read, progress=progress)
     )
     return await compared(build(spec), sealer, blobs)
 

@@ -21,6 +21,7 @@ from stream_dp.audit.relations.compositions import fixed_mechanisms
 from stream_dp.audit.relations.creation import own_or
 from stream_dp.core.composition import ConcurrentComposition, Create
 from stream_dp.core.guarantee import ApproxDP, Measure, differential_privacy
+from stream_dp.core.how_many import how_many
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray
 from stream_dp.core.relation import Claim, Relation
@@ -103,7 +104,7 @@ def audit_together(
     if runs < FEWEST_RUNS or ticks < 1 or not 0 < failure < 1:
         raise UsageError(
             f"an audit needs {FEWEST_RUNS} runs or more, a tick or more and a failure probability inside (0, 1); "
-            f"got {runs} runs, {ticks} ticks, failure probability {failure:g}"
+            f"got {how_many(runs, 'run')}, {how_many(ticks, 'tick')}, failure probability {failure:g}"
         )
     measure = _stated(claim)
     adversary = OneEventAdversary.against(tuple(mechanisms.values()), ticks, claims)
@@ -125,7 +126,7 @@ def audit_together(
         measure.epsilon,
         found.lower,
         strongest(measure.epsilon, measure.delta, each, failure),
-        described(found.event, [*named, f"likelihood score over {ticks} ticks"]),
+        described(found.event, [*named, f"likelihood score over {how_many(ticks, 'tick')}"]),
         found.rates,
         failure,
         measure.delta,

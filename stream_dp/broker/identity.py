@@ -5,6 +5,7 @@ import json
 import uuid
 from pathlib import Path
 
+from stream_dp.core.how_many import how_many
 from stream_dp.errors import UsageError, WorldError
 
 
@@ -25,7 +26,7 @@ def read_or_decide(data_dir: Path, nodes: int) -> str:
         raise WorldError(f"{path}: unreadable; restore it or take another folder") from error
     if held_nodes != nodes:
         raise UsageError(
-            f"{data_dir}: holds a Kafka of {held_nodes} node(s), not {nodes}; "
+            f"{data_dir}: holds a Kafka of {how_many(held_nodes, 'node')}, not {nodes}; "
             f"use --nodes {held_nodes} or another folder"
         )
     return cluster_id

@@ -9,7 +9,7 @@ several processes do it at once.
 import hashlib
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from importlib.resources import files
@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stream_dp.broker.places import cache_dir
+from stream_dp.core.progress import Progress, unseen
 from stream_dp.errors import StreamDPError, UsageError, WorldError
 
 if TYPE_CHECKING:
     from jgo.maven import MavenContext
 
-Progress = Callable[[int, int], None]
-"""Called as progress(fetched, to_fetch); never called when nothing has to be fetched."""
 
 KAFKA_VERSION = "4.3.1"
 _THREADS = 8
@@ -79,12 +78,12 @@ def jars_dir() -> Path:
 
 
 def resolve_jars(
-    progress: Progress | None = None,
+    progress: Progress = unseen,
     *,
     folder: Path | None = None,
     jars: Iterable[Jar] | None = None,
 ) -> list[Path]:
-    """Return verified paths of all jars, fetching those that are missing.
+    """Return verified paths of all jars, fetching those that are missing, which `progress` learns of.
 
     Raises:
         WorldError: the jars cannot be fetched or written, or one has a wrong sha256.
@@ -127,9 +126,7 @@ def verify(jar: Jar, path: Path) -> None:
         )
 
 
-def _fetch_all(
-    jars: list[Jar], folder: Path, pool: ThreadPoolExecutor, progress: Progress | None
-) -> None:
+def _fetch_all(jars: list[Jar], folder: Path, pool: ThreadPoolExecutor, progress: Progress) -> None:
     if not jars:
         return
     with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as staging:
@@ -138,8 +135,7 @@ def _fetch_all(
         try:
             for done, future in enumerate(as_completed(futures), start=1):
                 future.result()
-                if progress:
-                    progress(done, len(jars))
+                progress("Fetching Apache Kafka", done, len(jars), "file")
         finally:
             pool.shutdown(cancel_futures=True)  # before the staging folder goes
 

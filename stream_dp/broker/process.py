@@ -16,12 +16,13 @@ from typing import NoReturn, Self
 
 from stream_dp.broker import config, free_ports, node_waits
 from stream_dp.broker.identity import read_or_decide
-from stream_dp.broker.jars import Progress, resolve_jars
+from stream_dp.broker.jars import resolve_jars
 from stream_dp.broker.java import find_java
 from stream_dp.broker.lock import FolderLock, take
 from stream_dp.broker.node import Node, NodeRuntime
 from stream_dp.broker.node_waits import PortLost
 from stream_dp.broker.restart import fence_former_life
+from stream_dp.core.progress import Progress, unseen
 from stream_dp.errors import UsageError, WorldError
 
 _HEAP_MB = {1: 512, 3: 384}
@@ -44,7 +45,7 @@ class LocalKafka:
         *,
         nodes: int = 1,
         port: int | None = None,
-        progress: Progress | None = None,
+        progress: Progress = unseen,
     ) -> None:
         if nodes not in _HEAP_MB:
             raise UsageError(f"nodes: a local Kafka has 1 or 3 nodes, not {nodes}")

@@ -15,6 +15,7 @@ from stream_dp.app.attack import TOGETHER, Attack, attack
 from stream_dp.cli.options import KeyFile
 from stream_dp.cli.printing import wide_console
 from stream_dp.cli.progress_line import progress
+from stream_dp.core.how_many import how_many
 from stream_dp.errors import UsageError
 
 RUNS, TICKS, CONFIDENCE = 3000, 2, 0.99
@@ -39,6 +40,16 @@ def audit(
             "PIPELINE.yaml. Needs the key; no games.",
         ),
     ] = None,
+    copy: Annotated[
+        Path | None,
+        typer.Option(
+            "--copy",
+            metavar="COPY",
+            show_default=False,
+            help="With --trace PIPELINE.yaml: copy its journal, from disk or from Kafka, into this new file first, and "
+            "check the copy.",
+        ),
+    ] = None,
     runs: Annotated[int, typer.Option(help="Games per row, half with each stream.")] = RUNS,
     ticks: Annotated[int, typer.Option(help="Ticks per game, the horizon at most.")] = TICKS,
     confidence: Annotated[
@@ -57,8 +68,10 @@ def audit(
             raise UsageError("--trace checks a journal and --rules the rules: one at a time")
         from stream_dp.cli.audit_trace import audit_trace  # all that reads journals
 
-        audit_trace(pipeline, trace, key_file, as_json=as_json)
+        audit_trace(pipeline, trace, key_file, copy, as_json=as_json)
         return
+    if copy is not None:
+        raise UsageError("--copy: copies the journal of a pipeline file: --trace PIPELINE.yaml")
     if rules == (pipeline is not None):
         raise UsageError(
             "name a PIPELINE.yaml to attack its mechanisms, or --rules to certify the composition rules"
@@ -96,7 +109,7 @@ def _attack(pipeline: Path, runs: int, ticks: int, confidence: float, as_json: b
 
 def _print(attacked: Attack, runs: int, confidence: float) -> None:
     console = wide_console()
-    table = Table(title=f"{attacked.pipeline}: audit by {runs:,} games per row")
+    table = Table(title=f"{attacked.pipeline}: audit by {how_many(runs, 'game')} per row")
     for column in ("series", "mechanism", "claimed epsilon", "epsilon is at least"):
         table.add_column(column)
     table.add_column("strongest possible would show")

@@ -8,19 +8,20 @@ import typer
 
 from stream_dp.app.trace_check import TraceReport, check_trace
 from stream_dp.cli.progress_line import progress
+from stream_dp.core.how_many import how_many
 
 
 def audit_trace(
-    pipeline: Path | None, trace: Path, key_file: Path | None, *, as_json: bool
+    pipeline: Path | None, trace: Path, key_file: Path | None, copy: Path | None, *, as_json: bool
 ) -> None:
-    """Compare and print how much was compared.
+    """Copy the journal, if there is to be a copy, compare, and print how much was compared.
 
     Raises:
         UsageError: no pipeline, journal or key.
         FailClosed: the journal is damaged, or its trace is not that of the composition.
     """
     with progress(f"Reading {trace}") as line:
-        found = asyncio.run(check_trace(pipeline, trace, key_file, line))
+        found = asyncio.run(check_trace(pipeline, trace, key_file, copy, line))
     if as_json:
         typer.echo(json.dumps(found.json()))
     else:
@@ -29,15 +30,19 @@ def audit_trace(
 
 def _print(found: TraceReport) -> None:
     counts, made = found.counts, ""
+    played = ", ".join(
+        (how_many(counts.creations, "creation"), how_many(counts.asks, "ask"), how_many(counts.halts, "halt"))
+    )  # fmt: skip
+    compared = f"{how_many(found.releases, 'release')} and {how_many(found.answers, 'answer')}"
     if found.made:
         made = f"  of these {found.made:,} made of the other releases' bytes alone, without key or seed\n"
     typer.echo(
         f"{found.pipeline}: the trace of its journal, played through the concurrent composition ([HSV] Def 4.1) with "
         "the recorded seeds:\n"
-        f"  {counts.creations:,} creations, {counts.asks:,} asks, {counts.halts:,} halts in {found.ticks:,} ticks\n"
-        f"  {found.releases:,} releases and {found.answers:,} answers to queries compared: equal, byte for byte\n"
+        f"  {played} in {how_many(found.ticks, 'tick')}\n"
+        f"  {compared} to queries compared: equal, byte for byte\n"
         f"{made}"
-        f"  {found.snapshots:,} snapshots compared: equal"
+        f"  {how_many(found.snapshots, 'snapshot')} compared: equal"
     )
     if found.ticks:
         users = found.users

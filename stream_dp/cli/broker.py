@@ -19,7 +19,6 @@ from stream_dp.broker.process import LocalKafka
 from stream_dp.cli.progress_line import progress
 from stream_dp.errors import UsageError
 
-FETCHING = "Fetching Apache Kafka"
 _INTERRUPTED = 130
 _DEFAULT_FOLDERS = {1: "broker", 3: "broker-3"}
 
@@ -39,7 +38,7 @@ def broker(
     kafka = LocalKafka(data_dir or state_dir() / _DEFAULT_FOLDERS[nodes], nodes=nodes, port=port)
     try:
         with progress("Looking for Apache Kafka") as line:
-            resolve_jars(lambda done, of: line(FETCHING, done, of, "files"))
+            resolve_jars(line)
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
     if not asyncio.run(_serve(kafka)):

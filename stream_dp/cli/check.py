@@ -19,6 +19,7 @@ from stream_dp.app.sample_check.fitting import Fitting
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import wide_console
 from stream_dp.cli.progress_line import progress
+from stream_dp.core.how_many import how_many
 
 UNFIT = 2
 
@@ -74,7 +75,9 @@ def _print(name: str, found: Fitting, alarms: list[str]) -> None:
     counts = {"dead": found.dead, "late": found.late, "other": found.other}
     said = ", ".join(f"{n:,} {what} ({found.share(n):.1%})" for what, n in counts.items())
     said += f", of which {found.null:,} null" if found.null else ""
-    lines.print(f"NOT PRIVATE: {found.records:,} records of {found.origin}: {said}.", markup=False)
+    lines.print(
+        f"NOT PRIVATE: {how_many(found.records, 'record')} of {found.origin}: {said}.", markup=False
+    )
 
 
 def _fields(name: str, found: Fitting) -> Table:

@@ -11,6 +11,7 @@ from stream_dp.app.refused_records import read_dead_letters
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import wide_console
 from stream_dp.cli.progress_line import progress
+from stream_dp.core.how_many import how_many
 
 _SHOWN = 3
 
@@ -40,10 +41,10 @@ def _print(shown: dict[str, Any]) -> None:
             str(kind["partition"]), kind["reason"], kind["field"] or "", f"{kind['records']:,}", _places(kind)
         )  # fmt: skip
     console.print(table)
-    beyond = f", and {shown['capped']:,} lay beyond their users' caps" if shown["capped"] else ""
+    beyond = f", {shown['capped']:,} beyond their users' caps" if shown["capped"] else ""
     console.print(
-        f"NOT PRIVATE: exact numbers, for the operator alone. {shown['records']:,} records counted, {shown['late']:,} "
-        f"of them late; {shown['dead']:,} could not be used{beyond}.",
+        f"NOT PRIVATE: exact numbers, for the operator alone. {how_many(shown['records'], 'record')} counted, "
+        f"{shown['late']:,} of them late; {shown['dead']:,} could not be used{beyond}.",
         soft_wrap=True,
         highlight=False,
     )

@@ -6,6 +6,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from stream_dp.app.demo_figures import DemoFigures
+from stream_dp.core.how_many import how_many
 
 SHOWN_KEYS = 5
 
@@ -16,8 +17,8 @@ def print_results(found: DemoFigures) -> None:
     console.print(_table(found))
     summary = found.summary
     console.print(
-        f"{summary.events:,} events, {summary.dead_letters:,} dead letters, {summary.late:,} late, "
-        f"{summary.ticks:,} ticks, {summary.releases:,} releases in {found.seconds:.1f} s "
+        f"{how_many(summary.events, 'event')}, {how_many(summary.dead_letters, 'dead letter')}, {summary.late:,} late, "
+        f"{how_many(summary.ticks, 'tick')}, {how_many(summary.releases, 'release')} in {found.seconds:.1f} s "
         "(exact figures because this source is declared public_data)"
     )
 

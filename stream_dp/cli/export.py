@@ -10,6 +10,7 @@ from stream_dp.cli.logged import LogForm, LogFormat, logged
 from stream_dp.cli.options import PipelineFile
 from stream_dp.cli.progress_line import progress
 from stream_dp.cli.until_stopped import until_stopped
+from stream_dp.core.how_many import how_many
 
 
 def export(
@@ -36,12 +37,12 @@ def export(
 
         def told(place: str, releases: int, rows: int) -> None:
             nonlocal written, said
-            written = f"{releases:,} releases, {rows:,} rows written to {place}"
+            written = f"{how_many(releases, 'release')}, {how_many(rows, 'row')} written to {place}"
             if releases > said:
                 log("exported", releases=releases)
                 if follow:
                     line.say(written)
-            line("" if follow else f"Writing to {place}", releases, 0, "releases")
+            line("" if follow else f"Writing to {place}", releases, 0, "release")
             said = releases
 
         exported = export_releases(pipeline, to, every if follow else None, told, log)

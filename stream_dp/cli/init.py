@@ -12,6 +12,7 @@ from stream_dp.app.drafting.first_pipeline import LOCAL, Drafted, SampleWanted, 
 from stream_dp.cli.options import Bootstrap
 from stream_dp.cli.printing import wide_console
 from stream_dp.cli.progress_line import progress
+from stream_dp.core.how_many import how_many
 
 _MOST_SHOWN = 50
 _FOR_CHECK = "for `check` to see; what counts is sent once `run` has started"
@@ -51,7 +52,9 @@ def init(
 
 def _show(done: Drafted, *, values: bool) -> None:
     sample = done.sample
-    table = Table(title=f"{done.path}: proposed from {sample.records:,} records, NOT PRIVATE")
+    table = Table(
+        title=f"{done.path}: proposed from {how_many(sample.records, 'record')}, NOT PRIVATE"
+    )
     for column in ("field", "type", "null", *(["values"] if values else []), "look at"):
         table.add_column(column, overflow="fold")
     for each in sample.columns:
@@ -65,13 +68,13 @@ def _show(done: Drafted, *, values: bool) -> None:
         table.add_row(each.name, found.type or "-", "yes" if found.nullable else "", *shown, look)
     console = wide_console()
     console.print(table, markup=False)
-    for many, what in (
-        (sample.bad, "lines or records that are no rows or no JSON objects"),
-        (sample.rare, "names that few records have"),
-        (sample.unnamed, "columns without a name of their own"),
+    for many, what, which in (
+        (sample.bad, "line or record", "that is no row or no JSON object"),
+        (sample.rare, "name", "that few records have"),
+        (sample.unnamed, "column", "without a name of its own"),
     ):
         if many:
-            console.print(f"NOT PRIVATE: left out: {many:,} {what}.", markup=False)
+            console.print(f"NOT PRIVATE: left out: {how_many(many, what)} {which}.", markup=False)
     if sample.stamped is False:
         console.print(
             "The brokers of this topic do not stamp records on arrival, which a wall clock needs: `stream-dp topic` "
@@ -88,7 +91,7 @@ def _shown(texts: list[str]) -> str:
 def _next(done: Drafted, wanted: SampleWanted) -> list[str]:
     """What to do now."""
     path, many = done.path, done.draft.open_places
-    places = f"the {many} places" if many > 1 else "the place"
+    places = "the place" if many == 1 else f"the {how_many(many, 'place')}"
     says = "says" if many == 1 else "say"
     edit = f"declare what you know in {places} that {says} `declare this`" if many else "read it"
     lines = [f"{path}: written. Next, {edit}, then:", f"  stream-dp plan {path}"]

@@ -14,6 +14,7 @@ from stream_dp.app.message_trail import message_trail
 from stream_dp.cli.options import KeyFile, PipelineFile
 from stream_dp.cli.printing import budget_text, tick_text, wide_console
 from stream_dp.cli.progress_line import Line, progress
+from stream_dp.core.how_many import how_many
 
 
 def ledger(
@@ -51,7 +52,7 @@ def _messages(shown: dict[str, Any]) -> str:
     refused = sum(each["refused"] for each in shown["messages"])
     if not answered + refused:
         return ""
-    return f" {answered} messages answered, {refused} refused; `--messages` shows who asked what."
+    return f" {how_many(answered, 'message')} answered, {refused} refused; `--messages` shows who asked what."
 
 
 def _loss(shown: dict[str, Any]) -> str:
@@ -88,6 +89,7 @@ def _print(shown: dict[str, Any]) -> None:
     console.print(
         f"Budget {shown['budget']} ({shown['filter']} filter): {budget_text(shown)}; "
         f"delta {shown['delta']}. Odometer so far: {shown['odometer']['bound']}.{_loss(shown)} "
-        f"{shown['ticks']} ticks, {shown['releases']} releases; the journal is whole and adds up."
+        f"{how_many(shown['ticks'], 'tick')}, {how_many(shown['releases'], 'release')}; "
+        f"the journal is whole and adds up."
         f"{_messages(shown)}"
     )

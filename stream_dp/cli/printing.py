@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from stream_dp.accounting.amounts import text
+from stream_dp.core.how_many import how_many
 
 PIPED_WIDTH = 180
 
@@ -50,6 +51,17 @@ def _amounts(node: Mapping[str, Any]) -> str:
     if "users" in guarantee:
         amounts = f"{amounts}, {guarantee['users']}"
     return f"{guarantee['measure']} {amounts}" if "measure" in guarantee else amounts
+
+
+def promise_text(node: Mapping[str, Any]) -> str:
+    """What the node of a derivation promises, in one line, and by which theorem.
+
+    >>> guarantee = {"epsilon": "0.1", "delta": "0", "neighbors": "add_remove"}
+    >>> promise_text({"rule": "proven mechanism", "source": "[HSV] Lemma 7.4", "guarantee": guarantee})
+    'eps 0.1, delta 0, neighbours add_remove, by proven mechanism, [HSV] Lemma 7.4'
+    """
+    neighbors = node["guarantee"]["neighbors"]
+    return f"{_amounts(node)}, neighbours {neighbors}, by {node['rule']}, {node['source']}"
 
 
 def _others(alternatives: list[Mapping[str, Any]]) -> str:
@@ -91,7 +103,7 @@ def watch_end_text(watch: Mapping[str, Any]) -> str:
     ('40, fired', 'runs, 2 keys fired')
     """
     fired, end = watch.get("fired", 0), tick_text(watch, "end")
-    keys = f"{fired:,} key{'' if fired == 1 else 's'} " if watch.get("by") else ""
+    keys = f"{how_many(fired, 'key')} " if watch.get("by") else ""
     return f"{end}, {keys}fired" if fired else end
 
 

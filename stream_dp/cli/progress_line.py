@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from threading import Event, Lock, Thread
 from typing import TextIO
 
+from stream_dp.core.how_many import how_many
+
 QUIET_S, EVERY_S, LOOK_S = 2.0, 10.0, 0.2
 _WIDTH = 80
 _EMPTY = "\r\x1b[K"
@@ -95,14 +97,14 @@ class Line:
 def amount_text(done: int, of: int, unit: str) -> str:
     """How much of how much.
 
-    >>> amount_text(31, 100, "%"), amount_text(1200, 40000, "ticks"), amount_text(7, 0, "files"), amount_text(0, 0, "")
+    >>> amount_text(31, 100, "%"), amount_text(1200, 40000, "tick"), amount_text(7, 0, "file"), amount_text(0, 0, "")
     ('31 %', '1,200 of 40,000 ticks', '7 files', '')
     """
     if not unit:
         return ""
     if unit == "%":
         return f"{done} %"
-    return f"{done:,} of {of:,} {unit}" if of else f"{done:,} {unit}"
+    return f"{done:,} of {how_many(of, unit)}" if of else how_many(done, unit)
 
 
 @contextmanager

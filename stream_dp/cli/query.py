@@ -21,12 +21,14 @@ from stream_dp.cli.options import KeyFile, PipelineFile, say_on_stderr
 from stream_dp.cli.printing import (
     answer_text,
     derivation_tree,
+    promise_text,
     tick_text,
     watch_end_text,
     watch_text,
     wide_console,
 )
 from stream_dp.cli.progress_line import progress
+from stream_dp.core.how_many import how_many
 from stream_dp.errors import BudgetRefused
 
 if TYPE_CHECKING:
@@ -136,8 +138,11 @@ def preview(
     key_file: KeyFile = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
+    proof: Annotated[
+        bool, typer.Option("--proof", help="Show the derivation too, as a tree of theorems.")
+    ] = False,
 ) -> None:
-    """Show what a series would cost and why, and change nothing. Exit code 3: it would not fit."""
+    """Show what a series would cost, promise and tell, and change nothing. Exit code 3: it would not fit."""
     engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
     answer = _answered(lambda: engine.preview(series))
     _say(
@@ -147,7 +152,10 @@ def preview(
         + _ERROR,
     )
     if not as_json and "derivation" in answer:
-        wide_console().print(derivation_tree(answer["derivation"]), highlight=False)
+        why = "" if proof else "; `--proof` shows why"
+        typer.echo(f"Promised by it alone: {promise_text(answer['derivation'])}{why}.")
+        if proof:
+            wide_console().print(derivation_tree(answer["derivation"]), highlight=False)
     if not answer.get("fits"):
         raise typer.Exit(BudgetRefused.exit_code)
 
@@ -208,7 +216,7 @@ def list_(
             cells = [f"  {watch['name']}", watch_text(watch), watch["analyst"], "", start, end]
             table.add_row(*map(escape, cells))
         if each.get("more_watches"):
-            table.add_row(f"  and {each['more_watches']:,} older watches")
+            table.add_row(f"  and {how_many(each['more_watches'], 'older watch', 'older watches')}")
     wide_console().print(table)
 
 
@@ -311,7 +319,7 @@ def own_token(pipeline: PipelineFile, *, analyst: Analyst = "", key_file: KeyFil
 
 
 _START = "Start: tick {start}, the first it sees. "
-_ERROR = "Expected error: ± {error} at tick {error_tick} with {confidence} confidence."
+_ERROR = "Expected error: ± {error} at tick {error_tick} with {confidence} confidence{supposing}."
 _AMOUNTS = (
     "name", "epsilon", "start", "end", "asked", "spent", "left", "largest", "error", "error_tick", "confidence",
     "series", "watch",
@@ -328,6 +336,7 @@ def _shown(answer: Mapping[str, Any]) -> dict[str, Any]:
     """The answer as the texts show it: "?" for an amount that it lacks, a unit where that is not epsilon."""
     shown: dict[str, Any] = {**dict.fromkeys(_AMOUNTS, "?"), **answer}
     shown |= {key: tick_text(answer, key) for key in ("start", "end") if key in answer}
+    shown["supposing"] = f", {answer['supposing']}" if answer.get("supposing") else ""
     shown["fits"] = "fits" if answer.get("fits") else "does not fit"
     unit = answer.get("unit", "epsilon")
     shown["unit"] = "" if unit == "epsilon" else f" {unit}"

@@ -10,6 +10,7 @@ import typer
 from stream_dp.app.replay_feed import Fed, replay_file
 from stream_dp.cli.options import KeyFile, say_on_stderr
 from stream_dp.cli.progress_line import progress
+from stream_dp.core.how_many import how_many
 from stream_dp.errors import UsageError
 
 
@@ -57,8 +58,8 @@ def _told(fed: Fed) -> str:
     """What became of the records.
 
     >>> _told(Fed(1200, 0)), _told(Fed(0, 1200, 3))
-    ('1,200 records sent', '0 records sent, 1,200 were there from an earlier run, 3 skipped')
+    ('1,200 records sent', '0 records sent, 1,200 there already from an earlier run, 3 skipped')
     """
-    before = f", {fed.before:,} were there from an earlier run" if fed.before else ""
+    before = f", {fed.before:,} there already from an earlier run" if fed.before else ""
     skipped = f", {fed.skipped:,} skipped" if fed.skipped else ""
-    return f"{fed.sent:,} records sent{before}{skipped}"
+    return f"{how_many(fed.sent, 'record')} sent{before}{skipped}"

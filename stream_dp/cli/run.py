@@ -17,6 +17,7 @@ from stream_dp.cli.logged import LogForm, LogFormat, logged
 from stream_dp.cli.options import AllowHost, Host, KeyFile, PipelineFile, Port
 from stream_dp.cli.progress_line import progress
 from stream_dp.cli.ticks_shown import ticks_shown
+from stream_dp.core.how_many import how_many
 from stream_dp.errors import UsageError
 
 OVER = "its last tick is over: messages that come from now on are not answered"
@@ -195,7 +196,9 @@ def run_on_terminal(
                 tell,
             )
         )
-        tell(f"{done.built.spec.name}: {done.ticks} ticks, {done.releases} releases")
+        tell(
+            f"{done.built.spec.name}: {how_many(done.ticks, 'tick')}, {how_many(done.releases, 'release')}"
+        )
         if done.ticks == done.built.spec.clock.horizon:
             tell(f"{done.built.spec.name}: {OVER}")
         tell(_totals(pipeline, totals, shown=verbose or done.built.spec.public_data))
@@ -240,6 +243,6 @@ def _totals(pipeline: Path, figures: OperatorFigures, *, shown: bool) -> str:
     if not shown:
         return f"How many records were counted, late or dead: `stream-dp dead-letters {pipeline}` (NOT PRIVATE)"
     return (
-        f"NOT PRIVATE: in this run {figures.records:,} records were counted, {figures.late:,} of them late; "
+        f"NOT PRIVATE: counted in this run: {how_many(figures.records, 'record')}, {figures.late:,} of them late; "
         f"{figures.dead:,} could not be used"
     )

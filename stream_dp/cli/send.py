@@ -9,6 +9,7 @@ import typer
 from stream_dp.app.sending import send_file
 from stream_dp.cli.options import Bootstrap, say_on_stderr
 from stream_dp.cli.progress_line import progress
+from stream_dp.core.how_many import how_many
 
 
 def send(
@@ -42,5 +43,5 @@ def send(
         done = asyncio.run(
             send_file(file, topic, bootstrap, pipeline, line.say, skip_bad=skip_bad, progress=line)
         )
-    left_out = f", {done.skipped:,} lines left out" if done.skipped else ""
-    say_on_stderr(f"NOT PRIVATE: {done.sent:,} records sent and acknowledged{left_out}")
+    left_out = f", {how_many(done.skipped, 'line')} left out" if done.skipped else ""
+    say_on_stderr(f"NOT PRIVATE: {how_many(done.sent, 'record')} sent and acknowledged{left_out}")

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from stream_dp.app.running import Run
 from stream_dp.cli.progress_line import LOOK_S, Line
+from stream_dp.core.how_many import how_many
 
 
 def ticks_shown(line: Line) -> Callable[[Run], AbstractAsyncContextManager[None]]:
@@ -15,13 +16,12 @@ def ticks_shown(line: Line) -> Callable[[Run], AbstractAsyncContextManager[None]
     async def shown(run: Run) -> AsyncIterator[None]:
         horizon = run.built.spec.clock.horizon
         of = f" of {horizon:,}" if horizon else ""
-
         told: list[str | None] = [None]
 
         async def tell() -> None:
             while True:
                 runs = run.ready.is_set() and not run.catching_up
-                said = f"{run.ticks:,} ticks{of}, {run.releases:,} releases"
+                said = f"{how_many(run.ticks, 'tick')}{of}, {how_many(run.releases, 'release')}"
                 told[0] = said if runs else None
                 await asyncio.sleep(LOOK_S)
 

@@ -16,6 +16,7 @@ from stream_dp.app.settings import settings_at
 from stream_dp.app.topic_made import make_topic
 from stream_dp.cli.options import Bootstrap
 from stream_dp.cli.progress_line import progress
+from stream_dp.core.how_many import how_many
 from stream_dp.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
@@ -47,6 +48,6 @@ def topic(
     if not made:
         typer.echo(f"{name}: exists already and was left as it is")
         return
-    parts = "1 partition" if partitions == 1 else f"{partitions} partitions"
+    parts = how_many(partitions, "partition")
     how = "stamped on arrival" if stamped else "stamped by its producers"
     typer.echo(f"{name}: created, {parts}, records are {how}")

@@ -9,6 +9,7 @@ This file knows no field, no hash and no mechanism.
 
 from dataclasses import dataclass
 
+from stream_dp.core.how_many import how_many
 from stream_dp.core.users import Users
 from stream_dp.core.wire import wire
 from stream_dp.errors import InvalidCost
@@ -56,4 +57,4 @@ class Arrivals:
         what = "identifiers" if self.users is None else "users"
         if self.window is None:
             return f"first ticks of {what}"
-        return f"first ticks of {what} in windows of {self.window} tick{'' if self.window == 1 else 's'}"
+        return f"first ticks of {what} in windows of {how_many(self.window, 'tick')}"

@@ -14,7 +14,8 @@ class Progress(Protocol):
     def __call__(self, what: str, done: int = 0, of: int = 0, unit: str = "", /) -> None:
         """Take it; an empty `what`: there is nothing to wait for.
 
-        `of` is 0 where it is not known how much there is, `unit` is empty where nothing is counted.
+        `of` is 0 where it is not known how much there is; `unit` is the noun of one thing, or %, empty
+        where nothing is counted.
         """
         ...
 

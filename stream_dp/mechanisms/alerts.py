@@ -17,6 +17,7 @@ from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.how_many import how_many
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
@@ -91,7 +92,10 @@ class Alerts:
         one = leaf("one alert instance of one key", each, SOURCE, (shift,))
         why = f"an event reaches one live instance per key; {touched.why}; checked by {REARMED}"
         return derive(
-            (one,), Parallel(f"{self.width} keys, re-armed for ever", replace(touched, why=why))
+            (one,),
+            Parallel(
+                f"{how_many(self.width, 'key')}, re-armed for ever", replace(touched, why=why)
+            ),
         )
 
     def public(self, updates: int, state: AlertsState) -> int:

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from stream_dp.core.derivation import Derivation
+from stream_dp.core.how_many import how_many
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
@@ -80,7 +81,7 @@ class Counter(ColumnCounter):
             NotDerivable: the noise is too small for `epsilon`.
         """
         return columns_derivation(
-            f"one counter, {self.horizon} updates",
+            f"one counter, {how_many(self.horizon, 'update')}",
             SOURCE,
             (self.tree,),
             self.column_epsilon,

@@ -18,6 +18,7 @@ from stream_dp.accounting.discrete_gaussian import discrete_gaussian
 from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import ZCDP, GaussianDP, Guarantee
+from stream_dp.core.how_many import how_many
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
@@ -112,8 +113,8 @@ class GaussianCounter(UpdatesAlone):
         Raises:
             NotDerivable: the noise is too small for `rho`, or the event may lie in two rows.
         """
-        many = "any number of" if self.horizon is None else str(self.horizon)
-        noise, subject = self._noise(), f"{self.width} Gaussian counter(s), {many} updates"
+        many = "any number of updates" if self.horizon is None else how_many(self.horizon, "update")
+        noise, subject = self._noise(), f"{self.width} Gaussian counter(s), {many}"
         return leaf(subject, self.guarantee, SOURCE, (noise,))
 
     def _noise(self) -> Condition:

@@ -79,12 +79,12 @@ class LocalProtocol:
         """Refuse parts that no row can be cut into."""
         if not self.users or len(self.users) != len(self.views):
             raise UsageError(
-                f"each user holds one part: got {len(self.users)} users and {len(self.views)} parts"
+                f"each user holds one part: got {len(self.users)} user(s) and {len(self.views)} part(s)"
             )
         for number, (user, view) in enumerate(zip(self.users, self.views, strict=True)):
             if len(set(view)) < len(view) or min(view, default=0) < 0 or user.width != len(view):
                 raise UsageError(
-                    f"user {number} takes rows of {user.width} columns; its part must name "
+                    f"user {number} takes rows of {user.width} column(s); its part must name "
                     f"as many distinct columns, got {len(view)}"
                 )
         if len({user.guarantee.neighbors for user in self.users}) > 1:

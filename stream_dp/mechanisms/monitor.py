@@ -19,6 +19,7 @@ from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Fixed, Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.how_many import how_many
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.exact_class import of_the_exact_class
@@ -104,7 +105,9 @@ class Monitor(WatchBlock):
         window = self._leaf("one instance over a window", whole, SOURCE, *self._window(whole))
         why = f"an event reaches one live instance per watch; {touched.why}; checked by {TEST}"
         places = Parallel(
-            f"watches in {self.width} places, for ever", replace(touched, why=why), (None,) * 3
+            f"watches in {how_many(self.width, 'place')}, for ever",
+            replace(touched, why=why),
+            (None,) * 3,
         )
         return derive((since, tick, window), places)
 

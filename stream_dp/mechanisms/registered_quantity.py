@@ -86,7 +86,7 @@ class RegisteredQuantity(Quantity):
         covers = stated.relation is relation or stated.relation is Neighbors.REPLACE
         if stated.width != width or stated.ones < ones or not covers:
             raise UsageError(
-                f"quantity {self.name!r}: tested for {stated.width} columns, {stated.ones} ones an event under "
+                f"quantity {self.name!r}: tested for {stated.width} column(s), {stated.ones} set by an event, under "
                 f"{stated.relation}; here are {width}, {ones} and {relation}. Register it for these"
             )
         return self
@@ -94,7 +94,7 @@ class RegisteredQuantity(Quantity):
     @property
     def why(self) -> str:
         """How its properties are known: the test, which is no proof."""
-        return f"stated by who registered it, and held in {self._entry().cases} cases: evidence, no proof"
+        return f"stated by who registered it, and held in {self._entry().cases:,} case(s): evidence, no proof"
 
     @property
     def words(self) -> str:

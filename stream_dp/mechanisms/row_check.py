@@ -7,6 +7,7 @@ largest records in a tick.
 
 import numpy as np
 
+from stream_dp.core.how_many import how_many
 from stream_dp.core.messages import IntArray
 from stream_dp.errors import RejectedMessage
 
@@ -47,5 +48,5 @@ def require_left(updates: int, most: int | None) -> None:
     """
     if most is not None and updates >= most:
         raise RejectedMessage(
-            f"this counter was made for {most} updates and has had them all; declare a longer horizon"
+            f"this counter was made for {how_many(most, 'update')} and has had them all; declare a longer horizon"
         )

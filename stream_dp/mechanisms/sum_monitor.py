@@ -15,6 +15,7 @@ from stream_dp.accounting.rules.leaf import leaf
 from stream_dp.accounting.situations import Fixed, Parallel, Touched
 from stream_dp.core.derivation import Condition, Derivation
 from stream_dp.core.guarantee import Guarantee, PureDP
+from stream_dp.core.how_many import how_many
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
@@ -127,11 +128,11 @@ class SumMonitor(EventAmounts, WatchBlock):
             self._unit("over a window", share + told, *window),
         )
         why = (
-            f"one event under {self.neighbors} changes its entries by {self.l1} units in all, and lies in one live "
-            f"instance of each; checked by {TEST}"
+            f"one event under {self.neighbors} changes its entries by {how_many(self.l1, 'unit')} in all, and lies in "
+            f"one live instance of each; checked by {TEST}"
         )
         touched = Touched(self.l1, self.neighbors, why)
-        many = f"watches on sums in {self.width} places, for ever"
+        many = f"watches on sums in {how_many(self.width, 'place')}, for ever"
         return derive(each, Parallel(many, touched, (None,) * len(each)))
 
     def _enough(self, epsilon: Fraction, paid: Fraction, why: str) -> Condition:

@@ -21,6 +21,7 @@ from pydantic import Field
 from stream_dp.accounting.amounts import cost_units, exact
 from stream_dp.accounting.conversions import pure_to_zcdp
 from stream_dp.core.guarantee import PureDP
+from stream_dp.core.how_many import how_many
 from stream_dp.mechanisms.gaussian_hss import GaussianHSS
 from stream_dp.mechanisms.hss import HSS
 from stream_dp.mechanisms.per_bin_hss import PerBinHSS
@@ -85,7 +86,7 @@ class Demand:
     @property
     def supposing(self) -> str:
         """What predictions are for, as short as it can be said."""
-        return f"for {self.events:,} events"
+        return f"for {how_many(self.events, 'event')}"
 
     @property
     def words(self) -> str:
@@ -94,9 +95,9 @@ class Demand:
         if self.expected_events is not None:
             whose = "expected"
         if self.quantity is not None:
-            return f"{self.events} events ({whose})"
+            return f"{how_many(self.events, 'event')} ({whose})"
         shapes = self.shape or f"{' / '.join(SUPPOSED)} by default: declare expected_shape"
-        return f"{self.events} events ({whose}; {shapes})"
+        return f"{how_many(self.events, 'event')} ({whose}; {shapes})"
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
@@ -125,7 +126,11 @@ def better_choice(demand: Demand, tree: Choice) -> Choice:
     forms = all_forms(demand)
     errors = form_errors(demand, forms)
     most = break_even(demand)
-    until = f"up to about {most} events" if most < MOST_EVENTS else "for any number of events"
+    until = (
+        f"up to about {how_many(most, 'event')}"
+        if most < MOST_EVENTS
+        else "for any number of events"
+    )
     form = taken(errors)
     why = f"method: auto, typical error (RMSE) for {demand.words}: {shown(errors)}; hss is taken {until}"
     if GAUSSIAN in errors:

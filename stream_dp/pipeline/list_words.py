@@ -5,6 +5,7 @@ Rules: everything here is public and declared. This file knows no mechanism.
 
 from typing import Any
 
+from stream_dp.core.how_many import how_many
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.pipeline.groupings import (
     By,
@@ -48,6 +49,6 @@ def lists_words(spec: PipelineSpec) -> str:
     for each in lists_json(spec).get("lists", []):
         entries, most = each["entries"], each["most"]
         whole = spec.relation is Neighbors.REPLACE and most == entries
-        many = f"up to {most} of the {entries} entries of {each['field']}"
+        many = f"up to {most} of the {how_many(entries, 'entry', 'entries')} of {each['field']}"
         said.append(f"{many} ({ANY_ROW})" if whole else many)
     return f"an event sets {' and '.join(said)}" if said else ""

@@ -8,6 +8,7 @@ on. A refusal depends on public values alone. This file knows no budget and no j
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from stream_dp.core.how_many import how_many
 from stream_dp.errors import NoRoom
 
 MOST_SERIES = 100
@@ -46,9 +47,10 @@ class LiveRoom:
             sizes = sorted(running.items(), key=lambda one: -one[1])
             halt = f", or halt what is not needed of {_some([f'{n} ({e:,})' for n, e in sizes])}"
             raise NoRoom(
-                f"live series: {name} has {entries:,} entries (keys, or places of a monitor; for each window, and long "
-                f"keys several times), and {owner} has {there:,} of {self.entries:,} at once (queries.entries), so "
-                f"{left:,} fit; ask for fewer{halt if running and entries <= self.entries else ''}"
+                f"live series: {name} has {how_many(entries, 'entry', 'entries')} (keys, or places of a monitor; for "
+                f"each window, and long keys several times), and {owner} has {there:,} of {self.entries:,} at once "
+                f"(queries.entries), so {left:,} {'fits' if left == 1 else 'fit'}; ask for fewer"
+                f"{halt if running and entries <= self.entries else ''}"
             )
 
 

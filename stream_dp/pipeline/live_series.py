@@ -129,6 +129,11 @@ class PlannedSeries:
         """What predicted errors are measured in, in words that stand behind a number."""
         return self.series.error_unit
 
+    @property
+    def supposing(self) -> str:
+        """What predicted errors are for, or in, where that is not plain: "for 1,000 records"; else empty."""
+        return self.chosen.choice.supposing
+
     def predicted(self) -> tuple[int, float]:
         """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon.
 

@@ -15,6 +15,7 @@ from pydantic import (
     Field,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic_core import ErrorDetails, InitErrorDetails
@@ -38,6 +39,7 @@ from stream_dp.pipeline.endpoints import (
 )
 from stream_dp.pipeline.expected import with_expected
 from stream_dp.pipeline.live_room import MOST_SERIES, SHARED_ENTRIES, LiveRoom
+from stream_dp.pipeline.misspelled_tags import behind_misspelled
 from stream_dp.pipeline.named_zones import zone_problems, zones_in
 from stream_dp.pipeline.privacy import WITH_OWN_DELTA, FilterName, Privacy
 from stream_dp.pipeline.protection import Protection
@@ -76,10 +78,11 @@ def _version(value: object) -> object:
     return 1 if value == "1" else value
 
 
-def _knowing(series: tuple[Series, ...]) -> tuple[Series, ...]:
-    """The series, of which those that are made of others know these."""
-    named = {each.name: each for each in series}
-    return tuple(each.beside(named) for each in series)
+def _knowing(series: tuple[Series, ...], info: ValidationInfo) -> tuple[Series, ...]:
+    """The series with defaults that fit the schema, of which those that are made of others know these."""
+    fitted = [each.fitted(info.data.get("fields", {})) for each in series]
+    named = {each.name: each for each in fitted}
+    return tuple(each.beside(named) for each in fitted)
 
 
 class Queries(Frozen):
@@ -212,7 +215,9 @@ def diagnose(data: Any, context: Any = None) -> PipelineSpec | list[ErrorDetails
         return PipelineSpec.model_validate(data, context=context)
     except ValidationError as error:
         told = error.errors(include_url=False, include_input=False)
-        found = with_expected(told, PipelineSpec)
+        found = [
+            *with_expected(told, PipelineSpec), *behind_misspelled(told, data, PipelineSpec)
+        ]  # fmt: skip
     if isinstance(data, Mapping):
         try:
             refuse(cross_problems(Parts.salvage(with_defaults(data))))
@@ -224,13 +229,14 @@ def diagnose(data: Any, context: Any = None) -> PipelineSpec | list[ErrorDetails
 def diagnose_series(data: Any, spec: PipelineSpec) -> Series | list[ErrorDetails]:
     """Validate one series beside the rest of `spec`, or return every problem of it."""
     try:
-        series = _SERIES.validate_python(data)
+        series = _SERIES.validate_python(data).fitted(spec.fields)
         wrong = series_problems((), series, spec.fields, spec.clock, spec.privacy)
         wrong += zone_problems(series, zones_in(spec.series))
         wrong += [problem(("statistic",), _OF_THE_FILE)] if series.inputs else []
         refuse([*wrong, *_privacy_problems((), series, spec.privacy)])
     except ValidationError as error:
-        return with_expected(error.errors(include_url=False, include_input=False), Series)
+        told = error.errors(include_url=False, include_input=False)
+        return [*with_expected(told, Series), *behind_misspelled(told, data, Series)]
     return series
 
 

@@ -110,11 +110,12 @@ def grid_problems(
     of = getattr(series, "of", None)
     if fields is None or not isinstance(of, str) or not isinstance(buckets, int | None):
         return found
-    ends = edges if clamp is None else ValueGrid.within(clamp, buckets or BUCKETS).ends
+    many = buckets or (BUCKETS if clamp is None else default_buckets(fields.get(of), clamp))
+    ends = edges if clamp is None else ValueGrid.within(clamp, many).ends
     grid = by_problems(at, Edges.model_construct(field=of, edges=tuple(ends or ())), fields)
     if clamp is None:
         return [*found, *(_at_edges(at, each) for each in grid)]
-    return [*found, *_at_buckets(at, grid, series)]
+    return [*found, *_at_buckets(at, grid, series, many)]
 
 
 def _at_edges(at: _Place, found: InitErrorDetails) -> InitErrorDetails:
@@ -123,20 +124,33 @@ def _at_edges(at: _Place, found: InitErrorDetails) -> InitErrorDetails:
     return {**found, "loc": (*at, "of") if inner[0] == "field" else (*at, *inner)}
 
 
-def _dividing(clamp: tuple[Fraction, Fraction]) -> int | None:
-    """The most equal buckets, from 2 to `BUCKETS`, that begin at integers; None: there are none.
+def default_buckets(field: Any, clamp: tuple[Fraction, Fraction]) -> int:
+    """Return into how many buckets the clamp is cut where nobody says it: of an integer field, such as begin there.
 
-    >>> [_dividing((Fraction(low), Fraction(400))) for low in (0, -20, "1/2", -1)]
-    [200, 140, None, None]
+    `field` is that of the schema, None where it is broken.
+    """
+    whole = getattr(field, "type", None) == "integer"
+    return (_fitting(clamp, BUCKETS) if whole else None) or BUCKETS
+
+
+def _fitting(clamp: tuple[Fraction, Fraction], wanted: int) -> int | None:
+    """The number of equal buckets nearest to what is `wanted`, by ratio, that begin at integers; None: there is none.
+
+    >>> [_fitting((Fraction(low), Fraction(400)), BUCKETS) for low in (0, -20, 393, -1, "1/2", -609)]
+    [200, 210, 7, 401, None, None]
     """
     low, span = clamp[0], clamp[1] - clamp[0]
     if low.denominator != 1 or span.denominator != 1:
         return None
-    some = range(min(BUCKETS, int(span)), 1, -1)
-    return next((many for many in some if span % many == 0), None)
+    some = (many for many in range(2, min(MOST_BUCKETS, int(span)) + 1) if span % many == 0)
+    return min(
+        some, key=lambda many: max(Fraction(many, wanted), Fraction(wanted, many)), default=None
+    )
 
 
-def _at_buckets(at: _Place, grid: list[InitErrorDetails], series: Any) -> list[InitErrorDetails]:
+def _at_buckets(
+    at: _Place, grid: list[InitErrorDetails], series: Any, many: int
+) -> list[InitErrorDetails]:
     """Problems of equal buckets, at the key that they come from; one for all their ends."""
     found = [
         {**each, "loc": (*at, "of")}
@@ -146,10 +160,15 @@ def _at_buckets(at: _Place, grid: list[InitErrorDetails], series: Any) -> list[I
     if found or not grid:
         return found  # type: ignore[return-value]  # a dictionary with another place
     low, high = map(decimal_text, series.clamp)
-    many = BUCKETS if getattr(series, "buckets", None) is None else series.buckets
-    fits = _dividing(series.clamp)
+    fits = _fitting(series.clamp, many)
+    if fits is None:
+        why = (
+            f"from {low} to {high} no 2 to {MOST_BUCKETS} equal buckets begin at values of '{series.of}': name other "
+            "integers, or edges"
+        )
+        return [problem((*at, "clamp"), why)]
     why = (
         f"{many} equal buckets from {low} to {high} do not begin at values of '{series.of}': choose a number of "
-        f"buckets that divides the range{f', such as buckets: {fits}' if fits else ''}"
+        f"buckets that divides the range, such as buckets: {fits}, or leave it out"
     )
     return [problem((*at, "buckets"), why)]

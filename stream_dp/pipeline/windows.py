@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic_core import InitErrorDetails
 
+from stream_dp.core.how_many import how_many
 from stream_dp.mechanisms.forest_shape import ForestShape, best_forest
 from stream_dp.mechanisms.serving import ViewBands
 from stream_dp.mechanisms.sum_counter import SumCounter
@@ -203,7 +204,9 @@ def window_lengths(at: Place, series: Any, clock: Any) -> list[InitErrorDetails]
             why = f"is no whole number of ticks: the clock's step is {duration_text(step)}"
             found.append(problem(place, why))
         elif isinstance(horizon, int) and length > horizon * step:
-            why = f"is longer than the horizon: {horizon:,} ticks of {duration_text(step)}"
+            why = (
+                f"is longer than the horizon: {how_many(horizon, 'tick')} of {duration_text(step)}"
+            )
             found.append(problem(place, why))
     return found
 

@@ -43,6 +43,11 @@ class Proposal(Protocol):
         """What predicted errors are measured in, in words that stand behind a number."""
         ...
 
+    @property
+    def supposing(self) -> str:
+        """What predicted errors are for, or in, where that is not plain: "for 1,000 records"; else empty."""
+        ...
+
     def predicted(self) -> tuple[int, float]:
         """Return (tick, half-width): the error to expect at the last tick, or the farthest one without a horizon.
 

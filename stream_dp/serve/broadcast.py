@@ -9,17 +9,17 @@ client's position. Silence is filled with comments, at a fixed period.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import msgspec
 
 from stream_dp.runtime.commit import Release
+from stream_dp.serve.parts import first_part
 from stream_dp.serve.view import PublicView
 
 HEARTBEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 1000
 RELEASES_PER_CHUNK = 64
-BYTES_PER_CHUNK = 1 << 16  # or one release
 
 
 class Broadcast:
@@ -46,7 +46,7 @@ class Broadcast:
         while not self._closed:
             releases = self._log.since(position, limit=RELEASES_PER_CHUNK)
             if releases:
-                part = _part(releases)
+                part = first_part(releases)
                 position = part[-1].sequence
                 yield b"".join(map(_event, part))
                 await asyncio.sleep(0)  # a client far behind does not keep the engine waiting
@@ -62,16 +62,6 @@ class Broadcast:
             RETRY_MILLISECONDS,
             msgspec.json.encode(head),
         )
-
-
-def _part(releases: Sequence[Release]) -> Sequence[Release]:
-    """The first of these releases: as many as fit, and one at least."""
-    size = 0
-    for place, release in enumerate(releases):
-        size += len(release.body)
-        if place and size > BYTES_PER_CHUNK:
-            return releases[:place]
-    return releases
 
 
 def _event(release: Release) -> bytes:

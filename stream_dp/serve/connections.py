@@ -23,6 +23,7 @@ ENGINES = (
     64  # files that are left to the engine, and as many for connections on their way in or out
 )
 FEWEST = 8
+_EVENTS = b"text/event-stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +141,31 @@ class BoundedProtocol(H11Protocol):
         if turn is None:
             return
 
+        live = False
+
         async def sending(message: Any) -> None:
+            nonlocal live
             turn.end()
-            await send(message)
+            live = live or _is_live(message)
+            if message.get("more_body") and not live:
+                await self._part_in_turn(message, send)
+            else:
+                await send(message)
 
         try:
             await self._answer(scope, receive, sending)
         finally:
             turn.end()
+
+    async def _part_in_turn(self, message: Any, send: Any) -> None:
+        """Send a part of a history when the client has taken the one before and its turn comes."""
+        await self.flow.drain()
+        turn = await self.room.turns.take(lambda: not self._gone)
+        try:
+            await send(message)
+        finally:
+            if turn is not None:
+                turn.end()
 
     def _expect(self) -> None:
         if self._request is None:
@@ -180,6 +198,11 @@ def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
     if timer is not None:
         timer.cancel()
     return None
+
+
+def _is_live(message: Any) -> bool:
+    """Say whether this begins a stream of events, which is as old as what it waits for."""
+    return any(value.startswith(_EVENTS) for _, value in message.get("headers", ()))
 
 
 def _foreign(client: tuple[str, int] | None) -> str | None:

@@ -45,6 +45,7 @@ class ReleaseLog:
             raise UsageError(f"keep must be at least 1 release per series or None, got {keep}")
         self._keep = keep
         self._series: dict[str, list[Release]] = {}
+        self._dropped: dict[str, int] = {}
         self._last = NOTHING
         self._forgotten = NOTHING
         self._changed = asyncio.Event()
@@ -91,9 +92,20 @@ class ReleaseLog:
 
     def series_between(self, name: str, from_tick: int, to_tick: int) -> Sequence[Release]:
         """The releases of one series with `from_tick <= tick <= to_tick`, in order."""
-        releases = self._series.get(name, [])
+        return self.at(name, self.places_between(name, from_tick, to_tick))
+
+    def places_between(self, name: str, from_tick: int, to_tick: int) -> range:
+        """The places of these releases in their series, counted from its first one, kept or not."""
+        releases, dropped = self._series.get(name, []), self._dropped.get(name, 0)
         start = bisect_left(releases, from_tick, key=_by_tick)
-        return releases[start : bisect_right(releases, to_tick, key=_by_tick)]
+        return range(dropped + start, dropped + bisect_right(releases, to_tick, key=_by_tick))
+
+    def at(self, name: str, places: range) -> Sequence[Release]:
+        """The releases at these places of a series, in order; none where the first is kept no longer."""
+        dropped = self._dropped.get(name, 0)
+        if places.start < dropped:
+            return []
+        return self._series.get(name, [])[places.start - dropped : places.stop - dropped]
 
     def since(self, sequence: int, limit: int | None = None) -> Sequence[Release]:
         """The first `limit` releases after `sequence`, over all series, in order of publication."""
@@ -123,6 +135,7 @@ class ReleaseLog:
         releases = self._series[name]
         if self._keep is not None and len(releases) > self._keep:
             self._forgotten = max(self._forgotten, releases.pop(0).sequence)
+            self._dropped[name] = self._dropped.get(name, 0) + 1
 
     def _check_same(self, release: Release) -> None:
         for known in self.since(release.sequence - 1, limit=1):

@@ -27,6 +27,7 @@ CLI_MAY_USE = (
     "stream_dp.app",
     "stream_dp.broker",
     "stream_dp.cli",
+    "stream_dp.core.how_many",  # how numbers are written with their nouns
     "stream_dp.errors",
 )
 

@@ -7,6 +7,7 @@ import ast
 import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,10 @@ SYNCHRONOUS = ("core", "noise", "mechanisms", "accounting")
 MAX_LINES = 400
 MEDIAN_LINES = 150
 RANDOMNESS = ("random", "secrets", "numpy.random")
+NOUNS = re.compile(
+    r" (older |dead )?(answers|asks|columns|creations|entries|events|files|games|halts|keys|letters|lines|messages|"
+    r"partitions|places|records|releases|rows|snapshots|ticks|updates|users|watches)\b"
+)
 LEANING = ("The same", "So many", "Likewise", "See above", "Ditto", "As above", "As ever")
 
 
@@ -83,6 +88,16 @@ def printing(tree: ast.Module) -> Iterator[str]:
                 yield f"line {node.lineno}: print("
 
 
+def bare_plurals(tree: ast.Module) -> Iterator[str]:
+    """Find texts that put a noun behind whatever number comes, which is wrong of one: `how_many` says it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            for value, behind in pairwise(node.values):
+                match value, behind:
+                    case ast.FormattedValue(), ast.Constant(value=str(said)) if NOUNS.match(said):
+                        yield f"line {node.lineno}: a number and {said!r}"
+
+
 def undocumented(tree: ast.Module) -> Iterator[str]:
     """Find the module, public classes, functions and methods without a docstring."""
     if ast.get_docstring(tree) is None:
@@ -136,6 +151,10 @@ def test_only_the_command_line_prints(syntax: Syntax) -> None:
     assert findings(printing, syntax, lambda path: not under(path, "cli")) == []
 
 
+def test_what_is_printed_says_one_tick_and_two_ticks(syntax: Syntax) -> None:
+    assert findings(bare_plurals, syntax, lambda path: under(path, "cli")) == []
+
+
 def test_all_that_is_public_is_documented(syntax: Syntax) -> None:
     assert findings(undocumented, syntax, lambda _: True) == []
 
@@ -161,6 +180,7 @@ def test_files_are_small(modules: Mapping[Path, str]) -> None:
         (randomness, "from numpy.random import default_rng"),
         (randomness, "import numpy as np\nx = np.random.default_rng()"),
         (printing, "def f():\n    print(1)"),
+        (bare_plurals, "f'{done.ticks:,} ticks, {1} release'"),
         (undocumented, ""),
         (undocumented, '"""M."""\ndef f(): ...'),
         (undocumented, '"""M."""\nclass A:\n    """A."""\n    def f(self): ...'),
@@ -180,6 +200,7 @@ def test_rules_can_fail(rule: Rule, bad: str) -> None:
         (event_loop, "def f(): return 'await'"),
         (randomness, "from stream_dp.noise import random\nx.random"),
         (printing, "console.print(1)"),
+        (bare_plurals, "f'{how_many(ticks, noun)}: {name} ends'"),
         (undocumented, '"""M."""\ndef _f(): ...\nclass _A:\n    def f(self): ...'),
         (
             leaning,

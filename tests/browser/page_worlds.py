@@ -31,6 +31,8 @@ START = datetime(2013, 1, 1, 10, tzinfo=UTC)
 HORIZON = 8760
 HISTORY = 700
 PATIENCE_MS = 120_000
+ALL_DRAWN = """() => [...document.querySelectorAll(".card")].every(
+    (card) => "tick" in card.dataset || card.querySelector(".note").textContent === "Waiting for the first release.")"""
 CODES = (
     "ORDATLLAXBOSMCOCLTSFOFLLMIADCADTWDFWRDUTPADENIAHMSPPBIBNALASSJUIADBUFPHXCLE"
     "STLMDWSEABWIMSYJAXSAVROCPITSANBQNXNASNAOMAGSODSMAUSCVGTYSAVLBTVCHSPDX"
@@ -304,11 +306,17 @@ async def blank(browser: Browser, **more: Any) -> Page:
 async def opened(
     browser: Browser, url: str, width: int = 1280, height: int = 900, **more: Any
 ) -> Page:
-    """A page that shows releases."""
+    """A page that shows all that was released."""
     page = await blank(browser, viewport={"width": width, "height": height}, **more)
     await page.goto(url)
-    await page.wait_for_selector(".card.scalar[data-tick]")
+    await drawn(page)
     return page
+
+
+async def drawn(page: Page) -> None:
+    """Wait until there are cards, and all of them show their releases, with what was released before."""
+    await page.wait_for_selector(".card.scalar[data-tick]")
+    await page.wait_for_function(ALL_DRAWN)
 
 
 async def reaches(page: Page, tick: int) -> None:

@@ -10,6 +10,7 @@ from browser.page_worlds import (
     Console,
     Engine,
     blank,
+    drawn,
     no_gaps,
     opened,
     picture,
@@ -40,7 +41,7 @@ async def test_values_move_with_bands_and_budget(
     page = await blank(browser, viewport={"width": 1280, "height": 900})
     console = Console(page)
     await page.goto(server.url)
-    await page.wait_for_selector(".card.scalar[data-tick]")
+    await drawn(page)
     before = await text(page, "[data-series=departures] .value")
 
     async with engine.running():
@@ -172,7 +173,7 @@ async def test_a_log_that_begins_again_loads_everything_anew(
     young = Engine()
     async with serving(young.log, port=port_of(page)), young.running():
         await page.wait_for_function(
-            "() => Number(document.querySelector('.card.scalar').dataset.tick) < 600"
+            "() => [...document.querySelectorAll('.card')].every(card => Number(card.dataset.tick) < 600)"
         )
         await no_gaps(page)
 

@@ -158,6 +158,18 @@ async def test_the_error_of_every_window_is_told_before_it_is_paid_for(
     assert tab.console.complaints == []
 
 
+async def test_what_an_error_is_for_is_told_with_it(browser: Browser, shop: Shop) -> None:
+    tab = await Tab.opened(browser, shop)
+    await tab.enters(shop.token("bob"))
+    await tab.fills("mean", {"of": "amount", "clamp": "0", "clamp-2": "600"})
+    for epsilon, said in (("0.2", "95% of the time, at tick"), ("0.9", "95% of the time, for")):
+        await tab.by("epsilon", epsilon)
+        told = await tab.prices()
+        assert said in told
+        assert re.search(r"% of the time[^\n]*, for 1,000 records", told)
+    assert tab.console.complaints == []
+
+
 @pytest.mark.parametrize(
     ("statistic", "fields", "said", "where"),
     [

@@ -210,9 +210,12 @@ async def test_a_new_series_is_announced_before_its_first_release(
 
         await page.wait_for_selector("[data-series=late_by_airline]")
         assert "Waiting" in await text(page, "[data-series=late_by_airline] .note")
+        tools = page.locator("[data-series=late_by_airline] .card-tools")
+        assert not await tools.is_visible()  # nothing to take away yet
         assert await text(page, "[data-query=late_by_airline] td >> nth=0") == "ann"
         publish(engine, 3)
         assert await received(page, "late_by_airline") > 0
+        assert await tools.is_visible()
 
 
 WATCHED = described("monitor", "watched", watch=[{"name": "large", "above": 50}])

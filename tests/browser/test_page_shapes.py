@@ -9,6 +9,7 @@ from browser.page_worlds import (
     Engine,
     blank,
     described,
+    drawn,
     picture,
     pipeline,
     plan,
@@ -133,6 +134,7 @@ async def shown(browser: Browser, server: PageServer, **more: Any) -> Page:
     page = await blank(browser, **{"viewport": {"width": 1280, "height": 900}, **more})
     page.on("pageerror", lambda error: pytest.fail(str(error)))
     await page.goto(server.url)
+    await drawn(page)
     for card in (FAN, MEAN, TOP, GAUGE, MEANS):
         await page.wait_for_selector(f"{card}[data-tick='{HISTORY - 1}']")
     return page
@@ -266,7 +268,7 @@ async def test_few_open_ends_do_not_flatten_the_rest_of_the_line(
     (bottom, top), highest, whole = await page.evaluate(range_of)
     assert 0 < bottom < 10
     assert 20 < top < 30
-    assert top <= highest < 40
+    assert top < highest < 100
     assert whole is None
 
 

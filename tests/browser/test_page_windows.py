@@ -12,6 +12,7 @@ from browser.page_worlds import (
     Engine,
     blank,
     described,
+    drawn,
     picture,
     pipeline,
     plan,
@@ -126,9 +127,10 @@ def engine() -> Engine:
 
 
 async def shown(browser: Browser, server: PageServer, **more: Any) -> Page:
-    """The page, its cards of windows drawn."""
+    """The page, its cards drawn."""
     page = await blank(browser, **{"viewport": {"width": 1280, "height": 900}, **more})
     await page.goto(server.url)
+    await drawn(page)
     for card in (RATE, RATES, SUM):
         await page.wait_for_selector(f"{card}[data-tick='{HISTORY - 1}']")
     return page
@@ -234,7 +236,7 @@ async def test_what_has_no_picture_says_so_and_disturbs_nobody(
         await page.goto(server.url)
         await page.wait_for_selector(f"{SUM}[data-tick='{HISTORY - 1}']")
         for card in ("[data-series=later]", RATE):
-            assert "No picture for this yet" in await text(page, f"{card} .note")
+            await page.locator(f"{card} .note", has_text="No picture for this yet").wait_for()
         assert await text(page, f"{SUM} .value") == "2,271.75"
         assert await text(page, f"{SUM} .band") == "± 310.5"
     assert [said for said in console.complaints if "net::ERR" not in said] == []

@@ -41,6 +41,7 @@ async def test_series_known_from_releases_alone_are_shown_and_nobody_logs_in(
     assert await page.locator(".card.unknown").count() == 0
     assert "AT" in await page.inner_text(".card[data-series=s2] .alert-table")
     assert "0 alerts so far" in await page.inner_text(".card[data-series=s3] .figure")
+    assert await page.is_hidden(".card[data-series=s3] .alert-table")  # it has no rows
     assert await page.inner_text("#budget h2") == "Budget of the pipeline file"
     told = await page.inner_text("[data-budget=scope]")
     assert (

@@ -15,6 +15,27 @@ IGNORED = (ROOT / ".dockerignore").read_text()
 _PINNED = re.compile(r"python:3\.(1[1-9])\.\d+-slim-\w+( AS \w+)?")
 
 
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+def made_by(variable: str) -> list[str]:
+    """The words of a variable of the Makefile."""
+    said: str
+    (said,) = re.findall(rf"^{variable} := ((?:.*\\\n)*.+)", MAKEFILE, re.MULTILINE)
+    return said.replace("\\\n", " ").split()
+
+
+def test_the_lock_with_traces_is_made_as_the_other_one() -> None:
+    """As `make lock` makes it, with one extra more, and of the versions that are locked for the tests."""
+    (line,) = re.findall(
+        r"^    \S+/uv (?:.+\\\n)+.+", (DEPLOY / "README.md").read_text(), re.MULTILINE
+    )
+    assert line.replace("\\\n", " ").split()[1:] == [
+        *made_by("COMPILE")[1:], *made_by("RUN_EXTRAS"), "--extra", "otel",
+        "--constraint", "requirements-dev.lock", "--output-file", "requirements.lock",
+    ]  # fmt: skip
+
+
 def linted(dockerfile: str, folder: Path) -> str:
     """What hadolint finds."""
     file = folder / "Dockerfile"

@@ -181,7 +181,7 @@ async def secured_broker(folder: Path) -> AsyncIterator[Secured]:
     authority = Authority(folder, "authority")
     own, node = authority.sign("broker"), Node(folder / "node-1")
     java = await asyncio.to_thread(find_java)
-    jars = await asyncio.to_thread(resolve_jars, None)
+    jars = await asyncio.to_thread(resolve_jars)
     node.write_config(properties(ports, authority.file))
     keystore = own.key.read_bytes() + own.certificate.read_bytes()
     (node.folder / "broker-keystore.pem").write_bytes(keystore)

@@ -72,9 +72,18 @@ async def test_a_commit_and_its_positions_are_one(
         TopicPartition(f"{name}.events", 0): 5,
         TopicPartition(f"{name}.events", 1): 7,
     }
-    (warning,) = one.warnings
-    assert warning.startswith(f"{name}.private.journal: one copy")
-    assert warning.endswith("a power cut could lose commits")
+    said = f"{name}.private.journal: kept once, by the one broker on this machine: enough to try things out"
+    assert one.warnings == (f"{said}; real data want three brokers",)
+
+
+async def test_that_one_broker_keeps_it_is_said_once_in_a_process(
+    settings: KafkaSettings, name: str, closing: list[Close], caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        one = await journal(settings, name, closing)
+        await one.close()
+    said = [record.getMessage() for record in caplog.records if "kept once" in record.getMessage()]
+    assert said == list(one.warnings)
 
 
 async def test_a_large_commit_travels_in_parts(

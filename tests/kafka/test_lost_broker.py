@@ -16,7 +16,7 @@ from kafka.cluster import cluster
 from kafka.talking_worlds import TalkingWorld
 
 OURS = (
-    r".* one copy only, on the only broker: a power cut could lose commits",
+    r".* kept once, by the one broker on this machine: .*",
     r".*: a new ledger; counts what comes into topic .*",
     r"stream-dp: no Kafka broker answers at .* Given up after trying again, .*",
     r"[A-Z][a-z' ]+: (\d+ %, )?\d+ s",  # how far it has come, of what takes longer than two seconds

@@ -80,6 +80,19 @@ async def test_a_csv_is_sent_with_the_types_of_the_schema(
     assert {"code": "12", "amount": 0.25} in found
 
 
+async def test_what_comes_before_the_first_run_is_said_to_count_nowhere(
+    kafka: str, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = f"Note: no run of {topic} has begun, as far as can be seen: what arrives before counts nowhere"
+    assert await off("send", "rows.csv", "--pipeline", "pipeline.yaml") == 0
+    assert capsys.readouterr().err.count(note) == 1
+    assert await off("send", "rows.csv", "--topic", topic, "--bootstrap", kafka) == 0
+    assert "Note:" not in capsys.readouterr().err  # nobody said which pipeline
+    await create(kafka, f"{topic}.private.journal")
+    assert await off("send", "rows.csv", "--pipeline", "pipeline.yaml") == 0
+    assert "Note:" not in capsys.readouterr().err
+
+
 async def test_a_csv_without_a_schema_is_sent_as_it_looks(kafka: str, topic: str) -> None:
     assert await off("send", "rows.csv", "--topic", topic, "--bootstrap", kafka) == 0
     found = await values(kafka, topic)
@@ -106,7 +119,7 @@ async def test_a_line_that_is_no_record_sends_nothing_of_a_file(
     assert "bad.jsonl: line 2 is no JSON object" in capsys.readouterr().err
     assert await values(kafka, topic) == []
     assert await off(*line, "--skip-bad") == 0
-    assert "2 records sent and acknowledged, 1 lines left out" in capsys.readouterr().err
+    assert "2 records sent and acknowledged, 1 line left out" in capsys.readouterr().err
     typed(monkeypatch, '{"a": 4}\nno\n{"a": 5}\n')
     assert await off("send", "-", "--topic", topic, "--bootstrap", kafka) == 2
     assert "standard input: line 2 is no JSON object" in capsys.readouterr().err

@@ -140,6 +140,14 @@ async def test_a_journal_in_kafka_is_the_composition_and_an_altered_one_is_not(
     world = await TalkingWorld.made(tmp_path, kafka)
     async with fed(world):
         await talked(world)
+    copy = tmp_path / "copy.journal"
+    code, out, errors = await world.command(
+        "audit", "--trace", str(world.file), "--copy", str(copy), "--json"
+    )
+    assert code == 0, errors
+    assert await world.command("audit", str(world.file), "--trace", str(copy), "--json") == (
+        0, out, "",
+    )  # fmt: skip
     copies = Copies(world, closing)
     code, out, errors = await copies.said(lambda commits: None)
     assert (code, errors, json.loads(out)["answers"]) == (0, "", 2)

@@ -21,7 +21,9 @@ def sparse(premises: Premises, situation: Parallel) -> Condition:
         return Condition(name, False, f"k must be at least 1 ({touched.why})")
     if len(situation.creations) != len(premises):
         return Condition(
-            name, False, f"{len(premises)} kinds, but {len(situation.creations)} creation counts"
+            name,
+            False,
+            f"{len(premises)} kind(s), but {len(situation.creations)} creation count(s)",
         )
     if any(n is not None and n < 1 for n in situation.creations):
         return Condition(name, False, "a kind is created less than once")

@@ -61,7 +61,7 @@ def _conditions(premises: Premises, situation: Ticks) -> tuple[Condition, ...]:
             valid,
             "every part is alive from its first tick to its last"
             if valid
-            else f"{len(times)} times for {len(premises)} parts, or a part that ends before it begins",
+            else f"{len(times)} time(s) for {len(premises)} part(s), or a part that ends before it begins",
         ),
         _event_level(premises),
         same_neighbors(premises),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from stream_dp.app.export.rows import COLUMNS, Row
+from stream_dp.app.export.rows import COLUMNS, KINDS, Row
 from stream_dp.errors import UsageError
 
 
@@ -30,9 +30,8 @@ def arrow_table(rows: Sequence[Row]) -> Any:
 
 
 def _schema(pyarrow: Any) -> Any:
-    text, number, whole = pyarrow.string(), pyarrow.float64(), pyarrow.int64()
-    kinds = {
-        "tick": whole, "tick_end": pyarrow.timestamp("ms", "UTC"), "value": number, "low": number, "high": number,
-        "band": number, "confidence": number, "rank": pyarrow.int32(), "sequence": whole,
+    types = {
+        "text": pyarrow.string(), "bigint": pyarrow.int64(), "integer": pyarrow.int32(),
+        "double precision": pyarrow.float64(), "timestamptz": pyarrow.timestamp("ms", "UTC"),
     }  # fmt: skip
-    return pyarrow.schema([(name, kinds.get(name, text)) for name in COLUMNS])
+    return pyarrow.schema([(name, types[kind]) for name, kind in KINDS.items()])

@@ -1,13 +1,14 @@
 """Rows in a table of PostgreSQL or DuckDB.
 
-Rules: a group of rows is one statement and one transaction, column by column; a row that is there already is written
-over. Errors name the place, never a password. A table that is there must have the columns of this version. Times of
-DuckDB are read as milliseconds, for its own form of them needs one more library. A key longer than an entry of an
-index of PostgreSQL has room for is cut.
+Rules: a group of rows is one statement and one transaction, all or none; a row that is there already is written over.
+Errors name the place, never a password. A table that is there must have the columns of this version. Times of DuckDB
+are read as milliseconds, for its own form of them needs one more library. A key longer than an entry of an index of
+PostgreSQL has room for is cut.
 """
 
 import asyncio
 import hashlib
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,25 +17,21 @@ from urllib.parse import urlsplit
 
 from stream_dp.app.export.arrow_rows import arrow_table
 from stream_dp.app.export.row_target import Newest, each_place_once
-from stream_dp.app.export.rows import COLUMNS, UNIQUE, Row, rows_of
+from stream_dp.app.export.rows import COLUMNS, KINDS, UNIQUE, Row, rows_of
 from stream_dp.errors import UsageError, WorldError
 
 TABLE = "stream_dp_releases"
-_KINDS = {
-    "tick": "bigint", "tick_end": "timestamptz", "value": "double precision", "low": "double precision",
-    "high": "double precision", "band": "double precision", "confidence": "double precision", "rank": "integer",
-    "sequence": "bigint",
-}  # fmt: skip
 _NULLABLE = ("value", "low", "high", "band", "name", "rank", "tied")
 _NAMES, _KEY = ", ".join(COLUMNS), ", ".join(UNIQUE)
 _REST = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS if name not in UNIQUE)
 _COLUMNS = ", ".join(
-    f"{name} {_KINDS.get(name, 'text')}{'' if name in _NULLABLE else ' not null'}"
-    for name in COLUMNS
+    f"{name} {kind}{'' if name in _NULLABLE else ' not null'}" for name, kind in KINDS.items()
 )
 _CREATE = f"create table if not exists {TABLE} ({_COLUMNS}, primary key ({_KEY}))"
 _LAST = f"select coalesce(max(sequence), -1) from {TABLE} where pipeline = "  # noqa: S608 - ours
 _SEQUENCES = f"create index if not exists {TABLE}_sequence on {TABLE} (pipeline, sequence)"
+
+_MADE = f"select to_regclass('{TABLE}') is not null and to_regclass('{TABLE}_sequence') is not null"
 
 
 def _all_of(source: str) -> str:
@@ -45,9 +42,7 @@ def _all_of(source: str) -> str:
     )
 
 
-_ARRAYS = ", ".join(
-    f"${place}::{_KINDS.get(name, 'text')}[]" for place, name in enumerate(COLUMNS, 1)
-)
+_ARRAYS = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(KINDS.values(), 1))
 _WRITE = _all_of(f"unnest({_ARRAYS}) as told ({_NAMES})")
 _WRITE_ARROW = _all_of("told")
 _AT = f"from {TABLE} where pipeline = {{}} and sequence = {{}}"
@@ -82,12 +77,37 @@ def _taken(row: Row) -> Row:
     return row if (key, name) == (row.key, row.name) else row._replace(key=key, name=name)
 
 
-class PostgresqlTable:
+class _Table:
+    """A table through a client's library, whose failures are told of the table's place."""
+
+    _errors: tuple[type[Exception], ...]
+
+    def __init__(self, pipeline: str) -> None:
+        self._pipeline = pipeline
+        self._client: Any = None
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """See `RowTarget.place`."""
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except self._errors as error:
+            raise WorldError(f"{self.place}: {self._words(error)}") from None
+
+    def _words(self, error: Exception) -> str:
+        return str(error).splitlines()[0]
+
+
+class PostgresqlTable(_Table):
     """The table in a PostgreSQL database; what the address leaves out is taken from PGPASSWORD, PGPASSFILE, ..."""
 
     def __init__(self, address: str, pipeline: str) -> None:
-        self._address, self._pipeline = address, pipeline
-        self._client: Any = None
+        super().__init__(pipeline)
+        self._address = address
 
     @property
     def place(self) -> str:
@@ -103,7 +123,9 @@ class PostgresqlTable:
             raise UsageError("PostgreSQL needs asyncpg: pip install 'stream_dp[export]'") from None
         self._errors = (
             asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError,
+            OverflowError,
         )  # fmt: skip
+        self._no_copy = (asyncpg.UniqueViolationError, asyncpg.FeatureNotSupportedError)
         with self._telling():
             try:
                 self._client = await asyncpg.connect(self._address, timeout=30)
@@ -111,7 +133,8 @@ class PostgresqlTable:
                 raise UsageError(
                     "--to: is no address of a database, such as postgresql://user@host:5432/name"
                 ) from None
-            await self._client.execute(f"{_CREATE}; {_SEQUENCES}")
+            if not await self._client.fetchval(_MADE):
+                await self._client.execute(f"{_CREATE}; {_SEQUENCES}")
             return int(await self._client.fetchval(f"{_LAST}$1", self._pipeline))
 
     async def holds(self, sequence: int, body: bytes) -> bool:
@@ -122,32 +145,31 @@ class PostgresqlTable:
         return _same(found, for_postgresql(rows_of(self._pipeline, body)))
 
     async def write(self, rows: Sequence[Row], last: Newest) -> None:
-        """Write rows in one transaction; see `RowTarget.write`."""
+        """Copy rows; insert them where some are there already, or the table takes no copy; see `RowTarget.write`."""
         if not rows:
             return
-        columns = zip(*each_place_once(for_postgresql(rows)), strict=True)
+        taken = for_postgresql(rows)
         with self._telling():
-            await self._client.execute(_WRITE, *columns)
+            try:
+                await self._client.copy_records_to_table(TABLE, records=taken, columns=COLUMNS)
+            except self._no_copy:
+                await self._client.execute(_WRITE, *zip(*each_place_once(taken), strict=True))
 
     async def close(self) -> None:
         """Disconnect."""
         if self._client is not None:
             await self._client.close(timeout=10)
 
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
-        try:
-            yield
-        except self._errors as error:
-            raise WorldError(f"{self.place}: {type(error).__name__}: {error}") from None
+    def _words(self, error: Exception) -> str:
+        return f"{type(error).__name__}: {error}"
 
 
-class DuckdbTable:
+class DuckdbTable(_Table):
     """The table in a DuckDB file, which one process at a time may write."""
 
     def __init__(self, path: Path, pipeline: str) -> None:
-        self._path, self._pipeline = path, pipeline
-        self._client: Any = None
+        super().__init__(pipeline)
+        self._path = path
 
     @property
     def place(self) -> str:
@@ -160,7 +182,7 @@ class DuckdbTable:
             import duckdb
         except ImportError:
             raise UsageError("DuckDB needs duckdb: pip install 'stream_dp[export]'") from None
-        self._errors = duckdb.Error
+        self._errors = (duckdb.Error,)
         return await asyncio.to_thread(self._opened, duckdb)
 
     async def holds(self, sequence: int, body: bytes) -> bool:
@@ -199,10 +221,3 @@ class DuckdbTable:
             self._client.register("told", arrow_table(rows))
             self._asked(_WRITE_ARROW)
             self._client.unregister("told")
-
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
-        try:
-            yield
-        except self._errors as error:
-            raise WorldError(f"{self.place}: {str(error).splitlines()[0]}") from None

@@ -10,8 +10,11 @@ import csv
 import fcntl
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 
 from stream_dp.adapters.threads import sync_folder
 from stream_dp.app.export.arrow_rows import arrow, arrow_table
@@ -20,6 +23,7 @@ from stream_dp.app.export.rows import COLUMNS, Row
 from stream_dp.errors import UsageError, WorldError
 
 _REACHED = b"stream_dp_reached"
+_END = COLUMNS.index("tick_end")
 
 
 class _Folder:
@@ -104,14 +108,14 @@ class CsvFolder(_Folder):
             with self._csv.open("ab") as file:
                 file.truncate(size)
             if not size:
-                self._append(_line(COLUMNS), self._reached)
+                self._append(_lines([COLUMNS]), self._reached)
         except OSError as error:
             raise self._failed(error) from None
         return self._reached.sequence
 
     def _write(self, rows: Sequence[Row], last: Newest) -> None:
         try:
-            self._append(b"".join(_line(_cells(row)) for row in rows), last)
+            self._append(_lines(_in_utc(rows)), last)
         except OSError as error:
             raise self._failed(error) from None
 
@@ -217,13 +221,15 @@ def _replace(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
-def _cells(row: Row) -> list[str]:
-    cells = row._replace(tick_end=row.tick_end.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))  # type: ignore[arg-type]
-    return ["" if cell is None else str(cell) for cell in cells]
+def _lines(rows: Iterable[Sequence[object]]) -> bytes:
+    """Lines that end with a newline; cells with a line feed or a carriage return are quoted."""
+    lines: list[str] = []
+    csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerows(rows)
+    return "".join(line.removesuffix("\r\n") + "\n" for line in lines).encode()
 
 
-def _line(cells: Sequence[str]) -> bytes:
-    """A line that ends with a newline; cells with a line feed or a carriage return are quoted."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerow(cells)
-    return text.getvalue().removesuffix("\r\n").encode() + b"\n"
+def _in_utc(rows: Iterable[Row]) -> Iterator[tuple[object, ...]]:
+    """The cells of each row; nothing where there is no number."""
+    for at, same in groupby(rows, attrgetter("tick_end")):
+        end = at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        yield from ((*row[:_END], end, *row[_END + 1 :]) for row in same)

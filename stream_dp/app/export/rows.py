@@ -46,6 +46,12 @@ class Row(NamedTuple):
 COLUMNS = Row._fields
 UNIQUE = ("pipeline", "series", "tick", "time_window", "key")
 """The columns that tell a row apart from all others."""
+KINDS = dict.fromkeys(COLUMNS, "text") | {
+    "tick": "bigint", "tick_end": "timestamptz", "value": "double precision", "low": "double precision",
+    "high": "double precision", "band": "double precision", "confidence": "double precision", "rank": "integer",
+    "sequence": "bigint",
+}  # fmt: skip
+"""What each column holds, as SQL calls it."""
 
 _T = TypeVar("_T")
 _Number = int | float | None

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from stream_dp.app.sample_check.field_fit import FieldFit
+from stream_dp.core.how_many import how_many
 from stream_dp.core.moments import EPOCH_UNITS, own_time
 from stream_dp.core.near_names import alike_names
 from stream_dp.core.tick_grid import TickGrid
@@ -31,6 +32,10 @@ _CELL = {
     "integer": "numbers that are no whole ones (12.5); declare `type: number`, or write whole numbers",
     "number": "numbers that are spelled otherwise than 12.5 or 1e3, such as with a space before them",
 }
+_MAY_LACK = "declare `nullable: true` if it may be"
+_NOBODY = (
+    "a record that names no user cannot be counted: write whose it is, or leave such records out"
+)
 _ABSENT = object()
 
 
@@ -112,13 +117,14 @@ def _of_field(
 ) -> Iterator[str]:
     """What the records say of one field, a text for each record that says it."""
     field = spec.fields[fit.name]
+    advice = _NOBODY if fit.name == spec.privacy.user else _MAY_LACK
     for at in fit.missing:
         names = columns or (values[at] if isinstance(values[at], dict) else ())
         alike = alike_names(fit.name, names)
         if alike:
             yield f"{fit.name}: there is a {alike[0]!r}; did you mean that?"
         elif not isinstance(field, TimeField):
-            yield f"{fit.name}: absent; declare `nullable: true` if it may be"
+            yield f"{fit.name}: absent; {advice}"
         else:
             yield f"{fit.name}: absent"
     for at in fit.wrong:
@@ -127,6 +133,8 @@ def _of_field(
         says = (
             _of_time(field, value)
             if isinstance(field, TimeField)
+            else f"null; {advice}"
+            if value is None
             else _of_value(field, value, cells=cells)
         )
         if says:
@@ -156,9 +164,7 @@ def _of_time(field: TimeField, value: object) -> str | None:
 
 
 def _of_value(field: Any, value: object, *, cells: bool) -> str | None:
-    """What is wrong with a value that is no time; a file's `cells` are texts where they do not fit."""
-    if value is None:
-        return "null; declare `nullable: true` if it may be"
+    """What is wrong with a value that is no time and not null; a file's `cells` are texts where they do not fit."""
     if isinstance(field, ListField):
         return _of_list(field, value)
     if isinstance(value, str) and field.type in ("integer", "number"):
@@ -188,7 +194,8 @@ def _of_list(field: ListField, value: object) -> str:
     if not isinstance(value, list):
         return "values that are no list"
     if len(value) > field.most and all(isinstance(each, str) for each in value):
-        return f"lists with more than {field.most} entries; a larger `most:` takes them, and more noise for all"
+        most = how_many(field.most, "entry", "entries")
+        return f"lists with more than {most}; a larger `most:` takes them, and more noise for all"
     return "lists that hold something else than texts"
 
 

@@ -17,6 +17,7 @@ from stream_dp.app.standalone.single import Single
 from stream_dp.app.standalone.tick_release import Window
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import Guarantee
+from stream_dp.core.how_many import how_many
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.row_relations import MOST_EVENTS
 from stream_dp.errors import RejectedMessage
@@ -209,8 +210,8 @@ class Continual(Single, Generic[R, T]):
         horizon = self._charged.horizon
         if horizon is not None and self._now.tick >= horizon:
             raise RejectedMessage(
-                f"{self._charged.name} was made for {horizon} ticks and has released them all; create another one with "
-                "a longer horizon, or without one"
+                f"{self._charged.name} was made for {how_many(horizon, 'tick')} and has released all; create another "
+                "one with a longer horizon, or without one"
             )
 
     def _nothing(self) -> IntArray:
@@ -235,4 +236,4 @@ class Continual(Single, Generic[R, T]):
         return None
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}: {self.ticks} ticks released>"
+        return f"<{type(self).__name__} {self.name!r}: {how_many(self.ticks, 'tick')} released>"

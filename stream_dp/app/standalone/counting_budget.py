@@ -24,6 +24,7 @@ from stream_dp.app.standalone.numbers import (
     positive_or_none,
 )
 from stream_dp.app.standalone.tick_release import Window
+from stream_dp.core.how_many import how_many
 from stream_dp.errors import UsageError
 
 CountMethod: TypeAlias = Literal["auto", "tree", "gaussian"]
@@ -302,7 +303,7 @@ class CountingBudget(BudgetLedger):
         _require(method, "tree", "hss", "auto", "gaussian")
         found = declared(keys)
         if positive("k", k) > len(found):
-            raise UsageError(f"k: there are {len(found)} keys: ask for no more ranks")
+            raise UsageError(f"k: for {how_many(len(found), 'key')} ask for no more ranks")
         setting = self._setting(len(found), horizon, confidence, most)
         shown = windows_from(windows, setting.horizon)
         choose = partial(

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic_core import InitErrorDetails
 
+from stream_dp.core.how_many import how_many
 from stream_dp.core.messages import IntArray
 from stream_dp.core.quotients import quotient
 from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer
@@ -124,7 +125,7 @@ class CutOffSeries(SeriesSpec):
         mechanism = CutOffCounter(self.epsilon, setting.neighbors, setting.horizon, users)
         places = range(max(1, len(self.views)))
         bands = [ViewBands(mechanism, place, setting.confidence) for place in places]
-        cap = f"more than {users.cap} event{'' if users.cap == 1 else 's'}"
+        cap = f"more than {how_many(users.cap, 'event')}"
         when = "ever" if self.window is None else f"in each {self.window}"
         why = (
             f"two tree counters of first ticks, at half the epsilon each: of the users active {when}, the share who "

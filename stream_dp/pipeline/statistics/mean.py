@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from stream_dp.core.how_many import how_many
 from stream_dp.core.messages import IntArray
 from stream_dp.core.quotients import Quotient, Widths, quotient
 from stream_dp.mechanisms.answer_laws import Contrasts, NoisyAnswer, WidthsAt
@@ -97,7 +98,9 @@ class MeanSeries(AmountSeries):
         why = self._why(share, mechanism, setting)
         first = next(iter(errors.values()))
         windows = errors if self.views else {}
-        return Choice(mechanism, why, first, windows, supposing=f"for {RECORDS:,} records")
+        return Choice(
+            mechanism, why, first, windows, supposing=f"for {how_many(RECORDS, 'record')}"
+        )
 
     def _both(self, half: Setting, sums: Fraction, counts: Fraction) -> SumsAndCounts:
         """The mechanism, of so much epsilon for each."""

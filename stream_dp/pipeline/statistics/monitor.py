@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import InitErrorDetails
 
+from stream_dp.core.how_many import how_many
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.sum_monitor import NONE, SumMonitor
@@ -136,7 +137,7 @@ class MonitorSeries(SeriesSpec):
     @property
     def about(self) -> str:
         """What is released, in a few words."""
-        watches = f"{len(self.watch)} watch{'' if len(self.watch) == 1 else 'es'}"
+        watches = how_many(len(self.watch), "watch", "watches")
         if self.amount is None:
             return watches
         low, high = map(decimal_text, (self.amount.lowest, self.amount.highest))

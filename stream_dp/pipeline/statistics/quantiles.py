@@ -11,7 +11,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray
@@ -28,6 +28,7 @@ from stream_dp.pipeline.value_grids import (
     Clamp,
     Ends,
     ValueGrid,
+    default_buckets,
     grid_problems,
     grid_sketched,
 )
@@ -73,6 +74,18 @@ class QuantilesSeries(SeriesSpec):
     at: Shares
     windows: Windows = ()
     every: Every = ()
+    _fitted: bool = PrivateAttr(False)
+
+    def fitted(self, fields: Mapping[str, Any]) -> "QuantilesSeries":
+        """Return the series with the number of buckets nearest to the default that begins at values of an integer."""
+        if self.clamp is None or self.buckets is not None:
+            return self
+        buckets = default_buckets(fields.get(self.of), self.clamp)
+        if buckets == BUCKETS:
+            return self
+        known = self.model_copy(update={"buckets": buckets})
+        known._fitted = True  # noqa: SLF001 - a copy
+        return known
 
     @property
     def grid(self) -> ValueGrid:
@@ -188,8 +201,14 @@ class QuantilesSeries(SeriesSpec):
     def choose(self, setting: Setting) -> Choice:
         """Choose a noisy maximum for windows that end, else a tree over the values."""
         if self.every:
-            return tumbling_choice(setting, self.epsilon, self.every, self.at)
-        return sliding_choice(setting, self.epsilon, self.views, self.at)
+            choice = tumbling_choice(setting, self.epsilon, self.every, self.at)
+        else:
+            choice = sliding_choice(setting, self.epsilon, self.views, self.at)
+        if not self._fitted:
+            return choice
+        return choice.saying(
+            f"{self.buckets} buckets, the number nearest to {BUCKETS} that divides the clamp into integers"
+        )
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
         """Return nothing: releases tell the places of values."""

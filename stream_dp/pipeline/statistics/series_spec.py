@@ -142,6 +142,10 @@ class SeriesSpec(Frozen, ABC):
         """Return the series as one that knows its inputs among the `others` of the file, by name."""
         return self
 
+    def fitted(self, fields: Mapping[str, Any]) -> Self:
+        """Return the series with defaults that fit the schema, where it leaves them out."""
+        return self
+
     def made(
         self, inputs: Sequence[Input], fields: Mapping[str, Any], horizon: int | None
     ) -> MadeOf:

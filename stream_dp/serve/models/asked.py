@@ -76,6 +76,8 @@ class Created(Answer):
     """The last tick, or the farthest that is predicted."""
     confidence: Confidence
     """The probability with which `error` holds."""
+    supposing: Annotated[str | Absent, Field(examples=["for 1,000 records"])] = None
+    """What `error` is for, or in, where that is not plain; else missing."""
 
 
 class Halted(Answer):
@@ -111,6 +113,8 @@ class Preview(Answer):
     """The last tick, or the farthest that is predicted."""
     confidence: Confidence
     """The probability with which `error` holds."""
+    supposing: Annotated[str | Absent, Field(examples=["for 1,000 records"])] = None
+    """What `error` is for, or in, where that is not plain; else missing."""
     error_unit: Annotated[str, Field(examples=["events", "of amount", "events in rank"])]
     """What `error` is measured in: the series' `unit`, or words."""
     windows: Annotated[dict[str, HalfWidth] | Absent, Field(examples=[{"tick": 17, "24h": 61}])] = (

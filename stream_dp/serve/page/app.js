@@ -23,13 +23,14 @@ let stream = null;
 let generation = 0;
 const spending = { asked: 0, shown: 0 };
 let looking = null;
+const looked = new WeakMap(); // cards that fell behind, with the tick of which the engine was asked why
 const toolbar = new Toolbar(byId("windows"), byId("tools"));
 const histories = new Histories(get, () => board.wish());
 export const board = new Board(byId("cards"), histories, showFrame);
 
 async function get(path) {
   const answer = await fetch(path, { cache: "no-store" });
-  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error(`${path}: ${answer.status}`), { status: answer.status });
   return answer.json();
 }
 
@@ -71,8 +72,6 @@ function build({ pipeline, plan, budget, queries, series }) {
   for (const name of names.filter((name) => !halted(queries, name))) addCard(name, latest.get(name) ?? null);
   document.title = `${words(pipeline.name)} · stream_dp`;
   setText(byId("name"), words(pipeline.name));
-  const step = Number(pipeline.clock?.step ?? 0);
-  setText(byId("subtitle"), `live, differentially private${step > 0 ? `, one release per ${duration(step).replace(/^1 /, "")}` : ""}`);
   showClaims();
 }
 
@@ -86,7 +85,7 @@ function showClaims() {
 function showSpending() {
   const titled = (name) => titleOf(describe(state.pipeline, name));
   showBudget(byId("budget"), state.budget, state.queries, titled);
-  showQueries(byId("queries"), state.queries, (name) => (state.cards.has(name) ? el("a", { href: `#card-${name}` }, titled(name)) : titled(name)), Boolean(state.pipeline.over));
+  showQueries(byId("queries"), state.queries, (name) => (state.cards.has(name) ? el("a", { href: `#card-${name}` }, titled(name)) : titled(name)), isOver());
   for (const name of state.cards.keys()) tell(name);
 }
 
@@ -147,6 +146,7 @@ function follow() {
     const head = JSON.parse(event.data);
     if (head.fingerprint !== (state.pipeline.fingerprint ?? null) || head.sequence < state.sequence) return void load();
     state.head = head.sequence;
+    histories.resume();
     connection("open");
     refreshBudget();
   });
@@ -190,34 +190,57 @@ async function refreshBudget() {
   }
 }
 
+/** What the numbers are; live while more come. */
+function subtitle(ended) {
+  const step = Number(state.pipeline?.clock?.step ?? 0);
+  return `${ended ? "" : "live, "}differentially private${step > 0 ? `, one release per ${duration(step).replace(/^1 /, "")}` : ""}`;
+}
+
+/** Whether a release is of the last tick. */
+const isLast = (release) => release !== null && state.pipeline?.clock?.horizon > 0 && release.tick + 1 >= state.pipeline.clock.horizon;
+
+/** Whether all ticks are released, as the engine says it, or what it released. */
+const isOver = () => Boolean(state.pipeline?.over) || isLast(state.latest);
+
+/** An engine may go as soon as its last tick is out: what all cards show then is the end. */
 function stateName() {
+  const over = isLast(state.latest);
+  if (over && [...state.cards.values()].every(({ latest, halted }) => halted || latest === null || isLast(latest))) return "ended";
   if (state.connection !== "open") return state.connection;
   if (state.late || state.sequence < state.head) return "catching up";
-  const { horizon } = state.pipeline.clock ?? {};
-  return horizon && state.latest !== null && state.latest.tick + 1 >= horizon ? "ended" : "live";
+  return over ? "ended" : "live";
 }
 
 /** What stands above the cards; the newest tick and its end, for the cards. */
 function showFrame() {
   const name = stateName();
+  const ends = name === "ended" && byId("state").dataset.state !== name;
   byId("state").dataset.state = name.replace(" ", "-");
   setText(byId("state"), name);
-  showEmpty(byId("empty"), state.connection, state.cards.values());
+  if (state.pipeline !== null) setText(byId("subtitle"), subtitle(name === "ended"));
+  if (ends) showSpending();
+  showEmpty(byId("empty"), state.connection, state.cards.values(), name === "ended");
   document.documentElement.dataset.sequence = state.sequence;
   if (state.latest === null) return null;
   const { tick, end } = state.latest;
   setText(byId("clock"), time(seconds(end)));
   setText(byId("tick"), ` · tick ${count(tick)}`);
-  if ([...state.cards.values()].some(lags)) looking ??= setTimeout(look, RETRY_MILLISECONDS);
+  if (ends || [...state.cards.values()].some(lags)) looking ??= setTimeout(look, RETRY_MILLISECONDS);
   return { tick, end: seconds(end), told: (range) => toolbar.told(range) };
 }
 
+/** Look anew, and whoever else does so. */
 function look() {
   looking = null;
-  refreshBudget();
+  for (const card of state.cards.values()) if (lags(card)) looked.set(card, card.latest.tick);
+  document.dispatchEvent(new Event("visibilitychange"));
 }
 
-const lags = ({ latest, halted }) => latest !== null && !halted && state.latest.tick - latest.tick >= LAG_TICKS;
+/** Whether a card fell behind and the engine was not asked why. */
+function lags(card) {
+  const { latest, halted } = card;
+  return latest !== null && !halted && state.latest.tick - latest.tick >= LAG_TICKS && looked.get(card) !== latest.tick;
+}
 
 document.addEventListener("visibilitychange", () => refreshBudget());
 setInterval(refreshBudget, BUDGET_MILLISECONDS);

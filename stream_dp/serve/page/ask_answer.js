@@ -26,7 +26,7 @@ export function refused(preview, fitting, me, take, wanted) {
     el("p", {}, `${wanted ? `To be off by at most ± ${wanted} ${preview.error_unit} it` : "It"} would cost ε ${amount(preview.asked)}. Of your ε ${amount(account.total)} you have spent ε ${amount(account.spent)}, and ε ${amount(preview.left)} is left.`),
     el("p", {}, none || !fitting
       ? "Nothing fits now: end a question of yours, and its price comes free for what you ask then."
-      : `What fits: ε ${amount(preview.largest)}, off by at most ${off(fitting)} (${percent(fitting.confidence)} of the time).`),
+      : `What fits: ε ${amount(preview.largest)}, off by at most ${off(fitting)} (${percent(fitting.confidence)} of the time${supposed(fitting)}).`),
     button && el("p", {}, button),
     el("p", { class: "muted small" }, "Also cheaper: a larger error, windows in place of all time, or an end to a question that you need no more."));
 }
@@ -40,6 +40,9 @@ const lines = (text) => text.split("\n").flatMap((line, at) => (at === 0 ? [line
 
 const off = ({ error, error_unit: unit }) => `${band(error)} ${unit}`;
 
+/** What an error is for, or in, where that is not plain. */
+const supposed = ({ supposing }) => (supposing ? `, ${supposing}` : "");
+
 /** The expected error, or that of each window. */
 function offs({ windows, ...preview }) {
   if (!windows) return off(preview);
@@ -48,7 +51,7 @@ function offs({ windows, ...preview }) {
 }
 
 function facts({ error_tick: tick, confidence, ...preview }, more) {
-  const told = [["Expected to be off by", offs(preview)], ["That holds", `${percent(confidence)} of the time, at tick ${count(tick)}`], ...more];
+  const told = [["Expected to be off by", offs(preview)], ["That holds", `${percent(confidence)} of the time, at tick ${count(tick)}${supposed(preview)}`], ...more];
   return told.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
 }
 

@@ -4,7 +4,7 @@
 
 import { Chart, colour, framed } from "./charts.js";
 import { axisShare } from "./format.js";
-import { drawMarks, drawZero } from "./marks.js";
+import { drawLone, drawMarks, drawZero } from "./marks.js";
 
 const DEEPEST = 1e-4; // of the greatest value: the foot of a logarithmic picture
 
@@ -41,7 +41,6 @@ export class BandChart extends Chart {
 
   /** A share neither begins below 0 nor ends above 1. */
   heights(low, high) {
-    if (this.framed !== null && this.scale === "") return this.framed;
     const [bottom, top] = this.bars && this.scale === "" && low !== null ? uPlot.rangeNum(Math.min(0, low), Math.max(0, high), 0.1, true) : super.heights(low, high);
     return this.percent && this.scale !== "log" ? [Math.max(0, bottom), Math.min(1, top)] : [bottom, top];
   }
@@ -56,7 +55,7 @@ export class BandChart extends Chart {
       wholes: (data) => !this.percent && data[3].every(Number.isInteger),
       series: [{}, edge, edge, value, ...(this.ghostly ? [ghost] : [])],
       bands: this.bars ? [] : [{ series: [2, 1], fill: colour("--band") }],
-      hooks: { drawAxes: [drawZero], draw: [...(this.bars ? [drawWhiskers] : []), (plot) => drawMarks(plot, this.marks)] },
+      hooks: { drawAxes: [drawZero], draw: [this.bars ? drawWhiskers : (plot) => drawLone(plot, [{ low: 1, high: 2, value: 3, stroke: value.stroke }]), (plot) => drawMarks(plot, this.marks)] },
       ...(this.percent ? { labels: axisShare } : {}),
     };
   }
@@ -71,6 +70,7 @@ export function floored([x, ...columns], floor) {
 /** Columns for a logarithmic scale; the first is time. */
 export function aboveZero([x, ...columns]) {
   const above = columns.flat().filter((value) => value > 0);
+  if (above.length === 0) return [x, ...columns.map((column) => column.map(() => null))];
   const foot = Math.max(Math.min(...above), Math.max(...above) * DEEPEST);
   return [x, ...columns.map((column) => column.map((value) => (value === null ? null : Math.max(foot, value))))];
 }

@@ -30,6 +30,7 @@ export class Board {
   clear(clock) {
     this.clock = clock;
     this.eyes.disconnect();
+    for (const card of this.cards.values()) card.leave();
     this.cards.clear();
     this.holder.replaceChildren();
   }
@@ -39,6 +40,7 @@ export class Board {
     if (other !== undefined) {
       this.eyes.unobserve(other.element);
       this.cards.delete(other.element);
+      other.leave();
       other.element.remove();
     }
     this.cards.set(card.element, card);
@@ -85,7 +87,7 @@ export class Board {
     const text = JSON.stringify(shown);
     const moved = text !== this.shown;
     this.shown = text;
-    for (const card of cards.filter(({ near, stale }) => near && (stale || moved))) this.#ready(card) ? card.draw(shown) : card.early();
+    for (const card of cards.filter(({ near, stale }) => near && (stale || moved))) this.#ready(card) ? card.draw(shown) : card.wait(this.histories.pause !== null);
     const far = cards.filter((card) => card.near === false && card.stale && card.latest !== null && this.#ready(card));
     for (const card of far.slice(0, FAR_PER_FRAME)) card.draw(shown);
     if (far.length > FAR_PER_FRAME) this.wish();

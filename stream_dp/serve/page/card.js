@@ -8,6 +8,8 @@ import { amount, el, errorText, percent, setText, tickText, titleOf, toNumber, w
 import { madeId } from "./proof.js";
 
 const RECENT_TICKS = 2000;
+const UNKNOWN = "The engine does not know this series any more. What came of it stays; what was released before the page was opened cannot be loaded.";
+const FAILED = "What was released before cannot be loaded just now. The page asks for it again by itself.";
 
 export class Card {
   constructor(series, planned, shape) {
@@ -18,6 +20,7 @@ export class Card {
     this.pictures = 0;
     this.latest = null;
     this.halted = false;
+    this.unknown = false; // whether the engine has no history of it
     this.over = "";
     this.near = undefined; // whether its picture can be seen, or soon can
     this.stale = true;
@@ -47,6 +50,7 @@ export class Card {
   /** Take a release; false when it was known. */
   push(release) {
     if (release.sequence <= this.sequence) return false;
+    if (this.unknown) this.#know();
     this.sequence = release.sequence;
     this.received += 1;
     this.latest = release;
@@ -62,6 +66,21 @@ export class Card {
     this.reached = from;
     this.empty();
     releases.forEach((release) => this.push(release));
+  }
+
+  /** The engine has no history of it: what came is all there is, unless it releases once more. */
+  lose() {
+    this.unknown = true;
+    this.reached ??= this.latest.tick;
+    this.stale = true;
+    this.#mark();
+  }
+
+  /** It releases, so its history is there. */
+  #know() {
+    this.unknown = false;
+    this.reached = null;
+    this.#mark();
   }
 
   /** Forget what is kept of releases but the last. */
@@ -94,14 +113,19 @@ export class Card {
   tell(planned, query) {
     this.planned = planned ?? this.planned;
     this.halted = query.end !== null && query.end !== undefined;
-    this.element.classList.toggle("halted", this.halted);
-    setText(this.tag, this.halted ? `${this.about} · halted` : this.about);
+    this.#mark();
     const price = priceText(this.planned, this.series.error_unit);
     const lines = [price, spanText(query)].filter(Boolean);
     if (lines.join() === this.told) return;
     this.told = lines.join();
     this.foot.replaceChildren(...lines.map((line) => el("p", {}, line)));
     if (price) this.foot.firstChild.append(" · ", el("a", { href: `#${madeId(this.series.name)}` }, "How it is made"));
+  }
+
+  /** Whether it goes on, on its head. */
+  #mark() {
+    this.element.classList.toggle("halted", this.halted || this.unknown);
+    setText(this.tag, [this.about, this.halted ? "halted" : this.unknown ? "not known any more" : ""].filter(Boolean).join(" · "));
   }
 
   /** Draw what changed, words always, the picture where it can be seen. */
@@ -111,13 +135,20 @@ export class Card {
     Object.assign(this.element.dataset, { tick: this.latest.tick, received: this.received, pictures: this.pictures += Number(this.near) });
     this.stale = false;
     this.show(range);
+    if (this.unknown) setText(this.note, UNKNOWN);
     if (this.near) this.picture(range);
     this.tools.refresh();
   }
 
-  /** While the history is loaded: that it is; of a card that needs none for it, the newest number. */
+  /** While the history is loaded: that it is, or `failed`; of a card that needs none for it, the newest number. */
+  wait(failed) {
+    if (this.latest === null) return;
+    this.early();
+    if (failed) setText(this.note, FAILED);
+  }
+
   early() {
-    if (this.latest !== null) setText(this.note, "Loading what was released before.");
+    setText(this.note, "Loading what was released before.");
   }
 
   /** Draw again now, for the reader chose something on the card. */
@@ -132,6 +163,11 @@ export class Card {
   recolour() {
     this.chart?.forget();
     this.stale = true;
+  }
+
+  /** It is taken off the page: linked charts hold each other until they are forgotten. */
+  leave() {
+    this.chart?.forget();
   }
 
   /** Released values as columns with their names, for a table and for files; the newest last. */

@@ -21,11 +21,13 @@ export class CardTools {
       made.addEventListener("click", act);
       return made;
     };
-    this.element = el("div", { class: "card-tools" }, card.tabled ? this.table : null,
+    this.element = el("div", { class: "card-tools", hidden: true }, card.tabled ? this.table : null,
       button("CSV", () => this.#saveValues()), button("PNG", () => this.#savePicture()));
   }
 
+  /** There is something to take away. */
   refresh() {
+    this.element.hidden = false;
     if (this.card.tabled !== this.table.isConnected && this.element.isConnected) this.card.tabled ? this.element.prepend(this.table) : this.table.remove();
     if (!this.table.open || this.waits) return;
     this.waits = true;

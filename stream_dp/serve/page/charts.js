@@ -41,18 +41,39 @@ export function thin(points, start, stop = points.x.length) {
   return columns;
 }
 
-/** Columns with open ends cut where the picture ends, and that range; null: the picture holds all there is. */
-export function framed([x, lows, highs, values]) {
-  if ([...lows, ...highs].every((end) => end === null || Number.isFinite(end))) return { columns: [x, lows, highs, values], range: null };
-  const places = values.map((_, place) => place).filter((place) => values[place] !== null);
-  const known = places.filter((place) => Number.isFinite(highs[place] - lows[place]));
-  const shown = known.length > 0 ? known.flatMap((place) => [lows[place], values[place], highs[place]]) : places.map((place) => values[place]);
-  const sorted = shown.sort((one, two) => one - two);
+/** Columns x, then low, high and value of each line, with open ends cut beyond the picture, and its range; null: it holds all there is. */
+export function framed([x, ...columns]) {
+  if (columns.every((column) => column.every((end) => end === null || Number.isFinite(end)))) return { columns: [x, ...columns], range: null };
+  const lines = Array.from({ length: columns.length / 3 }, (_, line) => columns.slice(3 * line, 3 * line + 3));
+  const points = lines.flatMap(([lows, highs, values]) => values.map((value, place) => [lows[place], value, highs[place]])).filter(([, value]) => value !== null);
+  const known = points.filter(([low, , high]) => Number.isFinite(high - low));
+  const sorted = (known.length > 0 ? known.flat() : points.map(([, value]) => value)).sort((one, two) => one - two);
   const at = (part) => sorted[Math.round((sorted.length - 1) * part)] ?? 0;
   const spread = (at(0.95) - at(0.05)) / 3 || Math.abs(at(0.5)) || 1;
   const [bottom, top] = [at(0.05) - spread, at(0.95) + spread];
-  const cut = (end) => (end === null ? null : Math.min(top + spread, Math.max(bottom - spread, end)));
-  return { columns: [x, lows.map(cut), highs.map(cut), values.map(cut)], range: [bottom, top] };
+  const beyond = spread + Math.max(Math.abs(bottom), Math.abs(top)); // 0 is in some pictures
+  const cut = (end) => Math.min(top + beyond, Math.max(bottom - beyond, end));
+  const told = lines.flatMap(([lows, highs, values]) => [lows, highs, values].map((column) => column.map((end, place) => (values[place] === null ? null : cut(end)))));
+  return { columns: [x, ...told], range: [bottom, top] };
+}
+
+/** Where a logarithmic scale has lines: at 1 to 9 of every power of ten, or in even steps where these would be too few. */
+export function logSplits(low, high) {
+  if (high / low < 10) {
+    const step = STEPS.find((each) => (high - low) / each <= 5) ?? STEPS.at(-1);
+    const [first, last] = [Math.ceil(low / step), Math.floor(high / step)];
+    return Array.from({ length: last - first + 1 }, (_, place) => Number(((first + place) * step).toPrecision(12)));
+  }
+  const [first, last] = [low, high].map((end) => Math.floor(Math.log10(end)));
+  const powers = Array.from({ length: last - first + 1 }, (_, place) => first + place);
+  return powers.flatMap((power) => [1, 2, 3, 4, 5, 6, 7, 8, 9].map((digit) => Number(`${digit}e${power}`))).filter((at) => low <= at && at <= high);
+}
+
+/** Which of these have a number beside them; null: they do not. */
+export function logNamed(splits) {
+  const width = splits.at(-1) / splits[0];
+  const digits = width >= 100 ? "1" : width >= 8 ? "125" : "123456789";
+  return splits.map((split) => (digits.includes(split.toExponential()[0]) ? split : null));
 }
 
 /** The place of a chart in a card, and what is told of the time under the cursor. */
@@ -70,6 +91,7 @@ export class Chart {
     this.plot = null;
     this.span = [0, 1];
     this.scale = "";
+    this.framed = null; // the range of a picture that does not hold all there is
     holder.addEventListener("keydown", (event) => this.#move(event));
     holder.addEventListener("focus", () => readout.setAttribute("aria-live", "polite")); // of linked charts one speaks
     holder.addEventListener("blur", () => {
@@ -106,15 +128,23 @@ export class Chart {
 
   /** From where to where values go; `low` and `high` are the least and the greatest drawn. */
   heights(low, high) {
-    if (low === null || high === null) return [0, 1];
+    if (low === null || high === null) return this.scale === "log" ? [1, 10] : [0, 1];
+    if (this.framed !== null) return this.#framedHeights(low);
     if (this.scale === "log") return [low / 1.2, high * 1.2];
     return this.scale === "zero" ? uPlot.rangeNum(Math.min(0, low), Math.max(0, high), 0.1, true) : uPlot.rangeNum(low, high, 0.1, true);
+  }
+
+  /** The range of a picture with open ends, as the scale has it; `low` is the least drawn. */
+  #framedHeights(low) {
+    const [bottom, top] = this.framed;
+    if (this.scale === "log") return [Math.max(low, bottom), Math.max(2 * low, top)];
+    return this.scale === "zero" ? [Math.min(0, bottom), Math.max(0, top)] : [bottom, top];
   }
 
   #options(width, { hooks = {}, wholes, labels = axisCount, series, ...special }) {
     const font = "12px system-ui, sans-serif";
     const axis = { stroke: colour("--muted"), font, grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false } };
-    const steps = this.scale === "log" ? {} : { incrs: (plot) => (wholes(plot.data) ? WHOLE_STEPS : STEPS) };
+    const steps = this.scale === "log" ? { splits: (_plot, _axis, low, high) => logSplits(low, high), filter: (_plot, splits) => logNamed(splits) } : { incrs: (plot) => (wholes(plot.data) ? WHOLE_STEPS : STEPS) };
     return {
       width,
       height: HEIGHT,

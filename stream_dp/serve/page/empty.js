@@ -5,15 +5,16 @@ import { choice } from "./view.js";
 
 const AWAY = "The engine does not answer. The page goes on by itself as soon as it does;";
 
-/** `connection` is that of the stream, `cards` are all there are. */
-export function showEmpty(element, connection, cards) {
-  const text = why(connection, [...cards]);
+/** `connection` is that of the stream, `cards` are all there are; `ended`: nothing more will come. */
+export function showEmpty(element, connection, cards, ended) {
+  const text = why(connection, [...cards], ended);
   element.hidden = text === "";
-  element.classList.toggle("away", connection === "reconnecting");
+  element.classList.toggle("away", connection === "reconnecting" && !ended);
   setText(element, text);
 }
 
-function why(connection, cards) {
+function why(connection, cards, ended) {
+  if (connection === "reconnecting" && ended) return "The run is over, and its engine has gone. The numbers below are its last.";
   if (connection === "reconnecting") return cards.length === 0 ? `${AWAY} nothing is lost.` : `${AWAY} the numbers below are those published until then.`;
   if (connection !== "open") return cards.length === 0 ? "Loading …" : "";
   if (cards.length === 0) return "No series runs.";

@@ -86,7 +86,7 @@ export class FanCard extends Card {
   }
 
   early() {
-    if (this.latest !== null) this.show();
+    this.show();
   }
 
   picture(range) {

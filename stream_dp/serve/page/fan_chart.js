@@ -5,7 +5,7 @@
 import { aboveZero } from "./band_chart.js";
 import { Chart, colour, strides } from "./charts.js";
 import { count } from "./format.js";
-import { UNTOLD, drawUntold } from "./marks.js";
+import { UNTOLD, drawLone, drawUntold } from "./marks.js";
 
 const NAME_HEIGHT = 13;
 
@@ -48,7 +48,7 @@ export class FanChart extends Chart {
       wholes: (data) => data.slice(1).every((column) => column.every((value) => value === null || Number.isInteger(value))),
       series: [{}, ...this.lines.map(line)],
       bands: this.lines.slice(1).map(between),
-      hooks: { drawAxes: [drawUntold], draw: [(plot) => this.#name(plot)] },
+      hooks: { drawAxes: [drawUntold], draw: [(plot) => drawLone(plot, this.lines.map((_, place) => ({ low: place + 1, high: place + 1, value: place + 1, stroke: colour("--accent") }))), (plot) => this.#name(plot)] },
     };
   }
 

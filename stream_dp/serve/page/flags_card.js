@@ -18,7 +18,7 @@ export class FlagsCard extends Card {
     this.span = el("th", { scope: "col", class: "strip-head" }, "recent");
     this.body.append(el("p", { class: "figure" }, this.total = el("span", { class: "value" }, "0"), " ",
       this.unit = el("span", { class: "band" }, "alerts so far")),
-    el("table", { class: "alert-table" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, words(series.by) || "Key"),
+    this.whole = el("table", { class: "alert-table", hidden: true }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, words(series.by) || "Key"),
       this.span, el("th", { scope: "col", class: "number" }, "Alerts"), el("th", { scope: "col", class: "number" }, "Last"))), this.table));
     for (const key of Array.isArray(series.domain) ? series.domain.slice(0, MOST_ROWS) : []) this.#key(String(key));
   }
@@ -130,6 +130,7 @@ export class FlagsCard extends Card {
       state.row = el("tr", {}, el("th", { scope: "row" }, key), state.cell, state.number, state.time);
       this.keys.set(key, state);
       this.table.append(state.row);
+      this.whole.hidden = false;
     }
     return this.keys.get(key);
   }

@@ -1,20 +1,32 @@
 // What cards show of the time before the page was opened: asked for when it can be seen, in parts, one series at a time.
 // Rules: of a series that is loading, what the stream brings waits beside it, so that nothing is missed or taken twice.
-// A part is small enough to be read without a pause. What fails is asked for again.
+// A part is small enough to be read without a pause. A series that the engine does not know is not asked for again until it
+// releases something. What else fails is asked for again, the later the more often it failed; at once where the engine is back.
 
 const CELLS = 60_000; // numbers in one part
 const AT_ONCE = 4;
 const RETRY_MILLISECONDS = 1000;
+const LONGEST_MILLISECONDS = 32_000;
+const UNKNOWN = 404;
 
 export class Histories {
   constructor(get, changed) {
     this.get = get;
     this.changed = changed;
     this.loading = new Map(); // cards, with what came meanwhile
+    this.failures = 0; // in a row
+    this.pause = null;
   }
 
   forget() {
     this.loading.clear();
+    this.resume();
+  }
+
+  /** The engine is back: what failed is asked for now. */
+  resume() {
+    clearTimeout(this.pause);
+    Object.assign(this, { pause: null, failures: 0 });
   }
 
   /** A release that came while its card loads is kept for after. */
@@ -25,27 +37,42 @@ export class Histories {
   /** Load what a card misses, unless enough is being loaded. */
   ensure(card, range) {
     const from = card.missing(range);
-    if (from === null || this.loading.has(card) || this.loading.size >= AT_ONCE) return;
+    if (from === null || card.unknown || this.pause !== null || this.loading.has(card) || this.loading.size >= AT_ONCE) return;
     this.loading.set(card, []);
     void this.#load(card, from, card.latest.tick);
   }
 
   async #load(card, from, to) {
     const ticks = Math.max(10, Math.floor(CELLS / (card.series.domain?.length ?? 12)));
+    const meanwhile = this.loading.get(card);
     const found = [];
     try {
       for (let first = from; first <= to; first += ticks) {
         const path = `/api/series/${encodeURIComponent(card.series.name)}?from=${first}&to=${Math.min(to, first + ticks - 1)}`;
         found.push(...(await this.get(path)).releases);
-        if (!this.loading.has(card)) return;
+        if (this.loading.get(card) !== meanwhile) return;
       }
-    } catch {
-      setTimeout(() => this.loading.delete(card) && this.changed(), RETRY_MILLISECONDS);
+    } catch ({ status }) {
+      if (this.loading.get(card) !== meanwhile) return;
+      this.loading.delete(card);
+      if (status === UNKNOWN) card.lose();
+      else this.#later();
+      this.changed();
       return;
     }
-    const meanwhile = this.loading.get(card);
     this.loading.delete(card);
+    this.failures = 0;
     card.restart([...found, ...meanwhile], from);
     this.changed();
+  }
+
+  /** Ask for nothing for a while; what fails during it was asked for before. */
+  #later() {
+    if (this.pause !== null) return;
+    this.pause = setTimeout(() => {
+      this.pause = null;
+      this.changed();
+    }, Math.min(LONGEST_MILLISECONDS, RETRY_MILLISECONDS * 2 ** this.failures));
+    this.failures += 1;
   }
 }

@@ -6,7 +6,7 @@ import { Card, lowerBound } from "./card.js";
 import { chartPlace } from "./charts.js";
 import { band, count, el, ends, isoOf, near, seconds, sentence, setText } from "./format.js";
 import { COLOURS, KeysChart, keyColumns } from "./keys_chart.js";
-import { formOf, isClosed } from "./line_card.js";
+import { formOf, inWords, isClosed } from "./line_card.js";
 import { choices, choose } from "./view.js";
 
 const TOP = 15;
@@ -24,7 +24,7 @@ export class HistogramCard extends Card {
     this.filter = el("input", { type: "search", placeholder: "filter", "aria-label": "Filter the keys", autocomplete: "off" });
     this.table = el("tbody");
     this.summary = el("summary", {}, "All with their bands");
-    this.details = el("details", { class: "all" }, this.summary, this.filter,
+    this.details = el("details", { class: "all", hidden: true }, this.summary, this.filter,
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "All values" }, el("table", {},
         el("thead", {}, el("tr", {}, ...["Key", sentence(series.unit || "value"), "Band"].map((name) => el("th", { scope: "col" }, name)))), this.table)));
     this.kept = noKeys();
@@ -112,6 +112,7 @@ export class HistogramCard extends Card {
     const scale = scaleOf(top);
     while (this.lines.length < top.length) this.#addRow();
     this.lines.forEach((row, index) => fillRow(row, top[index], scale, this.chosen));
+    this.details.hidden = false;
     setText(this.summary, `All ${count(this.sorted.length)} with their bands`);
     this.filter.hidden = this.sorted.length <= TOP;
     setText(this.note, this.meaning(this.sorted.filter(({ noise }) => noise).length, this.sorted.length));
@@ -147,10 +148,11 @@ export class HistogramCard extends Card {
 
   #said(key, at) {
     const { value, low, high } = this.kept.columns.get(key) ?? {};
-    if (value?.[at] === null || value?.[at] === undefined) return "–";
-    const width = Number.isInteger(value[at]) ? 0 : (high[at] - low[at]) / 2;
+    if ((value?.[at] ?? low?.[at] ?? null) === null) return "–";
+    const bounded = Number.isFinite(high[at] - low[at]);
+    const width = Number.isInteger(value[at]) || !bounded ? 0 : (high[at] - low[at]) / 2;
     const form = formOf(this.series);
-    return `${near(value[at], width, form)} (${ends(Math.max(this.floor, low[at]), high[at], width, form)})`;
+    return `${value[at] === null ? "–" : near(value[at], width, form)} (${ends(bounded ? Math.max(this.floor, low[at]) : low[at], high[at], width, form)})`;
   }
 
   /** The newest value of every key, or where keys were chosen these over the time shown. */
@@ -212,6 +214,10 @@ export class QuotientsByKeyCard extends HistogramCard {
       return { key, value, low, high, text: value === null ? "–" : near(value, width, form), spread: ends(low, high, width, form), noise: !isClosed(low, high, form) };
     };
     return Object.entries(values).map(entry).sort((one, two) => one.noise - two.noise || (two.value ?? 0) - (one.value ?? 0));
+  }
+
+  rows(range) {
+    return inWords(super.rows(range), formOf(this.series));
   }
 
   meaning(faint, many) {

@@ -86,7 +86,7 @@ export class ScalarCard extends Card {
   }
 
   early() {
-    if (this.latest !== null) this.show();
+    this.show();
   }
 
   picture(range) {
@@ -154,6 +154,13 @@ export const formOf = (series) => (series.parameters?.within === "0 to 1" ? PER_
 /** Whether an interval says something: both ends are known, and of a share not both bounds of all shares. */
 export const isClosed = (low, high, form) => Number.isFinite(low) && Number.isFinite(high) && !(form === PER_CENT && low <= 0 && high >= 1);
 
+/** Rows that end in low and high, with these in words, for an open end is no number. */
+export function inWords({ names, rows }, form) {
+  const known = (end) => (Number.isFinite(end) ? end : null);
+  const said = (low, high) => (low === null || high === null ? "" : ends(low, high, Number.isFinite(high - low) ? (high - low) / 2 : 0, form));
+  return { names: [...names, "interval"], rows: rows.map((row) => [...row.slice(0, -2), ...row.slice(-2).map(known), said(...row.slice(-2))]) };
+}
+
 /** A mean or a share: two ends, not one width. */
 export class QuotientCard extends ScalarCard {
   constructor(series, planned, shape) {
@@ -166,6 +173,10 @@ export class QuotientCard extends ScalarCard {
     const bounded = [value, low, high].every(Number.isFinite);
     const width = bounded ? (high - low) / 2 : 0;
     return { value: Number.isFinite(value) ? near(value, width, this.form) : "–", spread: ends(low, high, width, this.form), noise: !bounded || !isClosed(low, high, this.form) };
+  }
+
+  rows(range) {
+    return inWords(super.rows(range), this.form);
   }
 
   meaning({ value, low, high }, sure) {

@@ -4,6 +4,7 @@
 import { colour } from "./charts.js";
 
 const MOST_LINES = 40;
+const DOT = 3.5; // pixels
 export const UNTOLD = "too few to tell";
 
 /** Where 0 is, in a picture that goes below it. */
@@ -37,6 +38,36 @@ export function drawUntold(plot) {
     context.fillStyle = colour("--muted");
     if (context.measureText(UNTOLD).width + 8 * ratio < right - left) context.fillText(UNTOLD, (left + right) / 2, bbox.top + bbox.height / 2);
     from = to;
+  }
+  context.restore();
+}
+
+/** What stands alone in its line, where there is no line to draw: a dot with its band. `low`, `high` and `value` are places of columns. */
+export function drawLone(plot, lines) {
+  const { ctx: context, bbox, data } = plot;
+  const at = (number, scale) => plot.valToPos(number, scale, true);
+  context.save();
+  context.beginPath();
+  context.rect(bbox.left - DOT * uPlot.pxRatio, bbox.top, bbox.width + 2 * DOT * uPlot.pxRatio, bbox.height);
+  context.clip();
+  context.lineWidth = DOT * uPlot.pxRatio;
+  for (const { low, high, value, stroke } of lines) {
+    const values = data[value];
+    const there = (place) => (values[place] ?? null) !== null;
+    context.fillStyle = context.strokeStyle = stroke;
+    values.forEach((told, place) => {
+      if (!there(place) || there(place - 1) || there(place + 1)) return;
+      const left = at(data[0][place], "x");
+      context.globalAlpha = 0.3;
+      context.beginPath();
+      context.moveTo(left, at(data[low][place], "y"));
+      context.lineTo(left, at(data[high][place], "y"));
+      context.stroke();
+      context.globalAlpha = 1;
+      context.beginPath();
+      context.arc(left, at(told, "y"), DOT * uPlot.pxRatio, 0, 2 * Math.PI);
+      context.fill();
+    });
   }
   context.restore();
 }

@@ -74,6 +74,7 @@ def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: Token) -> 
         status_code=201,
         responses=_REFUSED,
         openapi_extra=_body(asked.Definition, asked.EXAMPLE),
+        response_model_exclude_unset=True,
     )
     async def create(
         request: Request, key: _Key, analyst: _Analyst = "", holder: TokenHolder = holder

@@ -1,7 +1,8 @@
 """Published releases: the newest of each series, those of one series, and the live stream.
 
 Rules: a release leaves as the exact bytes that were published: `msgspec.Raw` puts them into the answer without
-reading them, and the models of `serve.models.published` say what is in them (tests hold the two together).
+reading them, and the models of `serve.models.published` say what is in them (tests hold the two together). A history
+of more than one part is sent part by part, so no answer is ever whole in memory.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import FastAPI, Header, Path, Query
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 from fastapi.sse import EventSourceResponse
 
 from stream_dp.runtime.commit import Release
@@ -22,6 +23,7 @@ from stream_dp.serve.models.published import (
     StreamEvent,
 )
 from stream_dp.serve.openapi import reference
+from stream_dp.serve.parts import history, in_one_part
 from stream_dp.serve.refusals import Refused, refusals
 from stream_dp.serve.view import PublicView
 
@@ -85,7 +87,7 @@ def add_series(app: FastAPI, view: PublicView) -> None:
         tags=_TAGS,
         summary="The releases of one series",
         operation_id="get_series",
-        response_description="The published bytes, by tick.",
+        response_description="The published bytes, by tick; more than 64 KiB come in chunks, without a Content-Length.",
         response_model=SeriesReleases,
         responses={200: {"content": {_JSON: {"examples": _RELEASES}}}, **refusals(404, 422)},
     )
@@ -104,7 +106,10 @@ def add_series(app: FastAPI, view: PublicView) -> None:
     ) -> Response:
         if name not in view.log.names() and name not in known():
             raise Refused(404, "no such series; /api/series lists them")
-        found = view.log.series_between(name, first, _LARGEST if last is None else last)
+        places = view.log.places_between(name, first, _LARGEST if last is None else last)
+        found = in_one_part(view.log, name, places)
+        if found is None:
+            return StreamingResponse(history(view.log, name, places), media_type=_JSON)
         return _encoded({"series": name, "releases": [_bytes(release) for release in found]})
 
 

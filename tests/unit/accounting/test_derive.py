@@ -229,7 +229,10 @@ def test_a_delta_counts_for_every_creation_and_side_conditions_are_counted() -> 
     assert found.guarantee.measure == ApproxDP(TWO, within)
     with pytest.raises(NotDerivable, match=r"come to 0\.271, 0\.2 is granted"):
         derive(kinds, Parallel("kinds", ONCE, (3, None), Fraction(1, 5)))
-    for creations, why in (((3,), "2 kinds, but 1 creation counts"), ((3, 0), "less than once")):
+    for creations, why in (
+        ((3,), r"2 kind\(s\), but 1 creation count"),
+        ((3, 0), "less than once"),
+    ):
         with pytest.raises(NotDerivable, match=why):
             derive(kinds, Parallel("kinds", ONCE, creations, within))
     grouped = derive(pures(ONE), Group("user", 3))
@@ -327,7 +330,7 @@ def test_ten_thousand_dashboards_one_after_the_other_cost_one() -> None:
 TICKS_REFUSED: list[tuple[tuple[Derivation, ...], tuple[Alive, ...], str]] = [
     ((part(ApproxDP(ONE, TENTH)),), (Alive(0, 1),), "its delta counts at every tick"),
     ((part(ZCDP(ONE)),), (Alive(0, 1),), "not pure DP"),
-    (pures(ONE), (), "0 times for 1 parts"),
+    (pures(ONE), (), r"0 time\(s\) for 1 part\(s\)"),
     (pures(ONE), (Alive(2, 1),), "ends before it begins"),
     ((derive(pures(ONE), Group("user", 2)),), (Alive(0, 1),), "a user has many ticks"),
 ]

@@ -1,13 +1,15 @@
 """A file as a source: a mark for every tick, and exact positions."""
 
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 
+from stream_dp.adapters import records
 from stream_dp.adapters.files import FileSource
-from stream_dp.adapters.records import FieldType
+from stream_dp.adapters.records import FieldType, Record
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, UsageError
 from stream_dp.runtime.ports import Batch, Source
@@ -57,6 +59,35 @@ async def test_every_tick_has_its_mark(path: Path) -> None:
     assert [batch.position for batch in batches[:3]] == [4, 7, 8]
     assert batches[-1].position == 8 + TICKS
     await source.close()
+
+
+async def most_memory(path: Path, horizon: int) -> int:
+    """The most bytes that a source takes for so many ticks, up to the last of them."""
+    source = FileSource(path, FIELDS, "time", TickGrid(0, STEP, horizon))
+    tracemalloc.start()
+    try:
+        await source.open(0)
+        await source.seek({0: horizon})
+        assert [batch.mark for batch in await _rest(source)][-1] == horizon - 1
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        await source.close()
+
+
+async def test_ticks_without_records_take_no_memory(path: Path) -> None:
+    few, many = await most_memory(path, 200_000), await most_memory(path, 20_000_000)
+    assert many < 2 * few
+    assert many < 1_000_000
+
+
+async def test_a_place_for_each_tick_would(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dense(records.TickedRecords):
+        def __init__(self, ticks: Mapping[int, Sequence[Record]], horizon: int) -> None:
+            super().__init__({tick: ticks.get(tick, ()) for tick in range(horizon)}, horizon)
+
+    monkeypatch.setattr(records, "TickedRecords", Dense)
+    assert await most_memory(path, 200_000) > 1_000_000
 
 
 async def test_an_empty_file_is_a_valid_stream(tmp_path: Path) -> None:

@@ -202,6 +202,16 @@ def test_ticks_keep_every_record_by_its_own_time() -> None:
     assert [[record.line for record in tick] for tick in ticks] == [[1, 5, 8, 2, 4, 3], [0], [7, 6]]
 
 
+@given(st.lists(st.integers(0, 99)), st.slices(10), st.integers(0, 10))
+def test_ticks_are_a_sequence(times: list[int], some: slice, tick: int) -> None:
+    ticks = ticked([_record(line, time) for line, time in enumerate(times)], TickGrid(0, 10, 10))
+    whole = [ticks[tick] for tick in range(10)]
+    assert (len(ticks), list(ticks), ticks[some]) == (10, whole, whole[some])
+    assert ticks.before(tick) == sum(time < 10 * tick for time in times)
+    with pytest.raises(IndexError):
+        ticks[10]
+
+
 @given(st.lists(st.none() | st.integers(-50, 150)), st.none() | st.integers(-50, 150))
 def test_one_more_record_moves_no_other(times: list[int | None], more: int | None) -> None:
     records = [_record(line, time) for line, time in enumerate(times)]

@@ -132,6 +132,26 @@ async def test_who_spent_what_is_public_and_where_it_counts_is_not(path: Path) -
     await on(path, ask)
 
 
+async def test_what_an_error_is_for_is_told_with_it_where_it_is_not_plain(path: Path) -> None:
+    mean = {"statistic": "mean", "of": "amount", "clamp": [0, 600], "step": 1, "epsilon": "0.3"}
+    middle = {"statistic": "quantiles", "of": "amount", "clamp": [0, 600], "at": [0.5]}
+
+    async def ask(client: Client, issued: IssuedTokens) -> None:
+        ann = made_for(issued, "ann")
+        for series, supposing in (
+            ({**mean, "name": "m"}, "for 1,000 records"),
+            ({**middle, "name": "q", "epsilon": "0.3"}, "in ranks"),
+            (large("c", "0.3"), None),
+        ):
+            for route, status in (("/api/queries/preview", 200), ("/api/queries", 201)):
+                told = await client.post(route, json=series, headers=ann)
+                assert told.status_code == status
+                assert told.json().get("supposing") == supposing
+                assert ("supposing" in told.json()) is (supposing is not None)
+
+    await on(path, ask)
+
+
 async def test_a_preview_for_an_error_names_the_least_epsilon_and_what_stays_left(
     path: Path,
 ) -> None:

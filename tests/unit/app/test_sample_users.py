@@ -27,6 +27,11 @@ def test_who_names_nobody_could_not_be_used() -> None:
     assert [(each.name, each.records, each.example) for each in found.reasons] == [
         ("wrong_type in customer", 1, "line 1")
     ]
+    says = "a record that names no user cannot be counted: write whose it is, or leave such records out"
+    assert [each.says for each in found.hints] == [f"customer: null; {says}"]
+    absent = Piece(0, [b'{"time": 0, "key": "a"}'], range(1))
+    (hint,) = fitting_of(specification(), Sample("topic t", [absent])).hints
+    assert hint.says == f"customer: absent; {says}"
 
 
 def test_partitions_that_say_nothing_of_users_are_refused() -> None:

@@ -212,7 +212,7 @@ def test_amounts_that_are_none_are_refused(
 def test_ranks_and_methods_that_are_none_are_refused(opened: list[SeededNoise]) -> None:
     many = [str(number) for number in range(300)]
     calls: list[tuple[Callable[[Any], Any], str]] = [
-        (lambda b: b.top(epsilon=1, keys=KEYS, k=4), "k: there are 3 keys: ask for no more ranks"),
+        (lambda b: b.top(epsilon=1, keys=KEYS, k=4), "k: for 3 keys ask for no more ranks"),
         (lambda b: b.top(epsilon=1, keys=many, k=101), "k: must be less than or equal to 100"),
         (lambda b: b.top(epsilon=1, keys=KEYS, k=0), "k: must be a whole number"),
         (lambda b: b.top(epsilon=1, keys=KEYS, k=1, method="best"), "method: must be"),

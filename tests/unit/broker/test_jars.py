@@ -67,12 +67,12 @@ def test_a_malformed_line_is_named(line: str) -> None:
 
 def test_fetches_once_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repository(monkeypatch, GOOD)
-    calls: list[tuple[int, int]] = []
+    calls: list[tuple[str | int, ...]] = []
     paths = resolve_jars(lambda *c: calls.append(c), folder=tmp_path / "new", jars=[JAR])
     assert [p.read_bytes() for p in paths] == [GOOD]
     repository(monkeypatch, OSError("no network"))
     assert resolve_jars(lambda *c: calls.append(c), folder=tmp_path / "new", jars=[JAR]) == paths
-    assert calls == [(1, 1)]
+    assert calls == [("Fetching Apache Kafka", 1, 1, "file")]
     assert list((tmp_path / "new").iterdir()) == paths  # no staging folder stays
 
 

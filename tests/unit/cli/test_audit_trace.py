@@ -10,6 +10,8 @@ import msgspec
 import pytest
 from fixtures.old_journals import FOLDERS, KEY_FILE, ready
 
+from stream_dp.adapters.sqlite import read_sealed
+from stream_dp.app import journal_copy
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.cli.main import code_of
 from stream_dp.pipeline.yaml import load
@@ -52,6 +54,57 @@ def test_a_copy_of_a_journal_is_compared_too(ran: Any) -> None:
         "releases": 18, "answers": 0, "snapshots": 0, "equal": True,
         "one_event_passes": True, "two_events_are_refused": True,
     }  # fmt: skip
+
+
+def test_a_copy_is_made_checked_and_can_be_checked_elsewhere(ran: Any) -> None:
+    copy = ran.folder / "copy.journal"
+    said = ran.say("audit", "--trace", str(ran.pipeline), "--copy", str(copy), "--json")
+    assert (said.code, said.err) == (0, "")
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in ran.folder.glob("copy*")] == ["copy.journal"]
+    assert read_sealed(copy) == read_sealed(ran.journal)
+    again = ran.command("audit", "--trace", str(copy), "--json")
+    assert (again.code, again.out) == (0, said.out)
+
+
+@pytest.mark.parametrize("more", [("--trace", "copy.journal"), ()])
+def test_a_copy_is_of_a_pipelines_journal(ran: Any, more: tuple[str, ...]) -> None:
+    (ran.folder / "copy.journal").write_bytes(ran.journal.read_bytes())
+    said = ran.command("audit", *more, "--copy", str(ran.folder / "other"))
+    assert said.code == 2
+    assert "--copy: copies the journal of a pipeline file: --trace PIPELINE.yaml" in said.err
+    assert not (ran.folder / "other").exists()
+
+
+def test_a_copy_overwrites_nothing_and_holds_what_is_there(ran: Any) -> None:
+    copy = ran.folder / "copy.journal"
+    copy.write_text("mine")
+    arguments = ("audit", "--trace", str(ran.pipeline), "--copy", str(copy))
+    said = ran.say(*arguments)
+    assert (said.code, copy.read_text()) == (2, "mine")
+    assert "is there already; name a new file" in said.err
+    copy.unlink()
+    with closing(sqlite3.connect(ran.journal)) as database, database:
+        database.execute("UPDATE commits SET sealed = zeroblob(99) WHERE sequence = 0")
+    assert ran.say(*arguments).code == 4
+    assert read_sealed(copy) == read_sealed(ran.journal)
+
+
+def test_where_there_is_no_journal_there_is_no_copy(live_series: Any) -> None:
+    copy = live_series.folder / "copy.journal"
+    said = live_series.say("audit", "--trace", str(live_series.pipeline), "--copy", str(copy))
+    assert (said.code, copy.exists()) == (2, False)
+    assert "no journal here; it begins with the first run" in said.err
+
+
+def test_a_long_journal_is_copied_a_part_at_a_time(
+    ran: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_copy, "_AT_ONCE", 1)
+    copy = ran.folder / "copy.journal"
+    said = ran.say("audit", "--trace", str(ran.pipeline), "--copy", str(copy))
+    assert (said.code, said.err) == (0, "")
+    assert read_sealed(copy) == read_sealed(ran.journal)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.name))

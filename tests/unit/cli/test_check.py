@@ -118,7 +118,7 @@ def test_a_declared_share(live_series: LiveSeriesService) -> None:
 def test_the_end_of_a_run_names_records_on_request(live_series: LiveSeriesService) -> None:
     table(live_series, [*ROWS, "junk"])
     said = live_series.command("run", "--until-end", "--verbose")
-    totals = "NOT PRIVATE: in this run 24 records were counted, 0 of them late; 1 could not be used"
+    totals = "NOT PRIVATE: counted in this run: 24 records, 0 of them late; 1 could not be used"
     assert totals in said.err
     again = live_series.command("run", "--until-end").err
     assert "clicks: all its ticks are public already" in again
@@ -132,7 +132,7 @@ def test_a_run_says_from_when_on_it_counts(live_series: LiveSeriesService) -> No
 
 def test_public_data_needs_no_request(live_series: LiveSeriesService) -> None:
     live_series.write("name: clicks\n", "name: clicks\npublic_data: true\n")
-    assert "24 records were counted" in live_series.command("run", "--until-end").err
+    assert "counted in this run: 24 records" in live_series.command("run", "--until-end").err
 
 
 def test_what_a_person_reads(live_series: LiveSeriesService) -> None:

@@ -173,7 +173,7 @@ def test_values_are_shown_where_they_are_asked_for_and_never_written(say: Say) -
 
 def test_what_cannot_be_a_field_is_told(say: Say) -> None:
     said, text = made(say, "awkward")
-    assert "NOT PRIVATE: left out: 1 lines or records that are no rows" in said.out
+    assert "NOT PRIVATE: left out: 1 line or record that is no row" in said.out
     assert "left out: 3 columns without a name" in said.out
     assert '# "say \\"hi\\"" has a name that no field can have' in text
 
@@ -218,7 +218,7 @@ def test_json_lines_have_types_of_their_own(say: Say) -> None:
     assert "key 7" not in text + said.out
     assert '# "deep" holds objects or lists: left out' in text
     assert '# "mixed" holds values of several types: left out' in text
-    assert "left out: 1 names that few records have" in said.out
+    assert "left out: 1 name that few records have" in said.out
     assert "declare the most of tags" in say("plan", "events.yaml").err
 
 

@@ -70,7 +70,7 @@ def test_nothing_is_said_under_two_seconds(out: Callable[[], StringIO]) -> None:
     clock, screen = Clock(), out()
     line = Line(screen, clock)
     for part in range(10):
-        line("Reading", part, 10, "ticks")
+        line("Reading", part, 10, "tick")
         line.look()
         clock.seconds += QUIET_S / 10 - 0.001
     line.hide()
@@ -98,7 +98,7 @@ def test_a_terminal_has_one_line_that_is_gone_at_the_end() -> None:
     clock.seconds += 3
     line.look()
     line.look()  # nothing new
-    line("Feeding clicks", 1200, 40_000, "ticks")
+    line("Feeding clicks", 1200, 40_000, "tick")
     line.look()
     line.say("Warning")
     clock.seconds += 1
@@ -251,5 +251,5 @@ def test_a_page_without_an_engine_says_how_much_it_read_until_it_has_read_all(
             await asyncio.wait({following})
 
     asyncio.run(followed())
-    assert told[0] == (READING, 18, 0, "releases")
+    assert told[0] == (READING, 18, 0, "release")
     assert told[-1] == ("",)

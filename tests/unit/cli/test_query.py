@@ -143,15 +143,40 @@ def test_the_list_shows_the_watches_of_a_monitor(ask: Ask, engine: FakeLiveSerie
     assert "watches" not in found
 
 
-def test_preview_shows_the_price_and_the_reasons(ask: Ask, engine: FakeLiveSeries) -> None:
+PREVIEWED = (
+    f"It fits: asked epsilon 0.1, spent 0.5, left 0.5, largest that fits 0.5. {ERROR}\n"
+    "Promised by it alone: eps 0.1, delta 0, neighbours add_remove, by proven mechanism, [HSV] Lemma 7.4"
+)
+
+
+def test_preview_shows_price_error_and_promise_in_two_lines(
+    ask: Ask, engine: FakeLiveSeries
+) -> None:
     said = ask("preview", "--series", LATE)
     assert (said.code, said.err) == (0, "")
-    assert said.out.startswith(
-        "It fits: asked epsilon 0.1, spent 0.5, left 0.5, largest that fits 0.5."
-    )
-    assert f"largest that fits 0.5. {ERROR}\n" in said.out
-    assert "by proven mechanism, [HSV] Lemma 7.4" in said.out
+    assert said.out == f"{PREVIEWED}; `--proof` shows why.\n"
     assert len(engine.series) == 1
+
+
+def test_the_proof_of_a_preview_is_shown_on_demand(ask: Ask) -> None:
+    said = ask("preview", "--series", LATE, "--proof")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith(f"{PREVIEWED}.\nthe query  eps 0.1, delta 0")
+    assert "holds pure: no delta" in said.out
+
+
+@pytest.mark.parametrize("command", ["preview", "create"])
+def test_what_an_error_is_for_is_said_with_it(
+    ask: Ask, engine: FakeLiveSeries, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    answered = getattr(engine, command)
+
+    async def supposing(*asked: Any) -> dict[str, Any]:
+        return {**await answered(*asked), "supposing": "for 1,000 records"}
+
+    monkeypatch.setattr(engine, command, supposing)
+    said = ask(command, "--series", LATE)
+    assert f"{ERROR.removesuffix('.')}, for 1,000 records." in said.out
 
 
 def test_a_preview_that_does_not_fit_is_3(ask: Ask, engine: FakeLiveSeries) -> None:

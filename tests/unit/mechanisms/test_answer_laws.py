@@ -66,7 +66,7 @@ def test_its_band_comes_out_of_the_law_of_an_answer(name: str, updates: int) -> 
     assert band - 0.5 <= width_of(NoisyAnswer(mechanism), updates) <= 1.01 * band + 1.5
 
 
-@pytest.mark.parametrize("updates", [1, 4, 5, 41, 90])
+@pytest.mark.parametrize("updates", [1, 4, 5, 6, 7, 41, 90])
 @pytest.mark.parametrize("name", VIEWED)
 def test_and_that_of_each_window(name: str, updates: int) -> None:
     mechanism: Any = VIEWED[name]
@@ -93,6 +93,15 @@ def test_widths_are_those_of_the_tick_and_kept() -> None:
     assert contrasts(8) == contrast_widths(laws[0], laws[1], 1 - 0.95)
     assert contrasts(8) is contrasts(8)
     assert contrasts(8) != contrasts(9)
+    near = Contrasts(above, below, 0.95, Fraction(2))
+    assert near(8) == contrast_widths(laws[0], laws[1], 1 - 0.95, Fraction(2)) != contrasts(8)
+
+
+def test_of_gaussian_counts_the_roundings_inside_are_a_part() -> None:
+    counter = GaussianCounter(1, Fraction(2), ADD, 5_000)
+    drift = counter.lattice.drift(4_000)
+    assert drift > 0
+    assert NoisyAnswer(counter).law(4_000).rest == 0.5 + drift
 
 
 def test_what_decides_has_no_law_of_its_own() -> None:

@@ -15,6 +15,8 @@ import pytest
 from oracles.first_arrivals import first_arrivals
 from oracles.tree_privacy import least_shift
 
+from stream_dp.accounting.derive import derive
+from stream_dp.accounting.situations import FirstArrivals, Group
 from stream_dp.core.arrivals import Arrivals
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.messages import IntArray, Query, Update
@@ -226,3 +228,23 @@ def test_it_is_derived_for_whom_it_says() -> None:
         derived(ArrivalCounter(EPSILON, REPLACE, None, Arrivals(None, Users(2))), "distinct")
     with pytest.raises(NotDerivable):
         derived(OneUnit(EPSILON, ADD, None, Arrivals()), "distinct")
+
+
+def test_a_part_that_is_for_users_or_groups_already_is_no_step_of_one_unit() -> None:
+    arrivals = Arrivals(None, Users(2))
+    theirs = derived(ArrivalCounter(EPSILON, ADD, TICKS, arrivals), "distinct")
+    counted = derived(Counter(1, EPSILON, ADD, TICKS), "count")
+    pairs = derive((counted,), Group("pairs", 2))
+    assert derive((counted,), FirstArrivals("units", arrivals)).guarantee.users == Users(2)
+    for part in (theirs, pairs):
+        with pytest.raises(NotDerivable, match="one unit more or less at one tick is a neighbour"):
+            derive((part,), FirstArrivals("units", arrivals))
+
+
+@pytest.mark.parametrize(("window", "horizon"), [(3, 20), (20, 3), (3, None), (None, 3)])
+def test_its_counter_is_for_no_more_ticks_than_a_window_or_the_horizon_has(
+    window: int | None, horizon: int | None
+) -> None:
+    """More of them would have levels of which each had less of the epsilon."""
+    mechanism = ArrivalCounter(EPSILON, ADD, horizon, Arrivals(window))
+    assert mechanism.inner == Counter(1, EPSILON / 2, ADD, 3)

@@ -7,13 +7,14 @@ for one and the same, and without what discrete noise is more.
 
 import math
 from fractions import Fraction
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 from unit.mechanisms.test_noise_quantiles import law, terms
 
 from stream_dp.core.quotients import Widths
-from stream_dp.mechanisms.noise_contrasts import NOTHING, NoiseLaw, contrast_widths
+from stream_dp.mechanisms.noise_contrasts import BITS, NOTHING, SMOOTH, NoiseLaw, contrast_widths
 from stream_dp.mechanisms.noise_quantiles import Term, Terms
 
 QUOTIENTS = (0, 0.001, 0.02, 0.1, 0.21, 1 / 3, 0.5, 0.77, 1, 1.3, 2, 3.7, 10, 64, 1000)
@@ -22,12 +23,14 @@ FEW = (Term(Fraction(1), 3),)
 SPARSE = (Term(Fraction(1, 3), 1),)
 TREE = terms((14, 3), Fraction(1), 500)
 STEEP = terms((14, 3), Fraction(5), 500)
+LONG = (Term(Fraction(1), 150),)
 PAIRS = {
     "one each": (ONE, ONE, 1.04),
     "trees": (TREE, TREE, 1.06),
     "one and few": (ONE, FEW, 1.15),
     "scales below 1": (SPARSE, FEW, 1.7),
     "a tree of scales below 1": (STEEP, ONE, 1.5),
+    "a long window of single ticks": (LONG, ONE, 1.15),
 }
 """Two noises, and how many times its quantile the width of their difference is at most, but for a unit of each."""
 
@@ -118,3 +121,30 @@ def test_a_width_has_room_for_what_is_between_the_integers() -> None:
     for rest, right in ((0.5, True), (0.0, False)):
         widths = contrast_widths(NoiseLaw(ONE, rest=rest), NOTHING, failure)
         assert (beyond(ONE, ONE, 0, float(widths.at(Fraction(0)))) <= failure) == right
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1, 2), Fraction(1)])
+@pytest.mark.parametrize("place", [0.05, 1.1, 3.05])
+def test_a_discrete_noise_with_a_uniform_one_is_within_the_law_that_is_computed(
+    scale: Fraction, place: float
+) -> None:
+    """Step 1 of the proof, in closed form; a Laplace of the same scale is exceeded more often near the integers."""
+    a, k = math.exp(-1 / scale), round(place)
+    tail = 2 * a**k / (1 + a) * (a + (1 - a) * (0.5 - place + k))  # P(|noise + uniform| > place)
+    widths = contrast_widths(NoiseLaw(((scale, 1),), rest=0.0), NOTHING, tail)
+    assert float(widths.at(Fraction(0))) >= place
+    assert scale * math.log(1 / tail) < place
+
+
+@pytest.mark.parametrize("deviation", [5.0, 7.9, 300.0])
+def test_a_width_is_rounded_up(deviation: float) -> None:
+    """The quantile of the law with a little normal noise, by less than a unit; and what is added to it."""
+    for failure in (0.3, 0.05, 1e-4):
+        law_of = NoiseLaw(variance=deviation**2, rest=0.0)
+        width = float(contrast_widths(law_of, NOTHING, failure).at(Fraction(0)))
+        wider = deviation * math.sqrt(1 + SMOOTH**2)
+        exact = NormalDist(0, wider).inv_cdf(1 - failure / 2)
+        assert exact <= width < exact + deviation / 2**BITS
+    ((a, b),) = contrast_widths(NoiseLaw(rest=0.3), NoiseLaw(rest=1e-4), 0.05).pairs
+    assert 0.3 <= a < 0.301
+    assert 1e-4 <= b < 1e-3

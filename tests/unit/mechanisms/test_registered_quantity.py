@@ -253,7 +253,9 @@ def test_a_name_and_version_belong_to_one_function() -> None:
 def test_it_is_for_the_rows_that_it_was_tested_for() -> None:
     mine = register_quantity("mine", middle, width=3, neighbors=ADD)
     for width, relation, ones in ((4, ADD, 1), (3, REPLACE, 1), (3, ADD, 2)):
-        with pytest.raises(UsageError, match="tested for 3 columns, 1 ones an event under add_rem"):
+        with pytest.raises(
+            UsageError, match=r"tested for 3 column\(s\), 1 set by an event, under add_r"
+        ):
             HSS(width, mine, ONE, ONE, ONE, relation, 10, ones=ones)
     wider = register_quantity("wider", middle, width=3, neighbors=REPLACE, ones=3)
     HSS(3, wider, ONE, ONE, ONE, ADD, 10)  # what holds for more events holds for fewer

@@ -56,7 +56,7 @@ def test_a_year_by_hand(year: PipelineSpec) -> None:
     assert flat(example.derivation) == [
         (0, "flights: series of the first start", e(2)),
         (1, "departures", e(1, 5)),
-        (2, "one counter, 8760 updates", e(1, 5)),
+        (2, "one counter, 8,760 updates", e(1, 5)),
         (1, "by_destination", e(1)),
         (2, "sub-mechanisms", e(1)),
         (3, "count sparse vectors of 106 column(s), re-armed for ever", rest),

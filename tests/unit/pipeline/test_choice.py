@@ -46,6 +46,10 @@ def chosen(data: Data, method: str, **changes: Any) -> Any:
     return build(PipelineSpec.model_validate(data | {"series": [histogram]})).chosen[0]
 
 
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
 @pytest.mark.parametrize(
     ("horizon", "events"),
     [("100", "2000"), ("100000", "3"), ("5", "5"), ("50000", "10000000"), ("100", None)],
@@ -56,15 +60,15 @@ def test_auto_takes_the_smaller_typical_error_and_says_why(
     data["clock"]["horizon"] = horizon
     auto = chosen(data, "auto", expected_events=events)
     found = re.fullmatch(
-        r"method: auto, typical error \(RMSE\) for (\d+) events "
+        r"method: auto, typical error \(RMSE\) for ([\d,]+) events "
         r"\((expected|by default, one a tick: declare expected_events); "
         r"zipf / even by default: declare expected_shape\): tree ([0-9. /]+), "
         r"hss bin by bin ([0-9. /]+), hss joint ([0-9. /]+); "
-        r"hss is taken up to about (\d+) events",
+        r"hss is taken up to about ([\d,]+) events",
         auto.choice.why,
     )
     assert found
-    assert (found[1], found[2] == "expected") == (events or horizon, events is not None)
+    assert (found[1], found[2] == "expected") == (f"{int(events or horizon):,}", events is not None)
     errors = [[float(error) for error in found[form].split(" / ")] for form in (3, 4, 5)]
     least = [min(each) for each in zip(*errors, strict=True)]
     kinds: tuple[type, ...] = (Counter, PerBinHSS, HSS)
@@ -77,7 +81,7 @@ def test_auto_takes_the_smaller_typical_error_and_says_why(
     if taken is not HSS:
         wanted = chosen(data, "tree" if taken is Counter else "hss", expected_events=events)
         assert auto.mechanism == wanted.mechanism
-    assert (int(found[1]) < 2 * int(found[6])) == (taken is not Counter)
+    assert (_number(found[1]) < 2 * _number(found[6])) == (taken is not Counter)
 
 
 def test_each_form_is_chosen_somewhere(data: Data) -> None:
@@ -144,7 +148,7 @@ def test_a_method_that_is_asked_for_is_taken(data: Data) -> None:
     assert isinstance(hss.mechanism, PerBinHSS)
     assert tree.choice.why == "method: tree; expected_events not used"
     shapes = "zipf / even by default: declare expected_shape"
-    guess = f"error predicted for 2000 events (expected; {shapes})"
+    guess = f"error predicted for 2,000 events (expected; {shapes})"
     assert hss.choice.why == f"method: hss; {guess}"
     plain = [chosen(data, method, expected_events=None).choice.why for method in ("tree", "hss")]
     default = f"100 events (by default, one a tick: declare expected_events; {shapes})"
@@ -163,7 +167,7 @@ def test_a_declared_shape_moves_the_prediction_of_an_hss_and_is_named(
         chosen(data, "hss", expected_shape=shape, **more).choice for shape in ("even", "zipf")
     )
     assert flat.expected(65535) != steep.expected(65535)
-    assert flat.why.endswith("; error predicted for 400000 events (expected; even)")
+    assert flat.why.endswith("; error predicted for 400,000 events (expected; even)")
     guessed: Data = {"expected_shape": "even", "expected_events": None, "epsilon": "0.1"}
     for method in ("tree", "gaussian"):
         choice = chosen(data, method, **guessed).choice

@@ -42,6 +42,17 @@ def test_lists_have_gaussian_windows_under_zcdp_and_single_entries_have_not(data
     assert ", tree " in one.chosen[0].choice.why
 
 
+def test_the_count_so_far_beside_lists_is_for_as_many_entries(data: Data) -> None:
+    """Two that are for different ones are refused; both noises are for a list."""
+    windows = ("1h", "ever")
+    made = built(
+        data, MILLIONTH, statistic="histogram", by="tags", method="gaussian", windows=windows
+    )
+    both = made.chosen[0].mechanism
+    assert isinstance(both, GaussianAndEver)
+    assert both.forest.ones == both.ever.ones > 1
+
+
 @pytest.mark.parametrize("filter_", ["zcdp", "renyi"])
 def test_named_it_is_taken_and_the_filter_is_charged_its_rho(data: Data, filter_: str) -> None:
     order = {"order": "24"} if filter_ == "renyi" else {}

@@ -95,6 +95,14 @@ def test_nonsense_is_told_with_its_place(tmp_path: Path, what: str, problems: li
     assert str(caught.value).splitlines() == [f"{path}:{problem}" for problem in problems]
 
 
+@pytest.mark.parametrize("kind", ["number", "boolean"])
+def test_what_is_measured_is_no_identifier(tmp_path: Path, kind: str) -> None:
+    path = file(tmp_path, "of: paid")
+    path.write_text(path.read_text().replace("type: boolean", f"type: {kind}"))
+    with pytest.raises(UsageError, match=f"'paid' is a {kind}, not a text, an integer or a"):
+        load(path)
+
+
 @pytest.mark.parametrize(
     ("what", "more", "changes", "share"),
     [

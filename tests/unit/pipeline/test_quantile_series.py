@@ -16,8 +16,9 @@ from stream_dp.errors import NotDerivable, UsageError
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.tumbling_quantiles import TumblingQuantiles
 from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.live_series import canonical_series
 from stream_dp.pipeline.report import plan_json
-from stream_dp.pipeline.yaml import load
+from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.runtime.release import Shape, read
 from stream_dp.runtime.release_asks import selected
 from stream_dp.runtime.series import Series
@@ -112,6 +113,45 @@ def test_buckets_are_200_where_none_are_named(tmp_path: Path) -> None:
     assert series_of(file(tmp_path, buckets="")).mechanism.width == 203
 
 
+@pytest.mark.parametrize(
+    ("of", "clamp", "buckets"),
+    [
+        ("items", "[0, 600]", 200),
+        ("items", "[-20, 400]", 210),
+        ("items", "[0, 9]", 9),
+        ("items", "[0, 1202]", 601),
+        ("amount", "[0, 9]", 200),
+    ],
+)
+@pytest.mark.parametrize("every", ["2h", ""])
+def test_of_integers_as_many_buckets_as_fit_are_taken_where_none_are_named(
+    tmp_path: Path, of: str, clamp: str, buckets: int, every: str
+) -> None:
+    built = build(load(file(tmp_path, of=of, clamp=clamp, buckets="", every=every)))
+    (chosen,) = built.chosen
+    assert chosen.spec.parameters["buckets"] == buckets
+    said = f"; {buckets} buckets, the number nearest to 200 that divides the clamp into integers"
+    assert chosen.choice.why.endswith(said) == (buckets != 200)
+    named = build(load(file(tmp_path, of=of, clamp=clamp, buckets=str(buckets), every=every)))
+    assert named.chosen[0].fingerprint == chosen.fingerprint
+    assert "the number nearest to" not in named.chosen[0].choice.why
+
+
+def test_a_live_series_takes_as_many_and_has_them_on_record(tmp_path: Path) -> None:
+    spec = load(file(tmp_path))
+    asked = b"{name: two, statistic: quantiles, of: items, clamp: [0, 9], at: [0.5], epsilon: 1}"
+    assert b'"buckets":9' in canonical_series(load_series(asked, spec)).replace(b" ", b"")
+
+
+def test_another_mistake_in_the_file_does_not_refuse_the_default(tmp_path: Path) -> None:
+    path = file(tmp_path, of="items", clamp="[0, 9]", buckets="")
+    path.write_text(path.read_text().replace("epsilon: 2}", "epsilon: -2}"))
+    with pytest.raises(UsageError) as refused:
+        load(path)
+    assert "privacy.epsilon" in str(refused.value)
+    assert "buckets" not in str(refused.value)
+
+
 def test_a_quantile_may_be_asked_by_its_name(tmp_path: Path) -> None:
     series = series_of(file(tmp_path))
     assert series.keys == ("0.5", "0.9")
@@ -152,7 +192,13 @@ def test_a_quantile_may_be_asked_by_its_name(tmp_path: Path) -> None:
         ),
         ({"of": "shop"}, "of", "'shop' is a category, not a number or an integer"),
         ({"of": "price"}, "of", "'price' is not in the schema"),
-        ({"of": "items"}, "buckets", "choose a number of buckets that divides the range"),
+        ({"of": "items"}, "buckets", "divides the range, such as buckets: 3, or leave it out"),
+        (
+            {"of": "items", "clamp": "[0, 1009]", "buckets": ""},
+            "clamp",
+            "from 0 to 1009 no 2 to 999 equal buckets begin at values of 'items': name other integers, or edges",
+        ),
+        ({"of": "items", "clamp": "[0, 0.5]"}, "clamp", "name other integers, or edges"),
         ({"buckets": "0"}, "buckets", "must be 2 or more: one bucket tells no value from another"),
         ({"buckets": "1"}, "buckets", "must be 2 or more: one bucket tells no value from another"),
         ({"every": "[]"}, "every", "names no window: leave it out, or name one such as 1h"),

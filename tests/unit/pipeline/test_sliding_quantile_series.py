@@ -12,6 +12,7 @@ from unit.pipeline.test_quantile_series import GRID, file, series_of, windows
 
 from stream_dp.core.guarantee import PureDP
 from stream_dp.core.messages import Query, Update
+from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.counter import Counter
 from stream_dp.mechanisms.sliding_quantiles import SlidingQuantiles
@@ -107,6 +108,26 @@ def test_an_event_pays_for_its_levels_and_all_windows_at_once(tmp_path: Path) ->
     assert planned["epsilon"] == 1
     assert [each["window"] for each in planned["windows"]] == ["2h", "3h", "ever"]
     assert "levels of 202, 9 counts" in planned["why"]
+
+
+@pytest.mark.parametrize("windows", ["[2h]", "[2h, ever]", ""])
+def test_where_an_event_is_replaced_in_its_tick_the_nodes_are_counted_for_that(
+    tmp_path: Path, windows: str
+) -> None:
+    path = file(tmp_path, **SLIDING, windows=windows)
+    replaced = "privacy: {epsilon: 2, neighbors: replace, moves: within_tick}"
+    path.write_text(path.read_text().replace("privacy: {epsilon: 2}", replaced))
+    assert tree_of(path).neighbors is Neighbors.REPLACE
+
+
+def test_the_error_to_expect_of_each_window_is_its_own(tmp_path: Path) -> None:
+    path = file(tmp_path, **SLIDING, windows="[2h, 9h, ever]")
+    (chosen,) = build(load(path)).chosen
+    mechanism: Any = chosen.mechanism
+    for place, name in enumerate(("2h", "9h", "ever")):
+        public = mechanism.view_public(place, 31, None)
+        assert chosen.choice.windows[name](30) == mechanism.view_band(place, public, 0.95)
+    assert chosen.choice.expected(30) == chosen.choice.windows["2h"](30)
 
 
 def test_of_users_each_event_has_its_part_of_the_epsilon(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ FORMS: list[dict[str, Any]] = [
         }
     },
 ]
-ROWS = 15
+ROWS = 14
 """How many numbers `FORMS` tell."""
 
 

@@ -143,6 +143,45 @@ async def test_a_group_is_seen_whole_or_not_at_all(server: str, client: Any) -> 
     assert await rows_in(client) == []
 
 
+async def test_rows_that_are_there_are_written_over(server: str, client: Any) -> None:
+    """A copy is refused as a whole where one of its rows is there; none of them is lost and none there twice."""
+    target = target_named(server, "shop")
+    await target.open()
+    rows = [row for each in bodies(range(2)) for row in rows_of("shop", each)]
+    last = Newest(2 * len(FORMS) - 1)
+    await target.write([row for row in rows if row.tick == 0], Newest(len(FORMS) - 1))
+    await target.write([rows[0]._replace(value=-1.0), *rows[1:], rows[-1]], last)
+    found = await rows_in(client)
+    assert len(found) == len(rows)
+    assert next(row[COLUMNS.index("value")] for row in found) == -1
+    await target.write(rows, last)
+    await target.close()
+    assert await rows_in(client) == wanted(range(2))
+
+
+async def test_a_user_with_no_right_to_create_writes_what_its_policies_let_it(
+    server: str, client: Any
+) -> None:
+    """PostgreSQL takes no copy for whom policies of rows bind: such a user inserts."""
+    rows = [row for each in bodies(range(2)) for row in rows_of("shop", each)]
+    owner = target_named(server, "shop")
+    await owner.open()
+    await owner.write([row for row in rows if row.tick == 0], Newest(len(FORMS) - 1))
+    await owner.close()
+    await client.execute(
+        f"create role bob login password 's3cret'; grant select, insert, update on {TABLE} to bob; "
+        f"alter table {TABLE} enable row level security; "
+        f"create policy own on {TABLE} using (pipeline = 'shop')"
+    )
+    target = target_named(server.replace("ann", "bob"), "shop")
+    assert await target.open() == len(FORMS) - 1
+    await target.write(rows, Newest(2 * len(FORMS) - 1))
+    with pytest.raises(WorldError, match="row-level security"):
+        await target.write([rows[0]._replace(pipeline="other")], Newest(2 * len(FORMS)))
+    await target.close()
+    assert await rows_in(client) == wanted(range(2))
+
+
 async def test_keys_that_it_cannot_hold_stop_nothing(
     tmp_path: Path, server: str, client: Any
 ) -> None:
