@@ -82,6 +82,10 @@ class InvalidCost(UsageError):
     """A cost that is no positive, finite, exact number; nothing was charged."""
 
 
+class NoRoom(UsageError):
+    """A live series has no room beside those that its ledger has at once; nothing was done."""
+
+
 class UnknownMechanism(UsageError):
     """No mechanism of this name runs: it was never created, or it has been halted."""
 

@@ -7,14 +7,14 @@ file, and on nothing else.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.how_many import how_many
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import Chosen, chosen_for
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, feature_of, names_of
+from stream_dp.pipeline.live_room import entries_of
 from stream_dp.pipeline.live_watches import PlannedWatch, WatchPlanner
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.report import last_error
@@ -25,8 +25,6 @@ from stream_dp.runtime.commit import Created
 from stream_dp.runtime.registry import LiveSeries
 from stream_dp.runtime.series import Series
 
-MOST_ENTRIES = 100_000
-"""Entries that all live series may have together, so that nobody fills memory and disk with little of epsilon."""
 _ESCAPED = re.compile("[\x7f-\uffff]")
 
 
@@ -56,7 +54,8 @@ class LiveSeriesPlanner:
         feature = feature_of(self.spec, series)
         width = RowLayout.alone(self.spec, feature).width
         chosen = chosen_for(spec, series, slice(0, width))
-        return PlannedSeries(self, spec, start, feature, width, chosen)
+        entries = entries_of(width, names_of(spec, feature), len(series.views))
+        return PlannedSeries(self, spec, start, feature, entries, chosen)
 
     def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> PlannedWatch:
         """Understand a watch, in YAML or JSON, that an analyst would begin in a monitor that runs.
@@ -88,13 +87,16 @@ class LiveSeriesPlanner:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSeries:
-    """A definition understood: the series that would see ticks from `start` on; `spec` is the pipeline from there."""
+    """A definition understood: the series that would see ticks from `start` on; `spec` is the pipeline from there.
+
+    `entries` is how much of its payer's room it takes.
+    """
 
     planner: LiveSeriesPlanner
     spec: PipelineSpec
     start: int
     feature: Feature | Block
-    width: int
+    entries: int
     chosen: Chosen
 
     @property
@@ -145,19 +147,17 @@ class PlannedSeries:
         last, _ = last_error(self.spec, self.chosen)
         return {name: expected(last) for name, expected in self.chosen.choice.windows.items()}
 
-    def place(self) -> int:
+    def place(self, payer: str, running: Sequence[int]) -> int:
         """Return the column of the tick row where the series' entries would begin.
 
+        `running` are the numbers of the live series that run and that the payer's ledger paid for, the oldest first.
+
         Raises:
-            UsageError: live series have no room for so many.
+            NoRoom: there is none for one more of the payer's, or for so many entries.
         """
-        left = MOST_ENTRIES - sum(one.width for one in self.planner.running.values())
-        if self.width > left:
-            raise UsageError(
-                f"this series has {how_many(self.width, 'entry', 'entries')} (keys, or places of a monitor), and all "
-                f"live series together have room for {left:,} more; ask for fewer, halt one, or have it put into the "
-                "pipeline file"
-            )
+        mine = [self.planner.running[number] for number in running]
+        entries = {one.name: one.entries for one in mine}
+        self.planner.spec.live_room.require(self.name, self.entries, payer, entries)
         return self.planner.router.place(self.feature)
 
     def open(self, created: Created) -> Series:

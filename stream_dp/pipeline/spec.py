@@ -38,6 +38,7 @@ from stream_dp.pipeline.endpoints import (
     source_named,
 )
 from stream_dp.pipeline.expected import with_expected
+from stream_dp.pipeline.live_room import MOST_SERIES, SHARED_ENTRIES, LiveRoom
 from stream_dp.pipeline.misspelled_tags import behind_misspelled
 from stream_dp.pipeline.named_zones import zone_problems, zones_in
 from stream_dp.pipeline.privacy import WITH_OWN_DELTA, FilterName, Privacy
@@ -85,9 +86,15 @@ def _knowing(series: tuple[Series, ...], info: ValidationInfo) -> tuple[Series, 
 
 
 class Queries(Frozen):
-    """How many messages of one analyst are executed between two ticks, at most; a public rule."""
+    """What one analyst may ask for at most, and the operator; public rules, which may be changed between runs.
+
+    So many messages are executed between two ticks (`per_tick`), so many live `series` run at once, with so many
+    `entries` together: where that is left out, an even share of 100,000.
+    """
 
     per_tick: Annotated[int, Field(ge=1, le=100_000)] = PER_TICK
+    series: Annotated[int, Field(ge=1, le=10_000)] = MOST_SERIES
+    entries: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
 
 
 class PipelineSpec(Frozen):
@@ -165,6 +172,12 @@ class PipelineSpec(Frozen):
         if privacy.unit == "event":
             return Protection(self.relation)
         return Protection(self.relation, Users(privacy.cap, privacy.window_ticks(self.clock)))
+
+    @property
+    def live_room(self) -> LiveRoom:
+        """What the live series of the operator, and of each analyst, may have at once."""
+        share = SHARED_ENTRIES // (1 + len(self.privacy.analysts))
+        return LiveRoom(self.queries.series, self.queries.entries or share)
 
     @property
     def condition(self) -> str | None:

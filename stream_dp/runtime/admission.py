@@ -66,10 +66,10 @@ class Admission:
         """Return what creating the series would do to its ledger; changes nothing.
 
         Raises:
-            UsageError, BudgetRefused: see `create`.
+            UsageError, NoRoom, BudgetRefused: see `create`.
         """
         entry = self.subledgers.price(proposal.derivation, analyst)
-        proposal.place()  # what has no room is refused here too
+        self._place(proposal, analyst)  # what has no room is refused here too
         return self.subledgers.preview(entry, analyst)
 
     def create(
@@ -78,11 +78,12 @@ class Admission:
         """Charge for a series that sees ticks from `start` on, and open it.
 
         Raises:
-            UsageError: no such analyst, or no room.
+            UsageError: no such analyst.
+            NoRoom: the analyst's live series leave none.
             BudgetRefused: it does not fit. In all cases nothing has changed.
         """
         entry = self.subledgers.price(proposal.derivation, analyst)
-        column = proposal.place()
+        column = self._place(proposal, analyst)
         self.subledgers.charge(entry, analyst, start)
         number = self.registry.next_number
         created = Created(number, proposal.definition, start, column, proposal.mechanism)
@@ -179,6 +180,18 @@ class Admission:
             raise self._broken(commit, "it charges for what it does not create")
         self.answered(commit)
         return created
+
+    def _place(self, proposal: Proposal, analyst: str) -> int:
+        """Return where the entries would begin, beside what the analyst has; a journal's creations never ask it.
+
+        Raises:
+            NoRoom: see `Proposal.place`.
+        """
+        payers = self.subledgers.running
+        created = (live for live in self.registry.live if live.created)
+        return proposal.place(
+            analyst, [live.number for live in created if payers[live.series.name][0] == analyst]
+        )
 
     def _create_again(self, created: Created, charge: Charge | None) -> LiveSeries:
         proposal = self.propose(created.definition, created.start)

@@ -38,6 +38,7 @@ class RefusalKind(StrEnum):
     UNKNOWN = "unknown"
     FORBIDDEN = "forbidden"
     DERIVATION = "derivation"
+    ROOM = "room"
     BUDGET = "budget"
 
 

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from stream_dp.errors import (
     BudgetRefused,
+    NoRoom,
     NotAccepted,
     NotDerivable,
     NotYours,
@@ -69,6 +70,7 @@ _KINDS: Mapping[type[StreamDPError], RefusalKind] = {
     UnknownMechanism: RefusalKind.UNKNOWN,
     NotYours: RefusalKind.FORBIDDEN,
     NotDerivable: RefusalKind.DERIVATION,
+    NoRoom: RefusalKind.ROOM,
 }
 
 

@@ -5,7 +5,7 @@ on a thread. `Proposal.open` and `close` change what the router counts. What a d
 first tick and the pipeline file alone, so that a journal can be replayed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from stream_dp.core.derivation import Derivation
@@ -59,11 +59,13 @@ class Proposal(Protocol):
         """Return the error to expect of each window at that tick, by its name; nothing where there are none."""
         ...
 
-    def place(self) -> int:
+    def place(self, payer: str, running: Sequence[int]) -> int:
         """Return the column of the tick row where the series' entries would begin.
 
+        `running` are the numbers of the live series that run and that the payer's ledger paid for, the oldest first.
+
         Raises:
-            UsageError: there is no room for so many.
+            NoRoom: there is none for one more of the payer's, or for so many entries.
         """
         ...
 

@@ -36,6 +36,7 @@ class LiveSeriesService(Protocol):
         UsageError: the definition is not one, or its name is taken; the text lists every problem with its key.
         NotYours: the sender may not do this.  NotAccepted: too many, or the key was used for something else.
         BudgetRefused: it does not fit; the text says asked, spent, left, and the largest that would.
+        NoRoom: there is none for one more live series of the payer's; the text says what to halt.
         UnknownMechanism: no mechanism of this name runs.
         FailClosed, WorldError: the engine is stopping, or could not make the charge durable.
     """

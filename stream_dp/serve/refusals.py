@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, Response
 from stream_dp.errors import (
     BudgetRefused,
     FailClosed,
+    NoRoom,
     NotAccepted,
     NotYours,
     StreamDPError,
@@ -30,6 +31,7 @@ _STATUS: Mapping[type[StreamDPError], int] = {
     UnknownMechanism: 404,
     NotYours: 403,
     BudgetRefused: 409,
+    NoRoom: 409,
     UsageError: 422,
     FailClosed: 503,
     WorldError: 503,
@@ -50,7 +52,7 @@ _MEANING: Mapping[int, tuple[str, str, int]] = {
     ),
     404: ("Nothing of this name is known or runs.", "no such series; /api/series lists them", 2),
     409: (
-        "The budget does not cover it; or its id or key was used for something else.",
+        "The budget, or the room for live series, does not cover it; or its id or key was used for something else.",
         "large: asked epsilon 0.7, spent 0.5, left 0.5; the largest that fits is 0.5",
         3,
     ),

@@ -7,6 +7,9 @@ from browser.ask_worlds import Shop, Tab, nothing_exact
 from browser.page_worlds import picture
 from playwright.async_api import Browser
 
+from stream_dp.pipeline.live_room import LiveRoom
+from stream_dp.pipeline.spec import PipelineSpec
+
 pytestmark = pytest.mark.browser
 
 
@@ -109,6 +112,30 @@ async def test_what_is_ended_frees_its_price(browser: Browser, shop: Shop) -> No
     await tab.question("count", "next", "0.9")
     assert shop.running == {"next": "ann"}
     assert tab.console.complaints == []
+
+
+async def test_what_has_no_room_says_what_to_end(
+    browser: Browser, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PipelineSpec, "live_room", property(lambda _: LiveRoom(1, 99)))
+    tab = await Tab.opened(browser, shop)
+    await tab.enters(shop.token("ann"))
+    await tab.question("count", "first", "0.1")
+    await tab.fills("count", {"name": "second"})
+    await tab.by("epsilon", "0.1")
+    assert await tab.prices() == (
+        "Live series: second is one series more, and analyst ann has 1 of the 1 that may run at once (queries.series), "
+        "so none fits; halt first"
+    )
+    await picture(tab.page, "ask-no-room")
+    await shop.go()
+    card = tab.page.locator(".card[data-series=first]")
+    await card.get_by_role("button", name="End this question").click()
+    await card.get_by_role("button", name="End it for good").click()
+    await tab.page.wait_for_selector("[data-query=first].halted", state="attached")
+    assert "It costs ε 0.1" in await tab.prices()
+    assert await tab.asks() == "second"
+    assert shop.running == {"second": "ann"}
 
 
 async def test_the_error_of_every_window_is_told_before_it_is_paid_for(

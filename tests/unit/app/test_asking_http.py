@@ -9,7 +9,15 @@ from typing import Any
 import httpx
 import pytest
 from unit.pipeline.live_series_worlds import SEALER
-from unit.pipeline.message_worlds import NOW, UNTIL, WITH_ANALYSTS, MessageWorld, large
+from unit.pipeline.message_worlds import (
+    NOW,
+    UNTIL,
+    WITH_ANALYSTS,
+    MessageWorld,
+    large,
+    sealed,
+)
+from unit.pipeline.message_worlds import text as message
 
 from stream_dp.app.attempt import Attempt
 from stream_dp.app.live_series import EngineLiveSeries
@@ -311,6 +319,38 @@ async def test_her_rate_is_hers(path: Path) -> None:
         assert other.status_code == 200
 
     await on(path, ask, MessageWorld(WITH_ANALYSTS, per_tick=3))
+
+
+async def test_what_has_no_room_is_refused_alike_by_every_way(path: Path) -> None:
+    """By the routes, as a message over HTTP, and from the queue: one text, kind `room`, 409, exit code 2."""
+    world = MessageWorld(WITH_ANALYSTS | {"queries": {"series": "1"}}, watched=False)
+    by_queue = message("q1", "create", "ann", series=large("late", "0.1"))
+    world.script, told = [(4, sealed(by_queue, "ann"))], list[str]()
+
+    async def ask(client: Client, issued: IssuedTokens) -> None:
+        ann, late = made_for(issued, "ann"), large("late", "0.1")
+        done = await client.post("/api/queries", json=large("early", "0.1"), headers=ann)
+        assert done.status_code == 201
+        for route in ("/api/queries", "/api/queries/preview"):
+            refused = await client.post(route, json=late, headers=ann)
+            assert (refused.status_code, refused.json()["exit_code"]) == (409, 2)
+            told.append(refused.json()["detail"])
+        said = message("m1", "create", "ann", series=late)
+        refused = await client.post("/api/messages", json=json.loads(said), headers=ann)
+        assert refused.status_code == 409
+        kind, code, detail = refused.json()["refused"].values()
+        assert (kind, code) == ("room", 2)
+        told.append(detail)
+        bob, his = made_for(issued, "bob"), large("his", "0.1")
+        assert (await client.post("/api/queries", json=his, headers=bob)).status_code == 201
+
+    await on(path, ask, world)
+    queued = next(each for each in world.said() if each["id"] == "q1")["refused"]
+    assert (queued["kind"], queued["exit_code"]) == ("room", 2)
+    assert {*told, queued["detail"]} == {
+        "live series: late is one series more, and analyst ann has 1 of the 1 that may run at once (queries.series), "
+        "so none fits; halt early"
+    }
 
 
 async def test_a_token_goes_on_after_a_restart(path: Path) -> None:

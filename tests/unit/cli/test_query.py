@@ -517,7 +517,7 @@ def test_over_http_a_name_alone_is_told_what_is_missing(live_series: Any, comman
 
 def test_a_refusal_on_record_is_the_engines_error(ask: Ask, engine: FakeLiveSeries) -> None:
     head = '"v":1,"number":1,"id":"a","do":"ask","tick":null,"end":"2026-01-01T00:00:00Z"'
-    for kind, code in (("budget", 3), ("usage", 2), ("unknown", 2)):
+    for kind, code in (("budget", 3), ("room", 2), ("usage", 2), ("unknown", 2)):
         refused = f'"refused":{{"kind":"{kind}","exit_code":{code},"detail":"why not"}}'
         engine.answer = f"{{{head},{refused}}}".encode()
         said = ask("ask", "total")

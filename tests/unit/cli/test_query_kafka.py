@@ -254,7 +254,7 @@ def test_an_answer_for_people_and_one_for_programs(ask: Ask_, engine: Engine) ->
 
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [("budget", 3), ("usage", 2), ("unknown", 2), ("signature", 2), ("forbidden", 2)],
+    [("budget", 3), ("room", 2), ("usage", 2), ("unknown", 2), ("signature", 2), ("forbidden", 2)],
 )
 def test_a_refusal_is_the_engines_own(ask: Ask_, engine: Engine, kind: str, code: int) -> None:
     engine.answers = line(refused={"kind": kind, "exit_code": code, "detail": "why not"})

@@ -198,7 +198,7 @@ CARELESS = (
     ("privacy: {unit: event, epsilon: 2}",
      "privacy: {unit: event, epsilon: 2, horizon: 3, series: [], topic: a, step: 1m, statistic: count}",
      ["5:36: privacy.horizon: is no key here; it belongs to clock",
-      "5:48: privacy.series: is no key here; it belongs to the file itself",
+      "5:48: privacy.series: is no key here; it belongs to the file itself or to queries",
       "5:60: privacy.topic: is no key here; it belongs to source",
       "5:70: privacy.step: is no key here; it belongs to clock or to an entry of series",
       "5:80: privacy.statistic: is no key here; it belongs to an entry of series"]),

@@ -249,27 +249,3 @@ async def test_quantiles_that_are_created_count_from_their_first_tick(
     assert [body["tick"] for body in bodies] == list(range(4, HORIZON))
     medians = [body["windows"]["2h"]["quantiles"] for body in bodies]
     assert [int(median["0.5"]["value"]) if median else None for median in medians] == told
-
-
-async def test_live_series_have_room_for_so_many_entries_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """With a thousandth of epsilon an analyst could else have a million places, a megabyte in each commit."""
-    monkeypatch.setattr(live_series, "MOST_ENTRIES", 20)
-    world = World(noise=zero)
-
-    def wide(name: str, places: int) -> bytes:
-        watch = [{"name": "w", "above": 5}]
-        asked = {"name": name, "statistic": "monitor", "epsilon": 0.001, "most": places}
-        return json.dumps(asked | {"watch": watch}).encode()
-
-    async def ask(engine: Engine, _source: Stopping) -> None:
-        await engine.create(wide("first", 15))
-        for asking in (engine.preview, engine.create):
-            with pytest.raises(UsageError, match=r"6 entries .* room for 5 more"):
-                await asking(wide("second", 6))
-        await engine.create(wide("second", 5))
-        await engine.halt("first")
-        await engine.create(wide("third", 15))
-
-    await running(world, 2, ask)

@@ -166,7 +166,7 @@ async def test_nothing_is_charged_for_what_cannot_be_placed(
 ) -> None:
     world = World()
 
-    def refuse(_self: Any) -> int:
+    def refuse(*_: Any) -> int:
         raise UsageError("no place")
 
     async def ask(engine: Engine, _source: Stopping) -> None:

@@ -9,6 +9,7 @@ import pytest
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import (
     BudgetRefused,
+    NoRoom,
     NotAccepted,
     NotDerivable,
     NotYours,
@@ -249,7 +250,7 @@ def test_the_form_of_an_answer() -> None:
     ("error", "kind", "code"),
     [
         (BudgetRefused("x"), "budget", 3), (UnknownMechanism("x"), "unknown", 2), (NotYours("x"), "forbidden", 2),
-        (NotDerivable("x"), "derivation", 2), (UsageError("x"), "usage", 2),
+        (NotDerivable("x"), "derivation", 2), (NoRoom("x"), "room", 2), (UsageError("x"), "usage", 2),
     ],
 )  # fmt: skip
 def test_a_refusal_tells_the_error_that_it_was(error: UsageError, kind: str, code: int) -> None:

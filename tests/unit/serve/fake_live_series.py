@@ -154,6 +154,7 @@ def mapping_errors() -> list[tuple[StreamDPError, int]]:
         (errors.UsageError("method: must be tree or hss"), 422),
         (errors.InvalidCost("epsilon: must be positive"), 422),
         (errors.NotDerivable("no rule applies"), 422),
+        (errors.NoRoom("live series: ann has 2 of 2"), 409),
         (errors.BudgetRefused("asked 2, spent 0.5, left 0.5, largest 0.5"), 409),
         (errors.FailClosed("the journal is gone: restore it"), 503),
         (errors.WorldError("the disk is full"), 503),

@@ -83,7 +83,14 @@ async def test_an_answer_leaves_as_the_bytes_on_record(
 
 @pytest.mark.parametrize(
     ("kind", "status"),
-    [("budget", 409), ("unknown", 404), ("forbidden", 403), ("usage", 422), ("derivation", 422)],
+    [
+        ("budget", 409),
+        ("room", 409),
+        ("unknown", 404),
+        ("forbidden", 403),
+        ("usage", 422),
+        ("derivation", 422),
+    ],
 )
 async def test_a_refusal_on_record_has_a_status(
     client: httpx.AsyncClient, live_series: FakeLiveSeries, kind: str, status: int
