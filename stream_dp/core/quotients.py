@@ -63,9 +63,9 @@ def quotient(
 ) -> Quotient:
     """Return `of` / `over`, where `over` is not below 0, and the ends of all r with |of - r over| <= widths.at(r).
 
-    They are r from 0 on, and if `signed` any; `within` says what the true quotient never leaves. Where r may be as
-    large as one likes its end is None. Where `over` is 0 there is no value. `plus`: a known number that is added to
-    what is told, before it is rounded.
+    They are r from 0 on, and if `signed` any; only then may `of` be below 0. `within` says what the true quotient never
+    leaves. Where r may be as large as one likes its end is None. Where `over` is 0 there is no value. `plus`: a known
+    number that is added to what is told, before it is rounded.
 
     >>> quotient(Fraction(1), Fraction(8), Widths(((Fraction(0), Fraction(0)),)), 2, signed=False)
     Quotient(value=Decimal('0.12'), low=Decimal('0.12'), high=Decimal('0.13'))
