@@ -9,10 +9,11 @@ import pytest
 from unit.pipeline.live_series_steps import large, question, running, zero
 from unit.pipeline.live_series_worlds import HORIZON, PIPELINE, Stopping, World, batches
 
-from stream_dp.adapters.memory import MemorySink, MemorySource
+from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemorySource
 from stream_dp.errors import UnknownMechanism, UsageError
 from stream_dp.pipeline import builder, live_series
 from stream_dp.pipeline.open_router import OpenRouter
+from stream_dp.runtime.commit import Commit
 from stream_dp.runtime.engine import Engine
 
 
@@ -66,6 +67,30 @@ async def test_how_far_the_reader_was_ahead_changes_nothing(ahead: int) -> None:
     await running(world, 2, ask)
     start = min(world.releases("large"))
     assert world.releases("large") == {t: large(t, start) for t in range(start, HORIZON)}
+
+
+async def test_nothing_is_read_while_a_creation_becomes_durable() -> None:
+    """The rows are wider already, and what was read is not: records that come meanwhile are left to the source."""
+    world, source, left = World(noise=zero), Stopping(2), list[tuple[int, int]]()
+
+    class Slow(MemoryJournal):
+        async def append(self, commit: Commit, sealed: bytes) -> None:
+            if commit.changes:
+                before = len(source._left)
+                source.go(HORIZON)
+                for _ in range(100):
+                    await asyncio.sleep(0)
+                left.append((before, len(source._left)))
+            await super().append(commit, sealed)
+
+    engine = world.engine(source, Slow(world.store))
+    run = asyncio.create_task(engine.run())
+    await world.until(2)
+    await engine.create(question())
+    await run
+    ((before, behind),) = left
+    assert behind == before > 0
+    assert world.releases("large") == {t: large(t, 3) for t in range(3, HORIZON)}
 
 
 async def test_choosing_a_mechanism_happens_once_and_does_not_hold_the_loop(
