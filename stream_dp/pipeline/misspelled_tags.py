@@ -1,6 +1,7 @@
 """What else is wrong with an entry whose kind is misspelled: its other keys, read as those of the kind that is meant.
 
-Rules: what is missing is not told, for it depends on the guess. Nothing that was written is repeated.
+Rules: what depends on the guess is not told: what is missing, and keys that are like none of that kind's. Nothing that
+was written is repeated.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from stream_dp.core.near_names import near_names
-from stream_dp.pipeline.error_words import offered_by
+from stream_dp.pipeline.error_words import Written, near_key, offered_by
 from stream_dp.pipeline.expected import is_model, kinds_at, tag_of, with_expected
 
 
@@ -36,8 +37,17 @@ def _behind(error: ErrorDetails, data: Any, kind: Any) -> Iterator[ErrorDetails]
             except ValidationError as wrong:
                 told = wrong.errors(include_url=False, include_input=False)
                 for each in with_expected(told, model):
-                    if each["type"] != "missing":
+                    if not _depends_on_the_guess(each, entry):
                         yield {**each, "loc": (*place, *each["loc"])}
+
+
+def _depends_on_the_guess(error: ErrorDetails, entry: Any) -> bool:
+    """Whether it is wrong of the guessed kind alone, perhaps: a key that is missing, or like none of its keys."""
+    if error["type"] != "extra_forbidden":
+        return error["type"] == "missing"
+    beside = _entry(entry, error["loc"][:-1])
+    written = Written(str(error["loc"][-1]), keys=tuple(map(str, beside)))
+    return near_key(error, written) is None
 
 
 def _entry(data: Any, place: Sequence[str | int]) -> Any:

@@ -290,7 +290,7 @@ def test_its_text_shows_nothing_private(make: Callable[[], Any]) -> None:
     live.add(*(["DE"] if hasattr(live, "keys") else []), 77_777)
     assert "77777" not in repr(live) + repr(live._now) + repr(live._charged)
     live.release()
-    assert repr(live).endswith("1 tick released>")
+    assert repr(live).endswith(": 1 tick released>")
     assert not hasattr(live, "__dict__")
 
 
