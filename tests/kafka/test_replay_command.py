@@ -144,7 +144,7 @@ def test_bad_records_are_left_out_if_that_is_asked_for(make: Make) -> None:
     assert len(sent) == len(GOOD) + MARKS
     assert not any(b"secret" in value for value in sent)
     said = world.replay(file, skip_bad=True).splitlines()
-    assert said[-1] == told + "0 records sent, 10 were there from an earlier run, 5 skipped"
+    assert said[-1] == told + "0 records sent, 10 there already from an earlier run, 5 skipped"
     assert world.values() == sent
 
 
@@ -223,7 +223,7 @@ def test_an_interrupted_replay_goes_on(make: Make, ticks: int) -> None:
     asyncio.run(some())
     before = sum(int(row[18]) < ticks for row in GOOD)
     said = world.replay(file)
-    assert f"{10 - before} records sent, {before} were there from an earlier run" in said
+    assert f"{10 - before} records sent, {before} there already from an earlier run" in said
     assert len(world.values()) == len(GOOD) + MARKS + 2
 
 
@@ -250,7 +250,7 @@ def test_hostile_records_behind_a_feed_do_not_keep_it_from_going_on(make: Make) 
     asyncio.run(some(2, 3))
     before = sum(int(row[18]) < 3 for row in GOOD)
     said = world.replay(file)
-    assert f"{10 - before} records sent, {before} were there from an earlier run" in said
+    assert f"{10 - before} records sent, {before} there already from an earlier run" in said
 
 
 def test_hostile_records_before_a_feed_are_records(make: Make) -> None:
