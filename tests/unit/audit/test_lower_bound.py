@@ -156,32 +156,32 @@ STATED_AT_A_DELTA: list[Measure] = [
 ]
 
 
-class HalfNoise:
-    """A broken sampler: the scale asked for, halved."""
+class LessNoise:
+    """A broken sampler: the scale asked for, divided by `by`."""
 
-    def __init__(self, noise: Noise) -> None:
-        self._noise = noise
+    def __init__(self, noise: Noise, by: int) -> None:
+        self._noise, self._by = noise, by
 
     def laplace(self, scale: Fraction, size: int) -> IntArray:
         """Too little."""
-        return self._noise.laplace(scale / 2, size)
+        return self._noise.laplace(scale / self._by, size)
 
     def geometric(self, scale: Fraction, size: int) -> IntArray:
         """Too little."""
-        return self._noise.geometric(scale / 2, size)
+        return self._noise.geometric(scale / self._by, size)
 
     def gaussian(self, variance: Fraction, size: int) -> IntArray:
         """Too little."""
-        return self._noise.gaussian(variance / 4, size)
+        return self._noise.gaussian(variance / self._by**2, size)
 
 
-def seeded(*, half: bool = False) -> Callable[[], Noise]:
-    """Noise under the seeds 1, 2, 3, ..."""
+def seeded(*, less: int = 1) -> Callable[[], Noise]:
+    """Noise under the seeds 1, 2, 3, ..., at the scale asked for divided by `less`."""
     seeds = itertools.count(1)
 
     def make() -> Noise:
         noise = SeededNoise(next(seeds))
-        return HalfNoise(noise) if half else noise
+        return noise if less == 1 else LessNoise(noise, less)
 
     return make
 
@@ -204,19 +204,18 @@ def test_the_bound_comes_near_the_claim_where_one_tick_shows_all(name: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "runs"),
-    [
-        ("counter", 3000),
-        ("alerts", 3000),
-        ("moved alerts", 3000),
-        pytest.param("histogram", 6000, marks=pytest.mark.slow),
-    ],
+    ("name", "less", "runs"),
+    [("counter", 2, 3000), ("alerts", 2, 3000), ("moved alerts", 2, 3000), ("histogram", 4, 6000)],
 )
-def test_halved_noise_is_caught(name: str, runs: int) -> None:
-    """The same code, the same claims, twice the epsilon: the bound exceeds the claim at failure .01."""
-    found = audit_mechanism(RIGHT[name], seeded(half=True), runs=runs, ticks=1, failure=0.01)
+def test_too_little_noise_is_caught(name: str, less: int, runs: int) -> None:
+    """The same code, the same claims, several times the epsilon: the bound exceeds the claim at failure .01.
+
+    One statistic of one tick shows about half of what an HSS loses, so half of its noise is not found this way
+    (`test_small_hss` adds up all of it); a quarter is.
+    """
+    found = audit_mechanism(RIGHT[name], seeded(less=less), runs=runs, ticks=1, failure=0.01)
     assert found.violated
-    assert 1 < found.lower <= 2
+    assert 1 < found.lower <= less
 
 
 class ForgottenColumns(Counter):
