@@ -33,6 +33,13 @@ HISTORY = 700
 PATIENCE_MS = 120_000
 ALL_DRAWN = """() => [...document.querySelectorAll(".card")].every(
     (card) => "tick" in card.dataset || card.querySelector(".note").textContent === "Waiting for the first release.")"""
+PLOT = "(card) => (card => document.querySelector(card + ' .chart').plot)"
+KEEPS_PLOTS = """
+  let made;
+  const construct = (Plot, given) => (given[2].plot = new Plot(...given));
+  const set = (Plot) => { made = new Proxy(Plot, { construct }); };
+  Object.defineProperty(window, "uPlot", { get: () => made, set });
+"""
 CODES = (
     "ORDATLLAXBOSMCOCLTSFOFLLMIADCADTWDFWRDUTPADENIAHMSPPBIBNALASSJUIADBUFPHXCLE"
     "STLMDWSEABWIMSYJAXSAVROCPITSANBQNXNASNAOMAGSODSMAUSCVGTYSAVLBTVCHSPDX"

@@ -6,6 +6,8 @@ from urllib.parse import parse_qs
 import pytest
 from browser.page_worlds import (
     HISTORY,
+    KEEPS_PLOTS,
+    PLOT,
     Console,
     Engine,
     blank,
@@ -30,15 +32,6 @@ TIMES = """card => {
     const said = chart.closest('.chart-box').querySelector('.readout').textContent;
     return said.slice(0, said.indexOf(' UTC'));
 }"""
-
-
-PLOT = "(card) => (card => document.querySelector(card + ' .chart').plot)"
-KEEPS_PLOTS = """
-  let made;
-  const construct = (Plot, given) => (given[2].plot = new Plot(...given));
-  const set = (Plot) => { made = new Proxy(Plot, { construct }); };
-  Object.defineProperty(window, "uPlot", { get: () => made, set });
-"""
 
 
 async def with_plots(browser: Browser, url: str) -> Page:

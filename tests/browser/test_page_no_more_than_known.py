@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from browser.page_worlds import (
+    KEEPS_PLOTS,
+    PLOT,
     Console,
     Engine,
     blank,
@@ -16,7 +18,6 @@ from browser.page_worlds import (
     serving,
     text,
 )
-from browser.test_page_choices import KEEPS_PLOTS, PLOT
 from playwright.async_api import Browser
 
 pytestmark = pytest.mark.browser

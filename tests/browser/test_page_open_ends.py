@@ -5,9 +5,19 @@ import io
 from typing import Any
 
 import pytest
-from browser.page_worlds import Console, Engine, blank, described, drawn, picture, pipeline, serving
+from browser.page_worlds import (
+    KEEPS_PLOTS,
+    PLOT,
+    Console,
+    Engine,
+    blank,
+    described,
+    drawn,
+    picture,
+    pipeline,
+    serving,
+)
 from browser.test_page_accessible import findings
-from browser.test_page_choices import KEEPS_PLOTS, PLOT
 from browser.test_page_export import saved
 from playwright.async_api import Browser, Page
 

@@ -181,12 +181,11 @@ class AlertsSeries(GroupedSeries):
     def _watches(self, setting: Setting) -> AlertMechanism:
         """The mechanism: counts since the alert before have one of their own, windows where events are replaced."""
         plain = setting.width, self.epsilon, setting.neighbors
-        if self.amount is not None:
-            terms = self._terms(setting.width, setting.step)
-            return SumMonitor(*plain, (terms,), *self.amount.units, setting.ones)
-        if self.over is None:
+        if self.amount is None and self.over is None:
             return Alerts(*plain, self.threshold, setting.ones)
         terms = self._terms(setting.width, setting.step)
+        if self.amount is not None:
+            return SumMonitor(*plain, (terms,), *self.amount.units, setting.ones)
         if terms.window and setting.neighbors is Neighbors.REPLACE:
             return WindowAlerts(*plain, (terms,), setting.ones)
         return Monitor(*plain, (terms,), setting.ones)

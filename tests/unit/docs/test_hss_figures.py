@@ -1,11 +1,11 @@
 """The figure of docs/hss.md is what the code makes, and shows what the page says of it."""
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from loaded_script import loaded_script
 
 FOLDER = Path(__file__).parents[3] / "docs" / "figures"
 
@@ -13,12 +13,7 @@ FOLDER = Path(__file__).parents[3] / "docs" / "figures"
 @pytest.fixture(scope="module")
 def figures() -> ModuleType:
     """The script."""
-    spec = importlib.util.spec_from_file_location("hss_figures", FOLDER / "hss_errors.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded_script(FOLDER / "hss_errors.py")
 
 
 def lines(svg: str) -> dict[str, list[float]]:

@@ -1,7 +1,6 @@
 """docs/messages.md and docs/messages.json say what the code does: schema, kinds, keys, envelopes and examples."""
 
 import asyncio
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -9,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from loaded_script import loaded_script
 
 from stream_dp.core.envelope import is_signed, read_envelope
 from stream_dp.pipeline.analyst_messages import MESSAGES, Message, read_message
@@ -20,12 +20,7 @@ PAGE = (DOCS / "messages.md").read_text()
 
 def maker() -> Any:
     """The script that writes the schema."""
-    spec = importlib.util.spec_from_file_location("messages_schema", DOCS / "messages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded_script(DOCS / "messages.py")
 
 
 def test_the_schema_is_that_of_the_models() -> None:

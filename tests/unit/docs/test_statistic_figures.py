@@ -1,13 +1,11 @@
 """The figures of the statistics' pages are what their code makes; what runs were off lies on the lines."""
 
-import importlib.util
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from loaded_script import loaded_script
 
 FOLDER = Path(__file__).parents[3] / "docs" / "figures"
 PAGES = {
@@ -17,18 +15,9 @@ PAGES = {
 
 
 @pytest.fixture(scope="module")
-def figures() -> Iterator[ModuleType]:
+def figures() -> ModuleType:
     """The script."""
-    spec = importlib.util.spec_from_file_location(
-        "statistic_figures", FOLDER / "statistic_errors.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclass looks itself up there
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    return loaded_script(FOLDER / "statistic_errors.py")
 
 
 def drawn(svg: str) -> dict[str, list[float]]:

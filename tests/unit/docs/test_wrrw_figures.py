@@ -3,15 +3,14 @@
 Coordinates are compared, not bytes: other versions of matplotlib write the same lines in other words.
 """
 
-import importlib.util
 import math
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from loaded_script import loaded_script
 
 FOLDER = Path(__file__).parents[3] / "docs" / "figures"
 NAMES = ("wrrw-1a", "wrrw-1b", "wrrw-2", "wrrw-3")
@@ -21,13 +20,7 @@ BITS = math.log(1e6)
 @pytest.fixture(scope="module")
 def figures() -> ModuleType:
     """The script, as a module."""
-    spec = importlib.util.spec_from_file_location("wrrw_figures", FOLDER / "wrrw.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded_script(FOLDER / "wrrw.py")
 
 
 def line(touching: float) -> Callable[[float], float]:

@@ -1,6 +1,5 @@
 """The example of lists and bursts: its command runs, its data are what it says, and HSS beats the tree there."""
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -11,6 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import yaml
+from loaded_script import loaded_script
 
 FOLDER = Path(__file__).parents[3] / "examples" / "05_baskets"
 
@@ -18,12 +18,7 @@ FOLDER = Path(__file__).parents[3] / "examples" / "05_baskets"
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
     """The example's module."""
-    spec = importlib.util.spec_from_file_location("baskets", FOLDER / "baskets.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded_script(FOLDER / "baskets.py")
 
 
 @pytest.fixture(scope="module")

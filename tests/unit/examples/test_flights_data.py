@@ -3,7 +3,6 @@
 import csv
 import gzip
 import hashlib
-import importlib.util
 import io
 import re
 import tarfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from loaded_script import loaded_script
 
 FOLDER = Path(__file__).parents[3] / "examples" / "01_flights"
 START = datetime(2013, 1, 1, 10, tzinfo=UTC)
@@ -34,12 +34,7 @@ def rows(content: bytes) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_flights", FOLDER / "make_flights.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded_script(FOLDER / "make_flights.py")
 
 
 def stated_sums() -> dict[str, str]:

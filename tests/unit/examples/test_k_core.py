@@ -1,8 +1,6 @@
 """The k-core example: it runs, it is exact without noise, tiny graphs are private exactly, errors keep the bound."""
 
-import importlib.util
-import sys
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from loaded_script import loaded_script
 from oracles.svt import Decays, pattern_probability
 
 from stream_dp.audit.enumeration import Enumerated
@@ -22,16 +21,9 @@ Graph = tuple[tuple[int, int], ...]
 
 
 @pytest.fixture(scope="module")
-def example() -> Iterator[Any]:
+def example() -> Any:
     """The example's module."""
-    spec = importlib.util.spec_from_file_location("k_core", PATH)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["k_core"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["k_core"]
+    return loaded_script(PATH)
 
 
 def graphs(vertices: int) -> list[Graph]:
