@@ -12,6 +12,22 @@ pytestmark = pytest.mark.browser
 
 DAY = 86_400_000
 FOCUSED = "() => document.activeElement.textContent.trim()"
+HOLDS_WHO = """
+  const ask = window.fetch;
+  window.held = [];
+  window.fetch = async (...request) => {
+    const answer = await ask(...request);
+    if (!window.holding || request[0] !== "/api/me") return answer;
+    const said = await answer.json();
+    await new Promise((then) => window.held.push(then));
+    return { ok: answer.ok, status: answer.status, json: async () => said };
+  };
+"""
+GIVEN = """async () => {
+  window.holding = false;
+  window.held.forEach((give) => give());
+  await new Promise((then) => setTimeout(then));  // nothing but steps of the loop is left of them
+}"""
 UNFOLD = "() => document.querySelectorAll('#ask details').forEach(each => { each.open = true; })"
 
 
@@ -41,6 +57,37 @@ async def test_a_token_that_is_no_good_is_said_in_words(browser: Browser, shop: 
         ".ask-login .ask-complaint", has_text="this token was revoked"
     ).wait_for()
     assert await tab.page.locator(".ask-form").count() == 0
+    assert {each for each in tab.console.complaints if "401" not in each} == set()
+
+
+@pytest.mark.parametrize("revoked", [False, True])
+async def test_an_answer_to_who_was_here_before_is_for_nobody(
+    browser: Browser, shop: Shop, revoked: bool
+) -> None:
+    """It came late: she has logged out, and another one may have logged in."""
+    tab = await Tab.opened(browser, shop)
+    page, ann, bob = tab.page, shop.token("ann"), shop.token("bob")
+    await page.add_init_script(HOLDS_WHO)
+    await page.reload()
+    await tab.enters(ann)
+    for other in (None, bob):
+        if revoked:
+            shop.revoke(ann)
+        await page.evaluate("() => { window.held = []; window.holding = true; }")
+        await page.evaluate(LOOK)
+        await page.wait_for_function("() => window.held.length === 1")
+        await page.evaluate("() => { window.holding = false; }")
+        await page.click("text=Log out")
+        await page.wait_for_selector("#ask-token")
+        if other is not None:
+            await tab.enters(other)
+        await page.evaluate(GIVEN)
+        assert await page.locator(".ask-form").count() == int(other is not None)
+        assert await page.locator(".ask-complaint").count() == 0
+        if other is None:
+            ann = shop.token("ann")
+            await tab.enters(ann)
+    assert "bob" in await page.inner_text(".ask-who")
     assert {each for each in tab.console.complaints if "401" not in each} == set()
 
 
