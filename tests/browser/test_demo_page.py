@@ -19,7 +19,7 @@ from browser.page_worlds import blank
 from free_ports import free_port
 from playwright.async_api import Browser, ConsoleMessage, FloatRect, Page
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.browser
 
 SEQUENCE = "() => Number(document.documentElement.dataset.sequence)"
 BEYOND = "(least) => Number(document.documentElement.dataset.sequence) > least"

@@ -96,8 +96,9 @@ async def test_the_keyboard_is_enough(browser: Browser, shop: Shop) -> None:
     page = tab.page
     await tab.enters(shop.token("ann"))
     await page.wait_for_function("() => document.activeElement.name === 'statistic'")
-    await page.keyboard.type("count")
-    assert await page.input_value(".ask-form [name=statistic]") == "count"
+    for key, statistic in (("End", "alerts"), ("Home", "count")):  # letters would have to come fast
+        await page.keyboard.press(key)
+        assert await page.input_value(".ask-form [name=statistic]") == statistic
     await reaches(tab, "Show the price")
     await page.keyboard.press("Enter")
     await page.wait_for_function("() => document.activeElement.closest('.ask-answer h3')")
