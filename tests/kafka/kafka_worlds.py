@@ -83,7 +83,7 @@ async def decided(kafka: str, topic: str, partition: int = 0) -> None:
         asyncio.timeout(60),
     ):
         end = (await reader.end_offsets([at]))[at]
-        while (await stable.end_offsets([at]))[at] < end:
+        while (await stable.end_offsets([at]))[at] < end:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
