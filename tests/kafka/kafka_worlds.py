@@ -74,10 +74,24 @@ async def deleted(admin: Any, topic: str) -> None:
             await asyncio.sleep(0.05)
 
 
+async def decided(kafka: str, topic: str, partition: int = 0) -> None:
+    """Wait until no transaction is open in a partition: a commit is answered before its marker stands there."""
+    at = TopicPartition(topic, partition)
+    async with (
+        AIOKafkaConsumer(bootstrap_servers=kafka) as reader,
+        AIOKafkaConsumer(bootstrap_servers=kafka, isolation_level="read_committed") as stable,
+        asyncio.timeout(60),
+    ):
+        end = (await reader.end_offsets([at]))[at]
+        while (await stable.end_offsets([at]))[at] < end:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 async def visible(
     kafka: str, topic: str, isolation: str = "read_committed", partition: int = 0
 ) -> list[Any]:
-    """All records of a partition that a reader sees."""
+    """All records of a partition that a reader sees, once none of its transactions is open."""
+    await decided(kafka, topic, partition)
     at = TopicPartition(topic, partition)
     reader = AIOKafkaConsumer(
         bootstrap_servers=kafka, isolation_level=isolation, auto_offset_reset="earliest"
