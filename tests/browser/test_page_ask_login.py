@@ -3,7 +3,7 @@
 from typing import Literal
 
 import pytest
-from browser.ask_worlds import LOOK, NOW, Shop, Tab
+from browser.ask_worlds import GIVEN, HOLDS, LOOK, NOW, Shop, Tab
 from browser.page_worlds import picture
 from browser.test_page_accessible import findings
 from playwright.async_api import Browser
@@ -12,22 +12,6 @@ pytestmark = pytest.mark.browser
 
 DAY = 86_400_000
 FOCUSED = "() => document.activeElement.textContent.trim()"
-HOLDS_WHO = """
-  const ask = window.fetch;
-  window.held = [];
-  window.fetch = async (...request) => {
-    const answer = await ask(...request);
-    if (!window.holding || request[0] !== "/api/me") return answer;
-    const said = await answer.json();
-    await new Promise((then) => window.held.push(then));
-    return { ok: answer.ok, status: answer.status, json: async () => said };
-  };
-"""
-GIVEN = """async () => {
-  window.holding = false;
-  window.held.forEach((give) => give());
-  await new Promise((then) => setTimeout(then));  // nothing but steps of the loop is left of them
-}"""
 UNFOLD = "() => document.querySelectorAll('#ask details').forEach(each => { each.open = true; })"
 
 
@@ -67,16 +51,16 @@ async def test_an_answer_to_who_was_here_before_is_for_nobody(
     """It came late: she has logged out, and another one may have logged in."""
     tab = await Tab.opened(browser, shop)
     page, ann, bob = tab.page, shop.token("ann"), shop.token("bob")
-    await page.add_init_script(HOLDS_WHO)
+    await page.add_init_script(HOLDS)
     await page.reload()
     await tab.enters(ann)
     for other in (None, bob):
         if revoked:
             shop.revoke(ann)
-        await page.evaluate("() => { window.held = []; window.holding = true; }")
+        await page.evaluate("() => { window.held = []; window.holding = '/api/me'; }")
         await page.evaluate(LOOK)
-        await page.wait_for_function("() => window.held.length === 1")
-        await page.evaluate("() => { window.holding = false; }")
+        await page.wait_for_function("() => window.held.length >= 1")
+        await page.evaluate("() => { window.holding = null; }")
         await page.click("text=Log out")
         await page.wait_for_selector("#ask-token")
         if other is not None:
