@@ -1,5 +1,8 @@
 """How the tests of a run are shared between its workers (`pytest -n`): a file stays together, the longest go first.
 
+Hypothesis draws the same cases in every run, remembers none, and is not hurried: `--hypothesis-profile=default` looks
+for new ones.
+
 Rules: what shares something dear besides its file is one group: a Chromium, the certified rules. Groups are told from
 the names of the tests, which is all that the process sees that hands them out.
 """
@@ -7,6 +10,9 @@ the names of the tests, which is all that the process sees that hands them out.
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+settings.load_profile("ci")
 
 CERTIFIED = (
     "tests/unit/audit/test_exact_checks.py",

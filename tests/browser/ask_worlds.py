@@ -32,6 +32,22 @@ NOW = 1_790_000_000_000
 TICKS = 24
 ORDERS = 3
 LOOK = "() => document.dispatchEvent(new Event('visibilitychange'))"
+HOLDS = """
+  const ask = window.fetch;
+  Object.assign(window, { held: [], holding: null });
+  window.fetch = async (...request) => {
+    const answer = await ask(...request);
+    if (request[0] !== window.holding) return answer;
+    const said = await answer.json();
+    await new Promise((then) => window.held.push(then));
+    return { ok: answer.ok, status: answer.status, json: async () => said };
+  };
+"""
+"""From when `holding` is a path on, its answers wait in `held`."""
+GIVEN = """async () => {
+  window.held.forEach((give) => give());
+  await new Promise((then) => setTimeout(then));  // nothing but steps of the loop is left of them
+}"""
 NOWHERE = "Atlantis-471104"
 SHOP: dict[str, Any] = {
     "version": "1",

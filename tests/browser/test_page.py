@@ -171,10 +171,14 @@ async def test_a_log_that_begins_again_loads_everything_anew(
         page = await opened(browser, first.url)
 
     young = Engine()
-    async with serving(young.log, port=port_of(page)), young.running():
+    for _ in range(20):
+        young.step()
+    async with serving(young.log, port=port_of(page)):
         await page.wait_for_function(
-            "() => [...document.querySelectorAll('.card')].every(card => Number(card.dataset.tick) < 600)"
+            "() => [...document.querySelectorAll('.card')].every(card => Number(card.dataset.tick) === 19)"
         )
+        young.step()
+        await reaches(page, 20)
         await no_gaps(page)
 
 

@@ -45,6 +45,7 @@ async def test_three_questions_without_a_terminal(browser: Browser, shop: Shop) 
     await shop.go(3)
     for name in (first, second, third):
         await tab.page.wait_for_selector(f".card[data-series='{name}'][data-tick='{shop.tick}']")
+        await tab.page.wait_for_selector(f"[data-query='{name}']")
     rows = tab.page.locator("#queries tbody tr")
     assert await rows.locator("td:first-of-type").all_inner_texts() == [
         *("Pipeline file",) * 2,

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from browser.ask_worlds import Shop, Tab, nothing_exact
+from browser.ask_worlds import GIVEN, HOLDS, LOOK, Shop, Tab, nothing_exact
 from playwright.async_api import Browser
 
 pytestmark = pytest.mark.browser
@@ -27,6 +27,24 @@ async def test_a_monitor_is_asked_a_threshold_on_its_card(browser: Browser, shop
         await card.locator("output", has_text=told).wait_for()
         await shop.go()
     assert await nothing_exact(tab) == []
+    assert tab.console.complaints == []
+
+
+async def test_a_late_list_takes_nothing_from_her_cards(browser: Browser, shop: Shop) -> None:
+    tab = await Tab.opened(browser, shop)
+    page = tab.page
+    await page.add_init_script(HOLDS)
+    await page.reload()
+    await tab.enters(shop.token("ann"))
+    await page.evaluate("() => { window.holding = '/api/queries'; }")
+    await page.evaluate(LOOK)
+    await page.wait_for_function("() => window.held.length >= 2")  # the page's, and that of asking
+    await page.evaluate("() => { window.holding = null; }")
+    await tab.question("count", "mine", "0.2")
+    ends = page.locator(".card[data-series=mine] .card-ask button")
+    await ends.wait_for()
+    await page.evaluate(GIVEN)
+    assert await ends.count() == 1
     assert tab.console.complaints == []
 
 

@@ -3,7 +3,7 @@
 from typing import Literal
 
 import pytest
-from browser.ask_worlds import LOOK, NOW, Shop, Tab
+from browser.ask_worlds import GIVEN, HOLDS, LOOK, NOW, Shop, Tab
 from browser.page_worlds import picture
 from browser.test_page_accessible import findings
 from playwright.async_api import Browser
@@ -44,13 +44,45 @@ async def test_a_token_that_is_no_good_is_said_in_words(browser: Browser, shop: 
     assert {each for each in tab.console.complaints if "401" not in each} == set()
 
 
+@pytest.mark.parametrize("revoked", [False, True])
+async def test_an_answer_to_who_was_here_before_is_for_nobody(
+    browser: Browser, shop: Shop, revoked: bool
+) -> None:
+    """It came late: she has logged out, and another one may have logged in."""
+    tab = await Tab.opened(browser, shop)
+    page, ann, bob = tab.page, shop.token("ann"), shop.token("bob")
+    await page.add_init_script(HOLDS)
+    await page.reload()
+    await tab.enters(ann)
+    for other in (None, bob):
+        if revoked:
+            shop.revoke(ann)
+        await page.evaluate("() => { window.held = []; window.holding = '/api/me'; }")
+        await page.evaluate(LOOK)
+        await page.wait_for_function("() => window.held.length >= 1")
+        await page.evaluate("() => { window.holding = null; }")
+        await page.click("text=Log out")
+        await page.wait_for_selector("#ask-token")
+        if other is not None:
+            await tab.enters(other)
+        await page.evaluate(GIVEN)
+        assert await page.locator(".ask-form").count() == int(other is not None)
+        assert await page.locator(".ask-complaint").count() == 0
+        if other is None:
+            ann = shop.token("ann")
+            await tab.enters(ann)
+    assert "bob" in await page.inner_text(".ask-who")
+    assert {each for each in tab.console.complaints if "401" not in each} == set()
+
+
 async def test_the_keyboard_is_enough(browser: Browser, shop: Shop) -> None:
     tab = await Tab.opened(browser, shop)
     page = tab.page
     await tab.enters(shop.token("ann"))
     await page.wait_for_function("() => document.activeElement.name === 'statistic'")
-    await page.keyboard.type("count")
-    assert await page.input_value(".ask-form [name=statistic]") == "count"
+    for key, statistic in (("End", "alerts"), ("Home", "count")):  # letters would have to come fast
+        await page.keyboard.press(key)
+        assert await page.input_value(".ask-form [name=statistic]") == statistic
     await reaches(tab, "Show the price")
     await page.keyboard.press("Enter")
     await page.wait_for_function("() => document.activeElement.closest('.ask-answer h3')")

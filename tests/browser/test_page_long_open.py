@@ -11,7 +11,7 @@ from browser.page_worlds import Engine, opened, pipeline, port_of, reaches, serv
 from browser.test_page_queries import LOOK, ChangingEngine
 from playwright.async_api import Browser, CDPSession, Page
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.browser
 
 BEFORE, TICKS, TIMES = 20, 60, 3
 BYTES_PER_TICK = 12_000

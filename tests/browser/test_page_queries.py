@@ -332,6 +332,30 @@ async def test_a_late_answer_does_not_replace_a_newer_one(
         assert await text(page, "[data-budget=odometer]") == "ε ≤ 1.07"
 
 
+async def test_a_look_at_the_budget_takes_nothing_out_of_a_readers_hand(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    """What says the same as before stays: it keeps the focus, and a click that begins on it ends on it."""
+    async with serving(engine.log, **changing.view()) as server:
+        page = await opened(browser, server.url)
+
+        async def looks(statistic: str) -> None:
+            changing.listed[0]["statistic"] = statistic
+            await page.evaluate(LOOK)
+            await page.locator("[data-query=departures]", has_text=statistic).wait_for()
+
+        await looks("first")
+        await page.focus(SPENDING)
+        await looks("second")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("#budget details[open]")
+        await page.hover(SPENDING)
+        await page.mouse.down()
+        await looks("third")
+        await page.mouse.up()
+        await page.wait_for_selector("#budget details:not([open])")
+
+
 async def test_another_filter_shows_what_it_adds_up(
     browser: Browser, engine: Engine, changing: ChangingEngine
 ) -> None:

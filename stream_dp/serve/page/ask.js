@@ -8,13 +8,13 @@ import { complaint, priced, refused } from "./ask_answer.js";
 import { CardActions } from "./ask_cards.js";
 import { QuestionForm, inLabels } from "./ask_form.js";
 import { Layout } from "./ask_layout.js";
-import { amount, el, tickText, toNumber, words } from "./format.js";
+import { amount, el, setChildren, tickText, toNumber, words } from "./format.js";
 import { Session, freshKey } from "./login.js";
 
 const REFRESH_MILLISECONDS = 10_000;
 const holder = document.getElementById("ask");
 const session = new Session();
-const state = { schema: null, queries: [], form: null, pipeline: "", key: freshKey(), turn: 0, shown: undefined, over: false };
+const state = { schema: null, queries: [], form: null, pipeline: "", key: freshKey(), turn: 0, shown: undefined, over: false, asked: 0, heard: 0 };
 
 async function get(path) {
   const answer = await fetch(path, { cache: "no-store" });
@@ -33,17 +33,17 @@ const actions = new CardActions(board.holder, session, look);
 /** What is there anew: series, and what is left of hers. */
 async function refresh() {
   if (document.hidden) return;
-  const { queries = state.queries } = await get("/api/queries").catch(() => ({}));
-  state.queries = queries;
-  await end();
-  actions.tell(state.over ? [] : queries);
+  const turn = ++state.asked;
+  const [{ queries = state.queries }, { over = state.over }] = await Promise.all(["queries", "pipeline"].map((name) => get(`/api/${name}`).catch(() => ({}))));
+  if (turn < state.heard) return; // a late answer is not the newest
+  Object.assign(state, { heard: turn, queries });
+  if (over !== state.over) end(over);
+  actions.tell(state.over ? [] : state.queries);
   if (session.token) await session.refresh();
 }
 
 /** Where all ticks are released, nothing can be asked any more: the form goes, and why is said. */
-async function end() {
-  const { over = state.over } = await get("/api/pipeline").catch(() => ({}));
-  if (over === state.over) return;
+function end(over) {
   Object.assign(state, { over, shown: undefined });
   show();
 }
@@ -66,7 +66,7 @@ function show() {
     const out = el("button", { type: "button", class: "quiet" }, "Log out");
     out.addEventListener("click", () => session.leave());
     const until = me.expires ? `, until ${me.expires.slice(0, 10)}` : "";
-    who.replaceChildren(el("strong", {}, me.analyst ? words(me.analyst) : "Operator"), ` · of your budget of ε ${amount(total)}, ε ${amount(used)} is spent, `,
+    setChildren(who, el("strong", {}, me.analyst ? words(me.analyst) : "Operator"), ` · of your budget of ε ${amount(total)}, ε ${amount(used)} is spent, `,
       el("strong", { "data-ask": "left" }, `ε ${amount(left)} left`), `${until} `, out);
   }
   if (state.shown === analyst) return;

@@ -4,7 +4,7 @@
 // one piece of the bar, and what she asks is not. Where the filter adds up something else than the budget's epsilon,
 // the bar is one piece.
 
-import { amount, beginning, count, el, percent, setText, toNumber, words } from "./format.js";
+import { amount, beginning, count, el, percent, setChildren, setText, toNumber, words } from "./format.js";
 
 const COLOURS = 6;
 const MOST_ROWS = 300;
@@ -32,7 +32,7 @@ export function showBudget(holder, budget, queries, titled) {
   ].filter((part) => part !== null));
   more.open = open;
   const partly = budget.scope === "file";
-  holder.replaceChildren(
+  setChildren(holder,
     el("h2", {}, partly ? "Budget of the pipeline file" : "Budget"),
     partly ? el("p", { class: "muted small", "data-budget": "scope" }, "This page reads published numbers alone. What was asked for while the engine runs has its price too, which is not known here: less may be left than is shown.") : "",
     el("p", { class: "spent" }, el("strong", { "data-budget": "spent" }, used), ` of ${amount(capacity)} spent`,
@@ -104,7 +104,7 @@ export function showQueries(holder, queries, named, over) {
   const shown = [...running, ...halted].slice(0, MOST_ROWS);
   setText(holder.querySelector("p.count"), `${count(running.length)} ${over ? "ran to the end" : "running"}, ${count(halted.length)} halted` +
     (shown.length < queries.length ? `; the first ${count(MOST_ROWS)} are listed, /api/queries has all` : ""));
-  holder.querySelector("tbody").replaceChildren(...shown.map((query) => el("tr", { "data-query": query.name, class: isHalted(query.end) ? "halted" : "" },
+  setChildren(holder.querySelector("tbody"), ...shown.map((query) => el("tr", { "data-query": query.name, class: isHalted(query.end) ? "halted" : "" },
     el("th", { scope: "row" }, named(query.name)),
     el("td", {}, asker(query)),
     el("td", { class: "wide" }, words(query.statistic) || "–"),

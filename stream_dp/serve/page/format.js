@@ -128,6 +128,13 @@ export function el(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** Replace what an element holds only when it differs: what has the focus, or is being pressed, stays what it is. */
+export function setChildren(element, ...children) {
+  const made = element.cloneNode(false);
+  made.append(...children);
+  if (!made.isEqualNode(element)) element.replaceChildren(...made.childNodes);
+}
+
 /** Change a text only when it differs, so that screen readers and layout stay quiet. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;

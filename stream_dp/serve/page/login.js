@@ -17,6 +17,8 @@ const NOBODY_ANSWERS = "The engine does not answer just now. Nothing is lost: as
 export class Session extends EventTarget {
   me = null;
   why = "";
+  asked = 0;
+  heard = 0;
 
   get token() {
     return sessionStorage.getItem(KEY) ?? "";
@@ -25,11 +27,13 @@ export class Session extends EventTarget {
   /** Take a token, if the engine does. */
   async enter(token) {
     sessionStorage.setItem(KEY, token);
+    this.#forget();
     return this.refresh();
   }
 
   leave(why = "") {
     sessionStorage.removeItem(KEY);
+    this.#forget();
     this.me = null;
     this.why = why;
     this.dispatchEvent(new Event("change"));
@@ -38,20 +42,23 @@ export class Session extends EventTarget {
   /** Learn anew who this is and what is left; an engine that is away for a while keeps her logged in. */
   async refresh() {
     if (!this.token) return null;
-    try {
-      this.me = await this.ask("GET", "/api/me");
-      this.why = "";
-    } catch (refusal) {
-      if (refusal.status === 401) return null;
-      this.why = refusal.message;
-    }
+    const turn = ++this.asked;
+    const [me, refusal] = await this.ask("GET", "/api/me").then((said) => [said, null], (refused) => [this.me, refused]);
+    if (turn < this.heard || refusal?.status === 401) return this.me;
+    Object.assign(this, { heard: turn, me, why: refusal?.message ?? "" });
     this.dispatchEvent(new Event("change"));
     return this.me;
   }
 
+  /** What was asked until now is not of the one who is here now: its answers come too late. */
+  #forget() {
+    this.heard = ++this.asked;
+  }
+
   /** The answer to a request with the token; under the same `key` it is done once, however often it is sent. */
   async ask(method, path, body, key) {
-    const headers = { Authorization: `Bearer ${this.token}` };
+    const { token } = this;
+    const headers = { Authorization: `Bearer ${token}` };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     if (key) headers["Idempotency-Key"] = key;
     const request = { method, headers, cache: "no-store", body: body === undefined ? undefined : JSON.stringify(body) };
@@ -59,7 +66,7 @@ export class Session extends EventTarget {
     const said = await answer.json().catch(() => ({}));
     if (answer.ok) return said;
     const detail = said.detail ?? said.refused?.detail ?? NOBODY_ANSWERS;
-    if (answer.status === 401) this.leave(detail);
+    if (answer.status === 401 && token === this.token) this.leave(detail);
     throw new Refusal(answer.status, detail);
   }
 }

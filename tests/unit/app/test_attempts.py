@@ -23,7 +23,7 @@ from stream_dp.runtime.ports import Ports
 from stream_dp.serve.live_series import BY_OPERATOR
 
 __all__ = ["live_series", "say"]  # fixtures
-SERIES = 3
+SERIES, BLOCK = 3, 4
 
 
 def failing(call: Callable[..., Any], at: int, *, after: bool) -> Callable[..., Any]:
@@ -90,7 +90,7 @@ class Away:
 
 @pytest.fixture
 def away(monkeypatch: pytest.MonkeyPatch) -> Away:
-    """A source that waits after its first block, fails once the world is gone, and opens when it is back."""
+    """A source that waits after its first block of ticks, fails once the world is gone, and opens when it is back."""
     world = Away()
     read, opening = FileSource.read, FileSource.open
 
@@ -100,7 +100,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Away:
             world.failed = True
             raise Outage("the world went away")
         world.at_work.set()
-        return await read(self)
+        return (await read(self))[:BLOCK]
 
     async def open_again(self: FileSource, origin: int) -> Any:
         if world.gone.is_set():
@@ -119,6 +119,12 @@ def run_of(live_series: LiveSeriesService) -> Run:
     return Run(build(spec), ports(), again=ports)
 
 
+async def waits(run: Run) -> None:
+    """Wait until its first block is public: then nothing happens until the world goes away."""
+    while run.ticks < BLOCK:  # noqa: ASYNC110 - nobody is told
+        await asyncio.sleep(0)
+
+
 LIVE = json.dumps({"name": "new", "statistic": "count", "epsilon": "0.001"}).encode()
 
 
@@ -130,7 +136,7 @@ async def test_orders_are_refused_while_it_catches_up_and_taken_once_it_runs(
     view = run.view()
     assert view.live_series is not None
     ends = asyncio.create_task(run.until_end())
-    await run.ready.wait()
+    await waits(run)
     created = await view.live_series.create(LIVE, "", BY_OPERATOR)
     before = (view.pipeline(), view.budget(), view.live_series.queries())
     assert not view.catching_up()
@@ -174,9 +180,7 @@ async def test_what_ended_by_firing_before_an_outage_is_listed_so_behind_it(
     view = run.view()
     assert view.live_series is not None
     ends = asyncio.create_task(run.until_end())
-    await run.ready.wait()
-    while run.ticks < 4:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await waits(run)
     before = view.live_series.queries()
     (watch,) = next(each["watches"] for each in before if each["name"] == "once")
     assert (watch["end"], watch["fired"]) == (1, 1)
@@ -197,7 +201,7 @@ async def test_told_to_stop_while_it_is_out_it_ends_and_says_why(
     monkeypatch.setattr("stream_dp.app.riding_out.backing_off", lambda _: iter([1000.0]))
     run = run_of(live_series)
     ends = asyncio.create_task(run.until_end())
-    await run.ready.wait()
+    await waits(run)
     away.gone.set()
     while not run.catching_up:  # noqa: ASYNC110
         await asyncio.sleep(0)
@@ -220,5 +224,5 @@ async def test_only_what_is_new_is_read_of_what_was_published(
     monkeypatch.setattr(FileSink, "publish", failing(FileSink.publish, 2, after=True))
     run = run_of(live_series)
     await run.until_end()
-    assert asked == [-1, SERIES * 4]  # a block has four ticks
+    assert asked == [-1, SERIES * BLOCK]
     assert [release.body.decode() for release in run.log.since(-1)] == live_series.releases

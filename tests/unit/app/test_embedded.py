@@ -88,16 +88,17 @@ class Waiting(FileSource):
     """A file that tells half of its batches, and then waits."""
 
     async def read(self) -> Any:
-        """Batches of the first block."""
+        """Half of all, once."""
         if getattr(self, "told", False):
             await asyncio.Event().wait()
         self.told = True
-        return await super().read()
+        batches = await super().read()
+        return batches[: len(batches) // 2]
 
 
 @pytest.fixture
 def endless(live_series: LiveSeriesService, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    """A pipeline whose source goes on: its clock has more ticks than the file."""
+    """A pipeline whose run does not end by itself."""
     monkeypatch.setattr("stream_dp.app.wiring.FileSource", Waiting)
     return Pipeline.load(live_series.pipeline)
 

@@ -177,7 +177,7 @@ async def test_it_listens_on_this_machine_while_it_is_open_and_no_longer(tmp_pat
         with pytest.raises(WorldError, match="taken"):
             async with figures_told(FiguresPort(port), "clicks", known(), SEALER):
                 pass
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=100) as client:
         with pytest.raises(httpx.ConnectError):
             await client.get(url)
 
@@ -192,7 +192,10 @@ async def test_in_a_network_it_answers_to_its_names_and_takes_a_token_of_its_own
         async with figures_told(FiguresPort(0, host=ANYWHERE), "clicks", known(), SEALER):
             pass
     asked = FiguresPort(0, own, urls.append, ANYWHERE, frozenset({"engine"}))
-    async with figures_told(asked, "clicks", known(), SEALER), httpx.AsyncClient() as client:
+    async with (
+        figures_told(asked, "clicks", known(), SEALER),
+        httpx.AsyncClient(timeout=100) as client,
+    ):
         found = [
             (await client.get(urls[0], headers=bearer(token) | {"host": f"{host}:9911"})).status_code
             for host, token in (("engine", OTHER), ("localhost", OTHER), ("other", OTHER), ("engine", "no"))

@@ -27,7 +27,7 @@ class Slow:
 
     async def start(self) -> None:
         """Wait for the lines."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while self.errors.count(BEGINS) < self._lines:
                 await asyncio.sleep(0)
                 self.errors += self._said.readouterr().err

@@ -409,7 +409,13 @@ def test_a_server_that_is_no_engine_never_sees_the_token(
 def test_an_engine_that_does_not_answer(
     live_series: Any, engine: FakeLiveSeries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "SECONDS", 2)  # for the pipeline's name too, which comes at once
+    view = view_of(engine)
+
+    def named() -> Any:
+        """The name, for which there is time; what is asked next has none."""
+        monkeypatch.setattr(client, "SECONDS", 0.1)
+        return view.pipeline()
+
     gave_up = threading.Event()
 
     async def hang(definition: bytes, analyst: str, sender: Sender) -> dict[str, Any]:
@@ -417,7 +423,7 @@ def test_an_engine_that_does_not_answer(
         return {}
 
     monkeypatch.setattr(engine, "create", hang)
-    with served(view_of(engine)) as url:
+    with served(replace(view, pipeline=named)) as url:
         said = live_series.say(
             "query", "create", str(live_series.pipeline), "--series", LATE, "--url", url
         )

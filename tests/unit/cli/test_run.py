@@ -71,7 +71,7 @@ def test_a_terminal_shows_ticks_and_releases(
 
     async def and_looked_at(self: Run) -> None:
         await told(self)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while shown[-1:] != ["6 ticks of 6, 18 releases"]:  # noqa: ASYNC110 - nobody is told
                 await asyncio.sleep(0.01)
 
@@ -101,7 +101,7 @@ def test_the_page_answers_to_the_names_that_it_is_given(
     class Asked(PageServer):
         async def start(self, host: str = "", port: int = 0) -> None:
             await super().start(host, port)
-            async with httpx.AsyncClient(base_url=self.url) as client:
+            async with httpx.AsyncClient(base_url=self.url, timeout=100) as client:
                 for name in ("localhost", "dash.example.org:443", "[2001:db8::1]", "engine"):
                     answers[name] = (
                         await client.get("/healthz", headers={"host": name})

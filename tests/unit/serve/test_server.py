@@ -83,7 +83,7 @@ async def test_signals_stay_the_callers(view: PublicView) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     server = PageServer(view)
     await server.start(port=0)
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=100) as client:
         assert (await client.get(f"{server.url}healthz")).status_code == 200
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     await server.stop()
@@ -92,7 +92,7 @@ async def test_signals_stay_the_callers(view: PublicView) -> None:
 async def test_only_known_names_reach_it(view: PublicView) -> None:
     server = PageServer(view, allowed_hosts=frozenset({"stats.example"}))
     await server.start(port=0)
-    async with httpx.AsyncClient(base_url=server.url) as client:
+    async with httpx.AsyncClient(base_url=server.url, timeout=100) as client:
         for host, status in (("stats.example", 200), ("localhost:1", 200), ("other.example", 421)):
             answer = await client.get("/healthz", headers={"Host": host})
             assert answer.status_code == status, host

@@ -54,7 +54,7 @@ async def test_a_page_tells_who_asked_for_it(view: PublicView) -> None:
     told = ToldSpans()
     server = PageServer(view, spans=told.traces)
     await server.start(port=0)
-    async with httpx.AsyncClient(base_url=server.url) as client:
+    async with httpx.AsyncClient(base_url=server.url, timeout=100) as client:
         await client.get("/healthz")
     await server.stop()
     assert [span.name for span in told.ended] == ["GET /healthz"]
