@@ -82,7 +82,10 @@ export class Board {
     const range = this.#range(newest);
     newest.told(range);
     const cards = [...this.cards.values()];
-    for (const card of cards) if (card.near || cards.length <= FEW_SERIES) this.histories.ensure(card, range);
+    for (const card of cards) {
+      card.aim(range, this.histories.pause !== null);
+      if (card.near || cards.length <= FEW_SERIES) this.histories.ensure(card, range);
+    }
     const shown = this.#clipped(range, newest, cards);
     const text = JSON.stringify(shown);
     const moved = text !== this.shown;

@@ -1,5 +1,6 @@
 // Under the picture of a card: its values as a table, as a file, and the picture as a file.
-// Rules: all of it holds released values with their bands, and nothing else. A table that is not open costs nothing.
+// Rules: all of it holds released values with their bands, and nothing else. A file has all of the time shown, so there is none
+// while a part of that is still to be loaded. A table that is not open costs nothing.
 
 import { csv, save } from "./export.js";
 import { count, el } from "./format.js";
@@ -21,13 +22,17 @@ export class CardTools {
       made.addEventListener("click", act);
       return made;
     };
+    this.values = button("CSV", () => this.#saveValues());
     this.element = el("div", { class: "card-tools", hidden: true }, card.tabled ? this.table : null,
-      button("CSV", () => this.#saveValues()), button("PNG", () => this.#savePicture()));
+      this.values, button("PNG", () => this.#savePicture()));
   }
 
   /** There is something to take away. */
   refresh() {
     this.element.hidden = false;
+    const { lacks } = this.card;
+    this.values.disabled = lacks;
+    this.values.title = lacks ? "What was released before is still being loaded" : "";
     if (this.card.tabled !== this.table.isConnected && this.element.isConnected) this.card.tabled ? this.element.prepend(this.table) : this.table.remove();
     if (!this.table.open || this.waits) return;
     this.waits = true;

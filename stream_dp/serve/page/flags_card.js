@@ -43,7 +43,8 @@ export class FlagsCard extends Card {
   /** All of it, for alerts are counted; of very many keys the last ones. */
   missing(range) {
     if (this.latest === null || this.reached !== null) return null;
-    return (this.series.domain?.length ?? 0) > LARGE_DOMAIN ? Math.max(0, Math.min(range.first, this.latest.tick - RECENT_TICKS)) : 0;
+    const from = (this.series.domain?.length ?? 0) > LARGE_DOMAIN ? Math.max(0, Math.min(range.first, this.latest.tick - RECENT_TICKS)) : 0;
+    return [[from, this.latest.tick]];
   }
 
   take(release) {

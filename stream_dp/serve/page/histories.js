@@ -36,21 +36,23 @@ export class Histories {
 
   /** Load what a card misses, unless enough is being loaded. */
   ensure(card, range) {
-    const from = card.missing(range);
-    if (from === null || card.unknown || this.pause !== null || this.loading.has(card) || this.loading.size >= AT_ONCE) return;
+    const spans = card.missing(range);
+    if (spans === null || card.unknown || this.pause !== null || this.loading.has(card) || this.loading.size >= AT_ONCE) return;
     this.loading.set(card, []);
-    void this.#load(card, from, card.latest.tick);
+    void this.#load(card, spans);
   }
 
-  async #load(card, from, to) {
+  async #load(card, spans) {
     const ticks = Math.max(10, Math.floor(CELLS / (card.series.domain?.length ?? 12)));
     const meanwhile = this.loading.get(card);
     const found = [];
     try {
-      for (let first = from; first <= to; first += ticks) {
-        const path = `/api/series/${encodeURIComponent(card.series.name)}?from=${first}&to=${Math.min(to, first + ticks - 1)}`;
-        found.push(...(await this.get(path)).releases);
-        if (this.loading.get(card) !== meanwhile) return;
+      for (const [from, to] of spans) {
+        for (let first = from; first <= to; first += ticks) {
+          const path = `/api/series/${encodeURIComponent(card.series.name)}?from=${first}&to=${Math.min(to, first + ticks - 1)}`;
+          found.push(...(await this.get(path)).releases);
+          if (this.loading.get(card) !== meanwhile) return;
+        }
       }
     } catch ({ status }) {
       if (this.loading.get(card) !== meanwhile) return;
@@ -62,7 +64,7 @@ export class Histories {
     }
     this.loading.delete(card);
     this.failures = 0;
-    card.restart([...found, ...meanwhile], from);
+    card.restart([...found, ...meanwhile], spans);
     this.changed();
   }
 

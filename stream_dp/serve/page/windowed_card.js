@@ -55,6 +55,10 @@ export const windowed = (Base, { shape, begins = 0, points = () => null }) => cl
     this.latest = { ...release, ...parts[this.window] };
   }
 
+  get stores() {
+    return [...this.windows.values()];
+  }
+
   empty() {
     super.empty();
     for (const name of this.windows.keys()) this.windows.set(name, points());
