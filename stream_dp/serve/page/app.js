@@ -7,7 +7,7 @@ import { Board } from "./board.js";
 import { isHalted, showBudget, showQueries } from "./budget.js";
 import { makeCard, shapeOf } from "./cards.js";
 import { showEmpty } from "./empty.js";
-import { count, duration, el, seconds, setText, time, titleOf, words } from "./format.js";
+import { count, duration, el, seconds, setText, theLength, time, titleOf, words } from "./format.js";
 import { Histories } from "./histories.js";
 import { showPromise } from "./promise.js";
 import { openProof, showProof } from "./proof.js";
@@ -193,7 +193,7 @@ async function refreshBudget() {
 /** What the numbers are; live while more come. */
 function subtitle(ended) {
   const step = Number(state.pipeline?.clock?.step ?? 0);
-  return `${ended ? "" : "live, "}differentially private${step > 0 ? `, one release per ${duration(step).replace(/^1 /, "")}` : ""}`;
+  return `${ended ? "" : "live, "}differentially private${step > 0 ? `, one release per ${theLength(duration(step))}` : ""}`;
 }
 
 /** Whether a release is of the last tick. */

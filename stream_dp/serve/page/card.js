@@ -5,7 +5,7 @@
 // the file or a live one: price, expected error, start, end, analyst; how it is made is one click away. Cards know no network.
 
 import { CardTools } from "./card_tools.js";
-import { amount, el, errorText, percent, setText, tickText, titleOf, toNumber, words } from "./format.js";
+import { amount, duration, el, errorText, percent, setText, spelled, theLength, tickText, titleOf, toNumber, words } from "./format.js";
 import { madeId } from "./proof.js";
 
 const RECENT_TICKS = 2000; // kept whatever the range
@@ -34,7 +34,7 @@ export class Card {
     this.foot = el("footer", { class: "card-foot" });
     this.note = el("p", { class: "note" }, "Waiting for the first release.");
     this.body = el("div", { class: "card-body" });
-    this.about = words(series.about) || shape;
+    this.about = spelled(words(series.about)).replace(/\bper tick\b/, series.step > 0 ? `per ${theLength(duration(series.step))}` : "$&") || shape;
     this.tag = el("span", { class: "tag" }, this.about);
     this.title = titleOf(series);
     this.tools = new CardTools(this);

@@ -3,7 +3,7 @@
 // while a part of that is still to be loaded. A table that is not open costs nothing.
 
 import { csv, save } from "./export.js";
-import { count, el } from "./format.js";
+import { count, el, spelled } from "./format.js";
 import { asPicture } from "./picture.js";
 
 const MOST_ROWS = 300;
@@ -46,7 +46,8 @@ export class CardTools {
     const { names, rows } = this.card.rows(this.card.range);
     const shown = rows.slice(-MOST_ROWS).reverse();
     const many = shown.length < rows.length ? `the newest ${count(shown.length)} of ${count(rows.length)} rows; CSV has all` : `${count(rows.length)} rows, the newest first`;
-    const cells = (row) => row.map((cell) => (cell === null || cell === undefined ? "" : String(cell)));
+    const said = (cell, name) => (cell === null || cell === undefined ? "" : name === "window" ? spelled(cell) : String(cell));
+    const cells = (row) => row.map((cell, place) => said(cell, names[place]));
     this.holder.replaceChildren(el("table", {}, el("caption", {}, `${this.card.title}${this.card.over}: ${many}`),
       el("thead", {}, el("tr", {}, ...names.map((name) => el("th", { scope: "col" }, name)))),
       el("tbody", {}, ...shown.map(cells).map(([first, ...others]) => el("tr", {}, el("th", { scope: "row" }, first), ...others.map((text) => el("td", {}, text)))))));

@@ -2,7 +2,7 @@
 // Rules: times are ends of ticks, in seconds; a range is given in ticks, for these are what releases have. What is offered
 // fits the pipeline: no length with too few ticks to see, none longer than its horizon.
 
-import { duration, lengthOf, rangeTime, short } from "./format.js";
+import { lengthOf, rangeTime, short, spelled } from "./format.js";
 import { choice, choose } from "./view.js";
 
 const DAY = 86400;
@@ -50,5 +50,5 @@ export function rangeAt(clock, newest, end) {
   }
   const length = last === ALL ? Infinity : Math.max(1, Math.round(lengthOf(last) / step));
   const first = Math.max(0, newest - length + 1);
-  return { first, last: newest, from: at(first), to: end, length, live: true, text: last === ALL ? ALL : `last ${duration(lengthOf(last))}` };
+  return { first, last: newest, from: at(first), to: end, length, live: true, text: last === ALL ? ALL : `last ${spelled(last)}` };
 }

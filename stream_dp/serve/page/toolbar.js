@@ -1,7 +1,7 @@
 // Above the cards: which time is shown, how values are drawn, which cards are listed.
 // Rules: everything chosen here is in the address. Where a pipeline has few series there is nothing to look for.
 
-import { duration, el, inputTime, lengthOf, setText } from "./format.js";
+import { el, inputTime, setText, spelled } from "./format.js";
 import { ALL, chooseBetween, chooseLast, chosenRange, offered } from "./range.js";
 import { address, choice, choose, onChoice } from "./view.js";
 
@@ -33,8 +33,8 @@ export class Toolbar {
     this.clock = clock;
     this.find.hidden = series <= MANY_SERIES;
     this.lengths.replaceChildren(...offered(clock).map((text) => {
-      const said = text === ALL ? "all" : `last ${duration(lengthOf(text))}`;
-      const button = el("button", { type: "button", value: text, title: said }, text);
+      const said = text === ALL ? "all there is" : `last ${spelled(text)}`;
+      const button = el("button", { type: "button", value: text, title: said }, spelled(text));
       button.addEventListener("click", () => chooseLast(text, this.clock));
       return button;
     }));
