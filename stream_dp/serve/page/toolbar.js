@@ -18,9 +18,9 @@ export class Toolbar {
     this.scale = el("select", { "aria-label": "Scale of values" }, ...SCALES.map(([value, text]) => el("option", { value }, text)));
     this.before = el("input", { type: "checkbox" });
     this.find = el("input", { type: "search", placeholder: "find a series", "aria-label": "Find a series", autocomplete: "off", hidden: true });
-    this.link = el("button", { type: "button", class: "tool" }, "Copy link");
+    this.link = el("button", { type: "button", class: "tool wide" }, "Copy link");
     this.between = this.#between();
-    tools.append(this.between, this.scale, el("label", { class: "check" }, this.before, "period before"), this.find, this.link);
+    tools.append(this.between, this.scale, el("label", { class: "check" }, this.before, el("span", {}, el("span", { class: "wide" }, "period "), "before")), this.find, this.link);
     this.scale.addEventListener("change", () => choose({ scale: this.scale.value }));
     this.before.addEventListener("change", () => choose({ before: this.before.checked ? "1" : "" }));
     this.find.addEventListener("input", () => choose({ find: this.find.value.trim() }));
