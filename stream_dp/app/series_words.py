@@ -15,10 +15,8 @@ from stream_dp.app.budget_view import fits, spent
 from stream_dp.app.fired_watches import FiredWatches
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import dp_at
-from stream_dp.pipeline.groupings import grouping_text
-from stream_dp.pipeline.live_series import LiveSeriesPlanner
+from stream_dp.pipeline.live_series import LiveSeriesPlanner, listed
 from stream_dp.pipeline.report import derivation_json
-from stream_dp.pipeline.statistics import Series as SeriesSpec
 from stream_dp.pipeline.watch_roster import Placed, WatchRoster
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.commit import Created, Halted
@@ -86,7 +84,7 @@ class SeriesWords:
     def listed(
         self, admission: Admission, payers: Collection[str] | None
     ) -> Sequence[Mapping[str, Any]]:
-        """Say every series, those of the file first, the halted ones last; `end` is None while it lives.
+        """Say every series that runs, those of the file first, then the last halted ones; `end` is None while it lives.
 
         Of a monitor its watches, too: of those that `payers` (None: everybody) paid for also where they count.
         """
@@ -96,19 +94,20 @@ class SeriesWords:
             planned = self.planner.running.get(live.number)
             series = specs[live.series.name] if planned is None else planned.series
             analyst, _ = admission.subledgers.running.get(series.name, (MAIN, None))
-            row = {**self._row(series, analyst, live.start, None), "created": live.created}
+            row = self._row(
+                series.name, analyst, listed(series), live.start, None, created=live.created
+            )
             if isinstance(live.series.asking, WatchRoster):
                 filters = payers is None or analyst in payers
                 row |= self._watches(live, live.series.asking, filters)
             rows.append(row)
         rows += [
-            {**self._row(series, MAIN, 0, None), "created": False}
+            self._row(series.name, MAIN, listed(series), 0, None, created=False)
             for series in self.built.spec.series
             if series.inputs
         ]
-        halted = self.planner.halted
         rows += [
-            {**self._row(halted[e.name], e.analyst, e.start, e.end), "created": True}
+            self._row(e.name, e.analyst, e.told, e.start, e.end, created=True)
             for e in admission.ended
         ]
         return rows
@@ -132,11 +131,18 @@ class SeriesWords:
             **self._start(start), **self._end(end), **fired, "created": one.added,
         }  # fmt: skip
 
-    def _row(self, series: SeriesSpec, analyst: str, start: int, end: int | None) -> dict[str, Any]:
-        return {
-            "name": series.name, "statistic": series.statistic, "by": grouping_text(series.grouped_by),
-            "analyst": analyst, "epsilon": text(series.price), **self._start(start), **self._end(end),
-        }  # fmt: skip
+    def _row(
+        self,
+        name: str,
+        analyst: str,
+        told: Mapping[str, Any],
+        start: int,
+        end: int | None,
+        *,
+        created: bool,
+    ) -> dict[str, Any]:
+        times = {**self._start(start), **self._end(end)}
+        return {"name": name, "analyst": analyst, **told, **times, "created": created}
 
     def _start(self, tick: int) -> dict[str, Any]:
         return {"start": tick, "start_time": self.begins(tick)}

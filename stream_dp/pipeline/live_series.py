@@ -9,10 +9,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from stream_dp.accounting.amounts import text
 from stream_dp.core.derivation import Derivation
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import Chosen, chosen_for
+from stream_dp.pipeline.groupings import grouping_text
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, feature_of, names_of
 from stream_dp.pipeline.live_room import entries_of
 from stream_dp.pipeline.live_watches import PlannedWatch, WatchPlanner
@@ -30,12 +33,11 @@ _ESCAPED = re.compile("[\x7f-\uffff]")
 
 @dataclass(slots=True)
 class LiveSeriesPlanner:
-    """Plans live series of one pipeline; `running` are those that run, by number, `halted` those that did, by name."""
+    """Plans live series of one pipeline; `running` are those that run, by number."""
 
     spec: PipelineSpec
     router: OpenRouter
     running: dict[int, "PlannedSeries"] = field(default_factory=dict)
-    halted: dict[str, SeriesSpec] = field(default_factory=dict)
 
     def propose(self, definition: bytes, start: int) -> "PlannedSeries":
         """Understand a definition, in YAML or JSON, as an entry of `series:`.
@@ -78,11 +80,10 @@ class LiveSeriesPlanner:
         named = {entry.name: entry for entry in (*self.spec.series, *entries)}
         return WatchPlanner(self.spec, self.router, named[live.series.name], live)
 
-    def close(self, number: int) -> None:
-        """Count the entries of series `number` no more."""
+    def close(self, number: int) -> Mapping[str, Any]:
+        """Count the entries of series `number` no more, and return what lists tell of it."""
         self.router.close(number)
-        series = self.running.pop(number).series
-        self.halted[series.name] = series
+        return listed(self.running.pop(number).series)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,12 @@ class PlannedSeries:
         rows = self.planner.router.open(self.feature, created.column, created.number)
         self.planner.running[created.number] = self
         return self.chosen.series(self.spec, rows, names_of(self.spec, self.feature), self.start)
+
+
+def listed(series: SeriesSpec) -> Mapping[str, Any]:
+    """What lists tell of a definition."""
+    by = grouping_text(series.grouped_by)
+    return {"statistic": series.statistic, "by": by, "epsilon": text(series.price)}
 
 
 def _later(spec: PipelineSpec, start: int) -> PipelineSpec:

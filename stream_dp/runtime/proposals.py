@@ -6,7 +6,7 @@ first tick and the pipeline file alone, so that a journal can be replayed.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.messages import Query
@@ -139,6 +139,6 @@ class SeriesPlanner(Protocol):
         """
         ...
 
-    def close(self, number: int) -> None:
-        """Count the entries of series `number` no more; its columns are free."""
+    def close(self, number: int) -> Mapping[str, Any]:
+        """Count the entries of series `number` no more; its columns are free. Return what lists tell of it: public."""
         ...

@@ -155,7 +155,7 @@ class Watch(Answer):
 
 
 class Query(Answer):
-    """A series of the file, or one that was created, halted ones too."""
+    """A series of the file, or one that was created and runs, or was halted."""
 
     name: str
     statistic: str
@@ -176,6 +176,6 @@ class Query(Answer):
 
 
 class QueryList(Answer):
-    """Every series, the file's first, the halted ones last."""
+    """Every series that runs, the file's first; then, of each ledger, the last twenty that were halted."""
 
     queries: tuple[Query, ...]
