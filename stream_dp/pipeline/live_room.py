@@ -13,6 +13,8 @@ from stream_dp.errors import NoRoom
 
 MOST_SERIES = 100
 """Live series that a ledger may have at once, unless a pipeline says otherwise."""
+SHARED_SERIES = 1_000
+"""Live series of which every ledger may have the same share at once, one at least, unless a pipeline says otherwise."""
 SHARED_ENTRIES = 100_000
 """Entries of which every ledger may have the same share at once, unless a pipeline says otherwise."""
 LETTERS = 50
@@ -22,10 +24,27 @@ _SHOWN = 5  # series that a refusal names
 
 @dataclass(frozen=True, slots=True)
 class LiveRoom:
-    """What the live series of one ledger may have at once; entries as of `entries_of`."""
+    """What the live series of one ledger may have at once; entries as of `entries_of`.
+
+    `key` of the pipeline file says how many `series`.
+    """
 
     series: int
     entries: int
+    key: str = "queries.series"
+
+    @classmethod
+    def of(cls, ledgers: int, series: int, total: int, entries: int | None) -> "LiveRoom":
+        """Return that of each of so many ledgers, which may have so many `series`, and all of them `total`.
+
+        Every ledger has an even share of the total, so nobody's is taken by another; where `entries` is None, so many
+        of these.
+        """
+        share = max(1, total // ledgers)
+        room = SHARED_ENTRIES // ledgers if entries is None else entries
+        if share < series:
+            return cls(share, room, f"an even share of queries.total_series: {total:,}")
+        return cls(series, room)
 
     def require(self, name: str, entries: int, payer: str, running: Mapping[str, int]) -> None:
         """Do nothing where one more series has room; `running` has the entries of the payer's, the oldest first.
@@ -40,7 +59,7 @@ class LiveRoom:
             which = f"{'one' if over == 1 else f'{over:,}'} of " if many > 1 else ""
             raise NoRoom(
                 f"live series: {name} is one series more, and {owner} has {many:,} of the {self.series:,} that may run "
-                f"at once (queries.series), so none fits; halt {which}{_some(list(running))}"
+                f"at once ({self.key}), so none fits; halt {which}{_some(list(running))}"
             )
         left = max(0, self.entries - there)
         if entries > left:

@@ -162,6 +162,29 @@ async def test_a_refusal_changes_nothing_and_what_fits_is_admitted_under_the_sam
     await world.told(ask)
 
 
+async def test_each_ledger_has_its_share_of_the_total() -> None:
+    """Two series each of three ledgers: what one runs takes nothing from another, and a restart asks nothing of it."""
+
+    async def fill(engine: Engine) -> None:
+        for analyst, names in ((MAIN, "ab"), ("ann", "cd"), ("bob", "e")):
+            for name in names:
+                await engine.create(count(name), analyst)
+        told = await refused(engine, count("f"), "ann")
+        assert "analyst ann has 2 of the 2 that may run at once (an even share of " in told
+        await engine.create(count("f"), "bob")
+
+    async def look(engine: Engine) -> None:
+        assert await recovered(engine)
+        assert sum(live.created for live in engine.admission.registry.live) == 6
+        assert "bob has 2 of the 1 that may" in await refused(engine, count("g"), "bob")
+
+    world = world_of(total_series="8")
+    await world.told(fill)
+    forget_the_end(world)
+    narrow = replace(world, pipeline=WITH_ANALYSTS | {"queries": {"total_series": "1"}})
+    await narrow.told(look, tick=10)
+
+
 async def others_are_free(world: MessageWorld) -> list[str]:
     """Which series of an analyst's own room are refused, and whom else's her refusal then names."""
     found = list[str]()
