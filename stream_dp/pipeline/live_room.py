@@ -19,6 +19,8 @@ SHARED_ENTRIES = 100_000
 """Entries of which every ledger may have the same share at once, unless a pipeline says otherwise."""
 LETTERS = 50
 """Of a key; one that is longer counts again for each of so many: a release holds it at every tick."""
+BYTES = 80
+"""Of a release, for each entry; what may be larger counts for more: numbers with ends, names that are listed again."""
 _SHOWN = 5  # series that a refusal names
 
 
@@ -67,19 +69,25 @@ class LiveRoom:
             halt = f", or halt what is not needed of {_some([f'{n} ({e:,})' for n, e in sizes])}"
             raise NoRoom(
                 f"live series: {name} has {how_many(entries, 'entry', 'entries')} (keys, or places of a monitor; for "
-                f"each window, and long keys several times), and {owner} has {there:,} of {self.entries:,} at once "
+                f"each window, and what is long several times), and {owner} has {there:,} of {self.entries:,} at once "
                 f"(queries.entries), so {left:,} {'fits' if left == 1 else 'fit'}; ask for fewer"
                 f"{halt if running and entries <= self.entries else ''}"
             )
 
 
-def entries_of(places: int, names: Sequence[str], windows: int) -> int:
+def entries_of(places: int, names: Sequence[str], windows: int, told: int) -> int:
     """Return how many entries so many places of a row are, whose keys have these names, over so many windows (0: none).
 
-    >>> entries_of(3, ["DE", "FR", "other"], 0), entries_of(2, ["DE", "x" * 99], 2)
+    A release of them may have so many bytes: `told`.
+
+    >>> entries_of(3, ["DE", "FR", "other"], 0, 81), entries_of(2, ["DE", "x" * 99], 2, 500)
     (3, 6)
+    >>> entries_of(3, ["DE", "FR", "other"], 0, 800)
+    10
     """
-    return max(1, windows) * (places + sum(len(name) // LETTERS for name in names))
+    return max(
+        max(1, windows) * (places + sum(len(name) // LETTERS for name in names)), told // BYTES
+    )
 
 
 def _some(names: Sequence[str]) -> str:

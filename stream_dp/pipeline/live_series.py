@@ -33,11 +33,12 @@ _ESCAPED = re.compile("[\x7f-\uffff]")
 
 @dataclass(slots=True)
 class LiveSeriesPlanner:
-    """Plans live series of one pipeline; `running` are those that run, by number."""
+    """Plans live series of one pipeline; `running` are those that run, by number, each with its `entries`."""
 
     spec: PipelineSpec
     router: OpenRouter
     running: dict[int, "PlannedSeries"] = field(default_factory=dict)
+    entries: dict[int, int] = field(default_factory=dict)
 
     def propose(self, definition: bytes, start: int) -> "PlannedSeries":
         """Understand a definition, in YAML or JSON, as an entry of `series:`.
@@ -56,8 +57,7 @@ class LiveSeriesPlanner:
         feature = feature_of(self.spec, series)
         width = RowLayout.alone(self.spec, feature).width
         chosen = chosen_for(spec, series, slice(0, width))
-        entries = entries_of(width, names_of(spec, feature), len(series.views))
-        return PlannedSeries(self, spec, start, feature, entries, chosen)
+        return PlannedSeries(self, spec, start, feature, chosen)
 
     def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> PlannedWatch:
         """Understand a watch, in YAML or JSON, that an analyst would begin in a monitor that runs.
@@ -83,21 +83,18 @@ class LiveSeriesPlanner:
     def close(self, number: int) -> Mapping[str, Any]:
         """Count the entries of series `number` no more, and return what lists tell of it."""
         self.router.close(number)
+        del self.entries[number]
         return listed(self.running.pop(number).series)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSeries:
-    """A definition understood: the series that would see ticks from `start` on; `spec` is the pipeline from there.
-
-    `entries` is how much of its payer's room it takes.
-    """
+    """A definition understood: the series that would see ticks from `start` on; `spec` is the pipeline from there."""
 
     planner: LiveSeriesPlanner
     spec: PipelineSpec
     start: int
     feature: Feature | Block
-    entries: int
     chosen: Chosen
 
     @property
@@ -156,10 +153,12 @@ class PlannedSeries:
         Raises:
             NoRoom: there is none for one more of the payer's, or for so many entries.
         """
-        mine = [self.planner.running[number] for number in running]
-        entries = {one.name: one.entries for one in mine}
-        self.planner.spec.live_room.require(self.name, self.entries, payer, entries)
-        return self.planner.router.place(self.feature)
+        planner = self.planner
+        mine = {planner.running[number].name: planner.entries[number] for number in running}
+        column = planner.router.place(self.feature)
+        entries = self._entries(self._runs(slice(column, column)))
+        planner.spec.live_room.require(self.name, entries, payer, mine)
+        return column
 
     def open(self, created: Created) -> Series:
         """Count the series' entries from now on, and return the series.
@@ -168,8 +167,18 @@ class PlannedSeries:
             FailClosed: its columns are not those of the journal.
         """
         rows = self.planner.router.open(self.feature, created.column, created.number)
+        runs = self._runs(rows)
         self.planner.running[created.number] = self
+        self.planner.entries[created.number] = self._entries(runs)
+        return runs
+
+    def _runs(self, rows: slice) -> Series:
         return self.chosen.series(self.spec, rows, names_of(self.spec, self.feature), self.start)
+
+    def _entries(self, runs: Series) -> int:
+        """How much of its payer's room it takes."""
+        names = names_of(self.spec, self.feature)
+        return entries_of(len(names), names, len(self.series.views), runs.content_bytes)
 
 
 def listed(series: SeriesSpec) -> Mapping[str, Any]:

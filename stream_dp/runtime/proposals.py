@@ -106,6 +106,14 @@ class WatchProposal(Protocol):
         """The series as it would be then."""
         ...
 
+    def require_room(self) -> None:
+        """Do nothing where its names are short enough for its monitor; of what a journal holds it is never asked.
+
+        Raises:
+            NoRoom: they are not.
+        """
+        ...
+
     def take(self) -> None:
         """Count its events from now on, or no more."""
         ...

@@ -36,9 +36,9 @@ def test_more_series_than_may_run_now() -> None:
 
 def test_entries_too_many_beside_what_runs() -> None:
     assert refusal(LiveRoom(100, 20_000), 6_000, "ann", 500, 14_500) == (
-        "live series: late has 6,000 entries (keys, or places of a monitor; for each window, and long keys several "
-        "times), and analyst ann has 15,000 of 20,000 at once (queries.entries), so 5,000 fit; ask for fewer, or halt "
-        "what is not needed of s1 (14,500), s0 (500)"
+        "live series: late has 6,000 entries (keys, or places of a monitor; for each window, and what is long "
+        "several times), and analyst ann has 15,000 of 20,000 at once (queries.entries), so 5,000 fit; ask for fewer, "
+        "or halt what is not needed of s1 (14,500), s0 (500)"
     )
 
 
