@@ -4,9 +4,12 @@ Rules: every value is public: names, ticks, times, amounts, derivations. It is w
 records the answer. A series sees the ticks from `start` on, up to and not including `end`.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.ledger import Preview
@@ -25,6 +28,8 @@ from stream_dp.runtime.registry import LiveSeries
 
 LISTED = 100
 """How many of a monitor's watches are listed; the oldest of more are not."""
+LISTED_BYTES = 1_000_000
+"""How much a list says of watches, about and at most, of each monitor as much: it must fit into a record of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,7 @@ class SeriesWords:
         Of a monitor its watches, too: of those that `payers` (None: everybody) paid for also where they count.
         """
         specs = {c.spec.name: c.spec for c in self.built.chosen}
+        monitors = sum(isinstance(e.series.asking, WatchRoster) for e in admission.registry.live)
         rows = []
         for live in admission.registry.live:
             planned = self.planner.running.get(live.number)
@@ -99,7 +105,8 @@ class SeriesWords:
             )
             if isinstance(live.series.asking, WatchRoster):
                 filters = payers is None or analyst in payers
-                row |= self._watches(live, live.series.asking, filters)
+                most = LISTED_BYTES // monitors
+                row |= self._watches(live, live.series.asking, filters, most)
             rows.append(row)
         rows += [
             self._row(series.name, MAIN, listed(series), 0, None, created=False)
@@ -112,11 +119,23 @@ class SeriesWords:
         ]
         return rows
 
-    def _watches(self, live: LiveSeries, roster: WatchRoster, filters: bool) -> dict[str, Any]:
-        """The watches of a monitor: the newest that there are, then those that were ended."""
-        more, there = len(roster.placed) - LISTED, roster.placed[-LISTED:]
-        told = [self._watch(one, live, filters) for one in (*there, *roster.gone)]
-        return {"watches": told, **({"more_watches": more} if more > 0 else {})}
+    def _watches(
+        self, live: LiveSeries, roster: WatchRoster, filters: bool, most: int
+    ) -> dict[str, Any]:
+        """The watches of a monitor, in so many bytes: the newest that there are, then the last that were ended."""
+        told, left = list[list[dict[str, Any]]](), most
+        for each in (roster.placed[-LISTED:], roster.gone):
+            newest = deque[dict[str, Any]]()
+            for one in reversed(each):
+                row = self._watch(one, live, filters)
+                left -= len(msgspec.json.encode(row))
+                if left < 0:
+                    break
+                newest.appendleft(row)
+            told.append([*newest])
+        there, gone = told
+        more = len(roster.placed) - len(there)
+        return {"watches": [*there, *gone], **({"more_watches": more} if more > 0 else {})}
 
     def _watch(self, one: Placed, live: LiveSeries, filters: bool) -> dict[str, Any]:
         where = {"where": one.watch.filter} if filters else {}
