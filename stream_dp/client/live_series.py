@@ -60,6 +60,13 @@ class LiveSeriesClient:
         found: list[dict[str, Any]] = self._ask("GET", "/api/queries")["queries"]
         return found
 
+    def analyst(self) -> str:
+        """Return for whom `stream-dp token` made the token; "" where another way did."""
+        if "." not in self.token:
+            return ""
+        found: str = json.loads(self._asked("GET", "/api/me"))["analyst"]
+        return found
+
     def message(self, text: str) -> bytes:
         """Send the text of a message and return the exact bytes of its answer."""
         return self._asked("POST", "/api/messages", text.encode())
@@ -76,7 +83,7 @@ class LiveSeriesClient:
                 f"--url: the engine at {self.url} does not run {self.pipeline} but another pipeline; "
                 "`stream-dp run --serve` prints the address of its page when it starts"
             )
-        headers = {} if method == "GET" else {"Authorization": f"Bearer {self.token}"}
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         return self._send(method, path, body, headers)
 
     def _send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> bytes:
