@@ -16,6 +16,7 @@ from unit.serve.fake_live_series import TIME, FakeLiveSeries
 
 from stream_dp import errors
 from stream_dp.app import awaited_page
+from stream_dp.cli.printing import answer_text
 from stream_dp.client import live_series as client
 from stream_dp.runtime.keys import Sealer
 from stream_dp.serve.holders import TokenHolder
@@ -569,3 +570,22 @@ def test_whose_a_token_is_need_not_be_said(
         live_series.say(*named)
     assert [json.loads(said)["analyst"] for _, said, _ in engine.asked] == ["ann", "ann", "bob"]
     assert [sender.signer for sender in engine.senders] == ["ann", "ann", "ann"]
+
+
+def test_an_answer_with_windows_or_ranks_has_a_line_for_each() -> None:
+    ranks = [{"name": "DE", "value": 3, "tied": ["FR"]}, {"name": "FR", "value": 2, "tied": ["DE"]}]
+    windows = {"tick": {"ranks": ranks, "band": 9}, "1h": {"values": {"DE": 4, "FR": 5}, "band": 8}}
+    assert answer_text(
+        "top", TIME, {"series": "top", "tick": 4, "windows": windows}
+    ).splitlines() == [
+        f"top at {TIME}: tick 4",
+        "  windows:",
+        "    tick: band 9",
+        "      ranks:",
+        "        1: name DE, value 3, tied FR",
+        "        2: name FR, value 2, tied DE",
+        "    1h: band 8",
+        "      values: DE 4, FR 5",
+    ]
+    flat = {"values": {"DE": 4}, "fired": ["DE", "FR"], "band": 8}
+    assert answer_text("h", TIME, flat) == f"h at {TIME}: values DE 4, fired DE, FR, band 8"
