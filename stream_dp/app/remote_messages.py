@@ -27,6 +27,7 @@ from stream_dp.pipeline.live_series import canonical_series
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.runtime.answer_body import read_answer
+from stream_dp.runtime.issued_tokens import id_of
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}", re.ASCII)
 _FILES = (".yaml", ".yml")
@@ -62,7 +63,7 @@ class RemoteMessages:
         """Read the pipeline file, or take its name alone.
 
         Raises:
-            UsageError: neither file nor name; no token; or nothing says where Kafka is.
+            UsageError: neither file nor name; no token, or an analyst's and not whose; or nothing says where Kafka is.
         """
         file = pipeline if pipeline.suffix in _FILES or pipeline.exists() else None
         if file is None and _NAME.fullmatch(str(pipeline)) is None:
@@ -72,10 +73,15 @@ class RemoteMessages:
             raise UsageError(
                 f"--via kafka: {spec.name} has its journal in a file, and no topics of its own; ask it over HTTP"
             )
+        settings, token = settings_at(bootstrap, file), token_for(spec, key_file, token_file)
+        if id_of(token) and not analyst:
+            raise UsageError(
+                "--analyst: name whose token it is, such as --analyst ann: brokers do not say it, and the message does"
+            )
         return cls(
             str(pipeline) if spec is None else spec.name,
-            settings_at(bootstrap, file),
-            token_for(spec, key_file, token_file),
+            settings,
+            token,
             analyst,
             spec,
             tell,

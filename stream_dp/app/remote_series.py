@@ -103,8 +103,11 @@ class RemoteSeries:
     def _told(self, do: str, content: Mapping[str, Any], name: str, definition: str = "") -> bytes:
         from stream_dp.client.message_text import fresh_id, good_answer, message_text
 
-        text = message_text(do, content, name or fresh_id(), self.analyst, definition)
-        return good_answer(self._engine().message(text))
+        engine = self._engine()
+        analyst = self.analyst or engine.analyst()
+        return good_answer(
+            engine.message(message_text(do, content, name or fresh_id(), analyst, definition))
+        )
 
     def _engine(self) -> LiveSeriesClient:
         from stream_dp.app.query_token import token_for  # `queries` needs no key and no cipher

@@ -107,7 +107,10 @@ async def check_trace(
     if pipeline is not None and _is_sqlite(trace) is False:
         raise UsageError(f"--trace: {trace.name} is no journal, which is an SQLite file")
     if pipeline is not None and copy is not None:
-        raise UsageError("--copy: copies the journal of a pipeline file: --trace PIPELINE.yaml")
+        raise UsageError(
+            f"--copy: the journal {trace.name} is read where it is; what is copied is that of a pipeline file: "
+            f"--trace {pipeline.name}, and no other file"
+        )
     sealer = sealer_for(spec, key_file)
     if copy is not None:
         await copy_journal(spec, copy, progress)

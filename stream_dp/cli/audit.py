@@ -71,7 +71,9 @@ def audit(
         audit_trace(pipeline, trace, key_file, copy, as_json=as_json)
         return
     if copy is not None:
-        raise UsageError("--copy: copies the journal of a pipeline file: --trace PIPELINE.yaml")
+        raise UsageError(
+            "--copy: is for --trace PIPELINE.yaml, whose journal it copies; without --trace no journal is read"
+        )
     if rules == (pipeline is not None):
         raise UsageError(
             "name a PIPELINE.yaml to attack its mechanisms, or --rules to certify the composition rules"

@@ -73,7 +73,7 @@ def _print(name: str, found: Fitting, alarms: list[str]) -> None:
     for alarm in alarms:
         lines.print(f"  {alarm}", markup=False)
     counts = {"dead": found.dead, "late": found.late, "other": found.other}
-    said = ", ".join(f"{n:,} {what} ({found.share(n):.1%})" for what, n in counts.items())
+    said = ", ".join(f"{n:,} {what} ({_share_text(found.share(n))})" for what, n in counts.items())
     said += f", of which {found.null:,} null" if found.null else ""
     lines.print(
         f"NOT PRIVATE: {how_many(found.records, 'record')} of {found.origin}: {said}.", markup=False
@@ -98,3 +98,12 @@ def _reasons(found: Fitting) -> Table:
     for each in found.reasons:
         table.add_row(each.reason, each.field or "", f"{each.records:,}", each.example)
     return table
+
+
+def _share_text(share: float) -> str:
+    """A share in percent; what is there is never told as nothing.
+
+    >>> _share_text(0.0), _share_text(0.0001), _share_text(0.0769)
+    ('0.0%', 'under 0.1%', '7.7%')
+    """
+    return "under 0.1%" if 0 < share < 0.001 else f"{share:.1%}"

@@ -63,8 +63,18 @@ def _guarantee(shown: dict[str, Any]) -> str:
         f"[bold]{shown['name']}[/bold] is ({shown['epsilon']}, {shown['delta']})-differentially private: unit "
         f"{shown['unit']}, neighbours {shown['neighbors']}{lists}{condition}, over all releases for ever.\n"
         f"With all that is asked while it runs: ({budget['budget']}, {budget['delta']}), by the "
-        f"{budget['filter']} filter.\nBudget {budget['budget']}: {budget_text(budget)}.\n"
+        f"{budget['filter']} filter.\nBudget {budget['budget']}: {budget_text(budget)}{_paid_for(budget)}.\n"
     )
+
+
+def _paid_for(budget: dict[str, Any]) -> str:
+    """Whose ledgers are a part of what is spent, though nothing is asked of them yet.
+
+    >>> _paid_for({"analysts": [{"name": "ann", "budget": "1"}, {"name": "bob", "budget": "1/2"}]})
+    '; spent is also what analysts may ask with: ann 1, bob 1/2'
+    """
+    theirs = ", ".join(f"{one['name']} {one['budget']}" for one in budget["analysts"])
+    return f"; spent is also what analysts may ask with: {theirs}" if theirs else ""
 
 
 def _errors(shown: dict[str, Any], width: int) -> Table:

@@ -5,7 +5,7 @@ Rules: all of it from plain values, the engine's own or such as came over HTTP.
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -108,9 +108,40 @@ def watch_end_text(watch: Mapping[str, Any]) -> str:
 
 
 def answer_text(series: str, end: str, said: Mapping[str, Any]) -> str:
-    """What a series answered at the cut at `end`."""
-    shown = ", ".join(f"{key} {_plain(value)}" for key, value in said.items() if key != "series")
-    return f"{series} at {end}: {shown}"
+    """What a series answered at the cut at `end`; what is inside of something inside has lines of its own.
+
+    >>> windows = {"tick": {"value": 9, "band": 30}, "1h": {"value": 12, "band": 97}}
+    >>> print(answer_text("orders", "2026-01-18T06:04:00Z", {"tick": 4, "windows": windows, "confidence": 0.95}))
+    orders at 2026-01-18T06:04:00Z: tick 4, confidence 0.95
+      windows:
+        tick: value 9, band 30
+        1h: value 12, band 97
+    """
+    told = {key: value for key, value in said.items() if key != "series"}
+    return "\n".join(_lines(f"{series} at {end}:", told, _is_deep, ""))
+
+
+def _lines(lead: str, value: Any, apart: Callable[[Any], bool], indent: str) -> Iterator[str]:
+    """What is inside of a value: in one line, but for what stands apart."""
+    inside = dict(value if isinstance(value, Mapping) else enumerate(value, start=1))
+    deep = {key: inside.pop(key) for key, one in list(inside.items()) if apart(one)}
+    yield f"{indent}{lead} {_plain(inside)}".rstrip()
+    for key, one in deep.items():
+        yield from _lines(f"{key}:", one, _stands_apart, indent + "  ")
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether there is something inside of what is inside of a value."""
+    inside = value.values() if isinstance(value, Mapping) else value
+    return _holds(value) and any(map(_holds, inside))
+
+
+def _holds(value: Any) -> bool:
+    return isinstance(value, Mapping | list | tuple)
+
+
+def _stands_apart(value: Any) -> bool:
+    return isinstance(value, Mapping) or _is_deep(value)
 
 
 def _plain(value: Any) -> str:

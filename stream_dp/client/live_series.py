@@ -60,6 +60,15 @@ class LiveSeriesClient:
         found: list[dict[str, Any]] = self._ask("GET", "/api/queries")["queries"]
         return found
 
+    def analyst(self) -> str:
+        """Return for whom `stream-dp token` made the token; "" where another way did."""
+        from stream_dp.runtime.issued_tokens import id_of  # only who sends messages needs it
+
+        if not id_of(self.token):
+            return ""
+        found: str = json.loads(self._asked("GET", "/api/me"))["analyst"]
+        return found
+
     def message(self, text: str) -> bytes:
         """Send the text of a message and return the exact bytes of its answer."""
         return self._asked("POST", "/api/messages", text.encode())
@@ -76,7 +85,7 @@ class LiveSeriesClient:
                 f"--url: the engine at {self.url} does not run {self.pipeline} but another pipeline; "
                 "`stream-dp run --serve` prints the address of its page when it starts"
             )
-        headers = {} if method == "GET" else {"Authorization": f"Bearer {self.token}"}
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         return self._send(method, path, body, headers)
 
     def _send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> bytes:

@@ -20,6 +20,7 @@ ALIASES = 8  # turns of the ring on which the law of a rounded sum is added up
 SMOOTH = 1 / 32  # standard deviation of the normal noise that makes a sum's law smooth
 ROUNDED = 0.5 - 1 / 8 - 7 * SMOOTH  # a rounded sum exceeds B where the smooth one exceeds B + this
 NEGLIGIBLE = 1e-6  # errors of the numbers here, as a part of the failure probability
+NOTHING = 1e-30  # a transform below it is left out: all of a ring together is far below the rounding of one float
 POINTS = 64
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -133,9 +134,24 @@ class _Sum:
         """
         if step == 1 and self.whole:
             return self.transform(theta)
-        turns = [theta + 2 * np.pi * turn for turn in range(-ALIASES, ALIASES + 1)]
-        parts = [self.transform(turn / step) * np.sinc(turn / (2 * np.pi)) for turn in turns]
-        return np.asarray(sum(parts), dtype=np.float64)
+        added = np.zeros_like(theta)
+        far = step * self._far((2 * ALIASES + 1) * np.pi / step)
+        for turn in range(-ALIASES, ALIASES + 1):
+            turned = theta + 2 * np.pi * turn
+            near = np.abs(turned) <= far
+            turned = turned[near]
+            added[near] += self.transform(turned / step) * np.sinc(turned / (2 * np.pi))
+        return added
+
+    def _far(self, last: float) -> float:
+        """Return an angle between which and `last` the transform is `NOTHING`, or `last` where none is known.
+
+        Up to a turn of half a circle of the heaviest weight it falls. A sum of many wide noises has hardly any angles.
+        """
+        if last * self.weights.max(initial=0.0) > np.pi:
+            return last
+        angles = last / 2 ** (np.arange(POINTS) / 4)
+        return float(angles[self.transform(angles) < NOTHING].min(initial=last))
 
 
 def _weighted_quantile(summed: _Sum, failure: float) -> int:

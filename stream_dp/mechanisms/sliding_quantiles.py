@@ -147,7 +147,8 @@ class SlidingQuantiles:
             p, s = quantile.as_integer_ratio()
             ranks = s * through - p * through[-1]
             bucket = int(np.argmin(np.cumsum(ranks) - ranks))
-            highest = max(highest, bucket * PARTS + _inside(ranks, bucket))
+            before = ranks[bucket - 1] if bucket else -p * through[-1]
+            highest = max(highest, bucket * PARTS + _inside(before, ranks[bucket]))
             room = margin.astype(object) * (s << FRACTION_BITS)
             bucket = highest // PARTS
             low = min(int(np.argmax(_last_holds(ranks >= -room))), bucket)
@@ -183,11 +184,10 @@ class SlidingQuantiles:
         return rank_margins(terms, *self._spread, (1 - confidence) / len(self.at))
 
 
-def _inside(ranks: IntArray, bucket: int) -> int:
-    """Where between the ends of its bucket the ranks pass 0; in the middle where they do not."""
-    before = ranks[bucket - 1] if bucket else 0
-    width = ranks[bucket] - before
-    if not before < 0 < ranks[bucket]:
+def _inside(before: int, through: int) -> int:
+    """Where between the ends of its bucket, of these ranks, the ranks pass 0; in the middle where they do not."""
+    width = through - before
+    if not before < 0 < through:
         return PARTS // 2 if width else 0
     return int(min(-before * PARTS // width, PARTS - 1))
 

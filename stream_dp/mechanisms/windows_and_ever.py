@@ -198,10 +198,18 @@ class WithEver:
 @wire("windows-and-ever", 1)
 @dataclass(frozen=True)
 class WindowsAndEver(WithEver):
-    """Counts over windows and, last, the counts so far."""
+    """Counts over windows and, last, the counts so far.
+
+    Raises:
+        NotDerivable: the two are made for other rows.
+    """
 
     forest: WindowForest
     ever: SoFar
+
+    def __post_init__(self) -> None:
+        """Refuse two that are not made for the same rows; of ones, what both are made for counts."""
+        self._require_same("count", "width", "neighbors")
 
     @property
     def _measure(self) -> Measure:

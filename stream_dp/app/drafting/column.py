@@ -5,6 +5,7 @@ that were seen are for the operator's own terminal, where they are asked for. No
 holds.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,8 @@ _KINDS = re.compile(
 _NUMBERED = re.compile(r"(^|[^a-z])u?u?id$")
 MOST_VALUES, ONE_IN = 200, 2
 """A text that has more different values, or more than one in so many records, is no category."""
+SEPARATORS = (";", "|", ",")
+"""What entries of a cell may stand between; which one is a matter of form."""
 ODD_ONE_IN = 20
 """Up to one value in so many may have another form (`n/a` among numbers), and the column still has its type."""
 _ODD = "some values have another form: `check` says how many"
@@ -111,7 +114,7 @@ class Column:
             ((sum(map(fits, there)), each) for each, fits in forms), key=lambda pair: pair[0]
         )
         if not _nearly(most, there):
-            most, found = sum(map(_is_text, there)), _text(self)
+            most, found = sum(map(_is_text, there)), _text(self, cells=cells)
         if not _nearly(most, there):
             kinds = {type(value) for value in there}
             held = "objects or lists" if kinds & {dict, list} else "values of several types"
@@ -163,12 +166,28 @@ def _simple(column: Column, *, cells: bool) -> Sequence[Form]:
     ]
 
 
-def _text(column: Column) -> ProposedType:
+def _text(column: Column, *, cells: bool) -> ProposedType:
+    if names_people(column.name) or is_numbered(column.name):
+        return ProposedType("text", nullable=column.nullable)
+    if cells:
+        for separator in SEPARATORS:
+            if _joined(column.texts, separator):
+                keys = {"domain": "[]", "most": UNDECLARED, "separator": json.dumps(separator)}
+                return ProposedType("list", keys, note="an empty cell is an empty list")
     few = len(column.texts)
-    listed = not names_people(column.name) and not is_numbered(column.name)
-    if listed and few <= MOST_VALUES and few * ONE_IN <= max(len(column.there), ONE_IN):
+    if few <= MOST_VALUES and few * ONE_IN <= max(len(column.there), ONE_IN):
         return ProposedType("category", {"domain": "[]"}, column.nullable)
     return ProposedType("text", nullable=column.nullable)
+
+
+def _joined(texts: Sequence[str], separator: str) -> bool:
+    """Whether these different cells hold entries with the separator between: far fewer of these than of cells.
+
+    >>> _joined(["a", "a;b", "b;c", "c;a", "a;b;c", "b;a"], ";"), _joined(["a;b", "c;d", "e;f"], ";")
+    (True, False)
+    """
+    entries = {entry for text in texts for entry in text.split(separator)}
+    return len(entries) <= MOST_VALUES and len(entries) * ONE_IN <= len(texts)
 
 
 def _nearly(fitting: int, values: Sequence[object]) -> bool:

@@ -8,6 +8,8 @@ const NEIGHBOURS = {
   replace: ["replace one", "Replacing one"],
   replace_any_tick: ["replace one, its time included", "Replacing one (its time included)"],
 };
+const WINDOWS = { "1m": "minute", "1h": "hour", "1d": "day", "7d": "week" }; // as `plan` calls them
+const windowName = (per) => WINDOWS[per] ?? `window of ${spelled(per)}`;
 const TELLING = 100; // a factor from which on nobody would say that nothing can be told
 
 export function showPromise(holder, pipeline, plan) {
@@ -34,7 +36,7 @@ function protectedThing(pipeline, plan) {
   const users = protectedUsers(pipeline, plan);
   if (!users) return { thing: words(pipeline.unit ?? plan.unit ?? "event"), them: "it" };
   const who = words(users.field ?? "user");
-  return { thing: `${who}'s events${users.per ? ` of one window of ${spelled(users.per)}` : ""}`, them: "them" };
+  return { thing: `${who}'s events${users.per ? ` of one ${windowName(users.per)}` : ""}`, them: "them" };
 }
 
 /** The one line that everybody reads. */
@@ -52,13 +54,13 @@ export function plainly(pipeline, plan) {
 function statement(pipeline, plan) {
   const unit = words(plan.unit ?? pipeline.unit ?? "event");
   const users = plan.users ?? pipeline.users;
-  const whose = users?.per ? `${unit} with all their events of one window of ${spelled(users.per)}` : users ? `${unit} with all their events` : unit;
+  const whose = users?.per ? `${unit} with all their events of one ${windowName(users.per)}` : users ? `${unit} with all their events` : unit;
   const relation = plan.neighbors ?? pipeline.neighbors;
   const [change, changing] = NEIGHBOURS[relation] ?? [words(relation), `A change (${words(relation)}) of one`];
   const { epsilon, delta } = whole(plan);
   const slack = toNumber(delta) === 0 ? "" : `, apart from a probability of ${amount(delta)}`;
   const facts = [["Unit", users ? spelled(users.name) : `one ${unit}`], ["Neighbours", `${change} ${whose}`]];
-  if (users) facts.push(["Events of one", `all together, at most ${count(users.max_events)} count ${users.per ? `in each window of ${spelled(users.per)}` : "for ever"}`]);
+  if (users) facts.push(["Events of one", `all together, at most ${count(users.max_events)} count ${users.per ? `in each ${windowName(users.per)}` : "for ever"}`]);
   if (plan.condition) facts.push(["Condition", spelled(plan.condition)]);
   if (plan.horizon) facts.push(["Horizon", `${count(plan.horizon)} ticks`]);
   return [

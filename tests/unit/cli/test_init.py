@@ -222,6 +222,23 @@ def test_json_lines_have_types_of_their_own(say: Say) -> None:
     assert "declare the most of tags" in say("plan", "events.yaml").err
 
 
+def test_cells_that_hold_several_entries_are_lists(say: Say) -> None:
+    cells = ["", "x9", "y9", "x9;y9", "z9;x9", "y9;z9;x9", "z9"]
+    lines = [f"2024-05-01T00:00:0{n}Z,{cell}" for n, cell in enumerate(cells)]
+    Path("events.csv").write_text("\n".join(["at,tags", *lines]))
+    said = say("init", "--csv", "events.csv")
+    text = Path("events.yaml").read_text()
+    assert yaml.safe_load(text)["schema"]["tags"] == {
+        "type": "list", "domain": [], "most": "declare this", "separator": ";",
+    }  # fmt: skip
+    assert "y9" not in text + said.out
+    text = text.replace("[]", "[x9, y9, z9]").replace("most: declare this", "most: 3")
+    text = text.replace("start: declare this", "start: 2024-05-01T00:00:00Z")
+    Path("events.yaml").write_text(text.replace("horizon: declare this", "horizon: 9"))
+    assert say("plan", "events.yaml").code == 0
+    assert "0 dead (0.0%), 0 late (0.0%), 0 other (0.0%)" in say("check", "events.yaml").out
+
+
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
@@ -266,6 +283,12 @@ def test_samples_that_are_none_are_refused(
         ("a", [None], False, "text"),
         ("a", ["9" * 400, "1"], True, "text"),
         ("a", ["\ud800"] * 4, True, "category"),
+        ("a", ["x", "y", "x;y", "y;x", "z;x;y", "z", None], True, "list"),
+        ("a", ["x", "y", "x|y", "y|x", "z|x|y", "z"] * 3, True, "list"),
+        ("a", ["x", "y", "x;y", "y;x", "z;x;y", "z"] * 3, False, "category"),
+        ("a", ["x;y", "u;v", "x", "z"] * 9, True, "category"),
+        ("a", ["x, y, and so on", "then z; or not"], True, "text"),
+        ("user", ["x", "y", "x;y", "y;x", "z;x;y", "z"], True, "text"),
         ("a", ["1"] * 19 + ["n/a"], True, "integer"),
         ("a", ["1"] * 18 + ["n/a"], True, "category"),
         ("a", ["1"] * 38 + ["2.5", "n/a"], True, "number"),

@@ -226,6 +226,15 @@ def test_json_is_one_line_of_stdout_and_nothing_else(say: Say) -> None:
     assert json.loads(said.out)["epsilon"] == 2
 
 
+def test_the_plan_says_what_analysts_have_of_what_is_spent(live_series: Any) -> None:
+    """Else it is spent, and no series has it."""
+    live_series.write("epsilon: 1}", "epsilon: 2, analysts: [{name: ann, epsilon: 0.1}]}")
+    words = "spent is also what analysts may ask with: ann 0.1"
+    assert words in live_series.command("plan").out
+    live_series.write()
+    assert "analysts" not in live_series.command("plan").out
+
+
 def test_the_plan_as_a_picture(say: Say, tmp_path: Any) -> None:
     path = tmp_path / "tree.svg"
     said = say("plan", str(flights_folder() / "pipeline.yaml"), "--picture", str(path))

@@ -16,8 +16,10 @@ from unit.serve.fake_live_series import TIME, FakeLiveSeries
 
 from stream_dp import errors
 from stream_dp.app import awaited_page
+from stream_dp.cli.printing import answer_text
 from stream_dp.client import live_series as client
 from stream_dp.runtime.keys import Sealer
+from stream_dp.serve.holders import TokenHolder
 from stream_dp.serve.live_series import Sender
 from stream_dp.serve.server import PageServer
 from stream_dp.serve.view import PublicView, ReleaseLog
@@ -546,3 +548,50 @@ def test_an_analysts_token_counts_over_http_too(
         assert said.code == 2
         assert "chmod 600" in said.err
     assert [sender.signer for sender in engine.senders] == ["ann"]
+
+
+def test_whose_a_token_is_need_not_be_said(
+    live_series: Any, engine: FakeLiveSeries, tmp_path: Path
+) -> None:
+    """The engine says it: a message names who asks."""
+    token, text = (
+        tmp_path / "ann.token",
+        Sealer(KEY, "clicks").issued_token("0123456789ab", "ann", TIME),
+    )
+    token.write_text(text)
+    token.chmod(0o600)
+    holder = TokenHolder("ann", "0123456789ab", TIME)
+    account = {"total": "1", "spent": "0", "left": "1"}
+    view = replace(
+        view_of(engine),
+        budget=lambda: {"analysts": [{"name": "ann", "epsilon": account}]},
+        issued=lambda shown: holder if shown == text else None,
+    )
+    with served(view) as url:
+        more = ("--token-file", str(token), "--url", url)
+        for command in (("ask", "total"), ("unwatch", "total", "w")):
+            verb, *names = command
+            live_series.say("query", verb, str(live_series.pipeline), *names, *more)
+        named = ("query", "ask", str(live_series.pipeline), "total", "--analyst", "bob", *more)
+        live_series.say(*named)
+    assert [json.loads(said)["analyst"] for _, said, _ in engine.asked] == ["ann", "ann", "bob"]
+    assert [sender.signer for sender in engine.senders] == ["ann", "ann", "ann"]
+
+
+def test_an_answer_with_windows_or_ranks_has_a_line_for_each() -> None:
+    ranks = [{"name": "DE", "value": 3, "tied": ["FR"]}, {"name": "FR", "value": 2, "tied": ["DE"]}]
+    windows = {"tick": {"ranks": ranks, "band": 9}, "1h": {"values": {"DE": 4, "FR": 5}, "band": 8}}
+    assert answer_text(
+        "top", TIME, {"series": "top", "tick": 4, "windows": windows}
+    ).splitlines() == [
+        f"top at {TIME}: tick 4",
+        "  windows:",
+        "    tick: band 9",
+        "      ranks:",
+        "        1: name DE, value 3, tied FR",
+        "        2: name FR, value 2, tied DE",
+        "    1h: band 8",
+        "      values: DE 4, FR 5",
+    ]
+    flat = {"values": {"DE": 4}, "fired": ["DE", "FR"], "band": 8}
+    assert answer_text("h", TIME, flat) == f"h at {TIME}: values DE 4, fired DE, FR, band 8"

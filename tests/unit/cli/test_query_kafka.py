@@ -183,6 +183,7 @@ BAD_CALLS: dict[str, tuple[tuple[str, ...], str]] = {
         "must be a JSON object",
     ),
     "a token that is none": (("halt", "clicks", "busy", "--token-file", "K", *WHERE), "64 hexadecimal"),
+    "whose token": (("ask", "clicks", "busy", "--token-file", "I", *WHERE), "--analyst: name whose token it is"),
     "both": (
         ("halt", "clicks", "busy", "--token-file", "T", "--key-file", "K", *WHERE),
         "name one of them",
@@ -202,7 +203,12 @@ def test_a_bad_call_is_2_and_says_what_is_wrong(
     named: str,
 ) -> None:
     monkeypatch.delenv("STREAM_DP_KEY_FILE", raising=False)
-    files = {"T": str(ann), "K": str(live_series.folder / "operator.key")}
+    issued = ann.with_name("issued.token")
+    issued.write_text(
+        Sealer(KEY, "clicks").issued_token("0123456789ab", "ann", "2027-01-01T00:00:00Z")
+    )
+    issued.chmod(0o600)
+    files = {"T": str(ann), "I": str(issued), "K": str(live_series.folder / "operator.key")}
     said = live_series.say("query", *(files.get(word, word) for word in call))
     assert said.code == 2
     assert named in said.err

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stream_dp.mechanisms import noise_quantiles
 from stream_dp.mechanisms.noise_quantiles import (
     Term,
     Terms,
@@ -97,6 +98,43 @@ def test_a_weight_is_not_a_smaller_scale() -> None:
     weighted, narrow = (Term(Fraction(4), 60, 0.05),), (Term(Fraction(1, 5), 60),)
     assert sum_variance(weighted) > 4 * sum_variance(narrow)
     assert beyond(law(weighted), laplace_quantile(narrow, 0.05)) > 0.05
+
+
+WIDE = [  # scales beyond those that are counted one by one
+    ((Fraction(60_000), 168),),
+    ((Fraction(60_000), 40), (Fraction(9_000), 7)),
+    ((Fraction(500_000), 3), (Fraction(50_000), 24)),
+    ((Fraction(5_000), 30),),  # few integers a step: nothing is left out
+]
+
+
+@pytest.mark.parametrize("noises", WIDE)
+@pytest.mark.parametrize("failure", [0.05, 1e-6])
+def test_what_is_left_out_of_wide_sums_changes_no_band(
+    noises: Terms, failure: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = laplace_quantile.__wrapped__(noises, failure)
+    watched = lagging_quantile.__wrapped__(7, noises, Fraction(90_000), 3, failure, 1.5)
+    monkeypatch.setattr(noise_quantiles, "NOTHING", 0.0)
+    assert found == laplace_quantile.__wrapped__(noises, failure)
+    assert watched == lagging_quantile.__wrapped__(7, noises, Fraction(90_000), 3, failure, 1.5)
+
+
+@pytest.mark.parametrize(("nothing", "few"), [(noise_quantiles.NOTHING, True), (0.0, False)])
+def test_a_sum_of_many_wide_noises_is_looked_at_at_few_angles(
+    nothing: float, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A week of hours of a sum to the cent: each band of the week would take a fifth of a second."""
+    transform, angles = noise_quantiles._Sum.transform, [0]
+
+    def counted(self: noise_quantiles._Sum, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        angles[0] += len(theta)
+        return transform(self, theta)
+
+    monkeypatch.setattr(noise_quantiles._Sum, "transform", counted)
+    monkeypatch.setattr(noise_quantiles, "NOTHING", nothing)
+    laplace_quantile.__wrapped__(((Fraction(60_000), 168),), 0.05)
+    assert (angles[0] < 10_000) == few
 
 
 def test_nothing_has_a_band_of_nothing() -> None:

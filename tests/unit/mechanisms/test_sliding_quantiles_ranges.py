@@ -173,3 +173,19 @@ def test_a_place_between_the_ends_is_told_where_the_rank_passes_and_the_middle_w
         (place, *_) = answer_of(flat((HALF,)), row, ZeroNoise())
         inside = PARTS // 3 if wanted == 3 else PARTS // 2
         assert place == wanted * PARTS + inside
+
+
+@pytest.mark.parametrize(
+    ("row", "quantile", "inside"),
+    [
+        ((40, 0, 0, 0, 0), HALF, 50),
+        ((30, 0, 10, 0, 0), HALF, 66),
+        ((30, 10, 0, 0, 0), HALF / 5, 13),
+    ],
+)
+def test_a_place_in_the_first_bucket_is_in_proportion_too(
+    row: Sequence[int], quantile: Fraction, inside: int
+) -> None:
+    """No event lies before it, so that its ranks begin at less than 0."""
+    (place, *_) = answer_of(flat((quantile,)), list(row), ZeroNoise())
+    assert place == inside

@@ -92,6 +92,20 @@ def test_it_is_made_for_events_of_as_many_ones_as_both_are(forest: int, ever: in
     assert ones_of(made) == min(forest, ever)
 
 
+@pytest.mark.parametrize(
+    ("ever", "what"),
+    [
+        (Counter(3, ONE, ADD, 9), "width"),
+        (HybridCounter(1, ONE, ADD), "width"),
+        (Counter(2, ONE, Neighbors.REPLACE, 9), "neighbors"),
+    ],
+)
+def test_both_are_made_for_the_same_rows(ever: Counter | HybridCounter, what: str) -> None:
+    """Else it would begin, and refuse every row."""
+    with pytest.raises(NotDerivable, match=f"windows and the count so far differ in {what}"):
+        WindowsAndEver(WindowForest(2, ONE, ADD, (1,), FLAT), ever)
+
+
 @pytest.mark.parametrize("share", [ONE / 9, ONE, 9 * ONE])
 def test_its_band_is_the_largest_of_its_views(share: Fraction) -> None:
     """That of the longest window, or that of the count so far."""
