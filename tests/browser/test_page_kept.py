@@ -23,6 +23,8 @@ SERIES = "departures"
 BOARD = "async () => { window.board = (await import('/app.js')).board; }"
 CARD = f"""const [card] = [...board.cards.values()].filter(({{ series }}) => series.name === "{SERIES}");"""
 KEPT = f"() => {{ {CARD} return card.points.tick.length; }}"
+PICTURES = f"() => {{ {CARD} return card.pictures; }}"
+REACHED = f"tick => {{ {CARD} return card.latest.tick === tick; }}"
 TAKEN = f"tick => {{ {CARD} return card?.latest?.tick === tick && !card.stale; }}"
 DRAWN = f"""([first, last]) => {{ {CARD}
     return card?.range?.first === first && card.range.last === last && !card.lacks && !card.stale; }}"""
@@ -111,6 +113,21 @@ async def test_what_the_range_does_not_need_is_let_go_and_loaded_again(
         assert await ticks_in_file(page) == list(range(last + 1))
         assert await runs(page, engine, 10) == last + 11  # of all, all is kept
         assert console.complaints == []
+
+
+async def test_a_tab_that_nobody_looks_at_lets_go_too(browser: Browser, engine: Counts) -> None:
+    """Browsers draw no frame of it; the stream goes on."""
+    async with serving(engine.log, public()) as server:
+        page = await opened(browser, server.url)
+        await page.evaluate(BOARD)
+        await page.evaluate("() => { window.requestAnimationFrame = () => 0; }")
+        before = await page.evaluate(PICTURES)
+        for _ in range(LATER // AT_ONCE):
+            for _ in range(AT_ONCE):
+                engine.step()
+            await page.wait_for_function(REACHED, arg=engine.tick - 1, polling=50)
+            assert await page.evaluate(KEPT) <= BOUND
+        assert await page.evaluate(PICTURES) <= before + 1  # one that had been asked for
 
 
 async def test_a_time_long_ago_is_kept_with_the_newest_and_nothing_between(
