@@ -198,6 +198,10 @@ class Ledger:
         peak = Spend(max(before.amount, used.amount), max(before.delta, used.delta))
         return Ledger(self.filter, used, self.count + 1, peak, self.freed, link)
 
+    def summed(self) -> "Ledger":
+        """Return the ledger without its list of entries, which decide nothing: the sums do."""
+        return replace(self, _last=None)
+
     def halt(self, entry: Entry, end: int) -> "Ledger":
         """Return the ledger after the mechanism of this entry has been halted; `end` is the first tick it does not see.
 

@@ -25,7 +25,10 @@ NESTED = "filter inside a filter ([HSV] Thm 12.4)"
 
 @dataclass(slots=True)
 class Subledgers:
-    """`ledgers[MAIN]` and one ledger for each analyst; `running` says whose entry each live mechanism has."""
+    """`ledgers[MAIN]` and one ledger for each analyst; `running` says whose entry each live mechanism has.
+
+    What a ledger was charged for here is not listed in it, so it stays as small as what runs.
+    """
 
     ledgers: dict[str, Ledger]
     running: dict[str, tuple[str, Entry]] = field(default_factory=dict)
@@ -91,7 +94,7 @@ class Subledgers:
         if entry.name in self.running:
             raise UsageError(f"{entry.name} runs already; choose another name")
         try:
-            self.ledgers[analyst] = self._of(analyst).charge(entry, start)
+            self.ledgers[analyst] = self._of(analyst).charge(entry, start).summed()
         except BudgetRefused as refusal:
             whose = f"in the ledger of analyst {analyst}: " if analyst else ""
             raise BudgetRefused(f"{whose}{refusal}") from None

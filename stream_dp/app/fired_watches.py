@@ -31,6 +31,8 @@ class FiredWatches:
         for key in read(release.body).fired or ():
             for one in roster.lives(key):
                 if one.saw(release.tick):
+                    if release.series not in self._ends:
+                        self._forget_halted(registry)
                     self._lives(release.series, roster).setdefault(_life(one), {})[key] = (
                         release.tick + 1
                     )
@@ -38,6 +40,11 @@ class FiredWatches:
     def ends(self, series: str, one: Placed) -> Mapping[str, int]:
         """Return the end of each key of a watch that has fired, in a tick or where it was asked."""
         return {**self._ends.get(series, {}).get(_life(one), {}), **one.asked}
+
+    def _forget_halted(self, registry: Registry) -> None:
+        """Forget the series that run no more."""
+        for name in [name for name in self._ends if registry.named(name) is None]:
+            del self._ends[name]
 
     def _lives(self, series: str, roster: WatchRoster) -> dict[_Life, dict[str, int]]:
         """Those of a series; those that the roster does not remember are forgotten when they are the most."""

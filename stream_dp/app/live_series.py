@@ -96,9 +96,10 @@ class EngineLiveSeries:
         return await self._told(sender, wanted, payer, definition)
 
     def queries(self) -> Sequence[Mapping[str, Any]]:
-        """Return every series, those of the file first, the halted ones last; `end` is None while it lives.
+        """Return every series that runs, those of the file first, then the last halted ones.
 
-        Nobody's token is needed, so what an analyst's own series count in detail is not told.
+        `end` is None while it lives. Nobody's token is needed, so what an analyst's own series count in detail is not
+        told.
         """
         return self._words.listed(self._engine.admission, (MAIN,))
 

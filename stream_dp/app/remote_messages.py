@@ -94,7 +94,7 @@ class RemoteMessages:
         return self._answered("halt", {"series": name})
 
     def queries(self) -> list[dict[str, Any]]:
-        """Return all series, halted ones too."""
+        """Return what runs and the last that were halted."""
         found: list[dict[str, Any]] = self._answered("list", {})["queries"]
         return found
 

@@ -73,7 +73,7 @@ class RemoteSeries:
         return self._engine().halt(name)
 
     def queries(self) -> list[dict[str, Any]]:
-        """Return all series, halted ones too; needs no key."""
+        """Return what runs and the last that were halted; needs no key."""
         page_there(self.url, self.tell)
         return LiveSeriesClient(self.url, self.spec.name, token="").queries()
 

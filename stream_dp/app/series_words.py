@@ -4,9 +4,12 @@ Rules: every value is public: names, ticks, times, amounts, derivations. It is w
 records the answer. A series sees the ticks from `start` on, up to and not including `end`.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from stream_dp.accounting.amounts import text
 from stream_dp.accounting.ledger import Preview
@@ -15,10 +18,8 @@ from stream_dp.app.budget_view import fits, spent
 from stream_dp.app.fired_watches import FiredWatches
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.derivations import dp_at
-from stream_dp.pipeline.groupings import grouping_text
-from stream_dp.pipeline.live_series import LiveSeriesPlanner
+from stream_dp.pipeline.live_series import LiveSeriesPlanner, listed
 from stream_dp.pipeline.report import derivation_json
-from stream_dp.pipeline.statistics import Series as SeriesSpec
 from stream_dp.pipeline.watch_roster import Placed, WatchRoster
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.commit import Created, Halted
@@ -27,6 +28,8 @@ from stream_dp.runtime.registry import LiveSeries
 
 LISTED = 100
 """How many of a monitor's watches are listed; the oldest of more are not."""
+LISTED_BYTES = 1_000_000
+"""How much a list says of watches, about and at most, of each monitor as much: it must fit into a record of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,38 +89,53 @@ class SeriesWords:
     def listed(
         self, admission: Admission, payers: Collection[str] | None
     ) -> Sequence[Mapping[str, Any]]:
-        """Say every series, those of the file first, the halted ones last; `end` is None while it lives.
+        """Say every series that runs, those of the file first, then the last halted ones; `end` is None while it lives.
 
         Of a monitor its watches, too: of those that `payers` (None: everybody) paid for also where they count.
         """
         specs = {c.spec.name: c.spec for c in self.built.chosen}
+        monitors = sum(isinstance(e.series.asking, WatchRoster) for e in admission.registry.live)
         rows = []
         for live in admission.registry.live:
             planned = self.planner.running.get(live.number)
             series = specs[live.series.name] if planned is None else planned.series
             analyst, _ = admission.subledgers.running.get(series.name, (MAIN, None))
-            row = {**self._row(series, analyst, live.start, None), "created": live.created}
+            row = self._row(
+                series.name, analyst, listed(series), live.start, None, created=live.created
+            )
             if isinstance(live.series.asking, WatchRoster):
                 filters = payers is None or analyst in payers
-                row |= self._watches(live, live.series.asking, filters)
+                most = LISTED_BYTES // monitors
+                row |= self._watches(live, live.series.asking, filters, most)
             rows.append(row)
         rows += [
-            {**self._row(series, MAIN, 0, None), "created": False}
+            self._row(series.name, MAIN, listed(series), 0, None, created=False)
             for series in self.built.spec.series
             if series.inputs
         ]
-        halted = self.planner.halted
         rows += [
-            {**self._row(halted[e.name], e.analyst, e.start, e.end), "created": True}
+            self._row(e.name, e.analyst, e.told, e.start, e.end, created=True)
             for e in admission.ended
         ]
         return rows
 
-    def _watches(self, live: LiveSeries, roster: WatchRoster, filters: bool) -> dict[str, Any]:
-        """The watches of a monitor: the newest that there are, then those that were ended."""
-        more, there = len(roster.placed) - LISTED, roster.placed[-LISTED:]
-        told = [self._watch(one, live, filters) for one in (*there, *roster.gone)]
-        return {"watches": told, **({"more_watches": more} if more > 0 else {})}
+    def _watches(
+        self, live: LiveSeries, roster: WatchRoster, filters: bool, most: int
+    ) -> dict[str, Any]:
+        """The watches of a monitor, in so many bytes: the newest that there are, then the last that were ended."""
+        told, left = list[list[dict[str, Any]]](), most
+        for each in (roster.placed[-LISTED:], roster.gone):
+            newest = deque[dict[str, Any]]()
+            for one in reversed(each):
+                row = self._watch(one, live, filters)
+                left -= len(msgspec.json.encode(row))
+                if left < 0:
+                    break
+                newest.appendleft(row)
+            told.append([*newest])
+        there, gone = told
+        more = len(roster.placed) - len(there)
+        return {"watches": [*there, *gone], **({"more_watches": more} if more > 0 else {})}
 
     def _watch(self, one: Placed, live: LiveSeries, filters: bool) -> dict[str, Any]:
         where = {"where": one.watch.filter} if filters else {}
@@ -132,11 +150,18 @@ class SeriesWords:
             **self._start(start), **self._end(end), **fired, "created": one.added,
         }  # fmt: skip
 
-    def _row(self, series: SeriesSpec, analyst: str, start: int, end: int | None) -> dict[str, Any]:
-        return {
-            "name": series.name, "statistic": series.statistic, "by": grouping_text(series.grouped_by),
-            "analyst": analyst, "epsilon": text(series.price), **self._start(start), **self._end(end),
-        }  # fmt: skip
+    def _row(
+        self,
+        name: str,
+        analyst: str,
+        told: Mapping[str, Any],
+        start: int,
+        end: int | None,
+        *,
+        created: bool,
+    ) -> dict[str, Any]:
+        times = {**self._start(start), **self._end(end)}
+        return {"name": name, "analyst": analyst, **told, **times, "created": created}
 
     def _start(self, tick: int) -> dict[str, Any]:
         return {"start": tick, "start_time": self.begins(tick)}

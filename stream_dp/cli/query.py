@@ -194,8 +194,9 @@ def list_(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show every series: those of the file, those created since, those halted. Over HTTP this needs no key.
+    """Show every series that runs, of the file and created, and the last twenty halted ones of each ledger.
 
+    `ledger` shows all that ever were. Over HTTP this needs no key.
     A series, or a watch of a monitor, sees the ticks from `start` on, up to and not including `end`.
     """
     engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)

@@ -56,7 +56,7 @@ class LiveSeriesClient:
             raise UnknownMechanism(f"{name}: {error}") from None
 
     def queries(self) -> list[dict[str, Any]]:
-        """Return all series, halted ones too."""
+        """Return what runs and the last that were halted."""
         found: list[dict[str, Any]] = self._ask("GET", "/api/queries")["queries"]
         return found
 

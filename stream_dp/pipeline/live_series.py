@@ -9,10 +9,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from stream_dp.accounting.amounts import text
 from stream_dp.core.derivation import Derivation
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import Chosen, chosen_for
+from stream_dp.pipeline.groupings import grouping_text
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, feature_of, names_of
 from stream_dp.pipeline.live_room import entries_of
 from stream_dp.pipeline.live_watches import PlannedWatch, WatchPlanner
@@ -30,12 +33,12 @@ _ESCAPED = re.compile("[\x7f-\uffff]")
 
 @dataclass(slots=True)
 class LiveSeriesPlanner:
-    """Plans live series of one pipeline; `running` are those that run, by number, `halted` those that did, by name."""
+    """Plans live series of one pipeline; `running` are those that run, by number, each with its `entries`."""
 
     spec: PipelineSpec
     router: OpenRouter
     running: dict[int, "PlannedSeries"] = field(default_factory=dict)
-    halted: dict[str, SeriesSpec] = field(default_factory=dict)
+    entries: dict[int, int] = field(default_factory=dict)
 
     def propose(self, definition: bytes, start: int) -> "PlannedSeries":
         """Understand a definition, in YAML or JSON, as an entry of `series:`.
@@ -54,8 +57,7 @@ class LiveSeriesPlanner:
         feature = feature_of(self.spec, series)
         width = RowLayout.alone(self.spec, feature).width
         chosen = chosen_for(spec, series, slice(0, width))
-        entries = entries_of(width, names_of(spec, feature), len(series.views))
-        return PlannedSeries(self, spec, start, feature, entries, chosen)
+        return PlannedSeries(self, spec, start, feature, chosen)
 
     def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> PlannedWatch:
         """Understand a watch, in YAML or JSON, that an analyst would begin in a monitor that runs.
@@ -78,25 +80,21 @@ class LiveSeriesPlanner:
         named = {entry.name: entry for entry in (*self.spec.series, *entries)}
         return WatchPlanner(self.spec, self.router, named[live.series.name], live)
 
-    def close(self, number: int) -> None:
-        """Count the entries of series `number` no more."""
+    def close(self, number: int) -> Mapping[str, Any]:
+        """Count the entries of series `number` no more, and return what lists tell of it."""
         self.router.close(number)
-        series = self.running.pop(number).series
-        self.halted[series.name] = series
+        del self.entries[number]
+        return listed(self.running.pop(number).series)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSeries:
-    """A definition understood: the series that would see ticks from `start` on; `spec` is the pipeline from there.
-
-    `entries` is how much of its payer's room it takes.
-    """
+    """A definition understood: the series that would see ticks from `start` on; `spec` is the pipeline from there."""
 
     planner: LiveSeriesPlanner
     spec: PipelineSpec
     start: int
     feature: Feature | Block
-    entries: int
     chosen: Chosen
 
     @property
@@ -155,10 +153,12 @@ class PlannedSeries:
         Raises:
             NoRoom: there is none for one more of the payer's, or for so many entries.
         """
-        mine = [self.planner.running[number] for number in running]
-        entries = {one.name: one.entries for one in mine}
-        self.planner.spec.live_room.require(self.name, self.entries, payer, entries)
-        return self.planner.router.place(self.feature)
+        planner = self.planner
+        mine = {planner.running[number].name: planner.entries[number] for number in running}
+        column = planner.router.place(self.feature)
+        entries = self._entries(self._runs(slice(column, column)))
+        planner.spec.live_room.require(self.name, entries, payer, mine)
+        return column
 
     def open(self, created: Created) -> Series:
         """Count the series' entries from now on, and return the series.
@@ -167,8 +167,24 @@ class PlannedSeries:
             FailClosed: its columns are not those of the journal.
         """
         rows = self.planner.router.open(self.feature, created.column, created.number)
+        runs = self._runs(rows)
         self.planner.running[created.number] = self
+        self.planner.entries[created.number] = self._entries(runs)
+        return runs
+
+    def _runs(self, rows: slice) -> Series:
         return self.chosen.series(self.spec, rows, names_of(self.spec, self.feature), self.start)
+
+    def _entries(self, runs: Series) -> int:
+        """How much of its payer's room it takes."""
+        names = names_of(self.spec, self.feature)
+        return entries_of(len(names), names, len(self.series.views), runs.content_bytes)
+
+
+def listed(series: SeriesSpec) -> Mapping[str, Any]:
+    """What lists tell of a definition."""
+    by = grouping_text(series.grouped_by)
+    return {"statistic": series.statistic, "by": by, "epsilon": text(series.price)}
 
 
 def _later(spec: PipelineSpec, start: int) -> PipelineSpec:

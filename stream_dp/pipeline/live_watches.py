@@ -50,6 +50,15 @@ class PlannedWatch:
         first = self.series.rows.start + self.place
         return slice(first, first + self.places)
 
+    def require_room(self) -> None:
+        """Do nothing where the monitor's places that messages may take were counted for names of this length.
+
+        Raises:
+            NoRoom: they were not.
+        """
+        if self.begins and isinstance(self.series.asking, WatchRoster):
+            self.series.asking.require_short()
+
     def take(self) -> None:
         """Count its events from now on, or no more."""
         if self.begins and self.block is not None:

@@ -38,7 +38,7 @@ from stream_dp.pipeline.endpoints import (
     source_named,
 )
 from stream_dp.pipeline.expected import with_expected
-from stream_dp.pipeline.live_room import MOST_SERIES, SHARED_ENTRIES, LiveRoom
+from stream_dp.pipeline.live_room import MOST_SERIES, SHARED_SERIES, LiveRoom
 from stream_dp.pipeline.misspelled_tags import behind_misspelled
 from stream_dp.pipeline.named_zones import zone_problems, zones_in
 from stream_dp.pipeline.privacy import WITH_OWN_DELTA, FilterName, Privacy
@@ -88,12 +88,13 @@ def _knowing(series: tuple[Series, ...], info: ValidationInfo) -> tuple[Series, 
 class Queries(Frozen):
     """What one analyst may ask for at most, and the operator; public rules, which may be changed between runs.
 
-    So many messages are executed between two ticks (`per_tick`), so many live `series` run at once, with so many
-    `entries` together: where that is left out, an even share of 100,000.
+    So many messages are executed between two ticks (`per_tick`), so many live `series` run at once, but no more than an
+    even share of `total_series`, with so many `entries` together: where that is left out, an even share of 100,000.
     """
 
     per_tick: Annotated[int, Field(ge=1, le=100_000)] = PER_TICK
     series: Annotated[int, Field(ge=1, le=10_000)] = MOST_SERIES
+    total_series: Annotated[int, Field(ge=1, le=1_000_000)] = SHARED_SERIES
     entries: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
 
 
@@ -176,8 +177,8 @@ class PipelineSpec(Frozen):
     @property
     def live_room(self) -> LiveRoom:
         """What the live series of the operator, and of each analyst, may have at once."""
-        share = SHARED_ENTRIES // (1 + len(self.privacy.analysts))
-        return LiveRoom(self.queries.series, self.queries.entries or share)
+        asked, ledgers = self.queries, 1 + len(self.privacy.analysts)
+        return LiveRoom.of(ledgers, asked.series, asked.total_series, asked.entries)
 
     @property
     def condition(self) -> str | None:

@@ -15,11 +15,13 @@ from typing import Any, TypeVar, cast
 
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.core.near_names import near_names
-from stream_dp.errors import UsageError
+from stream_dp.errors import NoRoom, UsageError
 from stream_dp.mechanisms.serving import clipped
 from stream_dp.mechanisms.watch_messages import ThresholdQuery, is_threshold, thresholds
 from stream_dp.pipeline.groupings import decimal_text
+from stream_dp.pipeline.live_room import BYTES
 from stream_dp.runtime.release import told_number
+from stream_dp.runtime.series import entry_bytes
 
 _S = TypeVar("_S")
 _TAKEN = ("threshold", "watch")
@@ -228,6 +230,28 @@ class WatchRoster:
             f"watch: needs {places} free place(s) side by side, and this monitor has room for {len(self.names)} in all "
             "(most); end one that was added, or create another monitor"
         )
+
+    def require_short(self) -> None:
+        """Do nothing where what was added leaves a release as large as the places for it were counted.
+
+        Raises:
+            NoRoom: its names are too long for that; all of them may fire at every tick.
+        """
+        counted = self.counts_band is not None
+        fixed = sum(each.places for each in self.placed if not each.added) + self.names.count(ENDED)
+        added = [
+            name
+            for each in self.placed
+            if each.added
+            for name in self.names[each.place : each.place + each.places]
+        ]
+        left = BYTES * (len(self.names) - fixed) - entry_bytes(added, counted=counted)
+        if left < 0:
+            raise NoRoom(
+                f"watch: what was added to this monitor would have names too long, by {-left:,} bytes, for the places "
+                f"that they may take ({BYTES} bytes each, about, in a release). Take shorter names or keys, end one "
+                "that was added, or create another monitor"
+            )
 
     def with_watch(
         self, watch: Any, place: int, names: Sequence[str], start: int = 0, analyst: str = ""

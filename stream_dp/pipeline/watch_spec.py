@@ -85,8 +85,8 @@ class WatchSpec(Frozen):
 
     @property
     def when(self) -> dict[str, Any]:
-        """When it fires, by the keys of its definition; what is left out there is told too."""
-        by = {} if self.by is None else {"by": self.by}
+        """When it fires, by the keys of its definition, what is left out there too; what it goes by in words."""
+        by = {} if self.by is None else {"by": grouping_text(self.by)}
         limit = {"above": self.above} if self.below is None else {"below": self.below}
         return {**by, **limit, "over": self.looks_at, "rearm": self.rearm}
 

@@ -5,7 +5,12 @@ derived again: a recorded charge that is not what its definition costs, or that 
 start. This file knows no state, noise or actor.
 """
 
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from operator import attrgetter
+from typing import Any
 
 from stream_dp.accounting.entry import Entry
 from stream_dp.accounting.ledger import Preview
@@ -17,35 +22,49 @@ from stream_dp.runtime.commit import Asked, Charge, Commit, Created, Halted, Unw
 from stream_dp.runtime.proposals import Proposal, SeriesPlanner, WatchProposal
 from stream_dp.runtime.registry import LiveSeries, Registry
 
+REMEMBERED = 20
+"""How many of the series that a ledger paid for, and that were halted, are remembered: the last ones."""
+_by_end = attrgetter("end")
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A series that was halted: it saw the ticks from `start` up to, and not including, `end`."""
+    """A series that was halted: it saw the ticks from `start` up to, and not including, `end`.
+
+    `told` is what its planner says of it.
+    """
 
     name: str
     analyst: str
     start: int
     end: int
+    told: Mapping[str, Any]
 
 
 @dataclass(slots=True)
 class Admission:
     """The series that run, and the ledgers that paid for them; changed by creations and halts only.
 
-    `names` are all names ever used, for a name means one series for ever; `ended` lists the halted ones. Where
-    `private` is False (the noise of the test kit), every release of what is created says so.
+    `names` are all names ever used, for releases bear them: a name means one series for ever. Of what was halted
+    nothing else is kept, but for the last ones of each ledger. Where `private` is False (the noise of the test kit),
+    every release of what is created says so.
     """
 
     registry: Registry
     subledgers: Subledgers
     planner: SeriesPlanner | None = None
     names: set[str] = field(default_factory=set)
-    ended: list[Ended] = field(default_factory=list)
     private: bool = True
+    _ended: dict[str, deque[Ended]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Take the names of the series of the first start."""
         self.names |= {series.name for series in self.registry.releasing}
+
+    @property
+    def ended(self) -> Sequence[Ended]:
+        """The last series that were halted, up to `REMEMBERED` of each ledger, by their ends."""
+        return sorted(chain.from_iterable(self._ended.values()), key=_by_end)
 
     def propose(self, definition: bytes, start: int) -> Proposal:
         """Understand a definition, for a series that sees ticks from `start` on; may take seconds, changes nothing.
@@ -220,9 +239,9 @@ class Admission:
     def _end(self, number: int, name: str, end: int) -> Halted:
         analyst, _ = self.subledgers.halt(name, end)
         live = self.registry.remove(number)
-        if self.planner is not None:
-            self.planner.close(number)
-        self.ended.append(Ended(name, analyst, live.start, end))
+        told = {} if self.planner is None else self.planner.close(number)
+        last = self._ended.setdefault(analyst, deque(maxlen=REMEMBERED))
+        last.append(Ended(name, analyst, live.start, end, told))
         return Halted(number, end)
 
     def _number(self, name: str) -> int:

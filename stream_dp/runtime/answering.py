@@ -51,7 +51,10 @@ class Wording(Protocol):
     def listed(
         self, admission: Admission, payers: Collection[str] | None
     ) -> Sequence[Mapping[str, Any]]:
-        """Say every series, halted ones too; in detail what those count that `payers` paid for (None: anybody)."""
+        """Say every series that runs, and the last halted ones of each ledger.
+
+        In detail what those count that `payers` paid for (None: anybody).
+        """
         ...
 
 
@@ -197,12 +200,12 @@ class Answering:
         admission, name = self._changes.admission, wanted.series
         live = admission.registry.named(name)
         if live is None:
-            if any(ended.name == name for ended in admission.ended):
-                raise UnknownMechanism("series: was halted; it answers no more")
             if admission.registry.made_named(name) is not None:
                 raise UnknownMechanism(
                     "series: is made of what others release, and runs as long as they do; it keeps no watches"
                 )
+            if name in admission.names:
+                raise UnknownMechanism("series: was halted; it answers no more")
             near = meant(name, [one.name for one in admission.registry.releasing])
             raise UnknownMechanism(
                 f"series: none of this name runs; `list` names those that do{near}"

@@ -123,6 +123,7 @@ class CutChanges:
         """
         at = self.chain.next_tick
         proposal = await asyncio.to_thread(self.admission.watched, live, watch, at, analyst)
+        proposal.require_room()
         await self._asked(live, proposal.query)
         self._ensemble.change(self.admission.take(live.number, proposal))
         await self._reader.end()

@@ -6,7 +6,7 @@ first tick and the pipeline file alone, so that a journal can be replayed.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.messages import Query
@@ -106,6 +106,14 @@ class WatchProposal(Protocol):
         """The series as it would be then."""
         ...
 
+    def require_room(self) -> None:
+        """Do nothing where its names are short enough for its monitor; of what a journal holds it is never asked.
+
+        Raises:
+            NoRoom: they are not.
+        """
+        ...
+
     def take(self) -> None:
         """Count its events from now on, or no more."""
         ...
@@ -139,6 +147,6 @@ class SeriesPlanner(Protocol):
         """
         ...
 
-    def close(self, number: int) -> None:
-        """Count the entries of series `number` no more; its columns are free."""
+    def close(self, number: int) -> Mapping[str, Any]:
+        """Count the entries of series `number` no more; its columns are free. Return what lists tell of it: public."""
         ...

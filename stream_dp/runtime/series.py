@@ -130,12 +130,16 @@ class Series:
     @property
     def most_bytes(self) -> int:
         """How many bytes a release has, about and at most; public."""
+        return _HEAD_BYTES + self.content_bytes
+
+    @property
+    def content_bytes(self) -> int:
+        """How many of `most_bytes` its entries take."""
         if self.views:
-            return _HEAD_BYTES + sum(map(_view_bytes, self.views))
+            return sum(map(_view_bytes, self.views))
         if self.told_bytes is not None:
-            return _HEAD_BYTES + self.told_bytes
-        entries = sum(map(len, self.keys)) + _ENTRY_BYTES * len(self.keys)
-        return _HEAD_BYTES + entries * (1 if self.counts_band is None else 2)
+            return self.told_bytes
+        return entry_bytes(self.keys, counted=self.counts_band is not None)
 
     def told(
         self, parameters: Mapping[str, Any], answer: IntArray, band: int | None
@@ -189,6 +193,11 @@ class Series:
                 for view, entries in pairs
             }
         }
+
+
+def entry_bytes(keys: Sequence[str], *, counted: bool = False) -> int:
+    """How many bytes entries of these names take in a release, about and at most; `counted`: with counts beside."""
+    return (sum(map(len, keys)) + _ENTRY_BYTES * len(keys)) * (2 if counted else 1)
 
 
 def _with_band(told: Mapping[str, Any], band: float | Decimal) -> dict[str, Any]:

@@ -5,7 +5,7 @@ position come all later releases, each once, in order. A client's only state is 
 next part is read from the log when the client has taken the last one (back pressure is the
 socket's), so nothing queues up and no more than a part waits for any client. Each stream opens
 with a `head` event {sequence, fingerprint}; `gap` says that the log no longer reaches back to the
-client's position. Silence is filled with comments, at a fixed period.
+client's position, also of one that was overtaken while it read. Silence is filled with comments, at a fixed period.
 """
 
 import asyncio
@@ -41,9 +41,11 @@ class Broadcast:
         """Yield all releases after `after` (None: after the newest), for ever."""
         position = self._log.last_sequence if after is None else after
         yield self._opening()
-        if position < self._log.forgotten:
-            yield b"event: gap\ndata: {}\n\n"
+        told = position
         while not self._closed:
+            if max(told, position) < self._log.forgotten:
+                told = self._log.forgotten
+                yield b"event: gap\ndata: {}\n\n"
             releases = self._log.since(position, limit=RELEASES_PER_CHUNK)
             if releases:
                 part = first_part(releases)

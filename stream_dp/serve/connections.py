@@ -4,11 +4,14 @@ Rules: a connection takes a file from the process, and the engine beside the ser
 more than `Limits.connections`. A new one is always let in: where there is no room, another goes, the oldest that is
 still sending its request, else the oldest of all (a stream's client connects again and resumes where it was). A request
 must be whole in time, head and body together, and a client that takes nothing of what is sent to it is dropped. What
-waits to be sent to a client is what one write held. This file knows no route and logs nothing.
+waits to be sent to a client is what one write held. An answer that cannot be sent to its end is reset, so that nobody
+takes it for whole. This file knows no route and logs nothing.
 """
 
 import asyncio
 import resource
+import socket
+import struct
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, ClassVar
@@ -16,6 +19,7 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from stream_dp.serve.parts import Overtaken
 from stream_dp.serve.turns import Turns
 
 MOST = 512
@@ -24,6 +28,9 @@ ENGINES = (
 )
 FEWEST = 8
 _EVENTS = b"text/event-stream"
+_AT_ONCE = struct.pack(
+    "ii", 1, 0
+)  # to linger for no second: an end that the other side is told as an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,7 @@ class BoundedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Take a place, and begin to wait for the first request."""
         super().connection_made(transport)
+        self._left = asyncio.Event()
         self._answer, self.app = self.app, self._in_turn
         transport.set_write_buffer_limits(high=0)  # so that every byte that is not taken is seen
         self.peer = _foreign(self.client)
@@ -112,6 +120,7 @@ class BoundedProtocol(H11Protocol):
         self.room.leave(self)
         self._request, self._stall = _cancelled(self._request), _cancelled(self._stall)
         super().connection_lost(exc)
+        self._left.set()
 
     def data_received(self, data: bytes) -> None:
         """Take a part of a request; the deadline does not move until it is whole."""
@@ -154,6 +163,8 @@ class BoundedProtocol(H11Protocol):
 
         try:
             await self._answer(scope, receive, sending)
+        except Overtaken:
+            await self._reset()
         finally:
             turn.end()
 
@@ -166,6 +177,14 @@ class BoundedProtocol(H11Protocol):
         finally:
             if turn is not None:
                 turn.end()
+
+    async def _reset(self) -> None:
+        """Drop the connection in a way that no client takes for the end of an answer, also of one without chunks."""
+        self.transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE
+        )
+        self.transport.abort()
+        await self._left.wait()
 
     def _expect(self) -> None:
         if self._request is None:

@@ -14,6 +14,10 @@ LARGEST_PART = 1 << 16  # bytes
 _LOOKED_AT = 1024  # releases
 
 
+class Overtaken(Exception):
+    """What comes next of an answer that has begun is kept no longer: the client is slower than the series."""
+
+
 def first_part(releases: Sequence[Release]) -> Sequence[Release]:
     """Return the first of these releases: as many as fit, and one at least."""
     size = 0
@@ -33,14 +37,14 @@ def in_one_part(log: ReleaseLog, name: str, places: range) -> Sequence[Release] 
 async def history(log: ReleaseLog, name: str, places: range) -> AsyncIterator[bytes]:
     """Yield the JSON of what a series released at these places of `log`, part by part.
 
-    Where `log` forgets a release before its turn comes, because the client is slower than the series, the JSON ends in
-    the middle.
+    Raises:
+        Overtaken: `log` has forgotten a release before its turn came; what was yielded is not whole.
     """
     before = b'{"series":%s,"releases":[' % msgspec.json.encode(name)
     while places:
         part = _part(log, name, places)
         if not part:
-            return
+            raise Overtaken
         yield before + b",".join(release.body for release in part)
         before, places = b",", places[len(part) :]
     yield b"]}"

@@ -21,6 +21,8 @@ from stream_dp.serve.live_series import LiveSeriesService
 
 NOTHING = -1
 """The position before the first release."""
+ENDED = 100
+"""Series that release no more and are kept all the same: those that ended last."""
 
 
 _by_sequence = attrgetter("sequence")
@@ -28,7 +30,9 @@ _by_tick = attrgetter("tick")
 
 
 class ReleaseLog:
-    """Every published release in memory, or the newest `keep` of each series.
+    """Every published release in memory, or the newest `keep` of each series that runs and of the last that ended.
+
+    A series that runs has a release at every tick.
 
     >>> log = ReleaseLog()
     >>> log.append(Release(0, "total", 7, b'{"v":1,"sequence":0,"series":"total","tick":7,"value":12}'))
@@ -40,13 +44,14 @@ class ReleaseLog:
     """
 
     def __init__(self, keep: int | None = None) -> None:
-        """Keep everything, or only the newest `keep` releases of each series."""
+        """Keep everything, or only the newest `keep` releases of a series."""
         if keep is not None and keep < 1:
             raise UsageError(f"keep must be at least 1 release per series or None, got {keep}")
         self._keep = keep
         self._series: dict[str, list[Release]] = {}
         self._dropped: dict[str, int] = {}
         self._last = NOTHING
+        self._tick = NOTHING
         self._forgotten = NOTHING
         self._changed = asyncio.Event()
 
@@ -57,7 +62,7 @@ class ReleaseLog:
 
     @property
     def forgotten(self) -> int:
-        """The newest sequence that `keep` has dropped, -1 if none: earlier positions have a gap."""
+        """The newest sequence that was dropped, -1 if none: earlier positions have a gap."""
         return self._forgotten
 
     def append(self, release: Release) -> None:
@@ -75,12 +80,15 @@ class ReleaseLog:
         releases.append(release)
         self._last = release.sequence
         self._trim(release.series)
+        if release.tick > self._tick:
+            self._tick = release.tick
+            self._forget_ended()
         self.wake()
 
     @property
     def ticks(self) -> int:
         """How many ticks are public."""
-        return max((releases[-1].tick + 1 for releases in self._series.values()), default=0)
+        return self._tick + 1
 
     def names(self) -> tuple[str, ...]:
         """The series that have a release."""
@@ -136,6 +144,16 @@ class ReleaseLog:
         if self._keep is not None and len(releases) > self._keep:
             self._forgotten = max(self._forgotten, releases.pop(0).sequence)
             self._dropped[name] = self._dropped.get(name, 0) + 1
+
+    def _forget_ended(self) -> None:
+        """Forget the series that ended first, where more than `ENDED` have."""
+        if self._keep is None:
+            return
+        ended = [each for each in self.latest().values() if each.tick < self._tick - 1]
+        for last in sorted(ended, key=_by_sequence)[:-ENDED]:
+            self._forgotten = max(self._forgotten, last.sequence)
+            del self._series[last.series]
+            self._dropped.pop(last.series, None)
 
     def _check_same(self, release: Release) -> None:
         for known in self.since(release.sequence - 1, limit=1):

@@ -34,6 +34,10 @@ PATIENCE_MS = 120_000
 ALL_DRAWN = """() => [...document.querySelectorAll(".card")].every(
     (card) => "tick" in card.dataset || card.querySelector(".note").textContent === "Waiting for the first release.")"""
 PLOT = "(card) => (card => document.querySelector(card + ' .chart').plot)"
+CODES_SHOWN = r"""() => [document.title, ...document.querySelectorAll("body, [title], [aria-label]")].flatMap(
+    (each) => each.localName === undefined ? [each] : [each.innerText, each.title, each.ariaLabel]).filter(
+    (text) => /\b\d+(ms|s|m|h|d)\b/.test(text ?? ""))"""
+"""What a page says in which a length of time stands as the pipeline file has it, "24h"."""
 KEEPS_PLOTS = """
   let made;
   const construct = (Plot, given) => (given[2].plot = new Plot(...given));

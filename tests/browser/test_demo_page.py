@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from browser.page_worlds import blank
+from browser.page_worlds import CODES_SHOWN, blank
 from free_ports import free_port
 from playwright.async_api import Browser, ConsoleMessage, FloatRect, Page
 
@@ -101,6 +101,10 @@ async def test_the_page_moves_survives_a_kill_and_ends_cleanly(
         seen = await moves_on(tab, first)
         assert "0.95" in await tab.content() or "95%" in await tab.content()
         assert said == []
+        await tab.evaluate(
+            "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
+        )
+        assert await tab.evaluate(CODES_SHOWN) == []
         await picture(tab)
         process.send_signal(signal.SIGKILL)
         process.wait()

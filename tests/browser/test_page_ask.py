@@ -147,14 +147,16 @@ async def test_the_error_of_every_window_is_told_before_it_is_paid_for(
     await tab.enters(shop.token("ann"))
     await tab.fills("count", {"windows": "3 hours"})
     await tab.by("epsilon", "0.5")
-    found = re.search(r"± (\d+) events in a single tick, ± (\d+) events in 3h", await tab.prices())
+    found = re.search(
+        r"± (\d+) events in a single tick, ± (\d+) events in 3 hours", await tab.prices()
+    )
     assert found is not None
     single, three = map(int, found.groups())
     assert single < three
     name = await tab.asks()
     await shop.go(2)
     card = tab.page.locator(f".card[data-series={name}]")
-    await card.get_by_role("button", name="3h").click()
+    await card.get_by_role("button", name="3 hours").click()
     await card.locator(".card-foot", has_text=f"expected error ± {three} events").wait_for()
     assert tab.console.complaints == []
 

@@ -64,16 +64,16 @@ async def test_a_length_of_time_is_chosen_kept_in_the_address_and_undone_by_goin
 ) -> None:
     page = await opened(browser, server.url)
     assert await page.locator("#windows button").all_inner_texts() == [
-        "1d",
-        "2d",
-        "7d",
-        "14d",
-        "30d",
+        "1 day",
+        "2 days",
+        "7 days",
+        "14 days",
+        "30 days",
         "all",
     ]
     assert await ends(page, DEPARTURES) == ("Mon, 28 Jan 2013, 15:00", "Wed, 30 Jan 2013, 14:00")
     assert await chosen(page) == {}
-    await page.click("#windows button >> text=7d")
+    await page.click("#windows button >> text=7 days")
     assert await chosen(page) == {"last": ["7d"]}
     await page.wait_for_function(
         "() => document.querySelector('.strip-head').textContent === 'last 7 days'"
@@ -83,14 +83,14 @@ async def test_a_length_of_time_is_chosen_kept_in_the_address_and_undone_by_goin
     other = await blank(browser)
     await other.goto(await page.evaluate("() => location.href"))
     await drawn(other)
-    assert await text(other, "#windows [aria-pressed=true]") == "7d"
+    assert await text(other, "#windows [aria-pressed=true]") == "7 days"
     assert await ends(other, DEPARTURES) == await ends(page, DEPARTURES)
 
     await page.go_back()
     await page.wait_for_function(
         "() => document.querySelector('.strip-head').textContent === 'last 2 days'"
     )
-    assert await text(page, "#windows [aria-pressed=true]") == "2d"
+    assert await text(page, "#windows [aria-pressed=true]") == "2 days"
 
 
 async def test_a_time_between_two_moments_is_typed(browser: Browser, server: PageServer) -> None:
@@ -106,7 +106,7 @@ async def test_a_time_between_two_moments_is_typed(browser: Browser, server: Pag
     await page.locator(".between summary", has_text=shown).wait_for()
     assert await ends(page, DEPARTURES) == ("Thu, 10 Jan 2013, 06:00", "Fri, 11 Jan 2013, 18:00")
     assert await page.locator("#windows [aria-pressed=true]").count() == 0
-    await page.click("#windows button >> text=2d")
+    await page.click("#windows button >> text=2 days")
     assert await chosen(page) == {}
 
 
@@ -179,7 +179,7 @@ async def test_the_period_before_is_a_ghost(browser: Browser, server: PageServer
     now, before = [
         await page.evaluate(PLOT + f"(card).data[{column}]", DEPARTURES) for column in (3, 4)
     ]
-    await page.click("#windows button >> text=7d")
+    await page.click("#windows button >> text=7 days")
     await page.wait_for_function(
         "card => document.querySelector(card + ' .chart').plot.data[0].length === 168",
         arg=DEPARTURES,

@@ -85,7 +85,7 @@ USERS = {"name": "(user, day)", "field": "customer", "max_events": 3, "per": "1d
          "No single event can be told from these numbers: with it or with another in its place each picture is "
          "at most 1.65 times as likely."),
         ({"unit": "user", "users": USERS}, {"epsilon": "1", "delta": "0.000000001"},
-         "No single customer's events of one window of 1d can be told from these numbers: with or without them "
+         "No single customer's events of one window of 1 day can be told from these numbers: with or without them "
          "each picture is at most 2.72 times as likely, apart from a probability of 1.0e-9."),
         ({"unit": "user", "users": {**USERS, "per": None}, "neighbors": "replace_any_tick"},
          {"epsilon": "3", "delta": "0"},

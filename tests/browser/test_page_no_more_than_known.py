@@ -102,7 +102,7 @@ async def test_where_all_values_are_possible_no_quantile_is_drawn(
         await page.wait_for_selector(f"{FAN} canvas")
         assert await page.locator(f"{FAN} dd").all_inner_texts() == ["–", "too few to tell"] * 2
         assert await text(page, f"{FAN} .note") == (
-            "Too few events in the last 24h to tell: as far as is known, each quantile may be anything from "
+            "Too few events in the last 24 hours to tell: as far as is known, each quantile may be anything from "
             "−30 to 240."
         )
         x, half, most = await page.evaluate(PLOT + "(card).data", FAN)

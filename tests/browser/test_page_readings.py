@@ -178,12 +178,12 @@ async def test_alerts_say_how_likely_a_false_one_is(
         page = await blank(browser)
         await shown(page, server.url)
         assert await text(page, f"{SILENT} .note") == (
-            "An alert means: at most about 60 ± 38 events within 1d and since the one before, with 95% confidence. "
+            "An alert means: at most about 60 ± 38 events within 1 day and since the one before, with 95% confidence. "
             "False alarm per key and day: at most 0.3%, while the count stays at 200. "
-            "A silent key fires once in every window of 1d."
+            "A silent key fires once in every window of 1 day."
         )
         assert await text(page, f"{WAITED} .note") == (
-            "An alert means: at least about 20,000 ± 812.5 of delay within 1d and since the one before, with 95% "
+            "An alert means: at least about 20,000 ± 812.5 of delay within 1 day and since the one before, with 95% "
             "confidence. False alarm per key and day: below 0.0001%, while the sum of delay stays at 10,000."
         )
         assert (await text(page, f"{WATCHED} .note")).endswith(
@@ -211,13 +211,15 @@ async def test_the_share_cut_off_shows_the_whole_window_first(
     async with serving(engine.log, public, plan=planned) as server:
         page = await blank(browser)
         await shown(page, server.url)
-        assert await text(page, f"{CUT} [aria-pressed=true]") == "1d before"
-        assert await text(page, f"{CUT} .band") == "21.1% to 29.8% in the whole 1d before"
+        assert await text(page, f"{CUT} [aria-pressed=true]") == "1 day before"
+        assert await text(page, f"{CUT} .band") == "21.1% to 29.8% in the whole day before"
         assert "± 22 users in either number at tick 99" in await text(page, f"{CUT} .card-foot")
 
-        await page.get_by_role("group", name="Window of cut").get_by_text("1d", exact=True).click()
+        await (
+            page.get_by_role("group", name="Window of cut").get_by_text("1 day", exact=True).click()
+        )
 
-        assert await text(page, f"{CUT} .band") == "0% to 100% since the 1d began"
+        assert await text(page, f"{CUT} .band") == "0% to 100% since the day began"
         assert "Too few events were counted to say anything" in await text(page, f"{CUT} .note")
 
 
@@ -241,7 +243,7 @@ async def test_where_windows_begin_anew_and_where_zero_is_can_be_seen(
     async with serving(engine.log, public, plan=planned) as server:
         page = await blank(browser, viewport={"width": 1280, "height": 900})
         await shown(page, server.url)
-        assert await text(page, f"{USERS} .band") == "± 10 since the 1d began"
+        assert await text(page, f"{USERS} .band") == "± 10 since the day began"
         assert await page.evaluate(DRAWN, USERS) == {"lines": 0, "marks": 2}
         await page.click("#windows button:last-child")
         await page.wait_for_function(f"card => ({DRAWN})(card).marks === 4", arg=USERS)

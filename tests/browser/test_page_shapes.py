@@ -157,7 +157,7 @@ async def test_quantiles_are_a_fan_that_is_read_by_keyboard(
             "240",
             "at the end of its range",
         ]
-        assert "in the 24h that ended last are off by 48 events at most" in await text(
+        assert "in the 24 hours that ended last are off by 48 events at most" in await text(
             page, f"{FAN} .note"
         )
         assert "± 48 events in rank at tick 8,760" in await text(page, f"{FAN} .card-foot")
@@ -190,7 +190,7 @@ async def test_quantiles_of_sliding_windows_lie_in_the_range_below_them(
     async with serving(engine.log, {**public, "series": sliding}, plan=planned) as server:
         page = await shown(browser, server)
         assert await text(page, f"{FAN} .note") == (
-            "Each exact quantile in the last 24h lies in the range below it, all at once, with 95% confidence."
+            "Each exact quantile in the last 24 hours lies in the range below it, all at once, with 95% confidence."
         )
 
 
@@ -214,15 +214,15 @@ async def test_a_quotient_has_two_ends_and_says_where_one_is_open(
 ) -> None:
     async with serving(engine.log, public, plan=planned) as server:
         page = await shown(browser, server)
-        assert await text(page, f"{MEAN} [aria-pressed=true]") == "24h"
+        assert await text(page, f"{MEAN} [aria-pressed=true]") == "24 hours"
         assert await text(page, f"{MEAN} .value") == "16.0"
-        assert await text(page, f"{MEAN} .band") == "14.7 to 18.4 in the last 24h"
+        assert await text(page, f"{MEAN} .band") == "14.7 to 18.4 in the last 24 hours"
         assert "between these two ends with 95%" in await text(page, f"{MEAN} .note")
         await page.focus(f"{MEAN} .chart")
         await page.keyboard.press("End")
         assert (await text(page, f"{MEAN} .readout")).endswith("UTC: 16.0 14.7 to 18.4")
 
-        await page.get_by_role("group", name="Window of mean delay").get_by_text("1h").click()
+        await page.get_by_role("group", name="Window of mean delay").get_by_text("1 hour").click()
 
         assert "Line chart" in str(await page.get_attribute(f"{MEAN} .chart", "aria-label"))
         await page.focus(f"{MEAN} .chart")
@@ -296,7 +296,7 @@ async def test_a_top_list_says_which_names_are_not_told_apart(
 ) -> None:
     async with serving(engine.log, public, plan=planned) as server:
         page = await shown(browser, server)
-        assert await text(page, f"{TOP} caption") == "Top 5 in the last 24h"
+        assert await text(page, f"{TOP} caption") == "Top 5 in the last 24 hours"
         groups = page.locator(f"{TOP} tbody")
         cells = [
             [
@@ -314,7 +314,7 @@ async def test_a_top_list_says_which_names_are_not_told_apart(
             "Each value ± 75, all at once, with 95% confidence. A range of ranks: not told apart "
             "from its neighbours. As high, perhaps: SFO and 2 more."
         )
-        await page.get_by_role("group", name="Window of leaders").get_by_text("1h").click()
+        await page.get_by_role("group", name="Window of leaders").get_by_text("1 hour").click()
         assert await text(page, f"{TOP} caption") == "Top 2 in the last hour"
         assert await page.locator(f"{TOP} tbody tr").count() == 2
 
@@ -327,7 +327,7 @@ async def test_where_users_are_capped_a_band_is_about_what_counts(
         page = await shown(browser, server)
         said = "exact figure of the events that count"
         assert f"The {said} lies between these" in await text(page, f"{MEAN} .note")
-        assert f"Each {said} in the last 24h" in await text(page, f"{MEANS} .note")
+        assert f"Each {said} in the last 24 hours" in await text(page, f"{MEANS} .note")
         assert f"The {said} lies between" in await text(page, "[data-series=departures] .note")
 
 
@@ -337,7 +337,12 @@ async def test_no_more_time_is_offered_than_there_is(
     clock = {**public["clock"], "horizon": 300}
     async with serving(engine.log, {**public, "clock": clock}, plan=planned) as server:
         page = await shown(browser, server)
-        assert await page.locator("#windows button").all_inner_texts() == ["1d", "2d", "7d", "all"]
+        assert await page.locator("#windows button").all_inner_texts() == [
+            "1 day",
+            "2 days",
+            "7 days",
+            "all",
+        ]
 
 
 async def test_bars_of_values_below_zero_go_to_the_left(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from browser.page_worlds import (
+    CODES_SHOWN,
     HISTORY,
     HORIZON,
     Console,
@@ -150,8 +151,14 @@ async def test_single_ticks_are_bars_and_a_window_is_chosen_by_keyboard(
         page = await shown(browser, server)
         console = Console(page)
         choice = page.get_by_role("group", name="Window of rate", exact=True)
-        assert await choice.get_by_role("button").all_inner_texts() == ["1h", *list(BANDS)[1:]]
-        assert await text(page, f"{RATE} {PRESSED}") == "1h"
+        assert await choice.get_by_role("button").all_inner_texts() == [
+            "1 hour",
+            "6 hours",
+            "24 hours",
+            "ever",
+        ]
+        assert await page.evaluate(CODES_SHOWN) == []
+        assert await text(page, f"{RATE} {PRESSED}") == "1 hour"
         assert await text(page, f"{RATE} .value") == f"{last['tick']['value']:,}"
         assert await text(page, f"{RATE} .band") == "± 15 in the last hour"
         assert "Bar chart" in str(await page.get_attribute(f"{RATE} .chart", "aria-label"))
@@ -161,14 +168,14 @@ async def test_single_ticks_are_bars_and_a_window_is_chosen_by_keyboard(
         assert bars["line"] == 0
         await picture(page, "windows-tick")
 
-        await choice.get_by_role("button", name="the last 6h").focus()
+        await choice.get_by_role("button", name="the last 6 hours").focus()
         await page.keyboard.press("Tab")
         await page.keyboard.press("Enter")
 
-        assert await text(page, f"{RATE} {PRESSED}") == "24h"
+        assert await text(page, f"{RATE} {PRESSED}") == "24 hours"
         assert await page.evaluate("document.activeElement.value") == "24h"
         assert await text(page, f"{RATE} .value") == f"{last['24h']['value']:,}"
-        assert await text(page, f"{RATE} .band") == "± 75 in the last 24h"
+        assert await text(page, f"{RATE} .band") == "± 75 in the last 24 hours"
         assert "expected error ± 75" in await text(page, f"{RATE} .card-foot")
         line = await page.evaluate(PIXELS, RATE)
         assert line["bar"] < bars["bar"] / 20  # edges of the line
@@ -195,14 +202,14 @@ async def test_a_count_opens_with_the_shortest_window_that_says_something(
     async with serving(engine.log, public, plan=planned) as server:
         page = await shown(browser, server)
         rare_one = "[data-series=rare]"
-        assert await text(page, f"{rare_one} {PRESSED}") == "24h"
+        assert await text(page, f"{rare_one} {PRESSED}") == "24 hours"
         assert await text(page, f"{rare_one} .value") == "90"
 
         choice = page.get_by_role("group", name="Window of rare")
         await choice.get_by_role("button", name="the last hour").click()
         engine.publish("rare", {"windows": rare(HISTORY)})
         await page.wait_for_selector(f"{rare_one}[data-tick='{HISTORY}']")
-        assert await text(page, f"{rare_one} {PRESSED}") == "1h"
+        assert await text(page, f"{rare_one} {PRESSED}") == "1 hour"
 
 
 async def test_a_windowed_histogram_shows_the_keys_of_the_window(
@@ -216,11 +223,11 @@ async def test_a_windowed_histogram_shows_the_keys_of_the_window(
         await page.click(f"{RATES} summary")
         assert await page.locator(f"{RATES} tbody td").first.inner_text() == "41"
 
-        await page.get_by_role("group", name="Window of rates").get_by_text("24h").click()
+        await page.get_by_role("group", name="Window of rates").get_by_text("24 hours").click()
 
         assert await keys.all_inner_texts() == ["AA", "UA", "DL"]
         assert await values.all_inner_texts() == ["610", "340", "12"]
-        assert "Each value in the last 24h ± 75" in await text(page, f"{RATES} .note")
+        assert "Each value in the last 24 hours ± 75" in await text(page, f"{RATES} .note")
         assert "1 of 3 keys" in await text(page, f"{RATES} .note")
         assert await page.locator(f"{RATES} tbody td").first.inner_text() == "610"
         await picture(page, "windows-24h")

@@ -56,7 +56,7 @@ class Exposition:
         """
         form = content_type(accepted)
         async with self._making:
-            if self._shown != Shown.of(self._view) or self._unread():
+            if self._shown != Shown.of(self._view) or self._fired.behind(self._view.log.latest()):
                 self._texts.clear()
             if form not in self._texts:
                 clock = asyncio.get_running_loop().time
@@ -66,15 +66,13 @@ class Exposition:
                 self._rested = clock() + pause_after(clock() - began)
             return self._texts[form], form
 
-    def _unread(self) -> list[Release]:
-        return self._fired.unread(self._view.log)
-
     async def _make(self, form: str) -> None:
         """Write the text of what is public now, on a thread."""
-        shown, latest, unread = Shown.of(self._view), self._view.log.latest(), self._unread()
+        shown, latest = Shown.of(self._view), self._view.log.latest()
+        unread = self._fired.unread(self._view.log)
         if shown != self._shown or unread:
             self._texts.clear()
-        self._fired = await asyncio.to_thread(self._fired.counting, unread)
+        self._fired = await asyncio.to_thread(self._fired.counting, unread, latest)
         self._texts[form] = await asyncio.to_thread(_text, shown, latest, self._fired, form)
         self._shown = shown
 

@@ -1,11 +1,11 @@
 """How often each key fired since this server was first scraped: what lies between two scrapes would else be missed.
 
 Rules: it counts ticks of published releases, each once, and never goes down. What one scrape reads is bounded; the
-rest waits for the next one.
+rest waits for the next one. A scrape looks at what is new, however much is kept.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Self
 
 from stream_dp.runtime.commit import Release
@@ -33,24 +33,41 @@ class FiredSoFar:
         """Return at how many ticks each key of a series fired."""
         return self._counts.get(series, {})
 
+    def behind(self, latest: Mapping[str, Release]) -> bool:
+        """Say whether there is something to count on with, where these are the newest releases of each series."""
+        return any(map(self._is_new, latest.values()))
+
     def unread(self, log: ReleaseLog) -> list[Release]:
         """Return the releases to count on with, oldest first: those of series that fire, and the newest of new ones."""
         found: list[Release] = []
         for name, newest in log.latest().items():
-            if name not in self._upto:
+            if name in self._upto and self._is_new(newest):
+                found += log.at(
+                    name, log.places_between(name, self._upto[name] + 1, _LAST)[:MOST_READ]
+                )
+            elif self._is_new(newest):
                 found.append(newest)
-            elif name in self._counts:
-                found += log.series_between(name, self._upto[name] + 1, _LAST)[:MOST_READ]
         return found
 
-    def counting(self, releases: Iterable[Release]) -> Self:
-        """Return the counts with these releases; the first of a series says only whether it fires."""
-        upto, counts = dict(self._upto), {name: Counter(of) for name, of in self._counts.items()}
+    def counting(self, releases: Sequence[Release], kept: Container[str]) -> Self:
+        """Return the counts with these releases, of series that are `kept`.
+
+        The first release of a series says only whether it fires.
+        """
+        upto = {name: tick for name, tick in self._upto.items() if name in kept}
+        counts = {name: of for name, of in self._counts.items() if name in kept}
+        for name in {each.series for each in releases} & counts.keys():
+            counts[name] = Counter(counts[name])
         for release in releases:
-            body = read(release.body)
-            if release.series in upto:
-                counts[release.series].update(body.fired or ())
+            body, name = read(release.body), release.series
+            if name in upto:
+                counts[name].update(body.fired or ())
             elif body.shape is Shape.FLAGS:
-                counts[release.series] = Counter()
-            upto[release.series] = release.tick
+                counts[name] = Counter()
+            upto[name] = release.tick
         return type(self)(upto, counts)
+
+    def _is_new(self, newest: Release) -> bool:
+        """Whether a series whose newest release this is has something to count on with."""
+        name = newest.series
+        return name not in self._upto or (name in self._counts and self._upto[name] < newest.tick)

@@ -132,7 +132,7 @@ class Watch(Answer):
     where: tuple[dict[str, Any], ...] | Absent = None
     """Its events, as in the pipeline file; told of what the main ledger pays for, and to who paid."""
     by: str | Absent = None
-    """The field whose values each have their own count; not there where there is one count."""
+    """What each has its own count, a field's values or words (`amount in bins`); not there where there is one count."""
     above: int | Absent = None
     """It fires when its count reaches this; or `below`."""
     below: int | Absent = None
@@ -155,7 +155,7 @@ class Watch(Answer):
 
 
 class Query(Answer):
-    """A series of the file, or one that was created, halted ones too."""
+    """A series of the file, or one that was created and runs, or was halted."""
 
     name: str
     statistic: str
@@ -170,12 +170,14 @@ class Query(Answer):
     created: bool
     """Whether it was created while the engine ran; the file's own cannot be halted."""
     watches: tuple[Watch, ...] | Absent = None
-    """Of a monitor: the newest hundred watches that there are, then the last twenty that were ended."""
+    """Of a monitor: the newest hundred watches that there are, then the last twenty that were ended; fewer where they
+    are long, for a list has a megabyte for those of all monitors.
+    """
     more_watches: int | Absent = None
     """How many more there are, where that is not all."""
 
 
 class QueryList(Answer):
-    """Every series, the file's first, the halted ones last."""
+    """Every series that runs, the file's first; then, of each ledger, the last twenty that were halted."""
 
     queries: tuple[Query, ...]

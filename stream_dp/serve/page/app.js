@@ -1,26 +1,29 @@
 // The page: a client of the HTTP API. It loads what was published, then follows the stream.
 // Rules: the stream resumes after the last sequence taken, so nothing is missed or taken twice; another
 // fingerprint, a log that starts again, or a gap loads everything anew. Releases of a series that is new wait
-// until it is described.
+// until it is described. An engine that does not answer is asked again after a while, the later the more often it failed, and at once
+// when somebody comes back to the page.
 
 import { Board } from "./board.js";
 import { isHalted, showBudget, showQueries } from "./budget.js";
 import { makeCard, shapeOf } from "./cards.js";
 import { showEmpty } from "./empty.js";
-import { count, duration, el, seconds, setText, time, titleOf, words } from "./format.js";
+import { count, duration, el, seconds, setText, theLength, time, titleOf, words } from "./format.js";
 import { Histories } from "./histories.js";
+import { Pause } from "./pause.js";
 import { showPromise } from "./promise.js";
 import { openProof, showProof } from "./proof.js";
 import { Toolbar } from "./toolbar.js";
 
 const BUDGET_MILLISECONDS = 10_000;
-const RETRY_MILLISECONDS = 1000;
+const LOOK_MILLISECONDS = 1000;
 const LAG_TICKS = 2; // a series this far behind the others was halted
 
 const byId = (id) => document.getElementById(id);
 const state = { pipeline: null, plan: null, budget: {}, queries: [], waiting: [], cards: new Map(), sequence: -1, head: -1, late: false, latest: null, connection: "connecting" };
 let stream = null;
 let generation = 0;
+const again = new Pause();
 const spending = { asked: 0, shown: 0 };
 let looking = null;
 const looked = new WeakMap(); // cards that fell behind, with the tick of which the engine was asked why
@@ -42,10 +45,11 @@ async function load() {
   const loaded = await fetchAll().catch(() => null);
   if (mine !== generation) return;
   if (loaded === null) {
-    connection("reconnecting");
-    setTimeout(() => mine === generation && load(), RETRY_MILLISECONDS);
+    connection(state.pipeline === null ? "waiting" : "reconnecting");
+    again.begin(() => mine === generation && load());
     return;
   }
+  again.end();
   build(loaded);
   const newest = loaded.series.series.map(({ latest }) => latest).filter((latest) => latest !== null && state.cards.has(latest.series));
   newest.sort((one, two) => one.sequence - two.sequence).forEach(take);
@@ -146,6 +150,7 @@ function follow() {
     const head = JSON.parse(event.data);
     if (head.fingerprint !== (state.pipeline.fingerprint ?? null) || head.sequence < state.sequence) return void load();
     state.head = head.sequence;
+    again.end();
     histories.resume();
     connection("open");
     refreshBudget();
@@ -163,7 +168,8 @@ function follow() {
     connection("reconnecting");
     if (source.readyState !== EventSource.CLOSED) return; // the browser reconnects by itself
     stream = null;
-    setTimeout(() => stream === null && state.connection === "reconnecting" && follow(), RETRY_MILLISECONDS);
+    const mine = generation;
+    again.begin(() => mine === generation && follow());
   });
 }
 
@@ -193,7 +199,7 @@ async function refreshBudget() {
 /** What the numbers are; live while more come. */
 function subtitle(ended) {
   const step = Number(state.pipeline?.clock?.step ?? 0);
-  return `${ended ? "" : "live, "}differentially private${step > 0 ? `, one release per ${duration(step).replace(/^1 /, "")}` : ""}`;
+  return `${ended ? "" : "live, "}differentially private${step > 0 ? `, one release per ${theLength(duration(step))}` : ""}`;
 }
 
 /** Whether a release is of the last tick. */
@@ -225,7 +231,7 @@ function showFrame() {
   const { tick, end } = state.latest;
   setText(byId("clock"), time(seconds(end)));
   setText(byId("tick"), ` · tick ${count(tick)}`);
-  if (ends || [...state.cards.values()].some(lags)) looking ??= setTimeout(look, RETRY_MILLISECONDS);
+  if (ends || [...state.cards.values()].some(lags)) looking ??= setTimeout(look, LOOK_MILLISECONDS);
   return { tick, end: seconds(end), told: (range) => toolbar.told(range) };
 }
 
@@ -242,7 +248,10 @@ function lags(card) {
   return latest !== null && !halted && state.latest.tick - latest.tick >= LAG_TICKS && looked.get(card) !== latest.tick;
 }
 
-document.addEventListener("visibilitychange", () => refreshBudget());
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) again.now();
+  refreshBudget();
+});
 setInterval(refreshBudget, BUDGET_MILLISECONDS);
 openProof(byId("proof"));
 load();

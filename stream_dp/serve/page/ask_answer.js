@@ -1,7 +1,7 @@
 // What a question would cost: price, expected error beside what is known already, what stays left, and why; or why not.
 // Rules: all amounts are the engine's, shown as they came; lengths only are reckoned. What is compared with was published.
 
-import { amount, band, count, el, percent, sentence, toNumber, words } from "./format.js";
+import { amount, band, count, el, percent, sentence, spelled, toNumber, words } from "./format.js";
 import { EVER, TICK } from "./windowed_card.js";
 
 /** A preview that fits, with a button that asks it. */
@@ -46,7 +46,7 @@ const supposed = ({ supposing }) => (supposing ? `, ${supposing}` : "");
 /** The expected error, or that of each window. */
 function offs({ windows, ...preview }) {
   if (!windows) return off(preview);
-  const over = (name) => (name === TICK ? "in a single tick" : name === EVER ? "so far" : `in ${name}`);
+  const over = (name) => (name === TICK ? "in a single tick" : name === EVER ? "so far" : `in ${spelled(name)}`);
   return Object.entries(windows).map(([name, error]) => `${off({ ...preview, error })} ${over(name)}`).join(", ");
 }
 
@@ -82,6 +82,6 @@ function node({ subject, rule, source, guarantee, conditions = [], premises = []
   return el("li", {}, el("div", { class: "step" },
     el("p", { class: "rule" }, el("strong", {}, words(rule)), source ? el("cite", {}, source) : null),
     el("p", { class: "result" }, `${words(subject)}${epsilon}`),
-    ...conditions.map(({ name, holds, why: reason }) => el("p", { class: "small" }, `${holds ? "✓" : "✗"} ${words(name)}${reason ? ` – ${reason}` : ""}`))),
+    ...conditions.map(({ name, holds, why: reason }) => el("p", { class: "small" }, `${holds ? "✓" : "✗"} ${words(name)}${reason ? ` – ${spelled(reason)}` : ""}`))),
     premises.length === 0 ? null : el("ul", {}, ...premises.map(node)));
 }

@@ -11,7 +11,7 @@ const LABELS = {
 };
 const HINTS = {
   clamp: "What lies outside counts as the nearer end.", at: "0.5 is the median; several with commas.",
-  windows: "Such as 1h, 24h; empty: since it was asked.", buckets: "A whole number that divides the range.",
+  windows: "Such as 1 hour, 24 hours; empty: since it was asked.", buckets: "A whole number that divides the range.",
 };
 const NUMBERS = ["integer", "number"];
 const OPERATORS = {

@@ -82,12 +82,15 @@ export class Board {
     const range = this.#range(newest);
     newest.told(range);
     const cards = [...this.cards.values()];
-    for (const card of cards) if (card.near || cards.length <= FEW_SERIES) this.histories.ensure(card, range);
+    for (const card of cards) {
+      card.aim(range, this.histories.pause.waits);
+      if (card.near || cards.length <= FEW_SERIES) this.histories.ensure(card, range);
+    }
     const shown = this.#clipped(range, newest, cards);
     const text = JSON.stringify(shown);
     const moved = text !== this.shown;
     this.shown = text;
-    for (const card of cards.filter(({ near, stale }) => near && (stale || moved))) this.#ready(card) ? card.draw(shown) : card.wait(this.histories.pause !== null);
+    for (const card of cards.filter(({ near, stale }) => near && (stale || moved))) this.#ready(card) ? card.draw(shown) : card.wait(this.histories.pause.waits);
     const far = cards.filter((card) => card.near === false && card.stale && card.latest !== null && this.#ready(card));
     for (const card of far.slice(0, FAR_PER_FRAME)) card.draw(shown);
     if (far.length > FAR_PER_FRAME) this.wish();

@@ -8,6 +8,7 @@ import { amount, beginning, count, el, percent, setChildren, setText, toNumber, 
 
 const COLOURS = 6;
 const MOST_ROWS = 300;
+const REMEMBERED = 20; // of each ledger: so many halted ones are listed, the last
 
 /** `titled` gives the title of a series. */
 export function showBudget(holder, budget, queries, titled) {
@@ -96,14 +97,14 @@ const asker = ({ analyst, created }) => (analyst ? words(analyst) : created ? "O
 
 const tickCell = (tick, time, none) => (isHalted(tick) ? [count(tick), time ? el("small", { class: "wide" }, ` ${beginning(time)}`) : null] : [none]).filter(Boolean);
 
-/** Every series that was ever asked for, those that run first, as `named` names them; nothing where the engine does not say. `over`: all ticks are released. */
+/** The series that run, then the last ones that were halted, as `named` names them; nothing where the engine does not say. `over`: all ticks are released. */
 export function showQueries(holder, queries, named, over) {
   holder.hidden = queries.length === 0;
   const running = queries.filter(({ end }) => !isHalted(end));
   const halted = queries.filter(({ end }) => isHalted(end)).sort((one, two) => two.end - one.end);
   const shown = [...running, ...halted].slice(0, MOST_ROWS);
-  setText(holder.querySelector("p.count"), `${count(running.length)} ${over ? "ran to the end" : "running"}, ${count(halted.length)} halted` +
-    (shown.length < queries.length ? `; the first ${count(MOST_ROWS)} are listed, /api/queries has all` : ""));
+  setText(holder.querySelector("p.count"), `${count(running.length)} ${over ? "ran to the end" : "running"}, ${halted.length < REMEMBERED ? "" : "the last "}${count(halted.length)} halted` +
+    (shown.length < queries.length ? `; the first ${count(MOST_ROWS)} are listed, /api/queries has all of these` : ""));
   setChildren(holder.querySelector("tbody"), ...shown.map((query) => el("tr", { "data-query": query.name, class: isHalted(query.end) ? "halted" : "" },
     el("th", { scope: "row" }, named(query.name)),
     el("td", {}, asker(query)),

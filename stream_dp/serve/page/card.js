@@ -1,13 +1,16 @@
 // What every card has: title, body, note, foot, and the tools under its picture.
 // Rules: a card takes releases in order (each sequence once) and draws when asked, so that many releases cost one
-// drawing; a picture that nobody can see is not drawn, its words are. The foot of every card says the same of every series, of
+// drawing; a picture that nobody can see is not drawn, its words are. What is kept is what the range needs, the newest ticks, and
+// little more: the rest is let go, and loaded again for a range that needs it. The foot of every card says the same of every series, of
 // the file or a live one: price, expected error, start, end, analyst; how it is made is one click away. Cards know no network.
 
 import { CardTools } from "./card_tools.js";
-import { amount, el, errorText, percent, setText, tickText, titleOf, toNumber, words } from "./format.js";
+import { amount, duration, el, errorText, percent, setText, spelled, theLength, tickText, titleOf, toNumber, words } from "./format.js";
 import { madeId } from "./proof.js";
 
-const RECENT_TICKS = 2000;
+const RECENT_TICKS = 2000; // kept whatever the range
+const SLACK_TICKS = 1000; // that nobody needs, before they are let go
+const NEWEST = { first: 0, last: 0, length: 1, before: false, live: true };
 const UNKNOWN = "The engine does not know this series any more. What came of it stays; what was released before the page was opened cannot be loaded.";
 const FAILED = "What was released before cannot be loaded just now. The page asks for it again by itself.";
 
@@ -24,11 +27,14 @@ export class Card {
     this.over = "";
     this.near = undefined; // whether its picture can be seen, or soon can
     this.stale = true;
-    this.reached = null; // the first tick of the history that was loaded
+    this.reached = null; // the first tick of the history that was loaded, and is kept
+    this.gap = null; // the first and the last tick of those within it that are not kept
+    this.aimed = NEWEST; // the range that is chosen
+    this.fails = false; // whether what it needs for that was asked for in vain
     this.foot = el("footer", { class: "card-foot" });
     this.note = el("p", { class: "note" }, "Waiting for the first release.");
     this.body = el("div", { class: "card-body" });
-    this.about = words(series.about) || shape;
+    this.about = spelled(words(series.about)).replace(/\bper tick\b/, series.step > 0 ? `per ${theLength(duration(series.step))}` : "$&") || shape;
     this.tag = el("span", { class: "tag" }, this.about);
     this.title = titleOf(series);
     this.tools = new CardTools(this);
@@ -50,22 +56,69 @@ export class Card {
   /** Take a release; false when it was known. */
   push(release) {
     if (release.sequence <= this.sequence) return false;
+    this.#add(release);
+    this.#letGo();
+    return true;
+  }
+
+  #add(release) {
     if (this.unknown) this.#know();
     this.sequence = release.sequence;
     this.received += 1;
     this.latest = release;
     this.stale = true;
     this.take(release);
-    return true;
   }
 
-  /** Take a history in place of what was kept, from a tick on. */
-  restart(releases, from) {
+  /** Take a history in place of what was kept: of one span of ticks, or of two with a gap between them. */
+  restart(releases, spans) {
     this.sequence = -1;
     this.received = 0;
-    this.reached = from;
+    this.reached = spans[0][0];
+    this.gap = gapOf(spans);
     this.empty();
-    releases.forEach((release) => this.push(release));
+    for (const release of releases) if (release.sequence > this.sequence) this.#add(release);
+    this.#letGo();
+  }
+
+  /** Keep what this range needs; `failing`: nothing can be loaded just now. */
+  aim(range, failing) {
+    this.aimed = range;
+    if (this.latest === null) return;
+    this.#letGo();
+    const fails = this.lacks && (failing || this.fails);
+    if (fails !== this.fails) this.stale = true;
+    this.fails = fails;
+  }
+
+  /** Let go what nobody needs, once it is much: before what is wanted, and in its gap. */
+  #letGo() {
+    if (!this.overTime) return;
+    const spans = this.#wanted(this.aimed);
+    const gap = gapOf(spans);
+    for (const [first, last] of [[-Infinity, spans[0][0] - 1], ...(gap === null ? [] : [gap])]) {
+      let many = 0;
+      for (const kept of this.stores) {
+        const [start, stop] = [lowerBound(kept.tick, first), lowerBound(kept.tick, last + 1)];
+        many = Math.max(many, stop - start);
+        if (stop - start >= SLACK_TICKS) cut(kept, start, stop - start);
+      }
+      if (many < SLACK_TICKS || this.reached === null) continue;
+      if (first === -Infinity) this.reached = Math.max(this.reached, last + 1);
+      else this.gap = gap;
+    }
+  }
+
+  /** The ticks to be kept for a range, as [first, last]: its own with the period before, and the newest; one span where they meet. */
+  #wanted({ first, last, length, before, live }) {
+    const newest = this.latest.tick;
+    const farthest = Math.max(0, newest - this.mostTicks);
+    const recent = Math.max(farthest, newest - RECENT_TICKS);
+    const begins = (live ? newest - length + 1 : first) - (before ? length : 0);
+    const from = Math.max(farthest, Math.min(begins, recent));
+    const until = live ? newest : Math.min(last, newest);
+    if (until + 1 >= recent) return [[from, newest]];
+    return until < from ? [[recent, newest]] : [[from, until], [recent, newest]];
   }
 
   /** The engine has no history of it: what came is all there is, unless it releases once more. */
@@ -86,6 +139,11 @@ export class Card {
   /** Forget what is kept of releases but the last. */
   empty() {}
 
+  /** What is kept over time: each has `tick` and further columns. */
+  get stores() {
+    return [];
+  }
+
   /** Whether its picture needs more than the newest release. */
   get overTime() {
     return false;
@@ -101,12 +159,21 @@ export class Card {
     return Infinity;
   }
 
-  /** The tick from which on its history is missing for a range, or null. */
-  missing({ first, length, before }) {
+  /** The spans of ticks to be loaded for a range, as [first, last], or null where what it needs is kept. */
+  missing(range) {
     if (!this.overTime || this.latest === null) return null;
-    const wanted = Math.min(before ? first - length : first, this.latest.tick - RECENT_TICKS);
-    const from = Math.max(0, wanted, this.latest.tick - this.mostTicks);
-    return this.reached !== null && this.reached <= from ? null : from;
+    const spans = this.#wanted(range);
+    return spans.every((span) => this.#keeps(span)) ? null : spans;
+  }
+
+  #keeps([first, last]) {
+    if (this.reached === null || this.reached > first) return false;
+    return this.gap === null || last < this.gap[0] || first > this.gap[1];
+  }
+
+  /** Whether the history of the chosen range is still to come. */
+  get lacks() {
+    return !this.unknown && this.missing(this.aimed) !== null;
   }
 
   /** What the plan and the list of queries say of it; a halted series is in no plan, and keeps what it had. */
@@ -136,6 +203,7 @@ export class Card {
     this.stale = false;
     this.show(range);
     if (this.unknown) setText(this.note, UNKNOWN);
+    else if (this.fails) setText(this.note, FAILED);
     if (this.near) this.picture(range);
     this.tools.refresh();
   }
@@ -205,6 +273,15 @@ function spanText({ start, start_time: began, end, end_time: ended, analyst }) {
   if (end !== null && end !== undefined) parts.push(`End: ${tickText(end, ended)}`);
   if (analyst) parts.push(`Analyst: ${words(analyst)}`);
   return parts.join(" · ");
+}
+
+/** What lies between two spans of ticks, or null. */
+const gapOf = (spans) => (spans.length === 2 ? [spans[0][1] + 1, spans[1][0] - 1] : null);
+
+/** Take so many places from `start` on out of all columns. */
+function cut(kept, start, many) {
+  if (Array.isArray(kept)) kept.splice(start, many);
+  else for (const part of kept instanceof Map ? kept.values() : Object.values(kept)) cut(part, start, many);
 }
 
 /** The first index whose entry is at least `wanted`. */

@@ -68,6 +68,10 @@ export class FanCard extends Card {
     return this.fan.tick[0];
   }
 
+  get stores() {
+    return [this.fan];
+  }
+
   empty() {
     this.fan = noFan();
   }

@@ -3,7 +3,7 @@
 import { isHalted } from "./budget.js";
 import { lowerBound, Card } from "./card.js";
 import { drawStrip } from "./marks.js";
-import { band, chance, count, el, isoOf, lengthOf, seconds, setText, shortTime, words } from "./format.js";
+import { band, chance, count, el, isoOf, lengthOf, seconds, setText, shortTime, spelled, words } from "./format.js";
 
 const MOST_ROWS = 300;
 const MOST_STRIPS = 40;
@@ -43,7 +43,8 @@ export class FlagsCard extends Card {
   /** All of it, for alerts are counted; of very many keys the last ones. */
   missing(range) {
     if (this.latest === null || this.reached !== null) return null;
-    return (this.series.domain?.length ?? 0) > LARGE_DOMAIN ? Math.max(0, Math.min(range.first, this.latest.tick - RECENT_TICKS)) : 0;
+    const from = (this.series.domain?.length ?? 0) > LARGE_DOMAIN ? Math.max(0, Math.min(range.first, this.latest.tick - RECENT_TICKS)) : 0;
+    return [[from, this.latest.tick]];
   }
 
   take(release) {
@@ -69,7 +70,7 @@ export class FlagsCard extends Card {
     setText(this.total, count(total));
     setText(this.unit, total === 1 ? "alert so far" : "alerts so far");
     setText(this.span, range.text);
-    const meaning = (this.series.meaning ?? "the threshold was passed, {band}").replace("{band}", band(this.latest.band));
+    const meaning = spelled(this.series.meaning ?? "the threshold was passed, {band}").replace("{band}", band(this.latest.band));
     setText(this.note, [`An alert means: ${meaning}, with ${this.confidence()} confidence.`, this.#falsely(), this.#silent()].filter(Boolean).join(" "));
   }
 
@@ -85,7 +86,7 @@ export class FlagsCard extends Card {
 
   #silent() {
     const { fires, window: span } = this.series.parameters ?? {};
-    return fires === "below" && span ? `A silent key fires once in every window of ${span}.` : "";
+    return fires === "below" && span ? `A silent key fires once in every window of ${spelled(span)}.` : "";
   }
 
   picture({ first, last }) {
@@ -138,9 +139,9 @@ export class FlagsCard extends Card {
 
 function watchText({ name, above, below, over, rearm, analyst, end }) {
   const limit = below === undefined ? `at ${count(above)} events` : `below ${count(below)} events`;
-  const within = over === "tick" ? " in a tick" : lengthOf(over) ? ` within ${over}` : "";
+  const within = over === "tick" ? " in a tick" : lengthOf(over) ? ` within ${spelled(over)}` : "";
   const parts = [`${name} fires ${limit}${within}${rearm ? "" : ", once"}`];
-  if (below !== undefined && rearm) parts.push(`while silent ${over === "tick" ? "in every tick" : `once in every window of ${over}`}`);
+  if (below !== undefined && rearm) parts.push(`while silent ${over === "tick" ? "in every tick" : `once in every window of ${spelled(over)}`}`);
   if (analyst) parts.push(`analyst ${words(analyst)}`);
   if (isHalted(end)) parts.push(`ended at tick ${count(end)}`);
   return parts.join(" · ");

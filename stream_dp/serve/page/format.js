@@ -101,10 +101,18 @@ export function duration(seconds) {
   const units = [[DAY, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
   const [size, unit] = units.find(([size]) => seconds >= size) ?? [1, "second"];
   const many = Math.round((seconds / size) * 10) / 10;
-  return `${many} ${unit}${many === 1 ? "" : "s"}`;
+  return counted(many, unit);
 }
 
-/** A length of time in short: "2d", "90s". */
+const counted = (many, unit) => `${many} ${unit}${many === 1 ? "" : "s"}`;
+const NAMES = { ms: "millisecond", s: "second", m: "minute", h: "hour", d: "day" };
+
+/** A text with the lengths of time in it in words: "24h" as "24 hours". */
+export const spelled = (text) => text.replace(/(?<![\w.])(\d+)(ms|s|m|h|d)\b/g, (_, many, unit) => counted(Number(many), NAMES[unit]));
+/** A length in words, as it stands behind "the" or "each": "1h" as "hour", "24h" as "24 hours". */
+export const theLength = (text) => spelled(text).replace(/^1 /, "");
+
+/** A length of time as the pipeline file writes it: "2d", "90s". */
 export function short(seconds) {
   const [size, unit] = [[DAY, "d"], [3600, "h"], [60, "m"], [1, "s"]].find(([size]) => seconds % size === 0) ?? [1, "s"];
   return `${seconds / size}${unit}`;

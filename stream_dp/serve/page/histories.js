@@ -3,10 +3,10 @@
 // A part is small enough to be read without a pause. A series that the engine does not know is not asked for again until it
 // releases something. What else fails is asked for again, the later the more often it failed; at once where the engine is back.
 
+import { Pause } from "./pause.js";
+
 const CELLS = 60_000; // numbers in one part
 const AT_ONCE = 4;
-const RETRY_MILLISECONDS = 1000;
-const LONGEST_MILLISECONDS = 32_000;
 const UNKNOWN = 404;
 
 export class Histories {
@@ -14,8 +14,7 @@ export class Histories {
     this.get = get;
     this.changed = changed;
     this.loading = new Map(); // cards, with what came meanwhile
-    this.failures = 0; // in a row
-    this.pause = null;
+    this.pause = new Pause();
   }
 
   forget() {
@@ -25,8 +24,7 @@ export class Histories {
 
   /** The engine is back: what failed is asked for now. */
   resume() {
-    clearTimeout(this.pause);
-    Object.assign(this, { pause: null, failures: 0 });
+    this.pause.end();
   }
 
   /** A release that came while its card loads is kept for after. */
@@ -36,21 +34,23 @@ export class Histories {
 
   /** Load what a card misses, unless enough is being loaded. */
   ensure(card, range) {
-    const from = card.missing(range);
-    if (from === null || card.unknown || this.pause !== null || this.loading.has(card) || this.loading.size >= AT_ONCE) return;
+    const spans = card.missing(range);
+    if (spans === null || card.unknown || this.pause.waits || this.loading.has(card) || this.loading.size >= AT_ONCE) return;
     this.loading.set(card, []);
-    void this.#load(card, from, card.latest.tick);
+    void this.#load(card, spans);
   }
 
-  async #load(card, from, to) {
+  async #load(card, spans) {
     const ticks = Math.max(10, Math.floor(CELLS / (card.series.domain?.length ?? 12)));
     const meanwhile = this.loading.get(card);
     const found = [];
     try {
-      for (let first = from; first <= to; first += ticks) {
-        const path = `/api/series/${encodeURIComponent(card.series.name)}?from=${first}&to=${Math.min(to, first + ticks - 1)}`;
-        found.push(...(await this.get(path)).releases);
-        if (this.loading.get(card) !== meanwhile) return;
+      for (const [from, to] of spans) {
+        for (let first = from; first <= to; first += ticks) {
+          const path = `/api/series/${encodeURIComponent(card.series.name)}?from=${first}&to=${Math.min(to, first + ticks - 1)}`;
+          found.push(...(await this.get(path)).releases);
+          if (this.loading.get(card) !== meanwhile) return;
+        }
       }
     } catch ({ status }) {
       if (this.loading.get(card) !== meanwhile) return;
@@ -61,18 +61,13 @@ export class Histories {
       return;
     }
     this.loading.delete(card);
-    this.failures = 0;
-    card.restart([...found, ...meanwhile], from);
+    this.pause.end();
+    card.restart([...found, ...meanwhile], spans);
     this.changed();
   }
 
   /** Ask for nothing for a while; what fails during it was asked for before. */
   #later() {
-    if (this.pause !== null) return;
-    this.pause = setTimeout(() => {
-      this.pause = null;
-      this.changed();
-    }, Math.min(LONGEST_MILLISECONDS, RETRY_MILLISECONDS * 2 ** this.failures));
-    this.failures += 1;
+    if (!this.pause.waits) this.pause.begin(this.changed);
   }
 }

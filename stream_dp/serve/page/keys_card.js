@@ -57,6 +57,10 @@ export class HistogramCard extends Card {
     return this.kept.tick[0];
   }
 
+  get stores() {
+    return [this.kept];
+  }
+
   empty() {
     this.kept = noKeys();
   }

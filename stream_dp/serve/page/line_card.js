@@ -39,6 +39,10 @@ export class ScalarCard extends Card {
     return this.points.tick[0];
   }
 
+  get stores() {
+    return [this.points];
+  }
+
   empty() {
     this.points = noPoints();
   }

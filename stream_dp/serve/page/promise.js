@@ -1,7 +1,7 @@
 // The guarantee: one plain line first, the exact statement one click away.
 // Rules: nothing is claimed here that the plan does not say; a factor is rounded up, never down. Words come before symbols.
 
-import { amount, atMost, count, el, toNumber, words } from "./format.js";
+import { amount, atMost, count, el, spelled, toNumber, words } from "./format.js";
 
 const NEIGHBOURS = {
   add_remove: ["add or remove one", "Adding or removing one"],
@@ -34,7 +34,7 @@ function protectedThing(pipeline, plan) {
   const users = protectedUsers(pipeline, plan);
   if (!users) return { thing: words(pipeline.unit ?? plan.unit ?? "event"), them: "it" };
   const who = words(users.field ?? "user");
-  return { thing: `${who}'s events${users.per ? ` of one window of ${users.per}` : ""}`, them: "them" };
+  return { thing: `${who}'s events${users.per ? ` of one window of ${spelled(users.per)}` : ""}`, them: "them" };
 }
 
 /** The one line that everybody reads. */
@@ -52,14 +52,14 @@ export function plainly(pipeline, plan) {
 function statement(pipeline, plan) {
   const unit = words(plan.unit ?? pipeline.unit ?? "event");
   const users = plan.users ?? pipeline.users;
-  const whose = users?.per ? `${unit} with all their events of one window of ${users.per}` : users ? `${unit} with all their events` : unit;
+  const whose = users?.per ? `${unit} with all their events of one window of ${spelled(users.per)}` : users ? `${unit} with all their events` : unit;
   const relation = plan.neighbors ?? pipeline.neighbors;
   const [change, changing] = NEIGHBOURS[relation] ?? [words(relation), `A change (${words(relation)}) of one`];
   const { epsilon, delta } = whole(plan);
   const slack = toNumber(delta) === 0 ? "" : `, apart from a probability of ${amount(delta)}`;
-  const facts = [["Unit", users ? users.name : `one ${unit}`], ["Neighbours", `${change} ${whose}`]];
-  if (users) facts.push(["Events of one", `all together, at most ${count(users.max_events)} count ${users.per ? `in each window of ${users.per}` : "for ever"}`]);
-  if (plan.condition) facts.push(["Condition", plan.condition]);
+  const facts = [["Unit", users ? spelled(users.name) : `one ${unit}`], ["Neighbours", `${change} ${whose}`]];
+  if (users) facts.push(["Events of one", `all together, at most ${count(users.max_events)} count ${users.per ? `in each window of ${spelled(users.per)}` : "for ever"}`]);
+  if (plan.condition) facts.push(["Condition", spelled(plan.condition)]);
   if (plan.horizon) facts.push(["Horizon", `${count(plan.horizon)} ticks`]);
   return [
     el("p", {}, `${changing} ${whose} changes the probability of anything shown here, now or later, ` +

@@ -1,7 +1,7 @@
 // The proof behind the guarantee, as the plan derives it.
 // Rules: nothing is claimed here that the plan does not say; a condition that fails is shown as failing.
 
-import { amount, band, count, el, percent, titleOf, words } from "./format.js";
+import { amount, band, count, el, percent, spelled, titleOf, words } from "./format.js";
 
 let drawings = 0;
 
@@ -51,7 +51,7 @@ function step(node) {
 
 function condition({ name, holds, why }) {
   return el("li", { class: holds ? "ok" : "not-ok" }, el("span", { class: "mark", role: "img", "aria-label": holds ? "holds" : "does not hold" }, holds ? "✓" : "✗"),
-    el("span", {}, el("b", {}, words(name)), why ? ` – ${why}` : ""));
+    el("span", {}, el("b", {}, words(name)), why ? ` – ${spelled(why)}` : ""));
 }
 
 function guaranteeText(guarantee) {
@@ -69,7 +69,7 @@ function made(series, plan) {
   const rows = (plan.series ?? []).map(({ name, mechanism, why, predicted_error: errors }) => {
     const last = errors?.at(-1);
     return el("tr", { id: madeId(name), tabindex: "-1" }, el("th", { scope: "row" }, titleOf(known.get(name) ?? { name })),
-      el("td", {}, mechanism, why ? el("small", {}, why) : null),
+      el("td", {}, mechanism, why ? el("small", {}, spelled(why)) : null),
       el("td", {}, last ? `${band(last.error)} ${known.get(name)?.error_unit ?? ""}` : "–", last ? el("small", {}, `tick ${count(last.tick)}, ${percent(last.confidence)}`) : null));
   });
   return rows.length === 0 ? null : el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "How each series is made" }, el("table", { class: "made" },

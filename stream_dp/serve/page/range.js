@@ -2,7 +2,7 @@
 // Rules: times are ends of ticks, in seconds; a range is given in ticks, for these are what releases have. What is offered
 // fits the pipeline: no length with too few ticks to see, none longer than its horizon.
 
-import { duration, lengthOf, rangeTime, short } from "./format.js";
+import { lengthOf, rangeTime, short, spelled } from "./format.js";
 import { choice, choose } from "./view.js";
 
 const DAY = 86400;
@@ -39,16 +39,16 @@ export function chooseBetween(from, to) {
   if (to > from) choose({ from: text(from), to: text(to) }, { step: true });
 }
 
-/** The ticks and times shown, where `newest` is the tick that ended last, at `end`. */
+/** The ticks and times shown, where `newest` is the tick that ended last, at `end`; `live`: it goes on with the ticks. */
 export function rangeAt(clock, newest, end) {
   const { step } = clock;
   const { from, to, last } = chosenRange(clock);
   const at = (tick) => end + (tick - newest) * step;
   if (last === undefined) {
     const [first, until] = [newest + Math.ceil((from - end) / step), newest + Math.floor((to - end) / step)];
-    return { first, last: until, from: at(first), to: at(until), length: until - first + 1, text: `${rangeTime(from)} to ${rangeTime(to)}` };
+    return { first, last: until, from: at(first), to: at(until), length: until - first + 1, live: false, text: `${rangeTime(from)} to ${rangeTime(to)}` };
   }
   const length = last === ALL ? Infinity : Math.max(1, Math.round(lengthOf(last) / step));
   const first = Math.max(0, newest - length + 1);
-  return { first, last: newest, from: at(first), to: end, length, text: last === ALL ? ALL : `last ${duration(lengthOf(last))}` };
+  return { first, last: newest, from: at(first), to: end, length, live: true, text: last === ALL ? ALL : `last ${spelled(last)}` };
 }

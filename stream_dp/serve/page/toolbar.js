@@ -1,7 +1,7 @@
 // Above the cards: which time is shown, how values are drawn, which cards are listed.
 // Rules: everything chosen here is in the address. Where a pipeline has few series there is nothing to look for.
 
-import { duration, el, inputTime, lengthOf, setText } from "./format.js";
+import { el, inputTime, setText, spelled } from "./format.js";
 import { ALL, chooseBetween, chooseLast, chosenRange, offered } from "./range.js";
 import { address, choice, choose, onChoice } from "./view.js";
 
@@ -18,9 +18,9 @@ export class Toolbar {
     this.scale = el("select", { "aria-label": "Scale of values" }, ...SCALES.map(([value, text]) => el("option", { value }, text)));
     this.before = el("input", { type: "checkbox" });
     this.find = el("input", { type: "search", placeholder: "find a series", "aria-label": "Find a series", autocomplete: "off", hidden: true });
-    this.link = el("button", { type: "button", class: "tool" }, "Copy link");
+    this.link = el("button", { type: "button", class: "tool wide" }, "Copy link");
     this.between = this.#between();
-    tools.append(this.between, this.scale, el("label", { class: "check" }, this.before, "period before"), this.find, this.link);
+    tools.append(this.between, this.scale, el("label", { class: "check" }, this.before, el("span", {}, el("span", { class: "wide" }, "period "), "before")), this.find, this.link);
     this.scale.addEventListener("change", () => choose({ scale: this.scale.value }));
     this.before.addEventListener("change", () => choose({ before: this.before.checked ? "1" : "" }));
     this.find.addEventListener("input", () => choose({ find: this.find.value.trim() }));
@@ -33,8 +33,8 @@ export class Toolbar {
     this.clock = clock;
     this.find.hidden = series <= MANY_SERIES;
     this.lengths.replaceChildren(...offered(clock).map((text) => {
-      const said = text === ALL ? "all" : `last ${duration(lengthOf(text))}`;
-      const button = el("button", { type: "button", value: text, title: said }, text);
+      const said = text === ALL ? "all there is" : `last ${spelled(text)}`;
+      const button = el("button", { type: "button", value: text, title: said }, spelled(text));
       button.addEventListener("click", () => chooseLast(text, this.clock));
       return button;
     }));

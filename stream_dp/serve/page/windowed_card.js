@@ -3,7 +3,7 @@
 // little for begins with the window after it. Once there are enough releases, a card whose reader has not chosen goes to
 // the shortest window that says something at most times, and stays there. A tick is told by its length.
 
-import { duration, el, short, words } from "./format.js";
+import { duration, el, spelled, theLength, words } from "./format.js";
 import { ANEW, isBefore } from "./line_card.js";
 import { choice, choose } from "./view.js";
 
@@ -13,13 +13,13 @@ export const EVER = "ever";
 const ENOUGH = 48; // releases
 
 /** What a window is over, by what its series says of when it tells it; windows slide unless it says otherwise. */
-const SPANS = { "when a window ends": (name) => `in the ${name} that ended last`, [ANEW]: (name) => `since the ${name} began` };
+const SPANS = { "when a window ends": (length) => `in the ${length} that ended last`, [ANEW]: (length) => `since the ${length} began` };
 
 function overText(series, name) {
   if (name === EVER) return "so far";
-  if (isBefore(name)) return `in the whole ${name}`;
-  if (name === TICK && series.step > 0) return `in the last ${duration(series.step).replace(/^1 /, "")}`;
-  return name === "" ? "" : (SPANS[series.parameters?.told] ?? ((span) => `in the last ${span}`))(name);
+  if (isBefore(name)) return `in the whole ${theLength(name)}`;
+  if (name === TICK && series.step > 0) return `in the last ${theLength(duration(series.step))}`;
+  return name === "" ? "" : (SPANS[series.parameters?.told] ?? ((length) => `in the last ${length}`))(theLength(name));
 }
 
 /** The parts of a release by window; what has no windows is one, without a name. */
@@ -55,6 +55,10 @@ export const windowed = (Base, { shape, begins = 0, points = () => null }) => cl
     this.latest = { ...release, ...parts[this.window] };
   }
 
+  get stores() {
+    return [...this.windows.values()];
+  }
+
   empty() {
     super.empty();
     for (const name of this.windows.keys()) this.windows.set(name, points());
@@ -74,7 +78,7 @@ export const windowed = (Base, { shape, begins = 0, points = () => null }) => cl
   }
 
   #offer(name) {
-    const shown = name === TICK && this.series.step > 0 ? short(this.series.step) : name;
+    const shown = name === TICK && this.series.step > 0 ? duration(this.series.step) : spelled(name);
     const said = name === EVER ? "ever, so far" : overText(this.series, name).replace(/^in /, "");
     const button = el("button", { type: "button", value: name, "aria-label": said.includes(shown) ? said : `${shown}: ${said}` }, shown);
     button.addEventListener("click", () => {

@@ -49,9 +49,9 @@ def add_queries(app: FastAPI, view: PublicView) -> None:
     @app.get(
         "/api/queries",
         tags=_TAGS,
-        summary="Every series, of the file and created, halted ones too",
+        summary="Every series that runs, of the file and created, and the last halted ones",
         operation_id="list_queries",
-        response_description="The file's first, the halted ones last.",
+        response_description="The file's first, the halted ones last: of each ledger the last twenty.",
         response_model_exclude_unset=True,
     )
     async def all_queries() -> asked.QueryList:

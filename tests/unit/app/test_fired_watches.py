@@ -73,3 +73,14 @@ def test_a_name_that_is_used_again_has_lives_of_its_own_and_only_what_is_remembe
     ends = [10 * life + 4 if life % 2 else None for life in range(1000 - REMEMBERED, 1000)]
     assert [seen.ends("m", one).get("x") for one in roster.gone] == ends
     assert len(seen._ends["m"]) < 200
+
+
+def test_what_fired_in_a_series_that_runs_no_more_is_forgotten() -> None:
+    seen = FiredWatches()
+    for at in range(100):
+        name = f"m{at}"
+        live = SimpleNamespace(series=SimpleNamespace(asking=ROSTER))
+        here: Any = SimpleNamespace(named={name: live}.get)
+        seen.take(release(at, "once", series=name), here)
+        assert seen.ends(name, ROSTER.placed[1]) == {"once": at + 1}
+    assert list(seen._ends) == ["m99"]

@@ -36,9 +36,9 @@ def test_more_series_than_may_run_now() -> None:
 
 def test_entries_too_many_beside_what_runs() -> None:
     assert refusal(LiveRoom(100, 20_000), 6_000, "ann", 500, 14_500) == (
-        "live series: late has 6,000 entries (keys, or places of a monitor; for each window, and long keys several "
-        "times), and analyst ann has 15,000 of 20,000 at once (queries.entries), so 5,000 fit; ask for fewer, or halt "
-        "what is not needed of s1 (14,500), s0 (500)"
+        "live series: late has 6,000 entries (keys, or places of a monitor; for each window, and what is long "
+        "several times), and analyst ann has 15,000 of 20,000 at once (queries.entries), so 5,000 fit; ask for fewer, "
+        "or halt what is not needed of s1 (14,500), s0 (500)"
     )
 
 
@@ -90,23 +90,54 @@ def test_every_ledger_has_the_same_share_unless_the_file_says_how_much() -> None
     assert room(queries={"entries": "60000"}) == LiveRoom(100, 60_000)
 
 
+def of_analysts(number: int, **queries: str) -> LiveRoom:
+    """The room of each ledger where there are so many analysts."""
+    many = [{"name": f"a{at}", "epsilon": "0.001"} for at in range(number)]
+    more = {"privacy": {"epsilon": "6", "analysts": many}, "queries": queries}
+    return PipelineSpec.model_validate(PIPELINE | more).live_room
+
+
 def test_a_thousand_analysts_have_a_share_each() -> None:
-    many = [{"name": f"a{at}", "epsilon": "0.001"} for at in range(1000)]
-    privacy = {"epsilon": "6", "analysts": many}
-    assert PipelineSpec.model_validate(PIPELINE | {"privacy": privacy}).live_room.entries == 99
+    assert of_analysts(1000) == LiveRoom(1, 99, "an even share of queries.total_series: 1,000")
+    assert of_analysts(1000, total_series="5000").series == 4
+
+
+def test_all_together_run_no_more_than_the_total_or_one_each() -> None:
+    """And whoever runs less than a share can have the rest of it, whatever the others run: nothing is lent."""
+    for analysts in (0, 1, 9, 10, 99, 500, 998, 999, 1000):
+        for queries in ({}, {"total_series": "1"}, {"total_series": "3000"}, {"series": "10000"}):
+            room, ledgers = of_analysts(analysts, **queries), analysts + 1
+            total = int(queries.get("total_series", "1000"))
+            assert 1 <= room.series <= int(queries.get("series", "100"))
+            assert room.series * ledgers <= max(total, ledgers)
+
+
+def test_a_share_of_the_total_that_is_full_says_whose_it_is_and_which_key() -> None:
+    assert refusal(of_analysts(499), 1, "ann", 1, 1) == (
+        "live series: late is one series more, and analyst ann has 2 of the 2 that may run at once (an even share of "
+        "queries.total_series: 1,000), so none fits; halt one of s0, s1"
+    )
 
 
 def test_it_may_be_changed_between_runs() -> None:
     first, *others = (
         fingerprint(PipelineSpec.model_validate(PIPELINE | {"queries": queries}))
-        for queries in ({}, {"series": "3"}, {"entries": "9"}, {"per_tick": "5"})
+        for queries in (
+            *({}, {"series": "3"}, {"entries": "9"}),
+            *({"per_tick": "5"}, {"total_series": "5"}),
+        )
     )
     assert set(others) == {first}
 
 
 @pytest.mark.parametrize(
     ("queries", "key"),
-    [({"series": "0"}, "series"), ({"entries": "0"}, "entries"), ({"entries": "none"}, "entries")],
+    [
+        ({"series": "0"}, "series"),
+        ({"total_series": "0"}, "total_series"),
+        ({"entries": "0"}, "entries"),
+        ({"entries": "none"}, "entries"),
+    ],
 )
 def test_no_room_at_all_is_no_room(queries: dict[str, str], key: str) -> None:
     problems = diagnose(PIPELINE | {"queries": queries})

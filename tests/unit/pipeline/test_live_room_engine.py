@@ -5,20 +5,27 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from unit.pipeline.live_series_worlds import World
 from unit.pipeline.message_worlds import WITH_ANALYSTS, MessageWorld, large, sealed, text
 
 from stream_dp.accounting.subledgers import MAIN
 from stream_dp.errors import FailClosed, NoRoom
+from stream_dp.pipeline.live_room import BYTES
+from stream_dp.pipeline.live_watches import PlannedWatch
+from stream_dp.pipeline.watch_roster import WatchRoster
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.commit import Charge, Created
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.phases import EnginePhase
 from stream_dp.runtime.proposals import Proposal
 from stream_dp.runtime.registry import LiveSeries
+from stream_dp.runtime.release import Shape, content, in_units
 
 PRICE = "0.001"
 Then = Callable[[Engine], Awaitable[None]]
@@ -91,7 +98,7 @@ async def test_each_window_is_counted() -> None:
 
     async def ask(engine: Engine) -> None:
         told = await refused(engine, count("long", windows=["2h", "3h", "4h"]))
-        assert "long has 4 entries" in told
+        assert "long has 5 entries" in told
         await engine.create(count("short", windows=["2h", "3h"]))
 
     await world_of(entries="3").told(ask)
@@ -107,6 +114,94 @@ async def test_a_key_counts_again_for_each_50_letters() -> None:
         assert "long has 17 entries" in told, "5 bins for 3 countries, 2 of them of 51 letters"
 
     await world_of(entries="16").told(ask)
+
+
+async def test_a_list_that_says_names_again_counts_for_all_that_it_says() -> None:
+    """With noise that tells nobody apart, each of a hundred ranks lists twenty more: 117,200 bytes of 101 places."""
+    edges = [str(10**14 + at) for at in range(98)]
+    by = {"field": "amount", "edges": edges}
+    longest = len(f"from {edges[0]} to under {edges[1]}")
+
+    async def ask(engine: Engine) -> None:
+        few = await refused(engine, count("few", statistic="histogram", by=by))
+        told = await refused(engine, count("tops", statistic="top", by=by, k=50))
+        sizes = [
+            int(said.partition(" has ")[2].split()[0].replace(",", "")) for said in (few, told)
+        ]
+        assert 99 <= sizes[0] <= 101
+        assert sizes[1] > 50 * 20 * longest // 2 // 80
+
+    await world_of(entries="98").told(ask)
+
+
+def test_a_number_on_the_finest_grid_lies_within_the_bytes_of_its_entry() -> None:
+    """Mechanisms have 64 bits: what would be wider is refused when it is derived."""
+    keys, widest = [f"{at:049}" for at in range(100)], np.full(100, -(2**63), dtype=np.int64)
+    told = in_units(content(Shape.HISTOGRAM, keys, widest), Fraction(1, 10**6))
+    written = msgspec.json.Encoder(decimal_format="number").encode(told)
+    assert 70 < len(written) / 100 <= BYTES
+
+
+LONG = "w" * 60
+"""The name of a watch; with its number it has 84 bytes, of the 80 that a place has."""
+
+
+async def long_names(world: MessageWorld, *names: str) -> list[str]:
+    """What adding these watches to a monitor of two free places is refused with."""
+    found = list[str]()
+
+    async def ask(engine: Engine) -> None:
+        assert await recovered(engine)
+        if "mine" not in engine.admission.names:
+            await engine.create(monitor("mine", 3), "ann")
+        for at, name in enumerate(names):
+            watch = {"name": name, "above": 3, "where": [{"field": "country", "equals": "DE"}]}
+            said = text(f"{name}{at}"[-9:], "watch", "ann", series="mine", watch=watch)
+            told = json.loads(await engine.tell(said.encode(), "ann"))
+            found.extend(f"{r['kind']}: {r['detail']}" for r in [told.get("refused")] if r)
+
+    await world.told(ask, tick=10 if world.bodies else 2)
+    return found
+
+
+async def test_names_of_watches_that_come_later_lie_in_the_room_of_their_monitor() -> None:
+    """All of them may fire at every tick, and then every release says them."""
+    (told,) = await long_names(world_of(), f"{LONG}a", f"{LONG}b", "short")
+    assert told == (
+        "room: watch: what was added to this monitor would have names too long, by 10 bytes, for the places that they "
+        "may take (80 bytes each, about, in a release). Take shorter names or keys, end one that was added, or create "
+        "another monitor"
+    )
+
+
+async def runs_on_with_long_names(monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
+    """A journal has longer names than this version admits; what is refused once another engine has read it."""
+    world = world_of()
+    with monkeypatch.context() as before:
+        before.setattr(WatchRoster, "require_short", lambda self: None)
+        assert await long_names(world, f"{LONG}a") == []
+        forget_the_end(world)
+        assert await long_names(world, f"{LONG}b") == []
+    forget_the_end(world)
+    return await long_names(world)
+
+
+async def test_a_journal_with_longer_names_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await runs_on_with_long_names(monkeypatch) == []
+
+
+async def test_a_recovery_that_asks_how_long_names_are_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    take = PlannedWatch.take
+
+    def careful(self: PlannedWatch) -> None:
+        self.require_room()
+        take(self)
+
+    monkeypatch.setattr(PlannedWatch, "take", careful)
+    with pytest.raises(FailClosed, match="names too long"):
+        await runs_on_with_long_names(monkeypatch)
 
 
 async def test_a_watch_lies_in_the_room_of_its_monitor() -> None:
@@ -160,6 +255,29 @@ async def test_a_refusal_changes_nothing_and_what_fits_is_admitted_under_the_sam
         await engine.create(monitor("c", 9), "bob")
 
     await world.told(ask)
+
+
+async def test_each_ledger_has_its_share_of_the_total() -> None:
+    """Two series each of three ledgers: what one runs takes nothing from another, and a restart asks nothing of it."""
+
+    async def fill(engine: Engine) -> None:
+        for analyst, names in ((MAIN, "ab"), ("ann", "cd"), ("bob", "e")):
+            for name in names:
+                await engine.create(count(name), analyst)
+        told = await refused(engine, count("f"), "ann")
+        assert "analyst ann has 2 of the 2 that may run at once (an even share of " in told
+        await engine.create(count("f"), "bob")
+
+    async def look(engine: Engine) -> None:
+        assert await recovered(engine)
+        assert sum(live.created for live in engine.admission.registry.live) == 6
+        assert "bob has 2 of the 1 that may" in await refused(engine, count("g"), "bob")
+
+    world = world_of(total_series="8")
+    await world.told(fill)
+    forget_the_end(world)
+    narrow = replace(world, pipeline=WITH_ANALYSTS | {"queries": {"total_series": "1"}})
+    await narrow.told(look, tick=10)
 
 
 async def others_are_free(world: MessageWorld) -> list[str]:

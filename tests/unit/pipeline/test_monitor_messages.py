@@ -20,6 +20,7 @@ from unit.pipeline.monitor_worlds import (
 )
 from unit.runtime.runtime_worlds import Crash, Fuse
 
+from stream_dp.app import series_words
 from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.watch_roster import ENDED
 from stream_dp.runtime.commit import Asked, Unwatched, Watched
@@ -290,6 +291,54 @@ async def test_of_very_many_watches_the_newest_are_listed() -> None:
     (row,) = [each for each in world.replies()["l1"]["answer"]["queries"] if each["name"] == "m"]
     assert [one["name"] for one in row["watches"]] == [f"n{n}" for n in range(51, 150)] + ["fr"]
     assert row["more_watches"] == 51
+
+
+@pytest.mark.parametrize(
+    ("by", "told"),
+    [
+        ("country", "country"),
+        ({"field": "amount", "edges": ["1", "2"]}, "amount in bins"),
+        ([{"field": "amount", "edges": ["1"]}, "country"], "amount in bins and country"),
+        ({"tick": "hour", "zone": "Europe/Berlin"}, "hour in Europe/Berlin"),
+    ],
+)
+async def test_the_list_says_in_words_what_a_watch_goes_by(by: Any, told: str) -> None:
+    """A list of watches by bins ended the engine, at every start anew: the message was still there."""
+    watch = {"name": "each", "by": by, "above": 9}
+    room = {**MONITOR, "most": "60"}
+    world = await run(
+        [message(1, "w1", "watch", series="m", watch=watch), message(2, "l1", "list")],
+        pipeline=PIPELINE_M | {"series": [PIPELINE_M["series"][0], room]},
+    )
+    assert "refused" not in world.replies()["w1"]
+    rows = world.replies()["l1"]["answer"]["queries"]
+    (row,) = [each for each in rows if each["name"] == "m"]
+    assert {one["name"]: one.get("by") for one in row["watches"]}["each"] == told
+    for each in rows:
+        Query.documented(each)
+
+
+@pytest.mark.parametrize(("most", "told"), [(20_000, 9), (3_000, 3), (50, 0)])
+async def test_of_long_watches_as_many_are_listed_as_fit(
+    monkeypatch: pytest.MonkeyPatch, most: int, told: int
+) -> None:
+    """Sixty conditions of 2,400 numbers made a list of 3 MB, and a record of a topic takes 8."""
+    monkeypatch.setattr(series_words, "LISTED_BYTES", most)
+    values = [f"{at:09}" for at in range(1, 101)]
+    many = [
+        {"name": f"n{at}", "where": [{"field": "amount", "one_of": values}], "above": 9}
+        for at in range(8)
+    ]
+    series = [PIPELINE_M["series"][0], {**MONITOR, "touch": "9", "watch": many}]
+    world = await run(
+        [message(1, "w1", "watch", series="m", watch=FR), message(2, "l1", "list")],
+        pipeline=PIPELINE_M | {"series": series},
+    )
+    (row,) = [each for each in world.replies()["l1"]["answer"]["queries"] if each["name"] == "m"]
+    names = [*(f"n{at}" for at in range(8)), "fr"]
+    assert [one["name"] for one in row["watches"]] == (names[-told:] if told else [])
+    assert row.get("more_watches", 0) == 9 - told
+    assert len(json.dumps(row["watches"])) < 1.2 * most
 
 
 SCRIPT = [

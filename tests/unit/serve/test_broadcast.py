@@ -95,6 +95,24 @@ async def test_a_position_that_was_forgotten_is_told(
     assert [name for name, _ in await events(source, 9)] == [8, 9]
 
 
+async def test_a_reader_that_is_overtaken_is_told_once_for_what_it_lost(
+    view: PublicView, release: MakeRelease
+) -> None:
+    log = ReleaseLog(keep=70)
+    for sequence in range(70):
+        log.append(release(sequence))
+    source = Broadcast(PublicView(view.pipeline, view.plan, view.budget, log)).events(-1)
+    await anext(source)
+    assert (await anext(source)).startswith(b"id: 0\n")
+    for sequence in range(70, 300):
+        log.append(release(sequence))
+    assert (await anext(source)).startswith(b"event: gap\n")
+    assert (await anext(source)).startswith(b"id: 230\n")
+    for sequence in range(300, 310):
+        log.append(release(sequence))
+    assert (await anext(source)).startswith(b"id: 294\n"), "nothing is lost to this one"
+
+
 async def test_close_ends_every_stream(view: PublicView) -> None:
     broadcast = Broadcast(view)
 

@@ -194,14 +194,76 @@ def test_what_a_scrape_reads_is_bounded(
     monkeypatch.setattr("stream_dp.serve.metrics.fired_so_far.MOST_READ", 3)
     log, counted = ReleaseLog(), FiredSoFar()
     log.append(release(1, "late", 0, fired=["AA"], band=1))
-    counted = counted.counting(counted.unread(log))
+    counted = counted.counting(counted.unread(log), log.names())
     for tick in range(1, 8):
         log.append(release(tick + 1, "late", tick, fired=["UA"], band=1))
     seen = []
     while unread := counted.unread(log):
-        counted = counted.counting(unread)
+        assert counted.behind(log.latest())
+        counted = counted.counting(unread, log.names())
         seen.append(counted.of("late")["UA"])
     assert seen == [3, 6, 7]
+    assert not counted.behind(log.latest())
+
+
+class Handing(list[Release]):
+    """Releases that know how many of them were handed out at once, in all."""
+
+    handed = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        self.handed += len(found) if isinstance(at, slice) else 0
+        return found
+
+
+def looked_at(release: MakeRelease) -> tuple[int, int]:
+    """How many releases scrapes took that had to count 500 of them, and how many the looks that follow them."""
+    log, counted = ReleaseLog(), FiredSoFar()
+    log.append(release(1, "late", 0, fired=["AA"], band=1))
+    counted = counted.counting(counted.unread(log), log.names())
+    for tick in range(1, 501):
+        log.append(release(tick + 1, "late", tick, fired=["UA"], band=1))
+    kept = log._series["late"] = Handing(log._series["late"])
+    while unread := counted.unread(log):
+        counted = counted.counting(unread, log.names())
+    handed, kept.handed = kept.handed, 0
+    assert counted.of("late") == {"UA": 500}
+    for _ in range(10):
+        assert not counted.behind(log.latest())
+        assert counted.unread(log) == []
+    return handed, kept.handed
+
+
+def test_a_scrape_takes_what_is_new_and_no_more(
+    release: MakeRelease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_dp.serve.metrics.fired_so_far.MOST_READ", 50)
+    assert looked_at(release) == (500, 0)
+
+
+def test_one_that_takes_all_that_is_kept_is_caught(
+    release: MakeRelease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_dp.serve.metrics.fired_so_far.MOST_READ", 50)
+
+    def unread(self: FiredSoFar, log: ReleaseLog) -> list[Release]:
+        if self._upto.get("late") is None:
+            return list(log.latest().values())
+        return [*log.series_between("late", self._upto["late"] + 1, 2**62)[:50]]
+
+    monkeypatch.setattr(FiredSoFar, "unread", unread)
+    assert looked_at(release) == (50 * sum(range(1, 11)), 0)
+
+
+def test_series_that_are_kept_no_longer_are_forgotten(release: MakeRelease) -> None:
+    log, counted = ReleaseLog(), FiredSoFar()
+    log.append(release(1, "here", 0, fired=[], band=1))
+    log.append(release(2, "gone", 0, fired=[], band=1))
+    counted = counted.counting(counted.unread(log), log.names())
+    log.append(release(3, "here", 1, fired=["UA"], band=1))
+    counted = counted.counting(counted.unread(log), {"here"})
+    assert (counted._upto, counted._counts) == ({"here": 1}, {"here": {"UA": 1}})
 
 
 async def test_the_text_is_made_again_only_for_what_is_new(

@@ -1,17 +1,18 @@
 """Long histories: the published bytes, a part at a time, and no more than parts in memory however slowly one reads."""
 
 import asyncio
-import json
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
 
 from stream_dp.runtime.commit import Release
 from stream_dp.serve.connections import BoundedProtocol
-from stream_dp.serve.parts import LARGEST_PART, first_part, history, in_one_part
+from stream_dp.serve.parts import LARGEST_PART, Overtaken, first_part, history, in_one_part
 from stream_dp.serve.routes import series
 from stream_dp.serve.server import PageServer
 from stream_dp.serve.turns import Turns
@@ -83,10 +84,82 @@ async def test_a_client_that_is_slower_than_the_series_sees_that_it_has_not_all(
     found = await anext(parts)
     for tick in range(25, 40):
         log.append(release(tick))
-    found += b"".join([part async for part in parts])
     assert b'"tick":5' in found.replace(b" ", b"")
-    with pytest.raises(ValueError, match="Expecting"):
-        json.loads(found)
+    with pytest.raises(Overtaken):
+        await anext(parts)
+
+
+async def overtaken(view: PublicView, release: MakeRelease, version: str) -> str:
+    """What a client over a real socket sees that reads too late: how its connection ends, and with what."""
+    log = long_log(release, keep=TICKS)
+    server = PageServer(replace(view, log=log))
+    await server.start(port=0)
+    try:
+        port = int(server.url.rstrip("/").rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+        writer.write(ASKED.replace(b"HTTP/1.1", version.encode()))
+        found = await reader.readexactly(1000)
+        assert b" 200 OK" in found
+        for tick in range(TICKS, 2 * TICKS):
+            log.append(release(tick))
+        async with asyncio.timeout(60):
+            try:
+                while part := await reader.read(1 << 20):
+                    found += part
+            except ConnectionResetError:
+                return "reset"
+        writer.close()
+        return "closed, with an end" if found.endswith(b"0\r\n\r\n") else "closed"
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/1.0"])
+async def test_an_answer_that_was_overtaken_is_reset_and_nothing_is_logged(
+    view: PublicView, release: MakeRelease, version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without chunks (HTTP/1.0) a body ends with its connection: only a reset tells it from a whole one."""
+    assert await overtaken(view, release, version) == "reset"
+    assert caplog.records == []
+
+
+async def test_a_library_says_that_the_answer_is_not_whole(
+    view: PublicView, release: MakeRelease
+) -> None:
+    log = long_log(release, keep=TICKS)
+    server = PageServer(replace(view, log=log))
+    await server.start(port=0)
+    try:
+        path = f"{server.url}api/series/total"
+        async with httpx.AsyncClient() as client, client.stream("GET", path) as answer:
+            assert answer.status_code == 200
+            for tick in range(TICKS, 2 * TICKS):
+                log.append(release(tick))
+            with pytest.raises(httpx.TransportError):
+                await answer.aread()
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("version", "seen"), [("HTTP/1.1", "closed, with an end"), ("HTTP/1.0", "closed")]
+)
+async def test_an_end_in_the_middle_is_caught(
+    view: PublicView,
+    release: MakeRelease,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    seen: str,
+) -> None:
+    """Half of a JSON document in a whole answer: a client that stores it has no reason to ask again."""
+
+    async def ending(*asked: Any) -> AsyncIterator[bytes]:
+        with suppress(Overtaken):
+            async for part in history(*asked):
+                yield part
+
+    monkeypatch.setattr(series, "history", ending)
+    assert await overtaken(view, release, version) == seen
 
 
 async def read(port: int) -> int:

@@ -70,6 +70,36 @@ def test_keep_forgets_the_oldest_of_each_series(release: MakeRelease) -> None:
     assert log.last_sequence == 9
 
 
+def test_the_last_series_that_ended_are_kept_and_no_others(
+    release: MakeRelease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that lives for a tick ends in each; the one that runs has all that `keep` says."""
+    monkeypatch.setattr("stream_dp.serve.view.ENDED", 2)
+    log, whole = ReleaseLog(keep=3), ReleaseLog()
+    for tick in range(6):
+        for each in (log, whole):
+            each.append(release(2 * tick, "runs", tick))
+            each.append(release(2 * tick + 1, f"short_{tick}", tick))
+    assert log.names() == ("runs", "short_2", "short_3", "short_4", "short_5")
+    assert [one.sequence for one in log.since(-1)] == [5, 6, 7, 8, 9, 10, 11]
+    assert log.forgotten == 4
+    assert log.series_between("short_1", 0, 9) == []
+    assert log.at("short_1", range(1)) == []
+    log.append(release(3, "short_1", 1))  # published before: still no news
+    assert (log.names()[1], log.last_sequence, log.ticks) == ("short_2", 11, 6)
+    assert len(whole.names()) == 7
+
+
+def test_no_series_ends_while_a_tick_is_under_way(
+    release: MakeRelease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream_dp.serve.view.ENDED", 1)
+    log = ReleaseLog(keep=3)
+    for sequence in range(50):
+        log.append(release(sequence, f"s{sequence % 10}", sequence // 10))
+    assert len(log.names()) == 10
+
+
 def test_keep_must_keep_something() -> None:
     with pytest.raises(UsageError, match="at least 1"):
         ReleaseLog(keep=0)
