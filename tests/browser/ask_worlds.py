@@ -34,7 +34,7 @@ ORDERS = 3
 LOOK = "() => document.dispatchEvent(new Event('visibilitychange'))"
 HOLDS = """
   const ask = window.fetch;
-  Object.assign(window, { held: [], holding: null });
+  Object.assign(window, { held: [], holding: null, setInterval: () => 0 });
   window.fetch = async (...request) => {
     const answer = await ask(...request);
     if (request[0] !== window.holding) return answer;
@@ -43,7 +43,7 @@ HOLDS = """
     return { ok: answer.ok, status: answer.status, json: async () => said };
   };
 """
-"""From when `holding` is a path on, its answers wait in `held`."""
+"""From when `holding` is a path on, its answers wait in `held`; the page asks for nothing by the clock."""
 GIVEN = """async () => {
   window.held.forEach((give) => give());
   await new Promise((then) => setTimeout(then));  // nothing but steps of the loop is left of them

@@ -17,6 +17,7 @@ from stream_dp.serve.turns import SHARE, Turns
 from stream_dp.serve.view import PublicView
 
 BURNT_S = 0.004
+LONGEST_S = 1.0
 EARLY_S = 0.002  # the loop's clock may be read a moment before a turn begins
 ASKED = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -38,9 +39,12 @@ def burn(seconds: float) -> Span:
 
 
 def owed(spans: list[Span]) -> list[float]:
-    """By how much each pause falls short of what the work before it took; above EARLY_S is too short."""
+    """By how much each pause falls short of what the work before it took; above EARLY_S is too short.
+
+    No pause is longer than LONGEST_S, which a machine that stands still for a moment would call for.
+    """
     pauses = ((two.began - one.ended, one.ended - one.began) for one, two in pairwise(spans))
-    return [took * (1 / SHARE - 1) - pause for pause, took in pauses]
+    return [min(took * (1 / SHARE - 1), LONGEST_S) - pause for pause, took in pauses]
 
 
 async def flood(server: PageServer, clients: int, requests: int) -> None:
