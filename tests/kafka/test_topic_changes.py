@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import NewPartitions
 from faults.evidence import opened
-from kafka.kafka_worlds import Close, administering, create, deleted, tick_marks, writing
+from kafka.kafka_worlds import Close, administering, create, deleted, grow, tick_marks, writing
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
@@ -114,10 +113,6 @@ class World:
         finally:
             await producer.stop()
 
-    async def grow(self, partitions: int) -> None:
-        async with administering(self.kafka) as admin:
-            await admin.create_partitions({self.topic: NewPartitions(partitions)})
-
     def check(self, admitted: list[list[int]]) -> None:
         """Every event is in its tick, and partitions were admitted in these commits."""
         exact = [0] * TICKS
@@ -139,7 +134,7 @@ async def test_events_of_an_added_partition_are_all_in_their_ticks(kafka: str) -
     async with world.running() as task:
         await world.committed(3, task)
         await world.send(0, 10)
-        await world.grow(2)
+        await grow(kafka, world.topic, 2)
         for _ in range(5):
             await world.send(1, EVENTS // 5)
             await world.send(0, 3)
@@ -158,12 +153,12 @@ async def test_events_of_a_partition_that_was_added_while_nobody_looked(kafka: s
     async with world.running() as task:
         await world.send(0, 10)
         await world.committed(3, task)
-    await world.grow(2)
+    await grow(kafka, world.topic, 2)
     await world.send(1, EVENTS)
     async with world.running() as task:
         await world.send(1, 5)
         await world.committed(world.ticks + 5, task)
-        await world.grow(4)
+        await grow(kafka, world.topic, 4)
         await world.send(3, 5)
         await world.committed(TICKS, task)
     world.check([[1], [2, 3]])
@@ -231,10 +226,10 @@ async def test_a_partition_added_to_a_replay_is_refused_before_its_tick(
     assert not source.grows
     await source.open(0)
     await source.seek({})
-    async with writing(kafka) as producer, administering(kafka) as admin:
+    async with writing(kafka) as producer:
         await producer.send_and_wait(topic, b"", headers=[(TICK_HEADER, signed.sign(0, 0))])
         assert [one.mark for one in await source.read()] == [0]
-        await admin.create_partitions({topic: NewPartitions(2)})
+        await grow(kafka, topic, 2)
         await producer.send_and_wait(
             topic, b"", headers=[(TICK_HEADER, signed.sign(0, 1))], partition=0
         )
