@@ -49,7 +49,11 @@ class PartitionLog:
                 f"topic {self._topic!r}: a transaction of another program is open on it; only "
                 "this pipeline may write there: take that right away (ACL), then start again"
             )
-        return await self._asked(self._raw.beginning_offsets), decided
+        return await self.begin(), decided
+
+    async def begin(self) -> int:
+        """Return where the log begins."""
+        return await self._asked(self._raw.beginning_offsets)
 
     async def ends(self) -> tuple[int, int]:
         """Return where what is decided ends, and where the log ended when this was asked.

@@ -48,8 +48,7 @@ async def of_topic(
         FailClosed: the topic ends before what it once held: it was made anew.
     """
     async with reading(settings, topic) as log:
-        begin, _ = await log.bounds()
-        end, _ = await log.ends()
+        begin, (end, _) = await log.begin(), await log.ends()
         if beyond >= 0:
             begin = await log.start_of(begin, end, lambda body: RELEASES.after(body, beyond, topic))
         while True:

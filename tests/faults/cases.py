@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from faults.checker import Expected, SeriesRule, findings
 from faults.evidence import Event, Letter, csv_events, embedded, milliseconds
-from faults.forked import Forked, Run
+from faults.forked import Forked, Run, pace
 
 FLIGHTS = Path(__file__).parents[2] / "examples" / "01_flights" / "flights.csv.gz"
 START = "2013-01-01T10:00:00Z"
@@ -78,7 +78,14 @@ class Case:
         start = [sys.executable, "-m", TEST_KIT] if kit else _PRODUCT
         return [*start, "run", str(self.pipeline), *options]
 
-    def start(self, *options: str, kit: bool = True, anew: bool = False, patch: str = "") -> Run:
+    def start(
+        self,
+        *options: str,
+        kit: bool = True,
+        anew: bool = False,
+        patch: str = "",
+        paced: bool = False,
+    ) -> Run:
         """Start it, by default with the test kit, forked; stdout can be read.
 
         Args:
@@ -86,16 +93,18 @@ class Case:
             kit: the test kit's run, not the product's.
             anew: by exec, in a new interpreter.
             patch: Python source executed before a forked run, to break the engine.
+            paced: it is never far ahead of who reads what it prints.
         """
         if not anew:
             arguments = ("run", str(self.pipeline), *options)
-            return Forked(arguments, self.environment(), kit=kit, patch=patch)
+            return Forked(arguments, self.environment(), kit=kit, patch=patch, paced=paced)
         return subprocess.Popen(
             self.command(*options, kit=kit),
             env=self.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=pace if paced else None,
         )
 
     def run(self, *options: str, kit: bool = True, anew: bool = False, patch: str = "") -> Ended:

@@ -11,6 +11,7 @@ import pkgutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from fcntl import F_GETFL, F_SETFL, F_SETPIPE_SZ, fcntl
 from io import TextIOWrapper
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import IO, Protocol
 
 import stream_dp
 
+AHEAD = 16
+"""How many lines a run that is paced may be ahead of who reads them: some ticks, and more than a moment."""
 _WARM = multiprocessing.get_context("forkserver")
 _WARM.set_forkserver_preload(
     [module.name for module in pkgutil.walk_packages(stream_dp.__path__, "stream_dp.")]
@@ -60,6 +63,7 @@ class Forked:
         environment: all of its environment.
         kit: the command line of `python -m stream_dp.testing`.
         patch: Python source that is executed first, to break the engine.
+        paced: it stops where it has printed some lines (`AHEAD`) that nobody has read yet.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class Forked:
         *,
         kit: bool = False,
         patch: str = "",
+        paced: bool = False,
     ) -> None:
         reader, writer = _WARM.Pipe(duplex=False)
         handle, name = tempfile.mkstemp(prefix="stream-dp-stderr-")
@@ -76,7 +81,7 @@ class Forked:
         self._errors = Path(name)
         self._process = _WARM.Process(
             target=_work,
-            args=(writer, name, tuple(arguments), dict(environment), kit, patch),
+            args=(writer, name, tuple(arguments), dict(environment), kit, patch, paced),
             daemon=True,  # a test that fails leaves nothing behind
         )
         self._process.start()
@@ -108,6 +113,11 @@ class Forked:
         """Send SIGKILL."""
         self._process.kill()
 
+    @property
+    def errors(self) -> str:
+        """What it has said on stderr so far."""
+        return self._errors.read_text()
+
     def communicate(self) -> tuple[str, str]:
         """Wait for its end; what it printed and has not been read yet, on stdout and stderr."""
         with self.stdout:
@@ -118,6 +128,12 @@ class Forked:
         return out, errors
 
 
+def pace() -> None:
+    """Let standard output, a pipe, hold so many lines only (`AHEAD`): each takes a page of it."""
+    fcntl(1, F_SETFL, fcntl(1, F_GETFL) | os.O_DIRECT)
+    fcntl(1, F_SETPIPE_SZ, AHEAD * os.sysconf("SC_PAGE_SIZE"))
+
+
 def _work(
     out: Connection,
     errors: str,
@@ -125,10 +141,13 @@ def _work(
     environment: Mapping[str, str],
     kit: bool,
     patch: str,
+    paced: bool,
 ) -> None:
     """Be the command line: in the forked process."""
     os.dup2(out.fileno(), 1)
     out.close()
+    if paced:
+        pace()
     with Path(errors).open("ab") as file:
         os.dup2(file.fileno(), 2)
     sys.stdout, sys.stderr = (os.fdopen(number, "w", 1, closefd=False) for number in (1, 2))

@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from faults.evidence import Event, Evidence, EvidenceError, Public, event, opened
+from faults.kafka_transactions import decided
 
 MARK = "stream-dp-tick"
 
@@ -36,7 +37,11 @@ async def consumer(bootstrap: str, isolation: str) -> AsyncIterator[Any]:
 
 
 async def records(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[Any]:
-    """All records of a topic that such a reader sees, partition by partition; none where it is missing."""
+    """All records of a topic that such a reader sees, partition by partition; none where it is missing.
+
+    What was committed before is among them, also where a run was killed as soon as that was answered.
+    """
+    await decided(bootstrap)
     found: list[Any] = []
     async with consumer(bootstrap, isolation) as reader:
         for number in await _partitions(bootstrap, topic):

@@ -2,11 +2,12 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
-from faults.forked import Forked
+from faults.forked import AHEAD, Forked
 
 WARM = "import sys; sys.exit(10 + ('stream_dp.cli.run' in sys.modules))"
 CLEAN = """
@@ -17,6 +18,16 @@ found = [o for o in gc.get_objects() if isinstance(o, (NoiseStream, BitStream, a
 sys.exit(len(found) + threading.active_count())
 """
 WAITS = "import time; print('here', flush=True); time.sleep(1000)"
+PRINTS = """
+import os, sys
+os.set_blocking(1, False)
+for number in range(200):
+    try:
+        os.write(1, b"line\\n")
+    except BlockingIOError:
+        sys.exit(number)
+sys.exit(200)
+"""
 SHOWS = "import os; print(os.getcwd(), sorted(os.environ)); raise SystemExit(3)"
 
 
@@ -52,6 +63,16 @@ def test_it_has_its_own_environment_and_our_folder(
     run = Forked((), {"A": "1"}, patch=SHOWS)
     assert run.communicate() == (f"{tmp_path} ['A']\n", "")
     assert run.returncode == 3
+
+
+@pytest.mark.parametrize(("paced", "lines"), [(True, AHEAD), (False, 200)])
+def test_one_that_is_paced_is_some_lines_ahead_of_its_reader(paced: bool, lines: int) -> None:
+    """It says how many it could print that nobody read, up to 200."""
+    run = Forked((), {}, patch=PRINTS, paced=paced)
+    while run.poll() is None:
+        time.sleep(0.01)
+    out, _ = run.communicate()
+    assert (run.returncode, out) == (lines, "line\n" * lines)
 
 
 def test_it_is_the_command_line() -> None:

@@ -2,19 +2,23 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from faults.cases import Case
+from faults.kafka_transactions import decided
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_lease import KafkaLease, _abandon
+from stream_dp.adapters.kafka_topics import config, existing
 from stream_dp.adapters.tick_marks import TickMarks
+from stream_dp.broker import create_topic
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.commit import Release
 from stream_dp.runtime.keys import Sealer
@@ -23,7 +27,7 @@ from stream_dp.testing.port_checks import (
 )
 
 STEP = 400
-SETTLE = 200
+SETTLE = 600  # a broker that stands still for longer makes records late
 ENDLESS = 1_000.0  # seconds of patience: what waits for them does not end within the time of a test
 Close = Callable[[], Awaitable[None]]
 
@@ -60,10 +64,32 @@ def marks_of(case: Case) -> TickMarks:
 
 
 async def create(kafka: str, topic: str, partitions: int = 1, **config: str) -> str:
+    """Create a topic, of which the brokers know from now on: they answer before all of them do."""
     configs = {key.replace("_", "."): value for key, value in config.items()}
-    async with administering(kafka) as admin:
-        await admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=configs)])
+    assert await create_topic(kafka, topic, partitions, configs)
     return topic
+
+
+async def grow(kafka: str, topic: str, partitions: int) -> None:
+    """Add partitions to a topic, and wait until the brokers lead them."""
+    async with administering(kafka) as admin:
+        await admin.create_partitions({topic: NewPartitions(partitions)})
+        led: list[Any] = []
+        async with asyncio.timeout(60):
+            while len(led) < partitions:  # the brokers tell nobody when they are done
+                led = [one for one in await existing(admin, topic) or () if one["leader"] >= 0]
+                await asyncio.sleep(0.02)
+
+
+async def alter(kafka: str, topic: str, settings: Mapping[str, str]) -> None:
+    """Give a topic these settings and no others, and wait until the brokers tell them."""
+    async with administering(kafka) as admin:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(settings))
+        (answer,) = await admin.alter_configs([resource])
+        assert [code for code, *_ in answer.resources] == [0], answer
+        async with asyncio.timeout(60):
+            while not settings.items() <= (await config(admin, topic)).items():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
 
 
 async def deleted(admin: Any, topic: str) -> None:
@@ -74,24 +100,11 @@ async def deleted(admin: Any, topic: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def decided(kafka: str, topic: str, partition: int = 0) -> None:
-    """Wait until no transaction is open in a partition: a commit is answered before its marker stands there."""
-    at = TopicPartition(topic, partition)
-    async with (
-        AIOKafkaConsumer(bootstrap_servers=kafka) as reader,
-        AIOKafkaConsumer(bootstrap_servers=kafka, isolation_level="read_committed") as stable,
-        asyncio.timeout(60),
-    ):
-        end = (await reader.end_offsets([at]))[at]
-        while (await stable.end_offsets([at]))[at] < end:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 async def visible(
     kafka: str, topic: str, isolation: str = "read_committed", partition: int = 0
 ) -> list[Any]:
-    """All records of a partition that a reader sees, once none of its transactions is open."""
-    await decided(kafka, topic, partition)
+    """All records of a partition that a reader sees, with all that was committed before."""
+    await decided(kafka)
     at = TopicPartition(topic, partition)
     reader = AIOKafkaConsumer(
         bootstrap_servers=kafka, isolation_level=isolation, auto_offset_reset="earliest"
@@ -138,9 +151,3 @@ async def writing(kafka: str) -> AsyncIterator[Any]:
         yield producer
     finally:
         await producer.stop()
-
-
-def topic_resource(topic: str, configs: dict[str, str]) -> Any:
-    from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-
-    return ConfigResource(ConfigResourceType.TOPIC, topic, configs)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka.client import AIOKafkaClient
-from aiokafka.protocol.admin import CreateAclsRequest
+from aiokafka.protocol.admin import CreateAclsRequest, DescribeAclsRequest
 from free_ports import free_port
 from kafka.certificates import Authority, Identity
 
@@ -219,14 +219,21 @@ def needed(principal: str, pipeline: str, topic: str) -> list[tuple[Any, ...]]:
 
 
 async def grant(secured: Secured, grants: Sequence[tuple[Any, ...]]) -> None:
-    """Grant (kind, name, pattern, right, principal)."""
+    """Grant (kind, name, pattern, right, principal), and wait until the broker goes by the last of them."""
     client = AIOKafkaClient(bootstrap_servers=secured.admin)
     await client.bootstrap()
     try:
         for kind, name, pattern, right, principal in grants:
-            request = CreateAclsRequest(kind, name, pattern, principal, "*", right, _ALLOW)
-            answer = await client.send(client.get_random_node(), request)
+            rule = (kind, name, pattern, principal, "*", right, _ALLOW)
+            answer = await client.send(client.get_random_node(), CreateAclsRequest(*rule))
             assert [one[0] for one in answer.creation_responses] == [0], answer
+        async with asyncio.timeout(60):
+            while grants:
+                told = await client.send(client.get_random_node(), DescribeAclsRequest(*rule))
+                assert told.error_code == 0, told
+                if told.resources:
+                    break
+                await asyncio.sleep(0.02)
     finally:
         await client.close()
 

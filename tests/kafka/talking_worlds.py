@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from faults.cases import without_progress
 from faults.evidence import Public, opened
 from faults.forked import Forked, Run
 from faults.kafka_evidence import journal_blobs, public_log, records
@@ -100,10 +101,10 @@ class TalkingWorld:
         return Forked(arguments, self.environment, kit=kit, patch=AT_ONCE + patch)
 
     async def command(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
-        """The exit code of a command, and what it said."""
+        """The exit code of a command, and what it said; how far it was is no part of that."""
         run = Forked(arguments, {**self.environment, **environment})
         out, errors = await asyncio.to_thread(run.communicate)
-        return run.returncode or 0, out, errors
+        return run.returncode or 0, out, without_progress(errors)
 
     async def public(self) -> list[Public]:
         """Every answer that was ever readable."""

@@ -12,6 +12,7 @@ from faults.talk_checker import Talk, talk_findings, unfounded_answers
 from kafka.talking_worlds import Analyst, TalkingWorld, fed, running, until_topics
 
 KILLS = 20
+PATIENCE_S = 200
 POINTS = (
     "mid-answer:1", "before-answer:2", "after-answer:2", "mid-commit:2", "after-commit:3", "mid-answer:3",
 )  # fmt: skip
@@ -110,7 +111,7 @@ async def killed(
     options = ("--trace",) if point is None else ("--crash", point)
     async with running(world, *options, kit=True) as run:
         if point is not None:
-            out, errors = await asyncio.wait_for(asyncio.to_thread(run.communicate), 60)
+            out, errors = await asyncio.wait_for(asyncio.to_thread(run.communicate), PATIENCE_S)
         else:
             if number % 5 == 4:  # in its start or its recovery
                 await asyncio.sleep(chance.uniform(0, 1.0))
@@ -143,14 +144,14 @@ async def talked(kafka: str, folder: Path, seed: int) -> tuple[list[str], int]:
                     assert not talk.done() or talk.result()
                     await asyncio.sleep(0.05)
                 done.set()
-                await asyncio.wait_for(talk, 120)
+                await asyncio.wait_for(talk, PATIENCE_S)
                 last = await analyst.ask("list")  # what came before it is answered before it
                 run.send_signal(signal.SIGINT)
                 _, errors = await asyncio.to_thread(run.communicate)
                 assert run.returncode == 0, errors
     assert "answer" in last
-    assert any(b'"threshold"' in body for body in watcher.seen.values())
     found = await watcher.look()
+    assert any(b'"threshold"' in body for body in watcher.seen.values())
     queue, public = await world.queue(), await world.public()
     found += talk_findings(Talk(queue, public, await world.durable()))
     assert {message["id"] for message in analyst.sent} == set(queue.values()) - {None}
@@ -177,7 +178,7 @@ async def test_an_engine_that_answers_before_its_commit_is_found(
         async with Analyst(world) as analyst:
             await analyst.send(analyst.message("list"))
             async with running(world, "--crash", "after-answer:1", kit=True, patch=patch) as run:
-                await asyncio.wait_for(asyncio.to_thread(run.communicate), 60)
+                await asyncio.wait_for(asyncio.to_thread(run.communicate), PATIENCE_S)
                 assert run.returncode == -signal.SIGKILL
     found = await Watcher(world).look()
     assert len(await world.public()) == 1

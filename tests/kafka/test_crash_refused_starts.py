@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient
 from faults.cases import Case, document, expectation, flights, make_key, write
 from faults.checker import findings
 from faults.kafka_evidence import over_kafka, public_log, records
-from kafka.kafka_worlds import marks_of
+from kafka.kafka_worlds import administering, deleted, marks_of
 
 from stream_dp.adapters.kafka_client import KEPT, KafkaSettings
 from stream_dp.adapters.records import FieldType, load_records, ticked
@@ -61,16 +60,8 @@ async def case(kafka: str, tmp_path: Path, request: pytest.FixtureRequest) -> Ca
 
 async def made_anew(kafka: str, topic: str, content: Sequence[Any]) -> None:
     """Delete the topic and create it again with these records."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
-    await admin.start()
-    try:
-        await admin.delete_topics([topic])
-        async with asyncio.timeout(30):
-            # the brokers tell nobody when they are done
-            while topic in {one["topic"] for one in await admin.describe_topics()}:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-    finally:
-        await admin.close()
+    async with administering(kafka) as admin:
+        await deleted(admin, topic)
     await create_topic(kafka, topic, 1, KEPT)
     producer = AIOKafkaProducer(bootstrap_servers=kafka)
     await producer.start()

@@ -21,6 +21,13 @@ async def taken_over(run: Run, lines: int = 5) -> float:
     return time.monotonic() - began
 
 
+async def standing_by(run: Forked, times: int = 1) -> None:
+    """Wait until a run has said so often that it stands by."""
+    while run.errors.count("Standing by") < times:
+        assert run.poll() is None, run.errors
+        await asyncio.sleep(0.05)
+
+
 async def killed_in_turn(kafka: str, folder: Path, ticks: int, kills: int) -> list[float]:
     """Kill the active one again and again while another stands by; the seconds until that one was at work."""
     case = await fed(kafka, over(kafka, folder, ticks))
@@ -71,8 +78,7 @@ async def test_a_standby_leaves_a_living_engine_alone_and_follows_one_that_ends(
     )
     await taken_over(active, 60)
     for waiting in (standby, idle):
-        while "Standing by" not in waiting._errors.read_text():
-            assert waiting.poll() is None
+        await standing_by(waiting)
     await taken_over(active, 60)
     assert (standby.poll(), idle.poll()) == (None, None)
     idle.send_signal(signal.SIGTERM)
@@ -95,14 +101,11 @@ async def test_a_standby_that_slept_while_another_took_over_stands_by_again(
     slept = Forked(options, case.environment(), kit=True)
     await taken_over(slept, 10)
     other = Forked(options, case.environment(), kit=True)
-    while "Standing by" not in other._errors.read_text():
-        assert other.poll() is None
+    await standing_by(other)
     slept.send_signal(signal.SIGSTOP)
     await taken_over(other, 10)
     slept.send_signal(signal.SIGCONT)
-    while slept._errors.read_text().count("Standing by") < 2:
-        assert slept.poll() is None, slept._errors.read_text()
-        await asyncio.sleep(0.1)
+    await standing_by(slept, 2)
     other.kill()
     for run in (other, slept):
         _, errors = await asyncio.to_thread(run.communicate)

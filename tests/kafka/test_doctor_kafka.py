@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kafka.certificates import Authority
-from kafka.kafka_worlds import administering, create, topic_resource, visible
+from kafka.kafka_worlds import administering, alter, create, visible
 from kafka.secured_broker import (
     CREATE,
     DESCRIBE_CONFIGS,
@@ -196,12 +196,7 @@ def test_after_a_run_the_journal_its_topics_and_its_mark_are_looked_at(
     assert code == 0
     assert {one["level"] for one in found} == {"warning", "not checked"}
     assert f"topic {journal}" in [one["about"] for one in found]
-
-    async def spoil() -> None:
-        async with administering(mine.secured.admin) as admin:
-            await admin.alter_configs([topic_resource(journal, {**KEPT, "retention.ms": "1000"})])
-
-    asyncio.run(spoil())
+    asyncio.run(alter(mine.secured.admin, journal, {**KEPT, "retention.ms": "1000"}))
     for mark in (mine.folder / "home").rglob("high-water/*.json"):
         mark.unlink()
     mine.key().write_bytes(b"x" * 32)
@@ -225,12 +220,7 @@ def test_the_topics_of_messages_are_looked_at_each_by_its_own_rules(
     assert (f"topic {mine.name}.answers", "warning") in said  # one copy only
     assert f"topic {mine.name}.queries" not in [about for about, _ in said]
     wrong = {"message.timestamp.type": "CreateTime", "compression.type": "producer"}
-
-    async def spoil() -> None:
-        async with administering(mine.secured.admin) as admin:
-            await admin.alter_configs([topic_resource(f"{mine.name}.queries", wrong)])
-
-    asyncio.run(spoil())
+    asyncio.run(alter(mine.secured.admin, f"{mine.name}.queries", wrong))
     code, found = told(mine, capfd)
     said_of_it = [one for one in found if one["about"] == f"topic {mine.name}.queries"]
     assert code == 4

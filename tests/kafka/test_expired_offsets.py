@@ -9,11 +9,13 @@ from aiokafka.protocol.admin import DeleteGroupsRequest
 from faults.cases import Case
 from faults.checker import findings
 from faults.kafka_evidence import over_kafka, records
+from faults.kafka_transactions import decided
 from kafka.test_crash_refused_starts import fed, made_anew, refused
 
 
 async def forgotten(kafka: str, case: Case) -> None:
-    """Delete the group with its offsets."""
+    """Delete the group with its offsets, once those of the last commit are among them."""
+    await decided(kafka)
     group = f"{case.expected.pipeline}.engine"
     client = AIOKafkaClient(bootstrap_servers=kafka)
     await client.bootstrap()

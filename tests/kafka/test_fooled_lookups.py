@@ -8,9 +8,8 @@ import asyncio
 import time
 
 import pytest
-from aiokafka.admin import NewPartitions
 from kafka.hostile_records import GOOD
-from kafka.kafka_worlds import Close, administering
+from kafka.kafka_worlds import Close, grow
 from kafka.raw_batches import RawBatch, plain, record
 from kafka.raw_wire import Wire
 
@@ -91,8 +90,7 @@ async def test_a_partition_that_was_added_is_read_whole(kafka: str, closing: lis
     closing.append(source.close)
     await source.open(int(time.time() * 1000))
     await source.seek({})
-    async with administering(kafka) as admin:
-        await admin.create_partitions({topic: NewPartitions(2)})
+    await grow(kafka, topic, 2)
     await asyncio.to_thread(write, kafka, topic, 1, (100, 1, 2), OTHERS)
     found = 0
     async with asyncio.timeout(60):

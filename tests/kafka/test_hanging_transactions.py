@@ -19,6 +19,7 @@ from stream_dp.adapters.kafka_answers import KafkaAnswers
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
+from stream_dp.adapters.kafka_log import PartitionLog
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Commit
@@ -44,9 +45,16 @@ async def unverified(kafka: str) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-def impatient(settings: KafkaSettings) -> KafkaSettings:
-    """What hangs is waited for one second only."""
-    return replace(settings, patience_s=1.0)
+def impatient(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
+    """What hangs is waited for one second only; a broker that is slow, as long as ever."""
+    ends = PartitionLog.ends
+
+    async def hastily(log: PartitionLog) -> tuple[int, int]:
+        log._settings = replace(log._settings, patience_s=1.0)
+        return await ends(log)
+
+    monkeypatch.setattr(PartitionLog, "ends", hastily)
+    return settings
 
 
 def batch(records: Iterable[Outgoing]) -> RawBatch:

@@ -82,7 +82,7 @@ async def test_ticks_go_on_beside_clients_that_would_take_every_file(
             async with httpx.AsyncClient(timeout=60) as client:
                 assert (await client.get(f"http://127.0.0.1:{port}/api/series")).status_code == 200
             engine.send_signal(signal.SIGINT)
-            _, said = await asyncio.to_thread(engine.communicate, None, 60)
+            _, said = await asyncio.to_thread(engine.communicate, None, 120)
         assert engine.returncode == 0, said
         assert "Traceback" not in said
     finally:

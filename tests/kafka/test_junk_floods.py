@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import TopicPartition
-from faults.kafka_evidence import consumer
+from faults.kafka_evidence import consumer, journal_blobs
 from kafka.hostile_records import BAD_VALUES
 from kafka.log_worlds import COLUMNS, KINDS, LivePipeline
 from kafka.raw_batches import CODECS, plain
@@ -156,6 +156,8 @@ async def flooded(
     pipeline = LivePipeline(fresh_topic_name("flood"), topic, kafka, folder, flood.grid).written()
     with running(pipeline) as run:
         await asyncio.sleep(max(0.0, origin / 1000 - time.time()))
+        while not await journal_blobs(kafka, f"{pipeline.name}.private.journal"):
+            assert run.poll() is None, "the engine ended"  # before it works it takes less memory
         memory = await asyncio.to_thread(Memory, run.pid)
         began = time.monotonic()
         await asyncio.to_thread(flood.send, kafka, topic, number, a_second)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from kafka.kafka_worlds import create, decided, writing
+from faults.kafka_transactions import decided
+from kafka.kafka_worlds import create, writing
 
 from stream_dp.adapters.kafka_batches import consumer
 from stream_dp.adapters.kafka_client import KafkaSettings
@@ -56,7 +57,7 @@ async def written(kafka: str, topic: str) -> int:
             for _ in range(3):
                 await producer.send_and_wait(topic, b"of transaction %d" % number)
             await (producer.commit_transaction() if number % 2 else producer.abort_transaction())
-    await decided(kafka, topic)
+    await decided(kafka)
     async with writing(kafka) as producer:
         last = await producer.send_and_wait(topic, b"last")
     return int(last.offset) + 1

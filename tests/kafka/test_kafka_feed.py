@@ -26,6 +26,7 @@ from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
 from stream_dp.adapters.records import Record
 from stream_dp.adapters.tick_marks import TICK_HEADER
+from stream_dp.app import awaited_brokers
 from stream_dp.app.run_pipeline import run_pipeline
 from stream_dp.app.running import Setup
 from stream_dp.broker import LocalKafka, create_topic
@@ -62,7 +63,10 @@ async def test_a_feed_goes_on_after_its_last_mark_and_names_a_missing_topic(
     assert await feed.open() == 4
 
 
-def test_a_topic_is_made_once(kafka: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_topic_is_made_once(
+    kafka: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(awaited_brokers, "WAIT_S", 0.0)
     name = fresh_topic_name("made")
     make_topic(name, bootstrap=kafka, partitions=2)
     make_topic(name, bootstrap=kafka, partitions=1, stamped=False)

@@ -233,10 +233,9 @@ async def test_the_command_line_by_kafka_with_a_token_and_a_name_alone(
         assert (code, json.loads(out)["name"]) == (0, "busy"), errors
         code, _, errors = await query("create", "--series", dear)
         assert (code, "asks for epsilon 3" in errors) == (3, True), errors
-        for _ in range(50):
-            code, out, errors = await query("ask", "busy", "--keys", "red", "--id", fresh_id())
-            if code == 0:
-                break
+        async with asyncio.timeout(120):  # it is refused until the first tick is released
+            while code != 0:
+                code, out, errors = await query("ask", "busy", "--keys", "red", "--id", fresh_id())
         assert (code, json.loads(out)["answer"]["series"]) == (0, "busy"), errors
         name = json.loads(out)["id"]
         again = await query("ask", "busy", "--keys", "red", "--id", name)

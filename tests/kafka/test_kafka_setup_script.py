@@ -127,7 +127,7 @@ def expected(world: SecuredWorld) -> set[tuple[str, ...]]:
 
 async def read_by_the_reader(world: SecuredWorld, which: str) -> str:
     """Whether the reader of releases may read one of the pipeline's topics."""
-    settings = replace(world.secured.settings("PLAIN"), patience_s=2.0, retry_s=1.0)
+    settings = replace(world.secured.settings("PLAIN"), retry_s=1.0)
     try:
         async with reading(settings, f"{world.name}.{which}") as log:
             await log.last()

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
+from faults.kafka_transactions import decided
 from kafka.kafka_worlds import (
     ENDLESS,
     SETTLE,
@@ -14,11 +15,10 @@ from kafka.kafka_worlds import (
     Close,
     WallClock,
     administering,
+    alter,
     create,
-    decided,
     deleted,
     tick_marks,
-    topic_resource,
     writing,
 )
 
@@ -256,8 +256,8 @@ async def test_a_source_that_waits_holds_the_tick_of_an_open_transaction_open(
         assert marks(early).get(0, -1) < grid.tick_of(sent.timestamp)
         assert not rows(early)
         await producer.commit_transaction()
-        batches = await until(source, lambda seen: marks(seen).get(0, -1) >= 2)
-    tick = grid.tick_of(sent.timestamp)
+        tick = grid.tick_of(sent.timestamp)
+        batches = await until(source, lambda seen: marks(seen).get(0, -1) >= tick)
     assert rows(early + batches) == {(0, tick): [b"slow"]}
 
 
@@ -281,7 +281,7 @@ async def test_an_open_transaction_holds_no_tick_up(
         assert rows(batches) == {(0, then): [b"free"]}
         await producer.commit_transaction()
         await other.abort_transaction()
-        await decided(kafka, topic)
+        await decided(kafka)
         end = await plain.send_and_wait(topic, b"end", partition=0)
         more = await until(source, lambda seen: b"end" in values(seen))
     assert rows(more) == {(0, late): [b"slow"], (0, grid.tick_of(end.timestamp)): [b"end"]}
@@ -410,9 +410,7 @@ async def test_records_with_stamps_of_their_producers_are_refused(
     origin = WallClock().now()
     async with writing(kafka) as producer:
         await producer.send_and_wait(topic, b"x")
-    async with administering(kafka) as admin:
-        resource = topic_resource(topic, {"message.timestamp.type": "LogAppendTime"})
-        await admin.alter_configs([resource])
+    await alter(kafka, topic, {"message.timestamp.type": "LogAppendTime"})
     source = live(settings, topic, closing)
     await source.open(origin)
     await source.seek({})

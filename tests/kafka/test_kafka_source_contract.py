@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from faults.kafka_transactions import decided
 from kafka.kafka_worlds import tick_marks
 
 from stream_dp.adapters import kafka_batches, kafka_source, kafka_ticks
@@ -105,6 +106,7 @@ async def test_marks_of_a_replay(kafka: str) -> None:
                 for partition in (0, 1):
                     mark = [(TICK_HEADER, signed.sign(partition, tick))]
                     await producer.send_and_wait(topic, b"", partition=partition, headers=mark)
+    await decided(kafka)
     await check_all(kafka, topic, ReplayTicks(signed))
 
 
@@ -144,6 +146,7 @@ async def test_append_stamps_with_transactions(kafka: str, way: str) -> None:
                 await slow.begin_transaction()
         await slow.commit_transaction()
         await never.abort_transaction()
+    await decided(kafka)
     await check_all(kafka, topic, StampTicks(STEP, SETTLE), origin, late=way != "plain")
 
 
@@ -173,4 +176,5 @@ async def test_marks_of_a_replay_with_transactions(kafka: str) -> None:
                 await producer.send_and_wait(topic, b"", headers=mark)
         await slow.commit_transaction()
         await never.abort_transaction()
+    await decided(kafka)
     await check_all(kafka, topic, ReplayTicks(signed))

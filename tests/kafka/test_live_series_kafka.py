@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from faults.cases import without_progress
 from faults.forked import Forked, Run
 from faults.kafka_evidence import records
 from free_ports import free_port
@@ -19,6 +20,7 @@ from stream_dp.broker.topics import create_topic
 from stream_dp.testing.kafka import fresh_topic_name
 
 STEP_MS = 250
+PATIENCE_S = 200
 MAIN = "from stream_dp.cli.main import main; main()"
 
 
@@ -69,7 +71,7 @@ class Place:
     async def _ran(self, *arguments: str) -> tuple[int, str, str]:
         run = Forked(arguments, self.environment)
         out, err = await asyncio.to_thread(run.communicate)
-        return run.returncode or 0, out, err
+        return run.returncode or 0, out, without_progress(err)
 
     async def command(self, *arguments: str) -> tuple[int, str]:
         code, out, err = await self._ran(*arguments)
@@ -83,13 +85,13 @@ class Place:
 
     async def answered(self, what: str, *arguments: str) -> str:
         """The answer, once an engine is there."""
-        for _ in range(60):
-            code, out, err = await self._ran(*self._asking(what, *arguments))
-            if code != 5:
-                assert code == 0, out + err
-                return out  # that an engine was waited for is said on stderr
-            await asyncio.sleep(0.3)
-        raise AssertionError(out + err)
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                code, out, err = await self._ran(*self._asking(what, *arguments))
+                if code != 5:
+                    assert code == 0, out + err
+                    return out  # that an engine was waited for is said on stderr
+                await asyncio.sleep(0.3)
 
     async def releases(self) -> list[dict[str, Any]]:
         return [
@@ -99,11 +101,11 @@ class Place:
 
     async def until(self, series: str, more_than: int) -> None:
         """Wait until a series has a release beyond a tick."""
-        for _ in range(120):
-            if any(r["series"] == series and r["tick"] > more_than for r in await self.releases()):
-                return
-            await asyncio.sleep(0.25)
-        raise AssertionError(f"{series} has nothing after tick {more_than}")
+        async with asyncio.timeout(PATIENCE_S):
+            while not any(  # noqa: ASYNC110
+                one["series"] == series and one["tick"] > more_than for one in await self.releases()
+            ):
+                await asyncio.sleep(0.25)
 
 
 async def producing(kafka: str, topic: str) -> None:

@@ -18,7 +18,7 @@ STEP, DELAY, TICKS = 500, 1_000, 30
 QUIET_TICKS = 5  # at the end: nothing is sent in them, so that nothing lies behind the last tick
 WARM_SECONDS = 5.0  # before the origin: an engine starts, and some records come too early to count
 PARTITIONS, SEED = 3, 9
-PATIENCE = 60.0  # seconds from the last record on: an engine that is held up by one never ends
+PATIENCE = 120.0  # seconds from the last record on: an engine that is held up by one never ends
 
 
 def grid() -> Grid:

@@ -12,6 +12,8 @@ from kafka.kafka_worlds import visible
 from kafka.secured_broker import PASSWORD, WAYS, Secured
 from kafka.secured_worlds import TICKS, SecuredWorld
 
+from stream_dp.app import awaited_brokers
+
 UNREACHABLE = 5
 
 
@@ -20,6 +22,7 @@ def world(
     secured: Secured, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> SecuredWorld:
     monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(awaited_brokers, "WAIT_S", 0.0)  # the broker is there
     return SecuredWorld(secured, tmp_path, name, "SCRAM")
 
 

@@ -4,6 +4,7 @@ that went on; and of copies in which one thing was altered and sealed again, as 
 
 import asyncio
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,11 +38,14 @@ async def talked(world: TalkingWorld) -> None:
             for series in (MONITOR, COUNT):
                 assert "answer" in await ann.ask("create", series=series)
             assert "answer" in await ann.ask("ask", series="m", watch="large", threshold=70)
-    async with running(world), Analyst(world) as ann:
+    async with running(world) as run, Analyst(world) as ann:
         assert "answer" in await ann.ask("ask", series="m", watch="large", threshold=1)
         assert "answer" in await ann.ask("halt", series="large")
         await released(world, "m")
         await beside(world)
+        run.send_signal(signal.SIGTERM)  # killed, it could leave a transaction open on the journal
+        _, errors = await asyncio.to_thread(run.communicate)
+        assert run.returncode == 0, errors
 
 
 async def released(world: TalkingWorld, series: str) -> None:

@@ -124,12 +124,14 @@ async def silent(lease, records, offsets=None, group=""):
 KafkaLease.transact = silent
 {more}
 """
-WORKING = ("--until-end", "--trace", "--dawdle", "20")
+WORKING = ("--until-end", "--trace", "--dawdle")
 
 
-async def woken_beside(case: Case, patch: str) -> tuple[int | None, str, int | None, str]:
+async def woken_beside(
+    case: Case, patch: str, dawdle_ms: int
+) -> tuple[int | None, str, int | None, str]:
     """A sleeper that wakes while another works, and first notices that an answer never came; how both end."""
-    command = broken_command(case, patch, *WORKING)
+    command = broken_command(case, patch, *WORKING, "20")
     sleeper = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
         command,
         env=case.environment(),
@@ -139,7 +141,7 @@ async def woken_beside(case: Case, patch: str) -> tuple[int | None, str, int | N
     )
     async with asyncio.timeout(100):
         await asyncio.to_thread(wait_until_stopped, sleeper.pid)
-    other = case.start(*WORKING)
+    other = case.start(*WORKING, str(dawdle_ms))
     assert await asyncio.to_thread(seen, other, 10) == 10
     sleeper.send_signal(signal.SIGCONT)
     _, errors = await asyncio.to_thread(sleeper.communicate)
@@ -152,7 +154,7 @@ async def test_a_sleeper_that_notices_no_more_than_silence_leaves_the_other_alon
     kafka: str, case: Case
 ) -> None:
     """It would try again by itself after an outage, and so fence the engine that has taken over."""
-    code, errors, others_code, others = await woken_beside(case, NO_ANSWER.format(more=""))
+    code, errors, others_code, others = await woken_beside(case, NO_ANSWER.format(more=""), 20)
     assert (code, others_code) == (4, 0), (errors, others)
     assert "another engine has taken over" in errors
     name = case.expected.pipeline
@@ -164,5 +166,5 @@ async def test_a_sleeper_that_does_not_look_who_holds_the_lease_is_caught(case: 
     """The control: it fences the healthy engine."""
     blind = "async def nobody(lease): return False\nKafkaLease._other_holder = nobody"
     patch = NO_ANSWER.format(more=blind)
-    _, _, others_code, others = await woken_beside(case, patch)
+    _, _, others_code, others = await woken_beside(case, patch, 500)  # it is still at work then
     assert others_code == 4, others

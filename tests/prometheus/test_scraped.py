@@ -140,8 +140,8 @@ def documented(name: str) -> str:
 
 
 def last_releases(folder: Path) -> dict[str, Any] | None:
-    """The releases of the last tick by series, once all of them are there."""
-    lines = (folder / "clicks.releases.jsonl").read_text().splitlines()
+    """The releases of the last tick by series, once all of them are there; what has no end yet is being written."""
+    lines = (folder / "clicks.releases.jsonl").read_text().split("\n")[:-1]
     bodies = [json.loads(line) for line in lines]
     last = {body["series"]: body for body in bodies if body["tick"] == HORIZON - 1}
     return last if len(last) == 3 else None
