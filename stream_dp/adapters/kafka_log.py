@@ -41,13 +41,14 @@ class PartitionLog:
         """Return where the log begins and ends, once no transaction is open on it.
 
         Raises:
-            FailClosed: a transaction of someone else stays open.
+            FailClosed: a transaction stays open: of someone else, or of an engine that was killed just now.
         """
         decided, end = await self.ends()
         if decided < end:
             raise FailClosed(
-                f"topic {self._topic!r}: a transaction of another program is open on it; only "
-                "this pipeline may write there: take that right away (ACL), then start again"
+                f"topic {self._topic!r}: a transaction is open on it. Where an engine was killed just now, it is "
+                "that one's, and the brokers end it within a minute: try again then. Else it is another program's, "
+                "and only this pipeline may write there: take that right away (ACL), then start again"
             )
         return await self.begin(), decided
 

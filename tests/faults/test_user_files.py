@@ -70,7 +70,6 @@ def rows_of(case: Case) -> Counter[tuple[int, str]]:
     return found
 
 
-@pytest.mark.timeout(300)
 def test_users_are_capped_as_the_oracle_says_through_kills_at_fixed_points(tmp_path: Path) -> None:
     case, seen = case_of(tmp_path), b""
     for point in POINTS:

@@ -199,7 +199,6 @@ async def test_the_command_stops_on_ctrl_c(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)  # 40 s alone; eight Java processes on a busy machine
 async def test_three_nodes_survive_one_death(tmp_path: Path) -> None:
     async with LocalKafka(tmp_path, nodes=3) as kafka:
         await create_topic(kafka.bootstrap, "replicated")

@@ -158,14 +158,12 @@ async def talked(kafka: str, folder: Path, seed: int) -> tuple[list[str], int]:
     return found, sum(record.committed for record in public)
 
 
-@pytest.mark.timeout(600)
 async def test_every_message_has_one_answer_over_twenty_kills(kafka: str, tmp_path: Path) -> None:
     findings, answers = await talked(kafka, tmp_path, 11)
     assert findings == []
     assert answers > KILLS
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("patch", ["", ANSWERS_FIRST], ids=["ours", "the twin"])
 async def test_an_engine_that_answers_before_its_commit_is_found(
     kafka: str, tmp_path: Path, patch: str

@@ -50,19 +50,16 @@ async def killed_in_turn(kafka: str, folder: Path, ticks: int, kills: int) -> li
     return took
 
 
-@pytest.mark.timeout(300)
 async def test_a_standby_takes_over_from_one_that_was_killed(kafka: str, tmp_path: Path) -> None:
     await killed_in_turn(kafka, tmp_path, ticks=600, kills=1)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 async def test_standbys_take_over_from_one_another(kafka: str, tmp_path: Path) -> None:
     took = await killed_in_turn(kafka, tmp_path, ticks=2000, kills=6)
     print("seconds from a kill to the next commits:", " ".join(f"{each:.1f}" for each in took))
 
 
-@pytest.mark.timeout(300)
 async def test_a_standby_leaves_a_living_engine_alone_and_follows_one_that_ends(
     kafka: str, tmp_path: Path
 ) -> None:
@@ -92,7 +89,6 @@ async def test_a_standby_leaves_a_living_engine_alone_and_follows_one_that_ends(
     assert await judged(kafka, case) == []
 
 
-@pytest.mark.timeout(300)
 async def test_a_standby_that_slept_while_another_took_over_stands_by_again(
     kafka: str, tmp_path: Path
 ) -> None:

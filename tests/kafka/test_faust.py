@@ -50,7 +50,6 @@ async def finished(world: FaustWorld, worker: Popen[str], found: list[bytes], pa
     assert world.released()[-1][1] == whole
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("patch", ["", FAUST_ALONE], ids=["ours", "Faust alone"])
 async def test_events_are_fed_once_through_a_kill(kafka: str, tmp_path: Path, patch: str) -> None:
     """Faust commits every few seconds and repeats what came after: without heads that counts twice.
@@ -75,7 +74,6 @@ async def test_events_are_fed_once_through_a_kill(kafka: str, tmp_path: Path, pa
             await finished(world, second, found, patch)
 
 
-@pytest.mark.timeout(400)
 async def test_messages_are_answered_once_through_a_kill(kafka: str, tmp_path: Path) -> None:
     """A monitor is asked thresholds; the second worker stands by, and what the first has answered stays as it was."""
     world = await FaustWorld.made(tmp_path, kafka)

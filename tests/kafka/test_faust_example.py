@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
 from kafka.faust_worlds import until
 from kafka.talking_worlds import producing
 
@@ -29,7 +28,6 @@ def started(
         return subprocess.Popen(command, env=environment, stdout=said, stderr=said, cwd=log.parent)
 
 
-@pytest.mark.timeout(300)
 async def test_the_example_counts_and_reacts(kafka: str, tmp_path: Path) -> None:
     name, visits, doors = (fresh_topic_name(each) for each in ("visits", "visited", "doors"))
     text = (EXAMPLE / "pipeline.yaml").read_text()

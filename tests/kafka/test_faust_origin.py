@@ -82,7 +82,6 @@ async def test_a_writer_that_does_not_look_loses_what_is_new(
     assert await fed.feed(Made(0, b"new 0")) == [b"old 0"]
 
 
-@pytest.mark.timeout(300)
 async def test_an_app_whose_origin_was_made_anew_ends_with_4(kafka: str, tmp_path: Path) -> None:
     world = await FaustWorld.made(tmp_path, kafka)
     events = [(n % PARTITIONS, n) for n in range(1, 9)]
@@ -110,7 +109,6 @@ async def kept_in_table(kafka: str, world: FaustWorld) -> int:
     return int(json.loads(found[-1].value)[0])
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("table", [True, False], ids=["a table", "a dict"])
 async def test_releases_seen_in_a_table_do_not_come_again_after_a_kill(
     kafka: str, tmp_path: Path, table: bool

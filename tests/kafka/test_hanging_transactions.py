@@ -209,6 +209,6 @@ async def test_what_another_program_leaves_open_is_not_ended(
         assert (
             stranger.send(f"{name}.private.journal", 0, batch(one._parts(SECOND, b"x"))).error == 0
         )
-        with pytest.raises(FailClosed, match="a transaction of another program is open on it"):
+        with pytest.raises(FailClosed, match="a transaction is open on it"):
             await journal(impatient, name, closing)
         stranger.end(commit=False)

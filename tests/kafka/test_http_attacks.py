@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import httpx
-import pytest
 from faults.kafka_evidence import records
 from free_ports import free_port
 from unit.serve.attackers import DEAF, SLOW, attacking
@@ -65,7 +64,6 @@ def files_of(engine: "subprocess.Popen[str]") -> int:
     return len(list(Path(f"/proc/{engine.pid}/fd").iterdir()))
 
 
-@pytest.mark.timeout(300)
 async def test_ticks_go_on_beside_clients_that_would_take_every_file(
     kafka: str, tmp_path: Path
 ) -> None:

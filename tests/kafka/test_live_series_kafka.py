@@ -122,7 +122,6 @@ async def producing(kafka: str, topic: str) -> None:
         await producer.stop()
 
 
-@pytest.mark.timeout(600)
 async def test_live_series_survive_kill_9(
     kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from faults.kafka_evidence import records
 from kafka.cluster import cluster
 from kafka.talking_worlds import TalkingWorld
@@ -41,7 +40,6 @@ async def at_work(world: TalkingWorld) -> None:
             await asyncio.sleep(0.2)
 
 
-@pytest.mark.timeout(300)
 def test_a_lost_broker_ends_a_run_with_our_own_words_alone(tmp_path: Path) -> None:
     (tmp_path / "kafka").mkdir()
     with cluster(tmp_path / "kafka", 1) as one:

@@ -61,7 +61,6 @@ async def written(kafka: str, name: str, content: list[Stored]) -> None:
         await producer.stop()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", FOLDERS, ids=lambda folder: str(folder.name))
 async def test_it_is_read_and_goes_on_and_a_newer_record_is_refused(
     kafka: str, version: Path, tmp_path: Path

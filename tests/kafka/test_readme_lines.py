@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
-import pytest
 from free_ports import free_port
 from kafka.kafka_worlds import visible
 from kafka.readme_lines import Page, PastedTerminal, Terminal, environment, line_with
@@ -143,7 +142,6 @@ async def fed(one: Reader) -> AsyncIterator[None]:
         await asyncio.wait({feeding})
 
 
-@pytest.mark.timeout(400)
 async def test_a_reader_who_types_the_lines_gets_what_they_promise(tmp_path: Path) -> None:
     with reader(tmp_path) as one:
         engine = await asyncio.to_thread(one.begins)

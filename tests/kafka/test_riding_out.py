@@ -94,13 +94,11 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-@pytest.mark.timeout(300)
 def test_a_single_broker_is_killed_and_comes_back(one: Cluster, tmp_path: Path) -> None:
     case = fed(one.bootstrap, tmp_path, ticks=200)
     rides_out(one, case, Cluster.restart)
 
 
-@pytest.mark.timeout(300)
 def test_a_broker_that_stays_away_ends_it_with_the_cause(one: Cluster, tmp_path: Path) -> None:
     """Exit 5, and one line that names what was tried; a new start goes on, once the broker is back."""
     case = fed(one.bootstrap, tmp_path, ticks=200, patience="1s")
@@ -117,7 +115,6 @@ def test_a_broker_that_stays_away_ends_it_with_the_cause(one: Cluster, tmp_path:
     assert judged(one.bootstrap, case) == []
 
 
-@pytest.mark.timeout(300)
 def test_a_broker_that_hangs_does_not_hold_the_end(one: Cluster, tmp_path: Path) -> None:
     """SIGTERM while nothing answers: exit 5 after some seconds, and the next start goes on."""
     case = fed(one.bootstrap, tmp_path, ticks=200)
@@ -138,7 +135,6 @@ def test_a_broker_that_hangs_does_not_hold_the_end(one: Cluster, tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", ["down", "paused"])
 def test_a_single_broker_is_away_for_half_a_minute(
     one: Cluster, tmp_path: Path, fault: str
@@ -195,7 +191,6 @@ THREE: dict[str, Fault] = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("fault", THREE)
 def test_what_happens_to_a_cluster_of_three(three: Cluster, tmp_path: Path, fault: str) -> None:
     case = fed(three.bootstrap, tmp_path, ticks=600)

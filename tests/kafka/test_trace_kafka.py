@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from faults.evidence import sealed_again
 from faults.kafka_evidence import records
 from kafka.kafka_worlds import Close
@@ -137,7 +136,6 @@ def redrawn(commits: Commits) -> None:
     other["seeds"] = [*one["seeds"][-1:], *other["seeds"][1:]]
 
 
-@pytest.mark.timeout(300)
 async def test_a_journal_in_kafka_is_the_composition_and_an_altered_one_is_not(
     kafka: str, tmp_path: Path, closing: list[Close]
 ) -> None:

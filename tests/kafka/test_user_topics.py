@@ -124,7 +124,6 @@ async def run_through_kills(kafka: str, case: Case) -> list[dict[str, Any]]:
     return await commits_of(kafka, case)
 
 
-@pytest.mark.timeout(200)
 async def test_a_replay_puts_users_where_the_guard_counts_them(
     kafka: str, tmp_path: Path, name: str
 ) -> None:
@@ -176,7 +175,6 @@ async def produced(kafka: str, case: Case) -> None:
         await others.stop()
 
 
-@pytest.mark.timeout(200)
 async def test_what_another_partitioner_placed_is_dead_and_the_rest_counts_as_if_it_were_not_there(
     kafka: str, tmp_path: Path, name: str
 ) -> None:

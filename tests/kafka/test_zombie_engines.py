@@ -61,7 +61,6 @@ def wait_until_stopped(number: int) -> None:
     assert found.si_code == os.CLD_STOPPED, "the run ended before it could be stopped"
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("point", ["before-commit:20", "after-commit:20", "before-publish:5"])
 async def test_a_sleeper_publishes_nothing_when_it_wakes(
     kafka: str, case: Case, point: str
@@ -86,7 +85,6 @@ async def test_a_sleeper_publishes_nothing_when_it_wakes(
     assert findings(case.expected, case.events, await over_kafka(kafka, name, case.key)) == []
 
 
-@pytest.mark.timeout(300)
 async def test_a_sleeper_without_the_fence_is_caught(kafka: str, case: Case) -> None:
     """The control: with a transactional id of its own it would go on with other noise, and that is found."""
     name = case.expected.pipeline
@@ -149,7 +147,6 @@ async def woken_beside(
     return sleeper.returncode, errors, other.returncode, others
 
 
-@pytest.mark.timeout(300)
 async def test_a_sleeper_that_notices_no_more_than_silence_leaves_the_other_alone(
     kafka: str, case: Case
 ) -> None:
@@ -161,7 +158,6 @@ async def test_a_sleeper_that_notices_no_more_than_silence_leaves_the_other_alon
     assert findings(case.expected, case.events, await over_kafka(kafka, name, case.key)) == []
 
 
-@pytest.mark.timeout(300)
 async def test_a_sleeper_that_does_not_look_who_holds_the_lease_is_caught(case: Case) -> None:
     """The control: it fences the healthy engine."""
     blind = "async def nobody(lease): return False\nKafkaLease._other_holder = nobody"
