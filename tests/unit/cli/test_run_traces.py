@@ -5,6 +5,7 @@ A secret stands in every record, and numbers of records that occur nowhere else;
 
 import re
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -23,6 +24,7 @@ HIDDEN = "hunter2"
 GOOD, BROKEN = 1237, 389
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 RUN = ("run", "--until-end")
+SENDERS = ("the last traces", "OtelBatchSpan")
 ALLOWED = {OUTCOME, ERROR, *NAMED.values()}
 
 
@@ -56,6 +58,16 @@ def secretive(live_series: LiveSeriesService) -> LiveSeriesService:
     text = "\n".join(["time,page", *sorted(good), *broken, ""])
     (live_series.folder / "clicks.csv").write_text(text)
     return live_series
+
+
+@pytest.fixture(autouse=True)
+def senders() -> Iterator[None]:
+    """A thread that outlives its run says nothing in the logs of other tests' runs."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name.startswith(SENDERS):
+            thread.join(100)
+            assert not thread.is_alive()
 
 
 @pytest.fixture
