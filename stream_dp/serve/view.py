@@ -147,7 +147,7 @@ class ReleaseLog:
 
     def _forget_ended(self) -> None:
         """Forget the series that ended first, where more than `ENDED` have."""
-        if self._keep is None:
+        if self._keep is None or len(self._series) <= ENDED:
             return
         ended = [each for each in self.latest().values() if each.tick < self._tick - 1]
         for last in sorted(ended, key=_by_sequence)[:-ENDED]:
