@@ -277,6 +277,12 @@ async def test_the_list_shows_the_watches_of_a_monitor_and_to_others_not_where_t
     assert found == said["l5"]["answer"]["queries"]  # a restart remembers who, when, and what ended
 
 
+def monitor_in(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The one row of a list that tells of the monitor."""
+    (row,) = [each for each in rows if each["name"] == "m"]
+    return row
+
+
 async def test_of_very_many_watches_the_newest_are_listed() -> None:
     """The answer has a bound."""
     many = [
@@ -288,7 +294,7 @@ async def test_of_very_many_watches_the_newest_are_listed() -> None:
         [message(1, "w1", "watch", series="m", watch=FR), message(2, "l1", "list")],
         pipeline=PIPELINE_M | {"series": series},
     )
-    (row,) = [each for each in world.replies()["l1"]["answer"]["queries"] if each["name"] == "m"]
+    row = monitor_in(world.replies()["l1"]["answer"]["queries"])
     assert [one["name"] for one in row["watches"]] == [f"n{n}" for n in range(51, 150)] + ["fr"]
     assert row["more_watches"] == 51
 
@@ -312,7 +318,7 @@ async def test_the_list_says_in_words_what_a_watch_goes_by(by: Any, told: str) -
     )
     assert "refused" not in world.replies()["w1"]
     rows = world.replies()["l1"]["answer"]["queries"]
-    (row,) = [each for each in rows if each["name"] == "m"]
+    row = monitor_in(rows)
     assert {one["name"]: one.get("by") for one in row["watches"]}["each"] == told
     for each in rows:
         Query.documented(each)
@@ -334,7 +340,7 @@ async def test_of_long_watches_as_many_are_listed_as_fit(
         [message(1, "w1", "watch", series="m", watch=FR), message(2, "l1", "list")],
         pipeline=PIPELINE_M | {"series": series},
     )
-    (row,) = [each for each in world.replies()["l1"]["answer"]["queries"] if each["name"] == "m"]
+    row = monitor_in(world.replies()["l1"]["answer"]["queries"])
     names = [*(f"n{at}" for at in range(8)), "fr"]
     assert [one["name"] for one in row["watches"]] == (names[-told:] if told else [])
     assert row.get("more_watches", 0) == 9 - told
