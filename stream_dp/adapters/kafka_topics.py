@@ -15,6 +15,7 @@ from stream_dp.adapters.kafka_client import (
     connect,
     disconnect,
     library,
+    patiently,
     speaking,
 )
 from stream_dp.errors import FailClosed
@@ -127,7 +128,8 @@ async def ensure(
             partitions = await _create(settings, admin, topic, {**hints, **rules})
         if len(partitions) != 1:
             raise FailClosed(f"topic {topic!r} must have one partition only; name another topic")
-        found = await config(admin, topic)
+        # another broker may be asked than the one that knows the topic already
+        found = await patiently(settings, f"topic {topic!r}", lambda: config(admin, topic))
         broken = {key: value for key, value in rules.items() if found.get(key) != value}
         if broken:
             raise FailClosed(f"topic {topic!r} {wrong} {mending(settings, topic, broken)}")
