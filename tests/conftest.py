@@ -1,7 +1,7 @@
 """How the tests of a run are shared between its workers (`pytest -n`): a file stays together, the longest go first.
 
 Hypothesis draws the same cases in every run, remembers none, and is not hurried: `--hypothesis-profile=default` looks
-for new ones.
+for new ones. Noise is the same in every run too: `--fresh-noise` looks for tests that hang on it.
 
 Rules: what shares something dear besides its file is one group: a Chromium, the certified rules. Groups are told from
 the names of the tests, which is all that the process sees that hands them out.
@@ -10,6 +10,7 @@ the names of the tests, which is all that the process sees that hands them out.
 from typing import Any
 
 import pytest
+from fixed_noise import FixedNoise
 from hypothesis import settings
 
 settings.load_profile("ci")
@@ -27,6 +28,21 @@ def group_of(name: str) -> str:
     if name.startswith("tests/browser/"):
         return "browser"
     return "certified" if name.startswith(CERTIFIED) else name.split("::")[0]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of fresh noise."""
+    parser.addoption(
+        "--fresh-noise",
+        action="store_true",
+        help="noise from the operating system, as in production: look for tests that hang on it",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make noise the same in every run."""
+    if not config.getoption("--fresh-noise"):
+        config.pluginmanager.register(FixedNoise(), "fixed-noise")
 
 
 @pytest.hookimpl(tryfirst=True)

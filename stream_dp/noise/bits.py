@@ -9,8 +9,8 @@ in no `repr`.
 Reference: RFC 8439, section 2.4.
 """
 
-import os
 import struct
+from os import urandom
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -30,8 +30,8 @@ _LARGEST_BLOCK = 1 << 9
 
 
 def fresh_seed() -> bytes:
-    """Return 32 new bytes from the operating system's cryptographic source."""
-    return os.urandom(SEED_BYTES)
+    """Return 32 new bytes from the operating system's cryptographic source; nothing else in the product asks it."""
+    return urandom(SEED_BYTES)
 
 
 class Words(Protocol):

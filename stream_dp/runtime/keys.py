@@ -18,6 +18,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from stream_dp.errors import FailClosed, UnknownFormat, UsageError, WorldError
+from stream_dp.noise import fresh_seed
 
 KEY_BYTES = 32
 VERSION = 1
@@ -92,7 +93,7 @@ def make_key(path: Path) -> bytes:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
-            file.write(os.urandom(KEY_BYTES))
+            file.write(fresh_seed())
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -138,7 +139,7 @@ class Sealer:
 
     def seal(self, sequence: int, plain: bytes) -> bytes:
         """The sealed form of commit `sequence`."""
-        nonce = os.urandom(_NONCE_BYTES)
+        nonce = fresh_seed()[:_NONCE_BYTES]
         ciphertext = self._cipher.encrypt(nonce, plain, self._bound(sequence))
         sealed = Sealed(sequence, self.key_id, nonce, ciphertext)
         return bytes([VERSION]) + msgspec.msgpack.encode(sealed)

@@ -20,6 +20,7 @@ SYNCHRONOUS = ("core", "noise", "mechanisms", "accounting")
 MAX_LINES = 400
 MEDIAN_LINES = 150
 RANDOMNESS = ("random", "secrets", "numpy.random")
+SYSTEM_SOURCE = ("urandom", "getrandom")
 NOUNS = re.compile(
     r" (older |dead )?(answers|asks|columns|creations|entries|events|files|games|halts|keys|letters|lines|messages|"
     r"partitions|places|records|releases|rows|snapshots|ticks|updates|users|watches)\b"
@@ -78,6 +79,16 @@ def randomness(tree: ast.Module) -> Iterator[str]:
         match node:
             case ast.Attribute(value=ast.Name(id=owner), attr="random") if owner in numpy_names:
                 yield f"line {node.lineno}: uses {owner}.random"
+
+
+def system_source(tree: ast.Module) -> Iterator[str]:
+    """Find where the operating system's source of randomness is asked."""
+    for line, name in imported(tree):
+        if name.rpartition(".")[2] in SYSTEM_SOURCE:
+            yield f"line {line}: imports {name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in SYSTEM_SOURCE:
+            yield f"line {node.lineno}: uses {node.attr}"
 
 
 def printing(tree: ast.Module) -> Iterator[str]:
@@ -147,6 +158,13 @@ def test_randomness_comes_from_noise_only(syntax: Syntax) -> None:
     assert findings(randomness, syntax, lambda path: not under(path, "noise", "testing")) == []
 
 
+def test_one_function_asks_the_systems_source(syntax: Syntax) -> None:
+    """What the tests replace, so that noise is the same in every run, is then all there is."""
+    source = Path("stream_dp/noise/bits.py")
+    assert findings(system_source, syntax, lambda path: path != source) == []
+    assert len(findings(system_source, syntax, lambda path: path == source)) == 1
+
+
 def test_only_the_command_line_prints(syntax: Syntax) -> None:
     assert findings(printing, syntax, lambda path: not under(path, "cli")) == []
 
@@ -179,6 +197,9 @@ def test_files_are_small(modules: Mapping[Path, str]) -> None:
         (randomness, "from numpy import random"),
         (randomness, "from numpy.random import default_rng"),
         (randomness, "import numpy as np\nx = np.random.default_rng()"),
+        (system_source, "from os import urandom"),
+        (system_source, "import os\nos.urandom(32)"),
+        (system_source, "import os\nf = os.getrandom"),
         (printing, "def f():\n    print(1)"),
         (bare_plurals, "f'{done.ticks:,} ticks, {1} release'"),
         (undocumented, ""),
@@ -199,6 +220,7 @@ def test_rules_can_fail(rule: Rule, bad: str) -> None:
     [
         (event_loop, "def f(): return 'await'"),
         (randomness, "from stream_dp.noise import random\nx.random"),
+        (system_source, "import os\nos.open(urandom)"),
         (printing, "console.print(1)"),
         (bare_plurals, "f'{how_many(ticks, noun)}: {name} ends'"),
         (undocumented, '"""M."""\ndef _f(): ...\nclass _A:\n    def f(self): ...'),

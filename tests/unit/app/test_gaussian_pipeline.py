@@ -1,13 +1,13 @@
 """A pipeline of Gaussian series from its file to its releases: attacked, run, stopped in the middle and gone on."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from stream_dp import Pipeline, PublicRelease
 from stream_dp.app.attack import attack
+from stream_dp.runtime.keys import make_key
 
 FILE = """
 version: 1
@@ -36,8 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STREAM_DP_HOME", str(tmp_path / "home"))
     key = tmp_path / "key"
-    key.touch(mode=0o600)
-    key.write_bytes(os.urandom(32))
+    make_key(key)
     monkeypatch.setenv("STREAM_DP_KEY_FILE", str(key))
     records = [
         {"time": f"2024-01-01T{hour:02d}:{minute:02d}:00Z", "country": ["AT", "DE"][minute % 2]}

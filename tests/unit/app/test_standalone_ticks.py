@@ -21,6 +21,7 @@ from stream_dp.app.standalone import blocks
 from stream_dp.core.messages import Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.mechanisms.counter import Counter as CounterMechanism
+from stream_dp.noise import fresh_seed
 from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 KEYS = ("DE", "FR", "PL")
@@ -309,7 +310,7 @@ def test_noise_is_fresh_from_the_operating_system(monkeypatch: pytest.MonkeyPatc
     seeds: list[bytes] = []
 
     def fresh() -> bytes:
-        seeds.append(os.urandom(32))
+        seeds.append(fresh_seed())
         return seeds[-1]
 
     monkeypatch.setattr(blocks, "fresh_seed", fresh)

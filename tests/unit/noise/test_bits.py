@@ -1,6 +1,8 @@
 """The word stream against ChaCha20 written out from RFC 8439."""
 
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -99,3 +101,9 @@ def test_fresh_seeds_are_new() -> None:
     seeds = {fresh_seed() for _ in range(100)}
     assert len(seeds) == 100
     assert {len(seed) for seed in seeds} == {bits.SEED_BYTES}
+
+
+def test_seeds_come_from_the_operating_system() -> None:
+    """In a process of its own: this one's noise is fixed."""
+    code = "import os; from stream_dp.noise import bits; assert bits.urandom is os.urandom"
+    subprocess.run([sys.executable, "-c", code], check=True)
