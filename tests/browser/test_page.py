@@ -102,6 +102,23 @@ async def test_noise_is_labelled_and_all_keys_can_be_filtered(
     assert "noise" in await row.inner_text()
 
 
+async def test_an_open_table_has_the_newest_values(
+    browser: Browser, server: PageServer, engine: Engine
+) -> None:
+    """Also where they come within the second in which it is filled once, and nothing after them."""
+    page = await opened(browser, server.url)
+    await page.evaluate("() => { const now = performance.now(); performance.now = () => now; }")
+    card = "[data-series=by_destination]"
+    await page.click(f"{card} summary")
+    row = page.locator(f"{card} tbody tr", has_text="ORD")
+    await row.wait_for()
+    before = await row.inner_text()
+    engine.step()
+    value = json.loads(engine.log.latest()["by_destination"].body)["values"]["ORD"]
+    assert f"{value:,}" not in before
+    await row.filter(has_text=f"{value:,}").wait_for()
+
+
 async def test_alerts_count_and_explain_their_band(
     browser: Browser, server: PageServer, engine: Engine
 ) -> None:
