@@ -34,6 +34,12 @@ FRAMES = """number => new Promise(done => {
     frame();
 })"""
 
+WHOLE = """() => {
+    const { tick, received } = document.querySelector("[data-series=departures]").dataset;
+    return Number(received) === Number(tick) + 1;
+}"""
+"""Whether a line has all there is."""
+
 
 async def test_values_move_with_bands_and_budget(
     browser: Browser, server: PageServer, engine: Engine
@@ -226,6 +232,7 @@ async def test_a_year_of_ticks_stays_smooth(browser: Browser, engine: Engine) ->
         page = await opened(browser, server.url)
         await page.click("#windows button:last-child")
         await reaches(page, HORIZON - 40)
+        await page.wait_for_function(WHOLE)
         session = await page.context.new_cdp_session(page)
         await session.send("Performance.enable", {"timeDomain": "threadTicks"})
         before = await busy(session)

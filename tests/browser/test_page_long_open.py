@@ -7,8 +7,9 @@ releases need and far below what a picture of each would. No handle on an elemen
 from typing import Any
 
 import pytest
+from browser.ask_worlds import LOOK
 from browser.page_worlds import ALL_DRAWN, Engine, opened, pipeline, port_of, reaches, serving
-from browser.test_page_queries import LOOK, ChangingEngine
+from browser.test_page_queries import ChangingEngine
 from playwright.async_api import Browser, CDPSession, Page
 
 pytestmark = pytest.mark.browser
