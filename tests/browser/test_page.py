@@ -219,6 +219,7 @@ async def test_a_phone_needs_no_sideways_scroll(
     page = await opened(browser, server.url, 360, 740, color_scheme=scheme)
     await page.click("#proof summary")
     await page.click("[data-series=by_destination] summary")
+    await page.wait_for_selector("[data-series=by_destination] tbody tr")
 
     width = await page.evaluate("document.documentElement.scrollWidth")
     assert width <= 360
