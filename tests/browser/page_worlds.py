@@ -31,8 +31,10 @@ START = datetime(2013, 1, 1, 10, tzinfo=UTC)
 HORIZON = 8760
 HISTORY = 700
 PATIENCE_MS = 120_000
-ALL_DRAWN = """() => [...document.querySelectorAll(".card")].every(
-    (card) => "tick" in card.dataset || card.querySelector(".note").textContent === "Waiting for the first release.")"""
+BOARD = "async () => { window.board = (await import('/app.js')).board; }"
+ALL_DRAWN = """() => [...window.board.cards.values()].every(
+    ({ latest, element }) => latest === null || "tick" in element.dataset)"""
+"""Whether all cards show their releases, by the page's own account, once `BOARD` was called."""
 PLOT = "(card) => (card => document.querySelector(card + ' .chart').plot)"
 CODES_SHOWN = r"""() => [document.title, ...document.querySelectorAll("body, [title], [aria-label]")].flatMap(
     (each) => each.localName === undefined ? [each] : [each.innerText, each.title, each.ariaLabel]).filter(
@@ -327,6 +329,7 @@ async def opened(
 async def drawn(page: Page) -> None:
     """Wait until there are cards, and all of them show their releases, with what was released before."""
     await page.wait_for_selector(".card.scalar[data-tick]")
+    await page.evaluate(BOARD)
     await page.wait_for_function(ALL_DRAWN)
 
 

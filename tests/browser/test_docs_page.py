@@ -4,7 +4,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 import pytest
-from browser.page_worlds import Console, blank, picture, pipeline, plan, serving, text
+from browser.page_worlds import PATIENCE_MS, Console, blank, picture, pipeline, plan, serving, text
 from playwright.async_api import Browser, Page
 from unit.serve.fake_live_series import FakeLiveSeries
 
@@ -103,6 +103,7 @@ async def test_the_worlds_of_the_page_are_what_a_server_can_say(browser: Browser
     async with serving(ReleaseLog()) as server:
         page = await blank(browser)
         answers = [
-            await page.request.get(f"{server.url}api/{name}") for name in ("pipeline", "plan")
+            await page.request.get(f"{server.url}api/{name}", timeout=PATIENCE_MS)
+            for name in ("pipeline", "plan")
         ]
     assert [await answer.json() for answer in answers] == [pipeline(), plan()]

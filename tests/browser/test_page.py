@@ -34,6 +34,12 @@ FRAMES = """number => new Promise(done => {
     frame();
 })"""
 
+WHOLE = """() => {
+    const { tick, received } = document.querySelector("[data-series=departures]").dataset;
+    return Number(received) === Number(tick) + 1;
+}"""
+"""Whether a line has all there is."""
+
 
 async def test_values_move_with_bands_and_budget(
     browser: Browser, server: PageServer, engine: Engine
@@ -100,6 +106,23 @@ async def test_noise_is_labelled_and_all_keys_can_be_filtered(
     row = page.locator("[data-series=by_destination] tbody tr")
     assert await row.count() == 1
     assert "noise" in await row.inner_text()
+
+
+async def test_an_open_table_has_the_newest_values(
+    browser: Browser, server: PageServer, engine: Engine
+) -> None:
+    """Also where they come within the second in which it is filled once, and nothing after them."""
+    page = await opened(browser, server.url)
+    await page.evaluate("() => { const now = performance.now(); performance.now = () => now; }")
+    card = "[data-series=by_destination]"
+    await page.click(f"{card} summary")
+    row = page.locator(f"{card} tbody tr", has_text="ORD")
+    await row.wait_for()
+    before = await row.inner_text()
+    engine.step()
+    value = json.loads(engine.log.latest()["by_destination"].body)["values"]["ORD"]
+    assert f"{value:,}" not in before
+    await row.filter(has_text=f"{value:,}").wait_for()
 
 
 async def test_alerts_count_and_explain_their_band(
@@ -196,6 +219,7 @@ async def test_a_phone_needs_no_sideways_scroll(
     page = await opened(browser, server.url, 360, 740, color_scheme=scheme)
     await page.click("#proof summary")
     await page.click("[data-series=by_destination] summary")
+    await page.wait_for_selector("[data-series=by_destination] tbody tr")
 
     width = await page.evaluate("document.documentElement.scrollWidth")
     assert width <= 360
@@ -209,6 +233,7 @@ async def test_a_year_of_ticks_stays_smooth(browser: Browser, engine: Engine) ->
         page = await opened(browser, server.url)
         await page.click("#windows button:last-child")
         await reaches(page, HORIZON - 40)
+        await page.wait_for_function(WHOLE)
         session = await page.context.new_cdp_session(page)
         await session.send("Performance.enable", {"timeDomain": "threadTicks"})
         before = await busy(session)

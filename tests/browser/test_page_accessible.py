@@ -15,6 +15,8 @@ from stream_dp.serve.server import PageServer
 pytestmark = pytest.mark.browser
 
 AXE = Path(__file__).with_name("axe.min.js")
+FILLED = """() => [...document.querySelectorAll(".card details")].every((each) => each.querySelector("tbody tr"))"""
+"""Whether all tables that are open have their rows: they are filled after they are open."""
 GRAVE = ("serious", "critical")
 Scheme = Literal["light", "dark"]
 
@@ -39,7 +41,7 @@ async def unfolded(page: Page) -> None:
     await page.evaluate(
         "() => document.querySelectorAll('details').forEach(each => { each.open = true; })"
     )
-    await page.wait_for_selector("[data-series=departures] .as-table tbody tr")
+    await page.wait_for_function(FILLED)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

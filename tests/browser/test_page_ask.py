@@ -1,11 +1,12 @@
 """An analyst asks from the page, without a terminal: prices, a refusal and what fits, an end, nothing exact."""
 
+import asyncio
 import re
 
 import pytest
 from browser.ask_worlds import Shop, Tab, nothing_exact
-from browser.page_worlds import picture
-from playwright.async_api import Browser
+from browser.page_worlds import blank, picture
+from playwright.async_api import Browser, Route
 
 from stream_dp.pipeline.live_room import LiveRoom
 from stream_dp.pipeline.spec import PipelineSpec
@@ -56,6 +57,26 @@ async def test_three_questions_without_a_terminal(browser: Browser, shop: Shop) 
     assert (asked[4].split()[0], asked[5]) == ("2", "runs")
     assert await nothing_exact(tab) == []
     assert tab.console.complaints == []
+
+
+async def test_the_form_comes_with_the_names_that_are_taken(browser: Browser, shop: Shop) -> None:
+    """Before, it would propose one of them, and compare a number with none."""
+    page = await blank(browser)
+    asked, held, given = list[Route](), asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        asked.append(route)
+        if len(asked) == 2:  # the page's, and that of asking
+            held.set()
+        await given.wait()
+        await route.continue_()
+
+    await page.route("**/api/queries", hold)
+    await page.goto(f"http://127.0.0.1:{shop.port}/")
+    await held.wait()
+    assert await page.is_hidden("#ask")
+    given.set()
+    await page.wait_for_selector("#ask-token")
 
 
 async def test_a_refusal_says_what_fits_and_a_button_takes_it(browser: Browser, shop: Shop) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 from browser.ask_worlds import TICKS, Shop, Tab, nothing_exact
+from browser.page_worlds import PATIENCE_MS
 from playwright.async_api import Browser
 
 pytestmark = pytest.mark.browser
@@ -33,6 +34,7 @@ async def test_two_at_once_see_all_and_end_their_own(browser: Browser, shop: Sho
     refused = await bob.page.request.delete(
         f"http://127.0.0.1:{shop.port}/api/queries/of_ann",
         headers={"Authorization": f"Bearer {tokens['bob']}"},
+        timeout=PATIENCE_MS,
     )
     assert refused.status in (403, 404)
     assert shop.running == {"of_ann": "ann", "of_bob": "bob"}
@@ -80,7 +82,9 @@ async def test_when_all_ticks_are_released_the_form_goes_and_why_is_said(
     await ann.question("count", "mine", "0.2")
     await shop.go(TICKS - 1 - shop.tick)
     pipeline = await (
-        await ann.page.request.get(f"http://127.0.0.1:{shop.port}/api/pipeline")
+        await ann.page.request.get(
+            f"http://127.0.0.1:{shop.port}/api/pipeline", timeout=PATIENCE_MS
+        )
     ).json()
     assert pipeline["over"] is True
     for tab in (ann, new):

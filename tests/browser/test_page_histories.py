@@ -2,10 +2,10 @@
 
 import pytest
 from browser.page_worlds import (
-    ALL_DRAWN,
     HISTORY,
     Engine,
     blank,
+    drawn,
     picture,
     port_of,
     serving,
@@ -67,7 +67,7 @@ async def test_a_series_that_is_gone_says_so_and_is_not_asked_for_again(
         await page.goto(server.url)
         said = page.locator(f"{DEPARTURES} .note", has_text="The engine does not know this series")
         await said.wait_for()
-        await page.wait_for_function(ALL_DRAWN)
+        await drawn(page)
         assert (await text(page, f"{DEPARTURES} .tag")).endswith("· not known any more")
         assert await text(page, f"{DEPARTURES} .value") == "14,896"
         await picture(page, "unknown")

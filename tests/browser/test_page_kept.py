@@ -10,7 +10,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from browser.page_worlds import START, Console, Engine, blank, opened, pipeline, serving, text
+from browser.page_worlds import (
+    BOARD,
+    START,
+    Console,
+    Engine,
+    blank,
+    opened,
+    pipeline,
+    serving,
+    text,
+)
 from browser.test_page_export import saved
 from playwright.async_api import Browser, Page
 
@@ -20,7 +30,6 @@ FIRST, LATER = 200, 6000
 AT_ONCE = 500  # ticks
 BOUND = 3100  # ticks: 2,000 newest, 1,000 of slack, and the range
 SERIES = "departures"
-BOARD = "async () => { window.board = (await import('/app.js')).board; }"
 CARD = f"""const [card] = [...board.cards.values()].filter(({{ series }}) => series.name === "{SERIES}");"""
 KEPT = f"() => {{ {CARD} return card.points.tick.length; }}"
 PICTURES = f"() => {{ {CARD} return card.pictures; }}"
@@ -99,7 +108,6 @@ async def test_what_the_range_does_not_need_is_let_go_and_loaded_again(
 ) -> None:
     async with serving(engine.log, public()) as server:
         page = await opened(browser, server.url)
-        await page.evaluate(BOARD)
         console = Console(page)
         assert await runs(page, engine, LATER) <= BOUND
         last = engine.tick - 1
@@ -119,7 +127,6 @@ async def test_a_tab_that_nobody_looks_at_lets_go_too(browser: Browser, engine: 
     """Browsers draw no frame of it; the stream goes on."""
     async with serving(engine.log, public()) as server:
         page = await opened(browser, server.url)
-        await page.evaluate(BOARD)
         await page.evaluate("() => { window.requestAnimationFrame = () => 0; }")
         before = await page.evaluate(PICTURES)
         for _ in range(LATER // AT_ONCE):
@@ -171,7 +178,6 @@ async def test_no_file_while_a_part_of_it_is_to_be_loaded(browser: Browser, engi
         engine.step()
     async with serving(engine.log, public()) as server:
         page = await opened(browser, server.url)
-        await page.evaluate(BOARD)
         last = engine.tick - 1
         await page.wait_for_function(DRAWN, arg=[last - 47, last])
         fails = f"**/api/series/{SERIES}?*"

@@ -7,8 +7,9 @@ releases need and far below what a picture of each would. No handle on an elemen
 from typing import Any
 
 import pytest
-from browser.page_worlds import Engine, opened, pipeline, port_of, reaches, serving
-from browser.test_page_queries import LOOK, ChangingEngine
+from browser.ask_worlds import LOOK
+from browser.page_worlds import ALL_DRAWN, Engine, opened, pipeline, port_of, reaches, serving
+from browser.test_page_queries import ChangingEngine
 from playwright.async_api import Browser, CDPSession, Page
 
 pytestmark = pytest.mark.browser
@@ -16,8 +17,9 @@ pytestmark = pytest.mark.browser
 BEFORE, TICKS, TIMES = 20, 60, 3
 BYTES_PER_TICK = 12_000
 PLOTS = "() => uPlot.sync('time').plots.length"
-PICTURES = """turn => document.getElementById("name").textContent === `turn ${turn}`
-    && document.querySelectorAll(".uplot canvas").length === 2"""
+TURNED = (
+    f'turn => document.getElementById("name").textContent === `turn ${{turn}}` && ({ALL_DRAWN})()'
+)
 LEAKS = {
     "listeners": "addEventListener('resize', () => null)",
     "nodes": "kept.push(document.createElement('p'))",
@@ -102,7 +104,7 @@ async def test_what_is_loaded_anew_leaves_nothing_behind(browser: Browser, engin
     session = await watched(page)
     for turn in range(1, TIMES + 2):
         async with serving(engine.log, public(turn), port_of(page)):
-            await page.wait_for_function(PICTURES, arg=turn)  # a handle on an element would hold it
+            await page.wait_for_function(TURNED, arg=turn)  # a handle on an element would hold it
             found.append(await held(session, page))
     assert {each["charts"] for each in found} == {2}
     assert len({each["listeners"] for each in found[1:]}) == 1

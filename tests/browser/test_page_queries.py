@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 import pytest
+from browser.ask_worlds import GIVEN, HOLDS, LOOK
 from browser.page_worlds import (
     HISTORY,
     HORIZON,
@@ -13,12 +14,14 @@ from browser.page_worlds import (
     blank,
     budget,
     described,
+    drawn,
     opened,
     picture,
     pipeline,
     plan,
     reaches,
     serving,
+    shows,
     text,
 )
 from playwright.async_api import Browser, Page
@@ -29,19 +32,9 @@ LATE = {
     **described("histogram", "late_by_airline", by="airline"),
     "domain": ["AA", "UA"],
 }
-LOOK = "() => document.dispatchEvent(new Event('visibilitychange'))"
 ODOMETER_IS_NEW = (
     "() => document.querySelector('[data-budget=odometer]').textContent === 'ε ≤ 1.07'"
 )
-HOLDS_BUDGETS = """
-  const ask = window.fetch;
-  window.held = [];
-  window.fetch = async (...request) => {
-    const answer = await ask(...request);
-    if (window.holding && request[0] === "/api/budget") await new Promise((then) => window.held.push(then));
-    return answer;
-  };
-"""
 SPENDING = "#budget summary"
 MADE = "How it is made"
 CLAIM = "for every eps: the view truncated when this exceeds eps is (eps, delta)-DP"
@@ -315,21 +308,43 @@ async def test_a_late_answer_does_not_replace_a_newer_one(
 ) -> None:
     async with serving(engine.log, **changing.view()) as server:
         page = await blank(browser)
-        await page.add_init_script(HOLDS_BUDGETS)
+        await page.add_init_script(HOLDS)
         await page.goto(server.url)
         await page.click(SPENDING)
         await page.wait_for_selector("[data-budget=odometer]")
-        await page.evaluate("() => { window.holding = true; }")
+        await page.evaluate("() => { window.holding = '/api/budget'; }")
         await page.evaluate(LOOK)
         await page.wait_for_function("() => window.held.length >= 1")
-        await page.evaluate("() => { window.holding = false; }")
+        await page.evaluate("() => { window.holding = null; }")
         changing.odometer = {"bound": "1.07", "delta": "0", "claim": CLAIM}
         await page.evaluate(LOOK)
         await page.wait_for_function(ODOMETER_IS_NEW)
-        await page.evaluate(
-            "async () => { window.held.forEach((give) => give()); await new Promise((then) => setTimeout(then, 300)); }"
-        )
+        await page.evaluate(GIVEN)
         assert await text(page, "[data-budget=odometer]") == "ε ≤ 1.07"
+
+
+async def test_a_late_description_does_not_replace_a_newer_one(
+    browser: Browser, engine: Engine, changing: ChangingEngine
+) -> None:
+    """It was asked for when the first of two new series released; it would take the other one from the list."""
+    later = {**LATE, "name": "later"}
+    async with serving(engine.log, **changing.view()) as server:
+        page = await blank(browser)
+        await page.add_init_script(HOLDS)
+        await page.goto(server.url)
+        await drawn(page)
+        await shows(page, "live")
+        await page.evaluate("() => { window.holding = '/api/plan'; }")
+        changing.add(LATE, HISTORY)
+        publish(engine, 1)
+        await page.wait_for_function("() => window.held.length >= 1")
+        await page.evaluate("() => { window.holding = null; }")
+        changing.add(later, HISTORY + 1)
+        await page.evaluate(LOOK)
+        await page.wait_for_selector("[data-series=later]")
+        await page.wait_for_selector("[data-query=later]")
+        await page.evaluate(GIVEN)
+        assert await page.locator("[data-query=later]").count() == 1
 
 
 async def test_a_look_at_the_budget_takes_nothing_out_of_a_readers_hand(

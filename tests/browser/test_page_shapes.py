@@ -366,5 +366,6 @@ async def test_a_phone_shows_them_without_sideways_scroll(
         phone = {"width": 390, "height": 780}
         page = await shown(browser, server, viewport=phone, color_scheme=scheme)
         await page.click(f"{MEANS} summary")
+        await page.wait_for_selector(f"{MEANS} tbody tr")
         assert await page.evaluate("document.documentElement.scrollWidth") <= 390
         await picture(page, f"shapes-phone-{scheme}")

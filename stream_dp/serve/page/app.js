@@ -24,7 +24,7 @@ const state = { pipeline: null, plan: null, budget: {}, queries: [], waiting: []
 let stream = null;
 let generation = 0;
 const again = new Pause();
-const spending = { asked: 0, shown: 0 };
+const spending = { asked: 0, shown: 0, described: 0 }; // turns of looks: the last one, and whose answers are the newest
 let looking = null;
 const looked = new WeakMap(); // cards that fell behind, with the tick of which the engine was asked why
 const toolbar = new Toolbar(byId("windows"), byId("tools"));
@@ -127,10 +127,12 @@ function take(release) {
 /** Learn what series there are now; cards for the new ones, then the releases that wait for them. */
 async function describeNew() {
   const mine = generation;
+  const turn = (spending.asked += 1);
   const names = ["pipeline", "plan", "budget", "queries"];
-  const said = await Promise.all(names.map((name) => get(`/api/${name}`))).catch(() => [state.pipeline, state.plan, state.budget, state]);
-  if (mine !== generation) return;
-  const [pipeline, plan, budget, { queries }] = said;
+  const said = await Promise.all(names.map((name) => get(`/api/${name}`))).catch(() => null);
+  if (mine !== generation || turn < spending.described) return; // a late answer is not the newest
+  const [pipeline, plan, budget, { queries }] = said ?? [state.pipeline, state.plan, state.budget, state];
+  if (said !== null) spending.described = turn;
   const known = new Set(state.pipeline.series.map(({ name }) => name));
   const added = pipeline.series.filter(({ name }) => !known.has(name) && !halted(queries, name));
   if (added.some(({ name }) => state.cards.has(name))) return void load(); // it came before its description

@@ -181,11 +181,11 @@ async function begin() {
   if (!schema) return void setTimeout(begin, REFRESH_MILLISECONDS);
   if (!(schema.statistics?.length > 0)) return;
   Object.assign(state, { schema, pipeline: name });
+  session.addEventListener("change", show);
+  await refresh(); // the form needs the names that are taken, and what a number is compared with
+  show();
   holder.append(el("h2", { id: "ask-title" }, "Ask"), body, arrange);
   holder.hidden = false;
-  session.addEventListener("change", show);
-  show();
-  await refresh();
   document.addEventListener("visibilitychange", refresh);
   setInterval(refresh, REFRESH_MILLISECONDS);
 }

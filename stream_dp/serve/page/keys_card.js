@@ -11,6 +11,7 @@ import { choices, choose } from "./view.js";
 
 const TOP = 15;
 const MOST_ROWS = 300;
+const REFRESH_MILLISECONDS = 1000;
 const MOST_CELLS = 500_000; // numbers that are asked for, to show some of them over time
 
 /** `tick`, `x` and, by key, columns of values with their ends. */
@@ -36,6 +37,7 @@ export class HistogramCard extends Card {
     this.chosen = choices(`keys.${series.name}`).slice(0, COLOURS);
     this.body.append(this.list, this.overTimeBox, this.details);
     this.filled = 0;
+    this.waits = false;
     this.filter.addEventListener("input", () => this.#fillTable());
     this.details.addEventListener("toggle", () => this.#fillTable());
   }
@@ -120,7 +122,7 @@ export class HistogramCard extends Card {
     setText(this.summary, `All ${count(this.sorted.length)} with their bands`);
     this.filter.hidden = this.sorted.length <= TOP;
     setText(this.note, this.meaning(this.sorted.filter(({ noise }) => noise).length, this.sorted.length));
-    if (this.details.open && performance.now() - this.filled > 1000) this.#fillTable();
+    if (this.details.open) this.#follow();
   }
 
   #showChosen() {
@@ -189,7 +191,17 @@ export class HistogramCard extends Card {
     this.list.append(parts.row);
   }
 
+  /** The table is filled once a second at most, and after the last release too. */
+  #follow() {
+    const pause = this.filled + REFRESH_MILLISECONDS - performance.now();
+    if (pause <= 0) return void this.#fillTable();
+    if (this.waits) return;
+    this.waits = true;
+    setTimeout(() => this.#fillTable(), pause);
+  }
+
   #fillTable() {
+    this.waits = false;
     if (!this.details.open || this.latest === null) return;
     this.filled = performance.now();
     const wanted = this.filter.value.trim().toLowerCase();
