@@ -23,7 +23,7 @@ _PORT_TAKEN = "Address already in use"
 _LAST_LINES = 8
 _LINE_WIDTH = 300
 _FORMATTED = "formatted"
-_FORMAT_SECONDS = 60
+_FORMAT_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,12 @@ class Node:
     def fenced(self) -> set[int]:
         """The nodes that this one, as active controller, fenced since it was launched."""
         return {int(n) for n in re.findall(_FENCED, _text(self.log))}
+
+    @property
+    def written(self) -> int:
+        """Bytes of what the controllers decided that this node has in its files."""
+        logs = (self.folder / "data" / "__cluster_metadata-0").glob("*.log")
+        return sum(log.stat().st_size for log in logs)
 
     @property
     def lost_its_port(self) -> bool:

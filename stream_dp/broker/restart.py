@@ -5,7 +5,7 @@ that time it leads its partitions without taking connections; when the time-out 
 away, Kafka 4.3.1 (seen in 4 of 9 kills right after a commit) takes a partition without a leader for
 a deleted one and books the pending commit as complete without writing its marker. The commit was
 acknowledged, and readers of committed records then wait for ever. So the controllers run alone
-first, without a broker that could do this, until they have fenced all of them.
+first, without a broker that could do this, until they have fenced all of them and written so.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from stream_dp.broker import node_waits
 from stream_dp.broker.config import NodePorts, controller_properties
 from stream_dp.broker.node import Node, NodeRuntime
 
-_FENCING_SECONDS = 5.0  # reached only if a broker was not registered or fenced already
+_FENCING_SECONDS = 15.0  # reached only if a broker was not registered or fenced already
 _GRACE_SECONDS = 10.0
 
 

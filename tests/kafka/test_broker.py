@@ -145,6 +145,7 @@ async def test_a_death_is_noticed_and_survived(
     async with kafka:
         assert kafka.bootstrap == address
         assert await read(address, "kept", 1) == [b"one"]
+        assert kafka._nodes[0].fenced == set(), "its former life had ended before"
 
 
 async def test_a_restart_on_another_port(tmp_path: Path) -> None:

@@ -278,13 +278,23 @@ async def test_an_interrupted_commit_ends_and_nothing_follows_it(
     settings: KafkaSettings, name: str, closing: list[Close]
 ) -> None:
     one = await journal(settings, name, closing)
+    producer, sent, go = one._lease._producer, asyncio.Event(), asyncio.Event()
+    end = producer.commit_transaction
+
+    async def held() -> None:
+        sent.set()
+        await go.wait()
+        await end()
+
+    producer.commit_transaction = held
     task = asyncio.create_task(one.append(commit(0), b"x" * 2_000_000))
-    await asyncio.sleep(0.005)
+    await sent.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     with pytest.raises(FailClosed, match="interrupted"):
         await one.append(commit(0), b"y")
+    go.set()
     await one.close()
     newest = await journal(settings, name, closing)
     assert await sealed(newest) == [b"x" * 2_000_000]

@@ -31,6 +31,18 @@ def test_one_node() -> None:
     assert found["min.insync.replicas"] == "1"
 
 
+def test_one_node_is_not_fenced_by_itself_where_it_waits_for_a_processor() -> None:
+    """With two seconds it was, on a machine at its limit: no topic was made, no record was taken."""
+    alone, of_three = (settings(server_properties(CLUSTER[0], CLUSTER[:n])) for n in (1, 3))
+    assert int(alone["broker.session.timeout.ms"]) >= 60_000
+    assert int(of_three["broker.session.timeout.ms"]) < 10_000, "partitions move while a test waits"
+
+
+def test_the_former_life_of_one_node_ends_at_once() -> None:
+    found = settings(controller_properties(CLUSTER[0], CLUSTER[:1]))
+    assert int(found["broker.session.timeout.ms"]) <= 500
+
+
 def test_three_nodes() -> None:
     texts = [settings(server_properties(own, CLUSTER)) for own in CLUSTER]
     assert [t["node.id"] for t in texts] == ["1", "2", "3"]

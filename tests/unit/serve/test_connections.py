@@ -89,13 +89,17 @@ async def test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_read(
     async with served(view, replace(QUICK, stall_seconds=NEVER)) as connect:
         for host in (b"localhost", b"evil.example"):
             asked = two.replace(b"localhost", host) + chunked + ASKED
-            reader, _ = await connect(asked)  # type: ignore[misc]
-            said = await left(reader)
+            with standing_still():
+                reader, _ = await connect(asked)  # type: ignore[misc]
+                said = await left(reader)
             assert said.startswith(b"HTTP/1.1 400")
             assert said.count(b"HTTP/1.1 ") == 1
         one = two.replace(b"Content-Length: 4\r\n", b"")
-        reader, _ = await connect(one + chunked + ASKED)  # type: ignore[misc]
-        assert (await left(reader)).count(b"HTTP/1.1 ") == 2
+        with standing_still():
+            reader, _ = await connect(one + chunked + ASKED)  # type: ignore[misc]
+            for _ in range(2):
+                await reader.readuntil(b"HTTP/1.1 ")
+        assert b"HTTP/1.1 " not in await left(reader)
 
 
 async def test_dribbling_does_not_move_the_deadline(view: PublicView) -> None:
@@ -111,8 +115,9 @@ async def test_dribbling_does_not_move_the_deadline(view: PublicView) -> None:
 
 async def test_neither_does_a_second_request_on_the_same_connection(view: PublicView) -> None:
     async with served(view, replace(QUICK, stall_seconds=NEVER)) as connect:
-        reader, writer = await connect(ASKED)  # type: ignore[misc]
-        assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+        with standing_still():
+            reader, writer = await connect(ASKED)  # type: ignore[misc]
+            assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
         writer.write(ASKED[:-2])
         assert b" 200 " not in await left(reader)
 
@@ -121,10 +126,14 @@ async def test_a_whole_request_has_all_the_time_for_its_answer(
     view: PublicView, log: ReleaseLog, release: MakeRelease
 ) -> None:
     """A stream is an answer that does not end: it outlives the deadlines by far."""
-    async with served(view, replace(QUICK, request_seconds=0.05)) as connect:
-        reader, _ = await connect(b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")  # type: ignore[misc]
-        await reader.readuntil(b"head")
-        await asyncio.sleep(0.5)
+    over = asyncio.Event()
+    async with served(view, QUICK) as connect:
+        with standing_still() as passes:
+            reader, _ = await connect(b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")  # type: ignore[misc]
+            await reader.readuntil(b"head")
+            asyncio.get_running_loop().call_later(5, over.set)
+            passes(5)
+            await over.wait()  # timers go by their time: what was due before is done
         log.append(release(6))
         async with asyncio.timeout(60):
             assert b"id: 6" in await reader.readuntil(b"id: 6")
@@ -166,9 +175,9 @@ async def test_a_new_connection_finds_a_place(view: PublicView) -> None:
             assert b" 200 " in await honest.readuntil(b"\r\n\r\n")
             writer.close()
         assert await left(oldest) == b""
-        others = [await connect(streaming) for _ in range(3)]  # type: ignore[misc]
-        for reader, _ in others:
-            await reader.readuntil(b"head")
+        for _ in range(3):
+            reader, _ = await connect(streaming)  # type: ignore[misc]
+            await reader.readuntil(b"head")  # before, it is one that is still sending its request
         assert b"id:" not in await left(stream)
 
 
