@@ -227,7 +227,10 @@ def test_ranks_and_methods_that_are_none_are_refused(opened: list[SeededNoise]) 
 
 @pytest.mark.parametrize("horizon", [None, 9])
 def test_bands_of_all_windows_cover(horizon: int | None) -> None:
-    """Every one of 400 keys at the last tick: a value of each window lies within its band at its rate."""
+    """Every one of 400 keys at the last tick: a value of each window lies within its band at its rate.
+
+    Too few are within with probability 1e-8, too many (some 0.81 are, of whole numbers) with one below 1e-9.
+    """
     keys, sure = [str(number) for number in range(400)], 0.8
     sums = Budget(epsilon=1).sum(
         epsilon=1,
@@ -244,4 +247,4 @@ def test_bands_of_all_windows_cover(horizon: int | None) -> None:
         told = last.windows[window]
         assert isinstance(told.value, Sums)
         near = sum(abs(value + 48 * ticks) <= told.band for value in told.value.values())
-        assert least <= near <= 0.9 * len(keys)
+        assert least <= near <= 0.93 * len(keys)

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import os
 import pickle
+import re
 import sys
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -289,7 +290,8 @@ def test_a_forked_process_releases_nothing() -> None:
 def test_its_text_shows_nothing_private(make: Callable[[], Any]) -> None:
     live = make()
     live.add(*(["DE"] if hasattr(live, "keys") else []), 77_777)
-    assert "77777" not in repr(live) + repr(live._now) + repr(live._charged)
+    shown = repr(live) + repr(live._now) + repr(live._charged)
+    assert "77777" not in re.sub(r" at 0x[0-9a-f]+", "", shown)  # an address may have any digits
     live.release()
     assert repr(live).endswith(": 1 tick released>")
     assert not hasattr(live, "__dict__")

@@ -183,10 +183,13 @@ def test_too_little_gaussian_noise_under_a_basic_filter_is_exit_4(
 
 
 def test_a_refuted_whole_is_named(live_series: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A finding as of the twins in tests/unit/audit/test_together.py, whose parts are each right."""
+    """A finding as of the twins in tests/unit/audit/test_together.py, whose parts are each right.
+
+    A part is flagged beside it, which is then named, with probability at most 1e-9.
+    """
     found = Finding(Fraction(1), 1.5, 0.9, "an event", (0.9, 0.1), 0.01)
     monkeypatch.setattr(audit_module, "audit_together", lambda *_, **__: found)
-    said = live_series.command("audit", *QUICK)
+    said = live_series.command("audit", *QUICK, "--confidence", "0.999999999")
     assert said.code == 4
     assert "refutes the claimed epsilon of all series together" in said.err
     assert json.loads(said.out)["violated"]

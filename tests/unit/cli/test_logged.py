@@ -42,7 +42,8 @@ def require_clean(logged_lines: list[dict[str, Any]]) -> None:
     for line in logged_lines:
         _, fields = EVENTS[line["event"]]
         assert line.keys() <= fields | ALWAYS, line
-        text = json.dumps(line)
+        folder = f"{Path(line['file']).parent}/"  # pytest numbers it
+        text = json.dumps(line).replace(folder, "")
         assert HIDDEN not in text
         numbers = {int(each) for each in re.findall(r"\d+", text)}
         assert not numbers & {GOOD, BROKEN, GOOD + BROKEN}, line

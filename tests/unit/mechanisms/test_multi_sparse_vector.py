@@ -261,5 +261,5 @@ def test_a_coordinate_that_answers_where_it_holds_the_event_loses_its_query_shar
 
 
 def test_state_is_not_shown() -> None:
-    state = MultiSparseVectorState(*(np.array([918273]),) * 3)
-    assert "918273" not in repr(state)
+    state = MultiSparseVectorState(*(np.array([918_273_645_546_372_819]),) * 3)
+    assert "918273645546372819" not in repr(state)  # longer than an address
