@@ -17,8 +17,8 @@ BLOCK = 6
 
 
 def started(case: Case, anew: bool = False) -> Run:
-    """A run that is at work, slowly."""
-    run = case.start("--until-end", "--zero-noise", "--trace", "--dawdle", "20", anew=anew)
+    """A run that is at work and waits for its reader, so that it is not over before it is interrupted."""
+    run = case.start("--until-end", "--zero-noise", "--trace", anew=anew, paced=True)
     assert seen(run, 30) == 30
     return run
 

@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from free_ports import free_port
+
+from stream_dp.broker.config import NodePorts
+from stream_dp.broker.free_ports import remember
 from stream_dp.broker.jars import resolve_jars
 from stream_dp.broker.java import find_java
 from stream_dp.broker.node import NodeRuntime
@@ -109,9 +113,17 @@ class Cluster:
         return pid
 
 
+def keep_ports(folder: Path, nodes: int) -> None:
+    """Give a cluster that begins in this folder ports that nobody else gets while it is down."""
+    ports = [NodePorts(node, free_port(), free_port()) for node in range(1, nodes + 1)]
+    remember(folder / "ports.json", ports)
+
+
 @contextmanager
 def cluster(folder: Path, nodes: int) -> Iterator[Cluster]:
     """A cluster over a folder, started; it is stopped at the end, whatever became of its nodes."""
+    folder.mkdir(exist_ok=True)
+    keep_ports(folder, nodes)
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         kafka = LocalKafka(folder, nodes=nodes)
         runner.run(kafka.start())

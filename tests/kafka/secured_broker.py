@@ -175,9 +175,7 @@ def properties(ports: dict[str, int], authority: Path) -> str:
 @asynccontextmanager
 async def secured_broker(folder: Path) -> AsyncIterator[Secured]:
     """Start the broker over this folder; it is stopped at the end."""
-    ports: dict[str, int] = {}
-    for way in ("ADMIN", "CONTROLLER", *WAYS):
-        ports[way] = next(p for p in iter(free_port, 0) if p not in ports.values())
+    ports = {way: free_port() for way in ("ADMIN", "CONTROLLER", *WAYS)}
     authority = Authority(folder, "authority")
     own, node = authority.sign("broker"), Node(folder / "node-1")
     java = await asyncio.to_thread(find_java)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from kafka.cluster import keep_ports
 
 from stream_dp.broker import LocalKafka, create_topic
 from stream_dp.errors import WorldError
@@ -134,6 +135,7 @@ async def test_a_death_is_noticed_and_survived(
     monkeypatch.delenv(
         "JAVA_TOOL_OPTIONS", raising=False
     )  # Java says that it took them, in the log
+    keep_ports(tmp_path, 1)
     kafka = LocalKafka(tmp_path)
     async with kafka:
         await create_topic(kafka.bootstrap, "kept")
@@ -149,6 +151,7 @@ async def test_a_death_is_noticed_and_survived(
 
 
 async def test_a_restart_on_another_port(tmp_path: Path) -> None:
+    keep_ports(tmp_path, 1)
     async with LocalKafka(tmp_path) as kafka:
         await create_topic(kafka.bootstrap, "kept")
         await write(kafka.bootstrap, "kept", [b"one"])
