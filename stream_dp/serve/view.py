@@ -8,6 +8,7 @@ events, counts, rates or lag.
 """
 
 import asyncio
+import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,16 +24,31 @@ NOTHING = -1
 """The position before the first release."""
 ENDED = 100
 """Series that release no more and are kept all the same: those that ended last."""
+ROOM_BYTES = 256 * 2**20
+"""What all releases may take in memory where not all are kept, however large they are."""
+_MADE_AT_ONCE = 256  # so that room is made now and then, not at each release: this part of it
+_BESIDE_BODY_BYTES = 250  # of a release in memory
 
 
 _by_sequence = attrgetter("sequence")
 _by_tick = attrgetter("tick")
 
 
+@dataclass(slots=True)
+class _Kept:
+    """The releases of a series that are in memory, how many came before these, and what they take."""
+
+    releases: list[Release] = field(default_factory=list)
+    dropped: int = 0
+    bytes: int = 0
+
+
 class ReleaseLog:
     """Every published release in memory, or the newest `keep` of each series that runs and of the last that ended.
 
-    A series that runs has a release at every tick.
+    A series that runs has a release at every tick. Where not all are kept, they have `ROOM_BYTES` together: beyond
+    that the series that takes most loses its oldest, so a large one takes nothing from a small one, and each keeps
+    its newest.
 
     >>> log = ReleaseLog()
     >>> log.append(Release(0, "total", 7, b'{"v":1,"sequence":0,"series":"total","tick":7,"value":12}'))
@@ -48,8 +64,8 @@ class ReleaseLog:
         if keep is not None and keep < 1:
             raise UsageError(f"keep must be at least 1 release per series or None, got {keep}")
         self._keep = keep
-        self._series: dict[str, list[Release]] = {}
-        self._dropped: dict[str, int] = {}
+        self._series: dict[str, _Kept] = {}
+        self._bytes = 0
         self._last = NOTHING
         self._tick = NOTHING
         self._forgotten = NOTHING
@@ -74,12 +90,19 @@ class ReleaseLog:
         if release.sequence <= self._last:
             self._check_same(release)
             return
-        releases = self._series.setdefault(release.series, [])
+        kept = self._series.setdefault(release.series, _Kept())
+        releases = kept.releases
         if releases and release.tick < releases[-1].tick:
             raise FailClosed(f"series {release.series!r} went back in time: tick {release.tick}")
         releases.append(release)
+        kept.bytes += _bytes_of(release)
+        self._bytes += _bytes_of(release)
         self._last = release.sequence
-        self._trim(release.series)
+        if self._keep is not None:
+            if len(releases) > self._keep:
+                self._drop_first(kept)
+            if self._bytes > ROOM_BYTES:
+                self._make_room()
         if release.tick > self._tick:
             self._tick = release.tick
             self._forget_ended()
@@ -96,7 +119,7 @@ class ReleaseLog:
 
     def latest(self) -> Mapping[str, Release]:
         """The newest release of each series."""
-        return {name: releases[-1] for name, releases in self._series.items()}
+        return {name: kept.releases[-1] for name, kept in self._series.items()}
 
     def series_between(self, name: str, from_tick: int, to_tick: int) -> Sequence[Release]:
         """The releases of one series with `from_tick <= tick <= to_tick`, in order."""
@@ -104,23 +127,23 @@ class ReleaseLog:
 
     def places_between(self, name: str, from_tick: int, to_tick: int) -> range:
         """The places of these releases in their series, counted from its first one, kept or not."""
-        releases, dropped = self._series.get(name, []), self._dropped.get(name, 0)
-        start = bisect_left(releases, from_tick, key=_by_tick)
-        return range(dropped + start, dropped + bisect_right(releases, to_tick, key=_by_tick))
+        kept = self._series.get(name, _Kept())
+        start = kept.dropped + bisect_left(kept.releases, from_tick, key=_by_tick)
+        return range(start, kept.dropped + bisect_right(kept.releases, to_tick, key=_by_tick))
 
     def at(self, name: str, places: range) -> Sequence[Release]:
         """The releases at these places of a series, in order; none where the first is kept no longer."""
-        dropped = self._dropped.get(name, 0)
-        if places.start < dropped:
+        kept = self._series.get(name, _Kept())
+        if places.start < kept.dropped:
             return []
-        return self._series.get(name, [])[places.start - dropped : places.stop - dropped]
+        return kept.releases[places.start - kept.dropped : places.stop - kept.dropped]
 
     def since(self, sequence: int, limit: int | None = None) -> Sequence[Release]:
         """The first `limit` releases after `sequence`, over all series, in order of publication."""
         found: list[Release] = []
-        for releases in self._series.values():
-            start = bisect_right(releases, sequence, key=_by_sequence)
-            found += releases[start:] if limit is None else releases[start : start + limit]
+        for kept in self._series.values():
+            start = bisect_right(kept.releases, sequence, key=_by_sequence)
+            found += kept.releases[start : None if limit is None else start + limit]
         found.sort(key=_by_sequence)
         return found if limit is None else found[:limit]
 
@@ -139,11 +162,25 @@ class ReleaseLog:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _trim(self, name: str) -> None:
-        releases = self._series[name]
-        if self._keep is not None and len(releases) > self._keep:
-            self._forgotten = max(self._forgotten, releases.pop(0).sequence)
-            self._dropped[name] = self._dropped.get(name, 0) + 1
+    def _make_room(self) -> None:
+        """Take the oldest release of the series that takes most, again and again."""
+        largest = [(-kept.bytes, name) for name, kept in self._series.items()]
+        heapq.heapify(largest)
+        while largest and self._bytes > ROOM_BYTES - ROOM_BYTES // _MADE_AT_ONCE:
+            _, name = largest[0]
+            kept = self._series[name]
+            if len(kept.releases) == 1:
+                heapq.heappop(largest)
+                continue
+            self._drop_first(kept)
+            heapq.heapreplace(largest, (-kept.bytes, name))
+
+    def _drop_first(self, kept: _Kept) -> None:
+        first = kept.releases.pop(0)
+        kept.dropped += 1
+        kept.bytes -= _bytes_of(first)
+        self._bytes -= _bytes_of(first)
+        self._forgotten = max(self._forgotten, first.sequence)
 
     def _forget_ended(self) -> None:
         """Forget the series that ended first, where more than `ENDED` have."""
@@ -152,8 +189,7 @@ class ReleaseLog:
         ended = [each for each in self.latest().values() if each.tick < self._tick - 1]
         for last in sorted(ended, key=_by_sequence)[:-ENDED]:
             self._forgotten = max(self._forgotten, last.sequence)
-            del self._series[last.series]
-            self._dropped.pop(last.series, None)
+            self._bytes -= self._series.pop(last.series).bytes
 
     def _check_same(self, release: Release) -> None:
         for known in self.since(release.sequence - 1, limit=1):
@@ -165,6 +201,11 @@ class ReleaseLog:
                 " second time with other bytes: published releases are immutable; check who"
                 " writes to this sink"
             )
+
+
+def _bytes_of(release: Release) -> int:
+    """About what a release takes in memory."""
+    return len(release.body) + _BESIDE_BODY_BYTES
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,67 @@ def test_no_series_ends_while_a_tick_is_under_way(
     assert len(log.names()) == 10
 
 
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Little room, in bytes."""
+    monkeypatch.setattr("stream_dp.serve.view.ROOM_BYTES", 60_000)
+    return 60_000
+
+
+def taken(log: ReleaseLog, name: str = "") -> int:
+    """What the releases of a series, or all, take: 250 bytes beside their bodies."""
+    found = log.since(-1) if not name else log.series_between(name, 0, 1 << 30)
+    return sum(len(one.body) + 250 for one in found)
+
+
+def test_a_large_series_takes_no_room_from_small_ones(release: MakeRelease, room: int) -> None:
+    log, last = ReleaseLog(keep=1000), -1
+    for tick in range(40):
+        for name, bins in (("small", 1), ("large", 200), ("larger", 400)):
+            last += 1
+            log.append(release(last, name, tick, values=dict.fromkeys(map(str, range(bins)), 7)))
+            assert taken(log) <= room
+    assert [one.tick for one in log.series_between("small", 0, 99)] == [*range(40)]
+    large, larger = (log.series_between(name, 0, 99) for name in ("large", "larger"))
+    assert [one.tick for one in large] == [*range(40 - len(large), 40)]
+    assert [one.tick for one in larger] == [*range(40 - len(larger), 40)]
+    assert len(large) > len(larger) >= 1
+    assert abs(taken(log, "large") - taken(log, "larger")) <= 6000, "what is left is shared evenly"
+    assert log.forgotten == max(large[0].sequence, larger[0].sequence) - 3
+    assert log.at("large", range(39 - len(large), 40)) == []
+    assert log.at("large", range(39, 40)) == [large[-1]]
+
+
+def test_each_series_keeps_its_newest(release: MakeRelease, room: int) -> None:
+    log = ReleaseLog(keep=1000)
+    for sequence in range(160):
+        log.append(release(sequence, f"s{sequence % 80}", sequence // 80, value=10**900))
+    assert taken(log) > room
+    assert [one.sequence for one in log.since(-1)] == [*range(80, 160)]
+    assert log.forgotten == 79
+
+
+def test_a_log_that_keeps_all_keeps_all(release: MakeRelease, room: int) -> None:
+    log = ReleaseLog()
+    for sequence in range(100):
+        log.append(release(sequence, value=10**900))
+    assert taken(log) > room
+    assert (len(log.since(-1)), log.forgotten) == (100, -1)
+
+
+def test_series_that_ended_give_their_room_back(
+    release: MakeRelease, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else less and less would be left for the others."""
+    monkeypatch.setattr("stream_dp.serve.view.ENDED", 1)
+    log = ReleaseLog(keep=10)
+    for tick in range(200):
+        log.append(release(2 * tick, "runs", tick))
+        log.append(release(2 * tick + 1, f"short_{tick}", tick, value=10**900))
+    assert len(log.series_between("runs", 0, 999)) == 10
+    assert taken(log) < room
+
+
 def test_keep_must_keep_something() -> None:
     with pytest.raises(UsageError, match="at least 1"):
         ReleaseLog(keep=0)
