@@ -68,11 +68,12 @@ class Unanswered(WorldError):
 
 
 class Run:
-    """A pipeline that runs, and what it has published; `keep` releases of each series, at most, stay in memory (all: None).
+    """A pipeline that runs, and what it has published.
 
-    An outage ends an attempt; the next one has an engine of its own on ports that `again` opens (None: there is no
-    next one) and recovers as after a crash. `accepted` names a new guarantee on a source that was seen before.
-    `patient`: an outage is ridden out also before anything ran. `tell` learns of phases, and of nothing else.
+    Of each series at most `keep` releases stay in memory (None: all). An outage ends an attempt; the next one has an
+    engine of its own on ports that `again` opens (None: there is no next one) and recovers as after a crash. `accepted`
+    names a new guarantee on a source that was seen before. `patient`: an outage is ridden out also before anything ran.
+    `tell` learns of phases, and of nothing else.
     """
 
     def __init__(

@@ -224,7 +224,8 @@ def looked_at(release: MakeRelease) -> tuple[int, int]:
     counted = counted.counting(counted.unread(log), log.names())
     for tick in range(1, 501):
         log.append(release(tick + 1, "late", tick, fired=["UA"], band=1))
-    kept = log._series["late"] = Handing(log._series["late"])
+    late = log._series["late"]
+    kept = late.releases = Handing(late.releases)
     while unread := counted.unread(log):
         counted = counted.counting(unread, log.names())
     handed, kept.handed = kept.handed, 0
