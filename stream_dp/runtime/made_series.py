@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.commit import Release
-from stream_dp.runtime.release import VERSION, Released, WindowPart, read_exactly, write
+from stream_dp.runtime.release import VERSION, Released, WindowPart, name_bytes, read_exactly, write
 
 _HEAD_BYTES = 250
 _ENTRY_BYTES = 90
@@ -41,7 +41,7 @@ class MadeSeries:
     @property
     def most_bytes(self) -> int:
         """How many bytes a release has, about and at most; public."""
-        part = sum(map(len, self.keys)) + _ENTRY_BYTES * len(self.keys)
+        part = sum(map(name_bytes, self.keys)) + _ENTRY_BYTES * len(self.keys)
         return _HEAD_BYTES + part * max(1, len(self.windows))
 
     def body(self, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]) -> bytes:

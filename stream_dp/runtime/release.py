@@ -271,6 +271,15 @@ def in_units(told: dict[str, Any], unit: Fraction) -> dict[str, Any]:
     return scaled
 
 
+def name_bytes(name: str) -> int:
+    """Return how many bytes a name has in a release, without its quotes.
+
+    >>> name_bytes("Wien"), name_bytes("Köln"), name_bytes("東京")
+    (4, 5, 6)
+    """
+    return len(_ENCODER.encode(name)) - 2
+
+
 def write(released: Released) -> bytes:
     """Return the exact public bytes of a release."""
     return _ENCODER.encode(released)

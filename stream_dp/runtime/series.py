@@ -24,6 +24,7 @@ from stream_dp.runtime.release import (
     WindowPart,
     content,
     in_units,
+    name_bytes,
     part,
     told_number,
     write,
@@ -197,7 +198,7 @@ class Series:
 
 def entry_bytes(keys: Sequence[str], *, counted: bool = False) -> int:
     """How many bytes entries of these names take in a release, about and at most; `counted`: with counts beside."""
-    return (sum(map(len, keys)) + _ENTRY_BYTES * len(keys)) * (2 if counted else 1)
+    return (sum(map(name_bytes, keys)) + _ENTRY_BYTES * len(keys)) * (2 if counted else 1)
 
 
 def _with_band(told: Mapping[str, Any], band: float | Decimal) -> dict[str, Any]:
@@ -209,4 +210,4 @@ def _view_bytes(view: SeriesView) -> int:
     if view.told_bytes is not None:
         return _VIEW_BYTES + view.told_bytes
     entry = _ENTRY_BYTES if view.tell is None else _TOLD_BYTES
-    return _VIEW_BYTES + sum(map(len, view.keys)) + entry * len(view.keys)
+    return _VIEW_BYTES + sum(map(name_bytes, view.keys)) + entry * len(view.keys)

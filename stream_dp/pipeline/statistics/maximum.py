@@ -15,7 +15,7 @@ from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.choose_hss import CounterKind, Demand, ExpectedEvents, hss_choice
 from stream_dp.pipeline.choose_paper_hss import paper_hss_choice
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries
-from stream_dp.runtime.release import Shape
+from stream_dp.runtime.release import Shape, name_bytes
 from stream_dp.runtime.series import Tell
 
 _VALUE_BYTES = 40
@@ -70,7 +70,7 @@ class MaximumSeries(GroupedSeries):
 
     def told_bytes(self, names: Sequence[str]) -> int:
         """Return how many bytes the value and the longest name have at most."""
-        return _VALUE_BYTES + max(map(len, names))
+        return _VALUE_BYTES + max(map(name_bytes, names))
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> int:
         """Return the largest count."""

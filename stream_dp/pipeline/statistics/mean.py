@@ -26,7 +26,7 @@ from stream_dp.pipeline.conditions import Where
 from stream_dp.pipeline.groupings import By, decimal_text
 from stream_dp.pipeline.statistics.of_amounts import AmountSeries
 from stream_dp.pipeline.windows import window_choice
-from stream_dp.runtime.release import Shape
+from stream_dp.runtime.release import Shape, name_bytes
 from stream_dp.runtime.series import Tell
 
 PLACES = 2  # digits behind those of the grid
@@ -184,7 +184,7 @@ class MeanSeries(AmountSeries):
 
     def told_bytes(self, names: Sequence[str]) -> int:
         """Return how many bytes the means and their ends have, about and at most."""
-        return sum(map(len, names)) + _TOLD_BYTES * len(names)
+        return sum(map(name_bytes, names)) + _TOLD_BYTES * len(names)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> Any:
         """Return the mean, or that of each key, None where nothing counts; nothing over windows."""

@@ -23,7 +23,7 @@ from stream_dp.pipeline.profiles import ExpectedShape
 from stream_dp.pipeline.statistics.histogram import HistogramSeries
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
 from stream_dp.pipeline.statistics.windowed import WindowedSeries
-from stream_dp.runtime.release import Rank, Shape
+from stream_dp.runtime.release import Rank, Shape, name_bytes
 from stream_dp.runtime.series import Tell
 
 MOST_RANKS = 100
@@ -99,7 +99,7 @@ class TopSeries(WindowedSeries, GroupedSeries):
 
     def told_bytes(self, names: Sequence[str]) -> int:
         """Return how many bytes the ranks have at most: each lists the longest names."""
-        longest = sorted(map(len, names), reverse=True)[: 1 + MOST_TIED]
+        longest = sorted(map(name_bytes, names), reverse=True)[: 1 + MOST_TIED]
         return self.k * (_RANK_BYTES + sum(longest) + _NAME_BYTES * len(longest))
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> dict[str, int] | None:
