@@ -22,13 +22,13 @@ async def killed_at_random(
     """Kill `kills` runs of the pipeline at random moments; how many of them had begun to work.
 
     `look` says after each kill what is wrong. A fifth of the kills hit the start or the recovery. The first
-    kill of either sort is of a new interpreter, the others are of forked processes. A run waits for its reader: else
-    it could be over before a slow machine kills it.
+    kill of either sort is of a new interpreter, the others are of forked processes. Every run waits for its reader,
+    who may not read: else it could be over before a slow machine kills it.
     """
     working = 0
     for kill in range(kills):
         anew, early = kill in (0, 4), kill % 5 == 4
-        run = case.start("--until-end", "--trace", *options, anew=anew, paced=not early)
+        run = case.start("--until-end", "--trace", *options, anew=anew, paced=True)
         if early:
             await asyncio.sleep(chance.uniform(0.05, 0.6) if anew else chance.uniform(0, 0.1))
         else:

@@ -6,6 +6,7 @@ Rules: the brokers are compiled for a quick start, not for a long run, unless th
 import gc
 import os
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kafka.kafka_worlds import Close
 from kafka.secured_broker import Secured, secured_session
 
 from stream_dp.adapters.kafka_client import KafkaSettings
+from stream_dp.adapters.kafka_log import PartitionLog
 from stream_dp.testing.kafka import fresh_topic_name, kafka
 
 __all__ = ["kafka"]
@@ -32,6 +34,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def settings(kafka: str) -> KafkaSettings:
     return KafkaSettings(kafka)
+
+
+@pytest.fixture
+def impatient(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
+    """What hangs is waited for one second only; a broker that is slow, as long as ever."""
+    ends = PartitionLog.ends
+
+    async def hastily(log: PartitionLog) -> tuple[int, int]:
+        log._settings = replace(log._settings, patience_s=1.0)
+        return await ends(log)
+
+    monkeypatch.setattr(PartitionLog, "ends", hastily)
+    return settings
 
 
 @pytest.fixture(scope="session")

@@ -2,16 +2,13 @@
 
 import asyncio
 import csv
-from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from kafka.kafka_worlds import Close, half_a_transaction, release
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_lease import KafkaLease
 from stream_dp.adapters.kafka_sink import KafkaSink
-from stream_dp.app import published_bodies
 from stream_dp.app.export.exporting import export_releases
 from stream_dp.app.export.rows import rows_of
 from stream_dp.runtime.commit import Release
@@ -70,19 +67,12 @@ async def test_what_is_committed_is_exported_once(
 
 
 async def test_what_a_kill_left_open_ends_no_export(
-    kafka: str,
-    settings: KafkaSettings,
-    name: str,
-    closing: list[Close],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    kafka: str, impatient: KafkaSettings, name: str, closing: list[Close], tmp_path: Path
 ) -> None:
     """Brokers end it some seconds later; until then what was decided before it is there to be exported."""
-    hasty = replace(settings, patience_s=1.0)
-    monkeypatch.setattr(published_bodies, "settings_for", lambda *_: hasty)
     path, to = tmp_path / "pipeline.yaml", tmp_path / "out"
     path.write_text(PIPELINE.format(name=name, kafka=kafka))
-    killed = await opened(settings, name, closing)
+    killed = await opened(impatient, name, closing)
     released = [release(number, number) for number in range(3)]
     await killed.publish(released)
     await half_a_transaction(killed._lease, f"{name}.releases")

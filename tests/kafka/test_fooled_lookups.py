@@ -106,9 +106,11 @@ async def test_no_tick_passes_while_a_record_of_it_is_unread(
     topic = await stamped(kafka)
     source = live(kafka, topic)
     closing.append(source.close)
-    await source.open(int(time.time() * 1000))
+    origin = int(time.time() * 1000)
+    await source.open(origin)
     await source.seek({})
     await asyncio.to_thread(write, kafka, topic, 0, (0,), OTHERS - 1)
+    unread = (int(time.time() * 1000) - origin) // STEP  # the tick they lie in, or a later one
     await asyncio.sleep((STEP + 2 * SETTLE) / 1000)
     await asyncio.to_thread(write, kafka, topic, 0, (-OTHERS, 1, 2), 0)
 
@@ -116,6 +118,6 @@ async def test_no_tick_passes_while_a_record_of_it_is_unread(
         return True
 
     monkeypatch.setattr(source, "_caught_up", outdated)
-    monkeypatch.setattr(source, "_due", lambda: 0)
+    monkeypatch.setattr(source, "_due", lambda: unread)
     await source._pass_silent(set())
     assert [one.mark for one in source._ready] == []

@@ -5,7 +5,6 @@ coordinator of it, which brokers permit while they do not verify it.
 """
 
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import replace
 
 import pytest
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
@@ -19,7 +18,6 @@ from stream_dp.adapters.kafka_answers import KafkaAnswers
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_lease import KafkaLease, Outgoing
-from stream_dp.adapters.kafka_log import PartitionLog
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.errors import FailClosed
 from stream_dp.runtime.commit import Commit
@@ -42,19 +40,6 @@ async def unverified(kafka: str) -> AsyncIterator[None]:
     await verifying("false")
     yield
     await verifying("true")
-
-
-@pytest.fixture
-def impatient(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
-    """What hangs is waited for one second only; a broker that is slow, as long as ever."""
-    ends = PartitionLog.ends
-
-    async def hastily(log: PartitionLog) -> tuple[int, int]:
-        log._settings = replace(log._settings, patience_s=1.0)
-        return await ends(log)
-
-    monkeypatch.setattr(PartitionLog, "ends", hastily)
-    return settings
 
 
 def batch(records: Iterable[Outgoing]) -> RawBatch:

@@ -248,16 +248,15 @@ async def test_only_the_next_commit_is_taken(
 
 
 async def test_a_foreign_open_transaction_stops_the_start(
-    settings: KafkaSettings, name: str, closing: list[Close]
+    impatient: KafkaSettings, name: str, closing: list[Close]
 ) -> None:
-    await (await journal(settings, name, closing)).close()
-    long = KafkaSettings(settings.bootstrap, transaction_timeout_ms=600_000)
+    await (await journal(impatient, name, closing)).close()
+    long = KafkaSettings(impatient.bootstrap, transaction_timeout_ms=600_000)
     foreign = KafkaLease(long, fresh_topic_name("foreign"))
     await foreign.start()
     await half_a_transaction(foreign, f"{name}.private.journal")
-    hasty = KafkaSettings(settings.bootstrap, patience_s=5)
     with pytest.raises(FailClosed, match="another program"):
-        await journal(hasty, name, closing)
+        await journal(impatient, name, closing)
 
 
 async def test_topics_that_could_lose_records_are_refused(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -390,12 +391,14 @@ async def test_a_compacted_source_is_refused(
 
 
 async def test_a_source_that_is_deleted_while_it_is_read_is_named(
-    kafka: str, closing: list[Close], monkeypatch: pytest.MonkeyPatch
+    kafka: str, settings: KafkaSettings, closing: list[Close], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A topic that is gone is looked for one second only; a broker that is slow has as long as ever."""
     monkeypatch.setattr(kafka_source, "_SILENCE_S", 1.0)
     topic = await stamped_topic(kafka, 1)
-    source = live(KafkaSettings(kafka, patience_s=5), topic, closing)
+    source = live(settings, topic, closing)
     await source.open(WallClock().now())
+    source._watch._settings = replace(settings, patience_s=1.0)
     await source.seek({})
     async with administering(kafka) as admin:
         await deleted(admin, topic)

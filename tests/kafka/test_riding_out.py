@@ -20,6 +20,7 @@ from kafka.cluster import Cluster, cluster
 from kafka.kafka_worlds import marks_of
 from kafka.leadership import move_leaders
 from kafka.test_crash_kafka import ticks_of
+from kafka.test_zombie_engines import wait_until_stopped
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.app.replay_feed import feed
@@ -50,6 +51,13 @@ def at_work(case: Case, lines: int = 20) -> Run:
     """A run that has made some commits."""
     run = case.start(*OPTIONS)
     assert seen(run, lines) == lines
+    return run
+
+
+def before_a_commit(case: Case) -> Run:
+    """A run that has made some commits and is stopped (SIGSTOP): what it asks of a broker next is another commit."""
+    run = case.start(*OPTIONS, "--pause", "before-commit:7", anew=True)
+    wait_until_stopped(run.pid)
     return run
 
 
@@ -102,8 +110,9 @@ def test_a_single_broker_is_killed_and_comes_back(one: Cluster, tmp_path: Path) 
 def test_a_broker_that_stays_away_ends_it_with_the_cause(one: Cluster, tmp_path: Path) -> None:
     """Exit 5, and one line that names what was tried; a new start goes on, once the broker is back."""
     case = fed(one.bootstrap, tmp_path, ticks=200, patience="1s")
-    run = at_work(case)
+    run = before_a_commit(case)
     one.kill(0)
+    run.send_signal(signal.SIGCONT)
     done = ended(run)
     one.restart()
     assert done.returncode == 5, done.stderr
@@ -118,8 +127,9 @@ def test_a_broker_that_stays_away_ends_it_with_the_cause(one: Cluster, tmp_path:
 def test_a_broker_that_hangs_does_not_hold_the_end(one: Cluster, tmp_path: Path) -> None:
     """SIGTERM while nothing answers: exit 5 after some seconds, and the next start goes on."""
     case = fed(one.bootstrap, tmp_path, ticks=200)
-    run = at_work(case)
+    run = before_a_commit(case)
     one.halt(0)
+    run.send_signal(signal.SIGCONT)
     began = time.monotonic()
     try:
         time.sleep(2)
