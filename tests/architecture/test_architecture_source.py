@@ -1,11 +1,10 @@
-"""Rules that a module's syntax shows: no event loop low down, no stray randomness, docstrings, size.
+"""Rules that a module's syntax shows: no event loop low down, no stray randomness, a docstring a module, size.
 
 Each rule is a function from a module to what is wrong with it, tried on a snippet that breaks it.
 """
 
 import ast
 import re
-import statistics
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -17,8 +16,7 @@ Rule = Callable[[ast.Module], Iterator[str]]
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 SYNCHRONOUS = ("core", "noise", "mechanisms", "accounting")
-MAX_LINES = 400
-MEDIAN_LINES = 150
+MAX_LINES = 900
 RANDOMNESS = ("random", "secrets", "numpy.random")
 SYSTEM_SOURCE = ("urandom", "getrandom")
 NOUNS = re.compile(
@@ -110,22 +108,9 @@ def bare_plurals(tree: ast.Module) -> Iterator[str]:
 
 
 def undocumented(tree: ast.Module) -> Iterator[str]:
-    """Find the module, public classes, functions and methods without a docstring."""
+    """Find a module without a docstring."""
     if ast.get_docstring(tree) is None:
         yield "the module has no docstring"
-    for definition in public_definitions(tree):
-        if ast.get_docstring(definition) is None:
-            yield f"line {definition.lineno}: {definition.name} has no docstring"
-
-
-def public_definitions(scope: ast.Module | ast.ClassDef) -> Iterator[Definition]:
-    """Yield the public definitions of a module, and those of its public classes."""
-    for node in scope.body:
-        if not isinstance(node, Definition) or node.name.startswith("_") or is_overload(node):
-            continue
-        yield node
-        if isinstance(node, ast.ClassDef):
-            yield from public_definitions(node)
 
 
 def leaning(tree: ast.Module) -> Iterator[str]:
@@ -137,17 +122,9 @@ def leaning(tree: ast.Module) -> Iterator[str]:
                 yield f"{getattr(node, 'name', 'module')}: {opening}"
 
 
-def is_overload(node: Definition) -> bool:
-    """Say whether this is a signature of an overloaded function only."""
-    names = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
-    return "overload" in names
-
-
 def oversized(lines: Mapping[Path, int]) -> list[str]:
-    """Return which files are too long, and whether the median is."""
-    wrong = [f"{path}: {count} lines" for path, count in lines.items() if count > MAX_LINES]
-    median = statistics.median(lines.values())
-    return [*wrong, f"median {median:g} lines"] if median >= MEDIAN_LINES else wrong
+    """Return which files are too long."""
+    return [f"{path}: {count} lines" for path, count in lines.items() if count > MAX_LINES]
 
 
 def test_lower_layers_are_synchronous(syntax: Syntax) -> None:
@@ -173,7 +150,7 @@ def test_what_is_printed_says_one_tick_and_two_ticks(syntax: Syntax) -> None:
     assert findings(bare_plurals, syntax, lambda path: under(path, "cli")) == []
 
 
-def test_all_that_is_public_is_documented(syntax: Syntax) -> None:
+def test_every_module_says_what_it_is(syntax: Syntax) -> None:
     assert findings(undocumented, syntax, lambda _: True) == []
 
 
@@ -183,7 +160,7 @@ def test_docstrings_stand_alone(syntax: Syntax) -> None:
 
 def test_files_are_small(modules: Mapping[Path, str]) -> None:
     lines = {path: len(source.splitlines()) for path, source in modules.items()}
-    assert oversized({path: count for path, count in lines.items() if count > 4}) == []
+    assert oversized(lines) == []
 
 
 @pytest.mark.parametrize(
@@ -203,8 +180,6 @@ def test_files_are_small(modules: Mapping[Path, str]) -> None:
         (printing, "def f():\n    print(1)"),
         (bare_plurals, "f'{done.ticks:,} ticks, {1} release'"),
         (undocumented, ""),
-        (undocumented, '"""M."""\ndef f(): ...'),
-        (undocumented, '"""M."""\nclass A:\n    """A."""\n    def f(self): ...'),
         (leaning, '"""The same for nightly runs."""'),
         (leaning, 'def f():\n    """So many creations."""'),
         (leaning, 'async def _f():\n    """Likewise, later."""'),
@@ -223,7 +198,7 @@ def test_rules_can_fail(rule: Rule, bad: str) -> None:
         (system_source, "import os\nos.open(urandom)"),
         (printing, "console.print(1)"),
         (bare_plurals, "f'{how_many(ticks, noun)}: {name} ends'"),
-        (undocumented, '"""M."""\ndef _f(): ...\nclass _A:\n    def f(self): ...'),
+        (undocumented, '"""M."""\ndef f(): ...'),
         (
             leaning,
             'def f():\n    """Return the same object.\n\n    The same for all."""\ndef g(): ...',
@@ -242,5 +217,4 @@ def test_packages_are_told_apart() -> None:
 
 
 def test_sizes_can_fail() -> None:
-    assert oversized({Path("a"): 10, Path("b"): 401, Path("c"): 10}) == ["b: 401 lines"]
-    assert oversized({Path("a"): 150}) == ["median 150 lines"]
+    assert oversized({Path("a"): 900, Path("b"): 901}) == ["b: 901 lines"]
