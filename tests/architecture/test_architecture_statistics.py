@@ -15,36 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from stream_dp.pipeline.statistics import STATISTICS
+
 BLOCK = re.compile(r"^```python (file|list)=(\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-CLASSES = (
-    "CountSeries",
-    "GaugeSeries",
-    "DistinctSeries",
-    "CutOffSeries",
-    "HistogramSeries",
-    "TopSeries",
-    "MaximumSeries",
-    "LargestSeries",
-    "ColumnsAboveSeries",
-    "QuantitySeries",
-    "QuantilesSeries",
-    "AlertsSeries",
-    "MonitorSeries",
-)
-WORDS = (
-    "count",
-    "gauge",
-    "cut_off",
-    "histogram",
-    "top",
-    "maximum",
-    "largest",
-    "columns_above",
-    "quantity",
-    "quantiles",
-    "alerts",
-    "monitor",
-)
+CLASSES = {kind.__name__ for kind in STATISTICS}
+WORDS = {str(kind.model_fields["statistic"].default) for kind in STATISTICS}
 FACE = Path(
     "stream_dp/app/standalone/blocks.py"
 )  # one method for each, for people; a new statistic needs none
@@ -84,7 +59,7 @@ def naming(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         line = getattr(node, "lineno", "?")
         names = {getattr(node, part, None) for part in ("id", "attr", "name")}
-        if named := names & set(CLASSES):
+        if named := names & CLASSES:
             yield f"line {line}: names {named.pop()}"
         asked = ast.unparse(node) if isinstance(node, ast.Compare) else ""
         if "statistic" in asked and any(repr(word) in asked for word in WORDS):
