@@ -6,10 +6,12 @@ are skipped, with the reason; `STREAM_DP_REQUIRE=kafka,browser` turns such skips
 """
 
 import asyncio
+import fcntl
 import os
 import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,11 +39,35 @@ def fresh_topic_name(prefix: str = "test") -> str:
     return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
 
-def kafka_session() -> Iterator[str]:
+def kafka_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start a broker over a temporary folder, yield its bootstrap address, stop it.
 
+    The workers of one run (`pytest -n`) share it: the first that asks starts it and stops it after the last has left.
     At the end it raises if the broker died in between. The loop is its own: tests keep theirs.
     """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    address = shared / "kafka.address"
+    with (shared / "kafka.start").open("a") as start, (shared / "kafka.users").open("a") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        fcntl.flock(start, fcntl.LOCK_EX)
+        if address.exists():
+            start.close()
+            yield address.read_text(encoding="ascii")
+            return
+        with _broker() as broker:
+            address.write_text(broker.bootstrap, encoding="ascii")
+            start.close()
+            yield broker.bootstrap
+            fcntl.flock(users, fcntl.LOCK_EX)
+            address.unlink()
+            broker.check()
+
+
+@contextmanager
+def _broker() -> Iterator[LocalKafka]:
+    """A broker that runs; where none can be had the test is skipped, or fails where Kafka is required."""
     with (
         tempfile.TemporaryDirectory(prefix="stream-dp-kafka-") as folder,
         asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner,
@@ -52,8 +78,7 @@ def kafka_session() -> Iterator[str]:
         except StreamDPError as error:
             missing("kafka", str(error))
         try:
-            yield broker.bootstrap
-            broker.check()
+            yield broker
         finally:
             runner.run(broker.stop())
 
