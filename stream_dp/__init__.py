@@ -65,7 +65,6 @@ if _typing.TYPE_CHECKING:
     from stream_dp.app.standalone.continual_counter import ContinualCounter
     from stream_dp.app.standalone.continual_histogram import ContinualHistogram
     from stream_dp.app.standalone.continual_maximum import ContinualMaximum
-    from stream_dp.app.standalone.continual_quantity import ContinualQuantity
     from stream_dp.app.standalone.continual_sum import ContinualSum, ContinualSums
     from stream_dp.app.standalone.continual_top import ContinualTop
     from stream_dp.app.standalone.privacy_budget import Budget
@@ -122,7 +121,6 @@ _PLACES = {
     "ContinualCounter": "app.standalone.continual_counter",
     "ContinualHistogram": "app.standalone.continual_histogram",
     "ContinualMaximum": "app.standalone.continual_maximum",
-    "ContinualQuantity": "app.standalone.continual_quantity",
     "ContinualAlerts": "app.standalone.continual_alerts",
     "ContinualSum": "app.standalone.continual_sum",
     "ContinualSums": "app.standalone.continual_sum",
@@ -213,7 +211,6 @@ __all__ = [
     "ContinualCounter",
     "ContinualHistogram",
     "ContinualMaximum",
-    "ContinualQuantity",
     "ContinualSum",
     "ContinualSums",
     "ContinualTop",

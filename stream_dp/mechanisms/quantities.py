@@ -2,7 +2,7 @@
 
 Rules: a quantity is a frozen value that says of itself what one event can change (`sensitivity`, `one_signed`) and what
 an error of the columns does to it (`error`); scales and thresholds follow from that, and nobody types one. The family
-here is closed and proven line by line; `registered_quantity` takes others after a test. An event sets at most `ones`
+here is closed and proven line by line. An event sets at most `ones`
 entries of its row, each to 1. This file knows no noise and no privacy parameter.
 """
 

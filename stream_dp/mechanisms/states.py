@@ -28,7 +28,6 @@ from stream_dp.mechanisms.paper_hss import PaperHSSState
 from stream_dp.mechanisms.paper_sparse_vector import PaperSparseVector
 from stream_dp.mechanisms.per_bin_hss import PerBinState
 from stream_dp.mechanisms.quantities import ColumnsAbove, Largest, Maximum, Sum
-from stream_dp.mechanisms.registered_quantity import RegisteredQuantity
 from stream_dp.mechanisms.separate_counters import SeparateCounters, SeparateState
 from stream_dp.mechanisms.sparse_vector import SparseVector, SparseVectorState
 from stream_dp.mechanisms.sum_counter import SumCounterState
@@ -72,7 +71,6 @@ STATES = Codec(
         NoisyQuantityState,
         PaperHSSState,
         PaperSparseVector,
-        RegisteredQuantity,
         PerBinState,
         SeparateCounters,
         SeparateState,

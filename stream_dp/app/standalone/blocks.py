@@ -20,10 +20,8 @@ from stream_dp.app.standalone.numbers import words
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import ApproxDP
 from stream_dp.core.mechanism import Noise
-from stream_dp.core.messages import IntArray
 from stream_dp.core.row_relations import AMOUNTS
 from stream_dp.errors import UsageError
-from stream_dp.mechanisms.registered_quantity import register_quantity
 from stream_dp.mechanisms.serving import (
     Bands,
     ServingMechanism,
@@ -36,7 +34,6 @@ from stream_dp.mechanisms.serving import (
 from stream_dp.noise import NoiseStream, fresh_seed
 from stream_dp.pipeline.amount_units import Amount, amount_problems
 from stream_dp.pipeline.choice import Setting
-from stream_dp.pipeline.choose_hss import Demand, hss_choice
 from stream_dp.pipeline.derivations import whole
 from stream_dp.pipeline.profiles import ExpectedShape
 from stream_dp.pipeline.record_columns import Numbers
@@ -72,7 +69,6 @@ __all__ = [
     "choose_counter",
     "choose_histogram",
     "choose_maximum",
-    "choose_quantity",
     "choose_sum",
     "choose_top",
     "clipped",
@@ -222,34 +218,6 @@ def _sum_series(epsilon: Fraction, windows: Windows, **more: Any) -> SumSeries:
 def choose_maximum(setting: Setting, epsilon: Fraction, expected: int | None) -> Alone:
     """Return the HSS on the largest column."""
     return _chosen(MaximumSeries, setting, epsilon, by="key", expected_events=expected)
-
-
-def choose_quantity(
-    setting: Setting,
-    epsilon: Fraction,
-    function: Callable[[IntArray], int],
-    lipschitz: int,
-    expected: int | None,
-) -> Alone:
-    """Return the HSS on a function of the sums, which is tested first.
-
-    Raises
-    ------
-    UsageError
-        The function fails its test.
-    """
-    name = getattr(function, "__name__", "")
-    quantity = register_quantity(
-        name if name.isidentifier() else "nameless",
-        function,
-        width=setting.width,
-        neighbors=setting.neighbors,
-        ones=setting.ones,
-        lipschitz=lipschitz,
-        version=None,
-    )
-    mechanism = hss_choice(Demand(setting, quantity, epsilon, expected), "a quantity").mechanism
-    return Alone(mechanism, (band_of(mechanism, setting.confidence),))
 
 
 def choose_alerts(setting: Setting, epsilon: Fraction, threshold: int) -> Alone:

@@ -5,16 +5,12 @@ anything is charged. Nothing is ever given back: mechanisms that run alone share
 nothing about when another's events happened (docs/time.md needs a common one). This file draws no noise.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-
-import numpy as np
-from numpy.typing import NDArray
 
 from stream_dp.app.standalone import blocks
 from stream_dp.app.standalone.continual_alerts import ContinualAlerts
 from stream_dp.app.standalone.continual_maximum import ContinualMaximum
-from stream_dp.app.standalone.continual_quantity import ContinualQuantity
 from stream_dp.app.standalone.counting_budget import CountingBudget
 from stream_dp.app.standalone.keyed import declared
 from stream_dp.app.standalone.numbers import Amount, epsilon_from, positive, positive_or_none
@@ -114,67 +110,6 @@ class Budget(CountingBudget):
         found = declared(keys)
         setting = self._setting(len(found), horizon, confidence, most)
         return ContinualMaximum(self._paid("maximum", name, setting, choose, found))
-
-    def quantity(
-        self,
-        *,
-        epsilon: Amount,
-        keys: Iterable[str],
-        function: Callable[[NDArray[np.int64]], int],
-        lipschitz: int = 1,
-        most: int = 1,
-        expected_events: int | None = None,
-        horizon: int | None = None,
-        confidence: Amount | float = "0.95",
-        name: str | None = None,
-    ) -> ContinualQuantity:
-        """Test a function of the keys' counts, charge for its continual release and create it.
-
-        Parameters
-        ----------
-        epsilon : int, str, Fraction or Decimal
-            What it costs, for all its releases together.
-        keys : iterable of str
-            The keys, public; at most a thousand.
-        function : callable
-            Takes the counts, an int64 array in the order of the keys, and returns an integer of at least 0. It is
-            monotone, one event changes it by at most 1, and it depends on its argument alone.
-        lipschitz : int
-            By how much it changes at most where every count changes by at most 1.
-        most : int
-            At how many of the keys one event counts at most, as `add_list` adds them.
-        expected_events : int, optional
-            A public guess at the number of events over the horizon; it moves the error that is predicted, nothing else.
-        horizon : int, optional
-            How many ticks there will be at most.
-        confidence : float, int, str, Fraction or Decimal
-            With which the band of each release holds.
-        name : str, optional
-            Its name in the ledger; a name is used once.
-
-        Returns
-        -------
-        ContinualQuantity
-            It has been paid for.
-
-        Raises
-        ------
-        UsageError
-            The function fails its test: the message says which property does not hold, and where. Nothing was charged
-            or drawn. Or a float as epsilon, or another argument out of range.
-        BudgetRefused
-            It does not fit; nothing was created, charged or drawn.
-        """
-        choose = partial(
-            blocks.choose_quantity,
-            epsilon=epsilon_from(epsilon),
-            function=function,
-            lipschitz=positive("lipschitz", lipschitz),
-            expected=positive_or_none("expected_events", expected_events),
-        )
-        found = declared(keys)
-        setting = self._setting(len(found), horizon, confidence, most)
-        return ContinualQuantity(self._paid("quantity", name, setting, choose, found))
 
     def alerts(
         self,

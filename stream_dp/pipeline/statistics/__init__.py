@@ -18,7 +18,6 @@ from stream_dp.pipeline.statistics.maximum import MaximumSeries
 from stream_dp.pipeline.statistics.mean import MeanSeries
 from stream_dp.pipeline.statistics.monitor import MonitorSeries
 from stream_dp.pipeline.statistics.quantiles import QuantilesSeries
-from stream_dp.pipeline.statistics.quantity import QuantitySeries
 from stream_dp.pipeline.statistics.ratio import RatioSeries
 from stream_dp.pipeline.statistics.series_spec import SeriesSpec
 from stream_dp.pipeline.statistics.sum import SumSeries
@@ -36,7 +35,6 @@ STATISTICS: tuple[type[SeriesSpec], ...] = (
     MaximumSeries,
     LargestSeries,
     ColumnsAboveSeries,
-    QuantitySeries,
     QuantilesSeries,
     AlertsSeries,
     MonitorSeries,

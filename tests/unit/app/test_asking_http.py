@@ -388,7 +388,7 @@ async def test_the_schema_says_what_can_be_asked_and_needs_no_token(path: Path) 
         }
         assert keys["count"] == {"windows": False}
         assert keys["alerts"]["threshold"] is True
-        assert {"ratio", "distinct", "monitor", "quantity"}.isdisjoint(keys)
+        assert {"ratio", "distinct", "monitor"}.isdisjoint(keys)
         assert all(one["about"].endswith((".", "?")) for one in told["statistics"])
 
     await on(path, ask)

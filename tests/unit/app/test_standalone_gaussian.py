@@ -100,9 +100,6 @@ LISTS: dict[str, Callable[..., Any]] = {
     "tree": lambda b, **more: b.histogram(epsilon=1, keys=KEYS, method="tree", horizon=9, **more),
     "hss": lambda b, **more: b.histogram(epsilon=1, keys=KEYS, method="hss", **more),
     "maximum": lambda b, **more: b.maximum(epsilon=1, keys=KEYS, **more),
-    "quantity": lambda b, **more: b.quantity(
-        epsilon=1, keys=KEYS, function=lambda counts: int(counts.min()), **more
-    ),
     "alerts": lambda b, **more: b.alerts(epsilon=1, keys=KEYS, threshold=5, **more),
     "windows": lambda b, **more: b.histogram(epsilon=1, keys=KEYS, windows=[3, "ever"], **more),
     "top": lambda b, **more: b.top(epsilon=1, keys=KEYS, k=2, method="tree", **more),

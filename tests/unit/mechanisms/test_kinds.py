@@ -82,7 +82,6 @@ FROZEN = {
     ("quantity-columns-above", 1): "level",
     ("quantity-largest", 1): "rank",
     ("quantity-maximum", 1): "",
-    ("quantity-registered", 1): "constant name version",
     ("quantity-sum", 1): "",
     ("sliding-quantiles", 1): "at confidence tree",
     ("sparse-vector", 1): (

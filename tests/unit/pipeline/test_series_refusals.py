@@ -84,7 +84,7 @@ def test_nor_a_tag_or_an_alias() -> None:
         (
             '{"name":"q","epsilon":1,"statistic":"SEC\'RET"}',
             "1:37: statistic: what stands there is none of count, sum, mean, gauge, distinct, cut_off, "
-            "histogram, top, maximum, largest, columns_above, quantity, quantiles, alerts, monitor, ratio",
+            "histogram, top, maximum, largest, columns_above, quantiles, alerts, monitor, ratio",
         ),
     ],
 )
