@@ -25,7 +25,7 @@ MYPY_SAID := $(VENV)/.mypy-said
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-slow bench bench-peers journals lint format lock clean python
+.PHONY: help demo test test-all test-fast test-slow bench bench-peers journals lint format lock clean python
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -43,21 +43,24 @@ define check
 endef
 
 # mypy takes a minute on a fresh clone, on one processor: it runs beside the tests, and speaks after them.
-test: $(DEV_STAMP) $(PURCHASES)/.installed  ## All tests but the slow ones: ruff, mypy, pytest (with the import contracts)
+test: $(DEV_STAMP) $(PURCHASES)/.installed  ## The tests of every part: ruff, mypy, pytest (with the import contracts)
 	$(call check,ruff check)
 	$(call check,ruff format --check)
 	@echo "== mypy (beside pytest)"
 	@$(BIN)/mypy >$(MYPY_SAID) 2>&1 & mypy=$$!; code=0; \
-	echo "== $(PYTEST) $(PARALLEL) -m \"not slow\" $(ARGS)"; \
-	$(BIN)/$(PYTEST) $(PARALLEL) -m "not slow" $(ARGS) || code=$$?; \
+	echo "== $(PYTEST) $(PARALLEL) -m \"not slow and not full\" $(ARGS)"; \
+	$(BIN)/$(PYTEST) $(PARALLEL) -m "not slow and not full" $(ARGS) || code=$$?; \
 	wait $$mypy; typed=$$?; echo "== mypy"; cat $(MYPY_SAID); \
 	[ $$typed -eq 0 ] || echo "make $@: FAILED: mypy" >&2; \
 	[ $$code -eq 0 ] || echo "make $@: FAILED: pytest" >&2; \
 	exit $$(( code ? code : typed ))
 	@echo "make test: all passed"
 
+test-all: test  ## Those and the long ones: certificates, chaos, every kill, every page (what CI runs)
+	$(call check,$(PYTEST) $(PARALLEL) -m "full and not slow" $(ARGS))
+
 test-fast: $(DEV_STAMP) $(PURCHASES)/.installed  ## The unit tests, within a minute: no Kafka, no browser
-	$(call check,$(PYTEST) $(PARALLEL) -m "not slow and not long" tests/unit stream_dp $(ARGS))
+	$(call check,$(PYTEST) $(PARALLEL) -m "not slow and not long and not full" tests/unit stream_dp $(ARGS))
 
 test-slow: $(DEV_STAMP)  ## The tests that take minutes
 	$(call check,$(PYTEST) -m slow $(ARGS))

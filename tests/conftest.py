@@ -1,12 +1,16 @@
-"""How the tests of a run are shared between its workers (`pytest -n`): a file stays together, the longest go first.
+"""How the tests of a run are shared between its workers (`pytest -n`), and which of them `make test` runs.
 
 Hypothesis draws the same cases in every run, remembers none, and is not hurried: `--hypothesis-profile=default` looks
 for new ones. Noise is the same in every run too: `--fresh-noise` looks for tests that hang on it.
 
-Rules: what shares something dear besides its file is one group: a Chromium, the certified rules. Groups are told from
-the names of the tests, which is all that the process sees that hands them out.
+Rules: a file stays together, and what shares something dear besides its file is one group: a Chromium, the certified
+rules. The groups that took longest go first, by `tests/durations.json`, which `--record-durations` writes. A test that
+carries `full`, by its own mark or by its file in `tests/full.txt`, runs in `make test-all` and in CI only.
 """
 
+import json
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +19,15 @@ from hypothesis import settings
 
 settings.load_profile("ci")
 
+HERE = Path(__file__).parent
+DURATIONS = HERE / "durations.json"
+FULL = HERE / "full.txt"
+UNKNOWN_SECONDS = 1.0
 CERTIFIED = (
     "tests/unit/audit/test_exact_checks.py",
     "tests/unit/audit/test_exact_instances.py",
     "tests/unit/cli/test_audit_rules.py",
 )
-LONGEST = ("tests/kafka/", "tests/faults/", "tests/browser/", *CERTIFIED, "tests/unit/cli/")
 
 
 def group_of(name: str) -> str:
@@ -30,12 +37,39 @@ def group_of(name: str) -> str:
     return "certified" if name.startswith(CERTIFIED) else name.split("::")[0]
 
 
+def full_files() -> list[str]:
+    """Return the files, and single tests, that `make test` leaves out; not the empty lines and comments."""
+    lines = FULL.read_text(encoding="ascii").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+class Stopwatch:
+    """Adds up how long each group's tests take, and writes it down at the end."""
+
+    def __init__(self) -> None:
+        self._seconds = Counter[str]()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add a phase of a test."""
+        self._seconds[group_of(report.nodeid)] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the groups that took a second or longer."""
+        found = {group: round(s) for group, s in self._seconds.most_common() if round(s)}
+        DURATIONS.write_text(json.dumps(found, indent=1) + "\n", encoding="ascii")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of fresh noise."""
+    """Add the options of fresh noise and of recording durations."""
     parser.addoption(
         "--fresh-noise",
         action="store_true",
         help="noise from the operating system, as in production: look for tests that hang on it",
+    )
+    parser.addoption(
+        "--record-durations",
+        action="store_true",
+        help="write down how long each group of tests takes, for the order of later runs",
     )
 
 
@@ -43,18 +77,20 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make noise the same in every run."""
     if not config.getoption("--fresh-noise"):
         config.pluginmanager.register(FixedNoise(), "fixed-noise")
+    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Stopwatch(), "stopwatch")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the folders that take longest first, so that no worker is left with them at the end."""
-    places = {folder: place for place, folder in enumerate(LONGEST)}
-
-    def place(item: pytest.Item) -> int:
-        found = (places[folder] for folder in LONGEST if item.nodeid.startswith(folder))
-        return next(found, len(LONGEST))
-
-    items.sort(key=place)
+    """Mark what only a full run has, and put the groups that take longest first."""
+    left_out = set(full_files())
+    for item in items:
+        path, _, name = item.nodeid.partition("::")
+        if left_out & {path, f"{path}::{name.partition('[')[0]}"}:
+            item.add_marker(pytest.mark.full)
+    seconds = json.loads(DURATIONS.read_text(encoding="ascii"))
+    items.sort(key=lambda item: -seconds.get(group_of(item.nodeid), UNKNOWN_SECONDS))
 
 
 @pytest.hookimpl(optionalhook=True)

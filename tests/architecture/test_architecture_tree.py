@@ -146,3 +146,27 @@ def test_import_contracts_can_fail(tmp_path: Path) -> None:
         'name = "down"\ntype = "layers"\nlayers = ["little.high", "little.low"]\n'
     )
     assert "little.low -> little.high" in contracts_broken(tmp_path)
+
+
+def unknown_tests(listed: list[str], root: Path) -> list[str]:
+    """Return the lines of a list of tests that name no file, or no test of their file."""
+
+    def known(line: str) -> bool:
+        path, _, name = line.partition("::")
+        file = root / path
+        return file.is_file() and (not name or f"def {name}(" in file.read_text(encoding="utf-8"))
+
+    return [line for line in listed if not known(line)]
+
+
+def test_what_is_left_out_of_make_test_exists(root: Path) -> None:
+    lines = (root / "tests" / "full.txt").read_text(encoding="ascii").splitlines()
+    listed = [line for line in lines if line and not line.startswith("#")]
+    assert listed
+    assert unknown_tests(listed, root) == []
+
+
+def test_a_test_that_is_gone_is_found(root: Path) -> None:
+    here = "tests/architecture/test_architecture_tree.py"
+    listed = [here, f"{here}::unknown_tests", f"{here}::test_gone", "tests/gone.py"]
+    assert unknown_tests(listed, root) == [f"{here}::test_gone", "tests/gone.py"]
