@@ -212,8 +212,8 @@ def test_fresh_deletes_nothing_under_a_demo_that_runs(say: Say, home: Path, lock
 
 
 @pytest.mark.usefixtures("brief")
-def test_what_an_older_demo_left_is_refused_with_the_way_out(
-    say: Say, monkeypatch: pytest.MonkeyPatch
+def test_what_an_older_demo_or_another_checkout_left_is_refused_with_the_way_out(
+    say: Say, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last_line(say(*FLAGS))
     shorter: Callable[[Path], PipelineSpec] = vars(module)["load"]
@@ -225,7 +225,11 @@ def test_what_an_older_demo_left_is_refused_with_the_way_out(
     said = say(*FLAGS)
     assert said.code == 4
     assert "confidence" in said.err
-    assert "--fresh deletes what an earlier one left" in said.err
+    assert (
+        "`stream-dp demo --embedded --fresh` (or `make demo ARGS='--embedded --fresh'`)" in said.err
+    )
+    assert f"the state of the demo lies in {home / 'state' / 'demo' / 'embedded'}" in said.err
+    assert "STREAM_DP_HOME=" in said.err
     assert last_line(say(*FLAGS, "--fresh"))["ticks"] == 48
 
 
