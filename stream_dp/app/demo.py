@@ -100,8 +100,9 @@ async def run_demo(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
         flags = f"{'--embedded ' if embedded else ''}--fresh"
         raise FailClosed(
             f"{error.args[0].rstrip('.')}. On this machine the state of the demo lies in {_folder(embedded)}, "
-            f"for every checkout and version: if none of them runs, `stream-dp demo {flags}` (or `make demo ARGS='{flags}'`) deletes it "
-            "and begins anew; STREAM_DP_HOME=FOLDER before the command gives this one a state of its own"
+            f"for every checkout and version. If none of them runs, `stream-dp demo {flags}` "
+            f"(or `make demo ARGS='{flags}'`) deletes it and begins anew; STREAM_DP_HOME=FOLDER before the command "
+            "gives this one a state of its own"
         ) from None
 
 
