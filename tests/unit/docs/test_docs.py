@@ -13,6 +13,7 @@ import pytest
 from fastapi.routing import APIRoute
 from unit.serve.fake_live_series import FakeLiveSeries
 
+from stream_dp.accounting.derive import RULES
 from stream_dp.accounting.filters.concurrent import CONCURRENT
 from stream_dp.serve.api import create_app
 from stream_dp.serve.view import PublicView, ReleaseLog
@@ -156,6 +157,12 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
 def test_the_index_names_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     assert [page.name for page in PAGES if f"({page.name})" not in index] == ["README.md"]
+
+
+def test_the_page_on_rules_runs_every_rule_of_derive() -> None:
+    text = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    names = {rule.name for rules in RULES.values() for rule in rules}
+    assert sorted(name for name in names if f"'{name}'" not in text and f'"{name}"' not in text) == []
 
 
 def test_the_table_of_filters_is_the_codes() -> None:
