@@ -6,6 +6,10 @@ several is not a filter, and there is no switch. A ledger is a value: it becomes
 charges is durable. A charge costs the same however many there are: entries are a linked list, shared between the
 ledgers before and after.
 
+Whom. A ledger is created for one relation of neighbours: which streams differ in what, in how many of a user's events,
+and whether a replacement may move. What is derived for others is not priced, whoever planned it: its epsilon says
+nothing about those to whom this ledger promises.
+
 Time. An event is touched by the mechanisms that are alive at its tick and by no other. So under the pure filter, for
 event-level guarantees, only what is alive at one tick adds up ([HSV] Cor 5.5, 5.7; docs/time.md), and `halt` frees
 later ticks: `used` is the load of the ticks to come, `peak` the largest load of any tick, and what starts after a
@@ -24,7 +28,7 @@ from stream_dp.accounting.filters.concurrent import proven
 from stream_dp.accounting.filters.filter import Filter, Spend, foreign, largest
 from stream_dp.accounting.filters.pure import PURE, PureFilter
 from stream_dp.core.derivation import Derivation, require_exactly
-from stream_dp.core.guarantee import NAMES, Measure
+from stream_dp.core.guarantee import NAMES, Measure, Protected
 from stream_dp.errors import BudgetRefused, NotDerivable
 
 ROUNDING = 1000  # units: what rounding alone may be
@@ -56,7 +60,8 @@ class Preview:
 class Ledger:
     """Entries admitted by one filter; `used` is the sum of their costs, less what halts freed.
 
-    `freed` is the first tick that no halted mechanism has seen.
+    `freed` is the first tick that no halted mechanism has seen. `protected`: whom it promises to; None: nobody yet, so
+    that it prices no derivation.
 
     Raises:
         BudgetRefused: its entries were admitted by another filter.
@@ -68,6 +73,7 @@ class Ledger:
     peak: Spend = field(default_factory=Spend)
     freed: int = 0
     _last: _Link | None = field(default=None, repr=False)
+    protected: Protected | None = None
 
     def __post_init__(self) -> None:
         """Refuse a switch of the filter."""
@@ -78,13 +84,17 @@ class Ledger:
             )
 
     @classmethod
-    def of(cls, budget: Fraction) -> "Ledger":
-        """An empty ledger under the pure filter over this budget, rounded down."""
-        return cls.under(PureFilter.of(budget))
+    def of(cls, budget: Fraction, protected: Protected | None = None) -> "Ledger":
+        """An empty ledger under the pure filter over this budget, rounded down; `protected` as in `under`."""
+        return cls.under(PureFilter.of(budget), protected=protected)
 
     @classmethod
-    def under(cls, *filters: Filter, concurrent: bool = True) -> "Ledger":
+    def under(
+        cls, *filters: Filter, concurrent: bool = True, protected: Protected | None = None
+    ) -> "Ledger":
         """An empty ledger under one filter; `concurrent` if its mechanisms run at once or see updates.
+
+        `protected`: whom it promises to. It prices derivations for them only, and without it none.
 
         Raises:
             NotDerivable: not one filter, or not proven for concurrent continual mechanisms.
@@ -96,13 +106,15 @@ class Ledger:
             )
         if concurrent:
             proven(filters[0])
-        return cls(filters[0])
+        return cls(filters[0], protected=protected)
 
     def __eq__(self, other: object) -> bool:
-        """Say whether both have the same filter and the same entries."""
+        """Say whether both have the same filter, promise to the same and have the same entries."""
         if not isinstance(other, Ledger):
             return NotImplemented
-        mine, theirs = ((it.filter, it.count, it.used, it.peak, it.freed) for it in (self, other))
+        mine, theirs = (
+            (it.filter, it.protected, it.count, it.used, it.peak, it.freed) for it in (self, other)
+        )
         return mine == theirs and (self._last is other._last or self.entries == other.entries)
 
     def __hash__(self) -> int:
@@ -142,7 +154,8 @@ class Ledger:
         """Return the entry that this derivation would make; changes nothing.
 
         Raises:
-            BudgetRefused: the filter has no theorem for the measure, or it frees ticks and the guarantee is a group's.
+            BudgetRefused: the filter has no theorem for the measure, it frees ticks and the guarantee is a group's, or
+                the guarantee is for others than those that the ledger promises to.
             NotDerivable: it is no derivation.
         """
         require_exactly(derivation, Derivation, "what is charged")
@@ -152,6 +165,7 @@ class Ledger:
                 f"{derivation.subject} protects groups of {group} events, which lie at many ticks; this ledger counts "
                 "one event at one tick, for a halt frees ticks ([HSV] Cor 5.5). Use another filter, which frees none"
             )
+        self._require_protected(derivation)
         rule, like = f"{derivation.rule} ({derivation.source})", derivation.guarantee
         if like.users is not None:
             rule = f"{rule}, for {like.users}"
@@ -196,7 +210,7 @@ class Ledger:
         link = _Link(entry, self.filter, self._last)
         before = self.peak
         peak = Spend(max(before.amount, used.amount), max(before.delta, used.delta))
-        return Ledger(self.filter, used, self.count + 1, peak, self.freed, link)
+        return Ledger(self.filter, used, self.count + 1, peak, self.freed, link, self.protected)
 
     def summed(self) -> "Ledger":
         """Return the ledger without its list of entries, which decide nothing: the sums do."""
@@ -211,6 +225,18 @@ class Ledger:
         if not by_ticks(self.filter) or entry.delta:
             return self
         return replace(self, used=self.used - self.filter.cost(entry), freed=max(self.freed, end))
+
+    def _require_protected(self, derivation: Derivation) -> None:
+        """Refuse a derivation for others than those that the ledger promises to (BudgetRefused)."""
+        theirs = derivation.guarantee.protected
+        if theirs != self.protected:
+            mine = (
+                "nobody: name them when it is created" if self.protected is None else self.protected
+            )
+            raise BudgetRefused(
+                f"{derivation.subject} protects {theirs}, and this ledger promises to {mine}. What it costs them is "
+                "not derived, so nothing is charged"
+            )
 
     def _refusal(self, entry: Entry) -> str:
         found = self.preview(entry)

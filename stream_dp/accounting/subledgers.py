@@ -13,10 +13,12 @@ from stream_dp.accounting.entry import Entry
 from stream_dp.accounting.filters.basic import by_ticks
 from stream_dp.accounting.filters.filter import Filter
 from stream_dp.accounting.ledger import Ledger, Preview
+from stream_dp.accounting.rules.moved import halved
 from stream_dp.accounting.rules.of_users import divided
 from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import Protected
 from stream_dp.core.near_names import meant
-from stream_dp.core.users import Users
+from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, UnknownMechanism, UsageError
 
 MAIN = ""
@@ -38,18 +40,20 @@ class Subledgers:
         cls,
         main: Filter,
         analysts: Mapping[str, Filter] | None = None,
-        users: Users | None = None,
+        protected: Protected | None = None,
     ) -> "Subledgers":
-        """Return empty ledgers; every analyst's filter is charged to the main ledger in full, and says for which users.
+        """Return empty ledgers, all for those who are `protected`: without them they price no derivation.
+
+        Every analyst's filter is charged to the main ledger in full, and says for which users.
 
         Raises:
             BudgetRefused: together they do not fit.
             NotDerivable: a filter is not proven for concurrent continual mechanisms.
         """
-        ledger = Ledger.under(main)
-        ledgers = {}
+        ledger = Ledger.under(main, protected=protected)
+        users, ledgers = None if protected is None else protected.users, {}
         for name, filter_ in (analysts or {}).items():
-            ledgers[name] = Ledger.under(filter_)
+            ledgers[name] = Ledger.under(filter_, protected=protected)
             rule = NESTED if users is None else f"{NESTED}, for {users}"
             ledger = ledger.charge(ledger.ask(analyst_entry(name), filter_.promise, rule))
         return cls({MAIN: ledger, **ledgers})
@@ -64,17 +68,18 @@ class Subledgers:
 
         Raises:
             UsageError: no such analyst.
-            BudgetRefused: the filter has no theorem for the measure; or a halt would free ticks, while one event of a
-                user may cost all of it, so that another tick's events cost it again.
+            BudgetRefused: as of `Ledger.price`; or a halt would free ticks, while one event of a user, or one of the
+                two ticks of a replacement that moves, may cost all of it, so that another tick costs it again.
         """
-        ledger, users = self._of(analyst), derivation.guarantee.users
-        if users is not None and by_ticks(ledger.filter) and not divided(derivation):
+        ledger = self._of(analyst)
+        entry = ledger.price(derivation)
+        whole = _whole_at_one_tick(derivation) if by_ticks(ledger.filter) else ""
+        if whole:
             raise BudgetRefused(
-                f"{derivation.subject} may lose all that it claims to one event of a user, and a halt would free it at "
-                "ticks where that user has others: name another filter, which frees none, or put it into the pipeline "
-                "file, whose series are never halted"
+                f"{derivation.subject} may lose all that it claims {whole}: name another filter, which frees none, or "
+                "put it into the pipeline file, whose series are never halted"
             )
-        return ledger.price(derivation)
+        return entry
 
     def preview(self, entry: Entry, analyst: str = MAIN) -> Preview:
         """Return what charging the entry would do; changes nothing.
@@ -120,6 +125,18 @@ class Subledgers:
                 f"{', '.join(names) or 'none'}, and without one the main budget pays{meant(analyst, names)}"
             )
         return self.ledgers[analyst]
+
+
+def _whole_at_one_tick(derivation: Derivation) -> str:
+    """Say where one tick may cost all of it, and a halt would free another that costs it again; empty: nowhere."""
+    like = derivation.guarantee
+    if like.users is not None and not divided(derivation):
+        return (
+            "to one event of a user, and a halt would free it at ticks where that user has others"
+        )
+    if like.neighbors is Neighbors.REPLACE_ANY_TICK and not halved(derivation):
+        return "at one of the two ticks of a replaced event, and a halt would free it at the other"
+    return ""
 
 
 def analyst_entry(name: str) -> str:

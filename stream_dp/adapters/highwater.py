@@ -1,9 +1,11 @@
 """A mark outside the journal of how far it has been: so that a lost or older journal is not taken for a first start.
 
-The mark is a small file in the user's state folder, one for each pipeline and source. It may lag behind the journal
-(it is a lower bound and is not synced), it is never ahead of it. Rules: a journal that is behind its mark is
-refused, and so is one in another Kafka cluster; `accept` (a name for the new guarantee) lets an empty journal begin all
-the same. This file knows no key and no content.
+The mark is a small file in the user's state folder, one for each pipeline and source; of a file one for each place that
+it lies at. It may lag behind the journal (it is a lower bound and is not synced), it is never ahead of it. Rules: a
+journal that is behind its mark is refused, and so is one in another Kafka cluster; `accept` (a name for the new
+guarantee) lets an empty journal begin all the same. Where a place has no mark yet, a mark of the same names elsewhere
+counts if it was made under the same key: the data may have been moved. Other data under another key are another
+pipeline. This file knows no key, but the id of one, and no content.
 """
 
 import hashlib
@@ -16,8 +18,8 @@ from stream_dp.errors import FailClosed, Unconfirmed, UnknownFormat, WorldError
 from stream_dp.runtime.commit import Commit
 from stream_dp.runtime.ports import Journal, Positions, closing
 
-VERSION = 2
-"""Version 1 knows no cluster."""
+VERSION = 3
+"""Version 1 knows no cluster, version 2 no place and no key."""
 _AGREES = (0, 1)
 """By how many commits a journal may be ahead of its mark: a crash lies between a commit and its mark at most."""
 
@@ -31,11 +33,16 @@ class _Mark(msgspec.Struct, tag="high-water", tag_field="kind", forbid_unknown_f
     source: str
     commits: int
     cluster: str = ""
+    place: str = ""
+    key: str = ""
     version: int = VERSION
 
 
 class HighWater:
-    """`journal`, with a mark in `folder` for `pipeline` on `source`; `cluster` says where an open journal lies."""
+    """`journal`, with a mark in `folder` for `pipeline` on `source`; `cluster` says where an open journal lies.
+
+    `place`: where the data of a file lie; empty for a topic. `key`: the id of the operator's key, or empty.
+    """
 
     def __init__(
         self,
@@ -45,20 +52,27 @@ class HighWater:
         source: str,
         accept: str = "",
         cluster: Callable[[], str] = lambda: "",
+        place: str = "",
+        key: str = "",
     ) -> None:
         self.marked = journal
-        name = hashlib.sha256(f"{pipeline}\0{source}".encode()).hexdigest()[:32]
-        self._path = folder / f"{name}.json"
+        name = _short(f"{pipeline}\0{source}")
+        self._older = folder / f"{name}.json"
+        self._path = folder / f"{name}-{_short(place)}.json" if place else self._older
+        self._elsewhere = f"{name}-*.json"
+        self._place = place
+        self._key = key
         self._pipeline = pipeline
         self._source = source
         self._accept = accept
         self._cluster = cluster
         self._commits = 0
+        self._adopted = False
 
     @property
     def path(self) -> Path:
-        """The file of the mark."""
-        return self._path
+        """The file of the mark; that of an older version, where there is no other."""
+        return self._path if self._path.exists() or not self._older.exists() else self._older
 
     async def open(self) -> None:
         """Open the journal."""
@@ -84,10 +98,10 @@ class HighWater:
             await self.marked.verify(positions)
         except Unconfirmed as expired:
             unconfirmed = expired
-        mark = self._seen()
+        mark = self._read(self._path)
         anew = bool(self._accept) and self._commits == 0
-        if mark is not None and not anew:
-            self._require(mark)
+        for seen in () if anew else self._seen(mark):
+            self._require(seen)
         if unconfirmed is not None:
             if mark is None or self._commits - mark.commits not in _AGREES:
                 raise FailClosed(str(unconfirmed))
@@ -104,10 +118,13 @@ class HighWater:
         if self._commits >= mark.commits:
             return
         what = "is empty" if self._commits == 0 else "is older than it was"
+        where = f", at {mark.place}" if mark.place else ""
+        another = "" if not self._place else " If this is another pipeline, give it another name."
         raise FailClosed(
-            f"the journal of {self._pipeline} {what}, but the pipeline has run on {self._source} before: going on "
-            "would publish second versions of old facts and forget what was spent. Restore the newest journal; or, "
-            "for an empty journal, start a new guarantee that adds to the old one with --accept-new-guarantee NAME"
+            f"the journal of {self._pipeline} {what}, but the pipeline has run on {self._source} before{where}: going "
+            "on would publish second versions of old facts and forget what was spent. Restore the newest journal; or, "
+            "for an empty journal, start a new guarantee that adds to the old one with --accept-new-guarantee NAME."
+            f"{another}"
         )
 
     async def append(self, commit: Commit, sealed: bytes) -> None:
@@ -115,29 +132,53 @@ class HighWater:
         await self.marked.append(commit, sealed)
         self._commits = commit.sequence + 1
         self._mark()
+        self._adopt()
 
     async def close(self) -> None:
         """Close the journal."""
         await self.marked.close()
 
-    def _seen(self) -> "_Mark | None":
+    def _seen(self, mine: "_Mark | None") -> "list[_Mark]":
+        """Return the marks that this journal must not be behind: its own; else what may be its own, made elsewhere."""
+        if mine is not None:
+            return [mine]
+        if not self._place:
+            return []
+        older, folder = self._read(self._older), self._path.parent
+        others = [self._read(path) for path in sorted(folder.glob(self._elsewhere))]
+        moved = [
+            mark for mark in others if mark is not None and self._key and mark.key == self._key
+        ]
+        return [*moved, older] if older is not None and older.version < VERSION else moved
+
+    def _read(self, path: Path) -> "_Mark | None":
         try:
-            content = self._path.read_bytes()
+            content = path.read_bytes()
             version = msgspec.json.decode(content, type=_Form).version
-            if version in (1, VERSION):
+            if 1 <= version <= VERSION:
                 return msgspec.json.decode(content, type=_Mark)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             raise FailClosed(
-                f"{self._path} should say how far the journal of {self._pipeline} has been, but cannot be read; "
+                f"{path} should say how far the journal of {self._pipeline} has been, but cannot be read; "
                 "delete it only if the journal is known to be the newest"
             ) from None
-        what = f"{self._path}, which says how far the journal of {self._pipeline} has been,"
+        what = f"{path}, which says how far the journal of {self._pipeline} has been,"
         raise UnknownFormat(what, f"version {version}", f"version {VERSION} and older ones")
 
+    def _adopt(self) -> None:
+        """Delete a mark of an older version, which says no place: this journal was not behind it."""
+        if self._path != self._older and not self._adopted:
+            older = self._read(self._older)
+            if older is not None and older.version < VERSION:
+                self._older.unlink(missing_ok=True)
+            self._adopted = True
+
     def _mark(self) -> None:
-        mark = _Mark(self._pipeline, self._source, self._commits, self._cluster())
+        mark = _Mark(
+            self._pipeline, self._source, self._commits, self._cluster(), self._place, self._key
+        )
         content = msgspec.json.encode(mark)
         fresh = self._path.with_suffix(".new")
         try:
@@ -146,3 +187,7 @@ class HighWater:
             fresh.replace(self._path)
         except OSError as error:
             raise WorldError(f"{self._path}: cannot be written: {error.strerror}") from None
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -92,24 +92,28 @@ async def run_demo(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
         UsageError: another demo runs, or the pipeline is not one that may be shown.
         FailClosed, WorldError: the engine stopped.
     """
+    embedded = options.embedded or not _kafka_can_be_had(told)
     try:
-        async with _ran(options, told) as done:
+        async with _ran(options, told, embedded=embedded) as done:
             yield done
     except FailClosed as error:
+        flags = f"{'--embedded ' if embedded else ''}--fresh"
         raise FailClosed(
-            f"{error}. If no other demo runs: --fresh deletes what an earlier one left"
+            f"{error.args[0].rstrip('.')}. On this machine the state of the demo lies in {_folder(embedded)}, "
+            f"for every checkout and version. If none of them runs, `stream-dp demo {flags}` "
+            f"(or `make demo ARGS='{flags}'`) deletes it and begins anew; STREAM_DP_HOME=FOLDER before the command "
+            "gives this one a state of its own"
         ) from None
 
 
 @asynccontextmanager
-async def _ran(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
+async def _ran(options: DemoOptions, told: Told, *, embedded: bool) -> AsyncIterator[DemoRun]:
     spec = load(flights_folder() / "pipeline.yaml")
     if not spec.public_data:
         raise UsageError(
             "the demo shows exact figures: its pipeline must declare public_data: true"
         )
-    embedded = options.embedded or not _kafka_can_be_had(told)
-    folder = state_dir() / "demo" / ("embedded" if embedded else "kafka")
+    folder = _folder(embedded)
     if options.fresh:
         _delete(folder, told)
     folder.mkdir(parents=True, exist_ok=True)
@@ -129,6 +133,11 @@ async def _ran(options: DemoOptions, told: Told) -> AsyncIterator[DemoRun]:
             await feed_file(local, sealer, flights_folder() / DATA, TOPIC, speed)
 
         yield await _run(local, folder, options, told, feeder)
+
+
+def _folder(embedded: bool) -> Path:
+    """The state of the demo with or without a broker, of every checkout and version on this machine."""
+    return state_dir() / "demo" / ("embedded" if embedded else "kafka")
 
 
 def _kafka_can_be_had(told: Told) -> bool:

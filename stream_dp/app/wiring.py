@@ -57,8 +57,9 @@ def open_ports(
     journal, sink, questions, answers = _durable(spec, holder)
     folder = marks or state_dir() / "high-water"
     marked = HighWater(
-        journal, folder, spec.name, source.name, accepted, lambda: _cluster_of(journal)
-    )
+        journal, folder, spec.name, source.name, accepted, lambda: _cluster_of(journal),
+        _place(spec), "" if spec.public_data else sealer.key_id,
+    )  # fmt: skip
     return Ports(source, marked, sink, clock, sealer, questions=questions, answers=answers)
 
 
@@ -90,6 +91,11 @@ OPENERS: Mapping[type[SourceSpec], Callable[[PipelineSpec, Clock, Sealer], Sourc
 def known_ends(source: Source) -> Positions:
     """Where the partitions of a source end, as far as it knows without a request; private. Empty where it does not."""
     return source.known_ends() if isinstance(source, KafkaSource) else {}
+
+
+def _place(spec: PipelineSpec) -> str:
+    """Where the data of a file lie; a topic has its cluster."""
+    return str(spec.source.path.resolve()) if isinstance(spec.source, FileSourceSpec) else ""
 
 
 def _cluster_of(journal: Journal) -> str:

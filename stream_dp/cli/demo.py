@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 import webbrowser
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -71,5 +72,7 @@ async def _demo(
 def _invitation(url: str) -> str:
     home = os.environ.get("STREAM_DP_HOME")
     there = f"STREAM_DP_HOME={shlex.quote(home)} " if home else ""
-    command = f"{sys.argv[0]} query create {flights_folder() / 'pipeline.yaml'} --url {url} --series '{LIVE_SERIES}'"
+    called = Path(sys.argv[0])
+    us = f"{sys.executable} -m {called.parent.name}" if called.name == "__main__.py" else called
+    command = f"{us} query create {flights_folder() / 'pipeline.yaml'} --url {url} --series '{LIVE_SERIES}'"
     return f"Ask it something of your own while it runs, as far as the budget goes:\n  {there}{command}"

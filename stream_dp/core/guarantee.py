@@ -202,6 +202,26 @@ def parameters(measure: Measure) -> dict[str, Fraction]:
 
 @takes_no_subclass
 @dataclass(frozen=True, slots=True)
+class Protected:
+    """Whom a guarantee or a ledger protects: which pairs of input streams are neighbours. See `Guarantee`."""
+
+    neighbors: Neighbors
+    users: Users | None = None
+    group: int = 1
+
+    @property
+    def unit(self) -> str:
+        """Who is protected, where it is not one event: users, or groups; empty for one event."""
+        many = "" if self.group == 1 else f"groups of {self.group}"
+        return ", ".join(filter(None, (str(self.users or ""), many)))
+
+    def __str__(self) -> str:
+        """Return it in words: `add_remove, users of at most 20 events for ever`."""
+        return ", ".join(filter(None, (str(self.neighbors), self.unit)))
+
+
+@takes_no_subclass
+@dataclass(frozen=True, slots=True)
 class Guarantee:
     """`measure` holds for every pair of input streams that `neighbors` relates.
 
@@ -232,7 +252,11 @@ class Guarantee:
             raise NotDerivable(f"users are `Users`, not a {type(self.users).__name__}")
 
     @property
+    def protected(self) -> Protected:
+        """Whom it protects."""
+        return Protected(self.neighbors, self.users, self.group)
+
+    @property
     def unit(self) -> str:
         """Who is protected, where it is not one event: users, or groups; empty for one event."""
-        many = "" if self.group == 1 else f"groups of {self.group}"
-        return ", ".join(filter(None, (str(self.users or ""), many)))
+        return self.protected.unit

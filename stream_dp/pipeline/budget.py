@@ -20,8 +20,7 @@ from stream_dp.accounting.ledger import Ledger
 from stream_dp.accounting.rules.convert import DELTALESS
 from stream_dp.accounting.subledgers import Subledgers
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import ApproxDP
-from stream_dp.core.users import Users
+from stream_dp.core.guarantee import ApproxDP, Protected
 from stream_dp.errors import BudgetRefused
 from stream_dp.pipeline.spec import Privacy
 
@@ -53,14 +52,14 @@ def target(privacy: Privacy) -> ApproxDP:
     return ApproxDP(privacy.epsilon, privacy.delta)
 
 
-def opened(privacy: Privacy, users: Users | None = None) -> Subledgers:
-    """Return the ledgers before the first series: those of the analysts are paid for. `users`: who is protected.
+def opened(privacy: Privacy, protected: Protected | None = None) -> Subledgers:
+    """Return the ledgers before the first series, for those who are `protected`: the analysts' are paid for.
 
     Raises:
         BudgetRefused: they alone need more than the budget.
     """
     analysts = {each.name: PureFilter.of(each.epsilon) for each in privacy.analysts}
-    return Subledgers.open(filter_of(privacy), analysts, users)
+    return Subledgers.open(filter_of(privacy), analysts, protected)
 
 
 def charged_parts(

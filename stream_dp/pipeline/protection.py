@@ -11,6 +11,7 @@ from stream_dp.accounting.derive import derive as tightest
 from stream_dp.accounting.rules.moved import STEPS
 from stream_dp.accounting.situations import Moved, OfUsers
 from stream_dp.core.derivation import Derivation
+from stream_dp.core.guarantee import Protected
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.users import Users
 
@@ -21,6 +22,11 @@ class Protection:
 
     relation: Neighbors
     users: Users | None = None
+
+    @property
+    def protected(self) -> Protected:
+        """Whom the ledgers promise to."""
+        return Protected(self.relation, self.users)
 
     @property
     def steps(self) -> int:

@@ -89,6 +89,7 @@ def test_each_alert_rings_where_it_must_and_nowhere_else(tmp_path: Path) -> None
         (' or absent(up{job="stream_dp"})', ""),
         ("> 60", "> 6000"),
         ("> 0.9", "> 0.99"),
+        ('and ignoring(kind) changes(stream_dp_budget_filter{kind="spent"}[1d]) > 0', ""),
         ("(stream_dp_catching_up) == 1", "(stream_dp_catching_up) == 0"),
         ("not_private == 1", "not_private == 0"),
     ],

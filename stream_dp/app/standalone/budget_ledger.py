@@ -23,7 +23,7 @@ from stream_dp.app.standalone.numbers import Amount, confidence_from, exactly, p
 from stream_dp.app.standalone.single import Single
 from stream_dp.app.standalone.tick_release import Window
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import Guarantee, Measure, PureDP
+from stream_dp.core.guarantee import Guarantee, Measure, Protected, PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, UsageError
 from stream_dp.pipeline.budget import filter_of, target
@@ -62,7 +62,8 @@ class BudgetLedger(Single):
         except ValidationError as error:
             raise UsageError(words(error, "budget")) from None
         self._lock = Lock()
-        self._ledger = Ledger.under(filter_of(self._privacy))
+        whom = Protected(self._privacy.neighbors)
+        self._ledger = Ledger.under(filter_of(self._privacy), protected=whom)
         self._parts: dict[str, Derivation] = {}
 
     @property

@@ -31,7 +31,7 @@ from stream_dp.accounting.situations import (
     Touched,
 )
 from stream_dp.core.derivation import Derivation
-from stream_dp.core.guarantee import GaussianDP, Guarantee, Measure, PureDP
+from stream_dp.core.guarantee import GaussianDP, Guarantee, Measure, Protected, PureDP
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, NotDerivable
 
@@ -76,7 +76,7 @@ def test_one_endless_part_is_enough_to_lose_it() -> None:
 
 
 def test_gaussian_parts_reach_the_filter_only_with_it() -> None:
-    ledger = Ledger.under(FILTER)
+    ledger = Ledger.under(FILTER, protected=Protected(ADD))
     for finite in (True, False):
         entry = ledger.price(part(GaussianDP(ONE), finite=finite))
         if finite:

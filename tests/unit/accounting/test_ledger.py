@@ -77,13 +77,15 @@ def test_a_pure_ledger_takes_pure_positive_charges_only() -> None:
     with pytest.raises(InvalidCost, match="refund asks for -1 units"):
         Ledger.of(Fraction(1)).charge(Entry("refund", -1, 0, "r"))
     approximate = Guarantee(ApproxDP(Fraction(1, 3), Fraction(1, 10**13)), Neighbors.REPLACE)
-    price = Ledger.of(Fraction(1)).price(leaf("gauss", approximate, "a book"))
+    price = Ledger.of(Fraction(1), approximate.protected).price(
+        leaf("gauss", approximate, "a book")
+    )
     assert (price.name, price.epsilon, price.delta) == ("gauss", 333_333_333_334, 1)
     assert "a book" in price.rule
 
 
 def test_a_price_is_the_rounded_epsilon_and_charges_nothing() -> None:
-    ledger = Ledger.of(Fraction(1))
     pure = Guarantee(PureDP(Fraction(2, 3)), Neighbors.ADD_REMOVE)
+    ledger = Ledger.of(Fraction(1), pure.protected)
     assert ledger.price(leaf("tree", pure, "p")).epsilon == 666_666_666_667
     assert ledger.spent == 0

@@ -80,10 +80,11 @@ def test_a_ledger_that_frees_ticks_takes_no_groups() -> None:
     entry = twin.ask("first", PureDP(ONE), "its proof")
     twin = twin.charge(entry).halt(entry, end=2)
     assert twin.charge(replace(entry, name="second"), start=2).peak.amount == UNITS
-    for ledger in (Ledger.of(ONE), Ledger.of(5 * ONE)):
+    both_events = user_level("first", 2).guarantee.protected
+    for ledger in (Ledger.of(ONE, both_events), Ledger.of(5 * ONE, both_events)):
         with pytest.raises(BudgetRefused, match=r"groups of 2 .*a halt frees ticks"):
             ledger.price(user_level("first", 2))
-    subledgers = Subledgers.open(PureFilter.of(3 * ONE), {"ann": PureFilter.of(ONE)})
+    subledgers = Subledgers.open(PureFilter.of(3 * ONE), {"ann": PureFilter.of(ONE)}, both_events)
     with pytest.raises(BudgetRefused, match=r"groups of 2 .*a halt frees ticks"):
         subledgers.price(user_level("first", 2), "ann")
     with pytest.raises(NotDerivable, match="a user has many ticks"):
@@ -100,8 +101,9 @@ def test_a_ledger_that_frees_ticks_takes_no_groups() -> None:
 )
 def test_a_ledger_that_frees_nothing_may_count_users(filter_: Filter) -> None:
     """All charges count for ever there, so that a group's guarantee adds up like any other."""
-    ledger = Ledger.under(filter_)
-    entry = ledger.price(user_level("first", 2))
+    users = user_level("first", 2)
+    ledger = Ledger.under(filter_, protected=users.guarantee.protected)
+    entry = ledger.price(users)
     charged = ledger.charge(entry)
     assert charged.halt(entry, end=2) == charged
 

@@ -1,5 +1,6 @@
 """The mark outside the journal: a lost or older journal is never taken for a first start."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -87,9 +88,9 @@ async def test_a_mark_of_another_version_is_refused(tmp_path: Path) -> None:
     await run(MemoryStore(), tmp_path, 1)
     (mark,) = list_marks(tmp_path)
     assert '"kind":"high-water"' in mark.read_text()
-    mark.write_text('{"kind":"high-water","version":3,"commits":{"first":1}}')
+    mark.write_text('{"kind":"high-water","version":4,"commits":{"first":1}}')
     with pytest.raises(
-        UnknownFormat, match=r"has version 3, .* reads version 2 and older ones: use the version"
+        UnknownFormat, match=r"has version 4, .* reads version 3 and older ones: use the version"
     ):
         await start(MemoryStore(), tmp_path)
 
@@ -165,7 +166,89 @@ async def test_a_mark_of_version_1_is_read(tmp_path: Path) -> None:
     (mark,) = list_marks(tmp_path)
     mark.write_text('{"kind":"high-water","pipeline":"p","source":"t","commits":2,"version":1}')
     await run(store, tmp_path, 1)
-    assert '"version":2' in mark.read_text()
+    assert '"version":3' in mark.read_text()
     mark.write_text('{"kind":"high-water","pipeline":"p","source":"t","commits":4,"version":1}')
     with pytest.raises(FailClosed, match="older than it was"):
         await start(store, tmp_path)
+
+
+HERE, THERE = "/srv/a/orders.jsonl", "/srv/b/orders.jsonl"
+
+
+async def kept(
+    store: MemoryStore, folder: Path, place: str, key: str, accept: str = "", commits: int = 0
+) -> HighWater:
+    """Open the journal of a file at `place` under this key, verify it and append so many commits."""
+    journal = HighWater(
+        MemoryJournal(store), folder, "p", "orders.jsonl", accept, place=place, key=key
+    )
+    await journal.open()
+    async for _ in journal.read():
+        pass
+    await journal.verify({})
+    for number in range(len(store.commits), len(store.commits) + commits):
+        await journal.append(*sample_commit(number))
+    return journal
+
+
+async def test_two_folders_with_the_same_names_have_marks_of_their_own(tmp_path: Path) -> None:
+    """Other data and another key are another pipeline, whatever it is called; each is still missed where it was."""
+    ann, bob = MemoryStore(), MemoryStore()
+    await kept(ann, tmp_path, HERE, "ann", commits=3)
+    await kept(bob, tmp_path, THERE, "bob", commits=2)
+    await kept(ann, tmp_path, HERE, "ann", commits=1)
+    await kept(bob, tmp_path, THERE, "bob", commits=1)
+    for place, key in ((HERE, "ann"), (THERE, "bob")):
+        with pytest.raises(FailClosed, match=rf"is empty, but .*orders\.jsonl before, at {place}:"):
+            await kept(MemoryStore(), tmp_path, place, key)
+    bob.commits.pop()
+    with pytest.raises(FailClosed, match=r"is older than it was"):
+        await kept(bob, tmp_path, THERE, "bob")
+
+
+@pytest.mark.parametrize(("place", "key"), [(HERE, "another"), (THERE, "ann")])
+async def test_a_lost_journal_is_missed_at_its_place_and_under_its_key(
+    tmp_path: Path, place: str, key: str
+) -> None:
+    """A new key forgets nothing that was spent on the same data, and neither does a copy of the data elsewhere."""
+    store = MemoryStore()
+    await kept(store, tmp_path, HERE, "ann", commits=3)
+    with pytest.raises(FailClosed, match=rf"before, at {HERE}: .* give it another name"):
+        await kept(MemoryStore(), tmp_path, place, key)
+    await kept(store, tmp_path, place, key, commits=1)  # the journal itself, moved, goes on
+    fresh = MemoryStore()
+    with pytest.raises(FailClosed, match="is empty"):
+        await kept(fresh, tmp_path, place, key)
+    await kept(fresh, tmp_path, place, key, accept="second", commits=1)
+    await kept(fresh, tmp_path, place, key, commits=1)
+
+
+async def test_a_mark_that_says_no_place_is_that_of_the_first_journal_that_has_been_so_far(
+    tmp_path: Path,
+) -> None:
+    """A former version wrote it: an empty journal is refused as before, anywhere."""
+    store = MemoryStore()
+    old = HighWater(MemoryJournal(store), tmp_path, "p", "orders.jsonl")
+    await old.open()
+    for number in range(3):
+        await old.append(*sample_commit(number))
+    (mark,) = list_marks(tmp_path)
+    said = {"kind": "high-water", "pipeline": "p", "source": "orders.jsonl", "commits": 3}
+    mark.write_text(json.dumps(said | {"cluster": "", "version": 2}))
+    for place, key in ((HERE, "ann"), (THERE, "bob")):
+        with pytest.raises(FailClosed, match=r"is empty, but .* before: "):
+            await kept(MemoryStore(), tmp_path, place, key)
+    journal = await kept(store, tmp_path, HERE, "ann", commits=1)
+    assert list_marks(tmp_path) == [journal.path]
+    await kept(MemoryStore(), tmp_path, THERE, "bob", commits=1)
+    with pytest.raises(FailClosed, match=f"before, at {HERE}"):
+        await kept(MemoryStore(), tmp_path, HERE, "ann")
+
+
+async def test_a_mark_of_a_topic_is_none_of_a_file_of_that_name(tmp_path: Path) -> None:
+    topic = HighWater(
+        MemoryJournal(MemoryStore()), tmp_path, "p", "orders.jsonl", cluster=lambda: "c"
+    )
+    await topic.open()
+    await topic.append(*sample_commit(0))
+    await kept(MemoryStore(), tmp_path, HERE, "ann", commits=1)

@@ -259,7 +259,7 @@ def test_a_derivation_says_whom_it_protects() -> None:
     (part,) = divided(TWO, users=BY_TWO)
     assert "add_remove, users of at most 2 events in a window of 2 ticks" in str(part)
     assert str(Users(1)) == "users of at most 1 event for ever"
-    ledger = Ledger.of(TWO)
+    ledger = Ledger.of(TWO, part.guarantee.protected)
     entry = ledger.price(part)
     assert entry.rule.endswith(", for users of at most 2 events in a window of 2 ticks")
     assert ledger.charge(entry).halt(entry, 3).spent == 0
@@ -308,9 +308,10 @@ def test_no_users_without_a_cap(cap: Any, window: Any) -> None:
 def test_what_a_halt_would_free_too_early_is_not_created_live() -> None:
     """In the pipeline file, whose series are never halted, it may stand; under a filter that frees nothing as well."""
     (claim,), (part,) = claims(ONE), divided(ONE)
-    ledgers = Subledgers.open(PureFilter.of(TWO))
-    assert ledgers.price(part).epsilon == Ledger.of(TWO).price(claim).epsilon == 10**12
+    whom = claim.guarantee.protected
+    ledgers = Subledgers.open(PureFilter.of(TWO), protected=whom)
+    assert ledgers.price(part).epsilon == ledgers.main.price(claim).epsilon == 10**12
     with pytest.raises(BudgetRefused, match="lose all that it claims to one event of a user"):
         ledgers.price(claim)
-    zcdp = Subledgers.open(ZCDPFilter.of(TWO))
+    zcdp = Subledgers.open(ZCDPFilter.of(TWO), protected=whom)
     assert zcdp.price(claim) == zcdp.main.price(claim)

@@ -4,6 +4,7 @@ import fcntl
 import gzip
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 import stream_dp.app.demo as module
+import stream_dp.cli.demo as demo_command
 from stream_dp.adapters.memory import MemorySource
 from stream_dp.app.demo_figures import DemoFigures
 from stream_dp.app.example_files import DATA, flights_folder
@@ -212,8 +214,8 @@ def test_fresh_deletes_nothing_under_a_demo_that_runs(say: Say, home: Path, lock
 
 
 @pytest.mark.usefixtures("brief")
-def test_what_an_older_demo_left_is_refused_with_the_way_out(
-    say: Say, monkeypatch: pytest.MonkeyPatch
+def test_what_an_older_demo_or_another_checkout_left_is_refused_with_the_way_out(
+    say: Say, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last_line(say(*FLAGS))
     shorter: Callable[[Path], PipelineSpec] = vars(module)["load"]
@@ -225,8 +227,23 @@ def test_what_an_older_demo_left_is_refused_with_the_way_out(
     said = say(*FLAGS)
     assert said.code == 4
     assert "confidence" in said.err
-    assert "--fresh deletes what an earlier one left" in said.err
+    assert (
+        "`stream-dp demo --embedded --fresh` (or `make demo ARGS='--embedded --fresh'`)" in said.err
+    )
+    assert f"the state of the demo lies in {home / 'state' / 'demo' / 'embedded'}" in said.err
+    assert "STREAM_DP_HOME=" in said.err
     assert last_line(say(*FLAGS, "--fresh"))["ticks"] == 48
+
+
+def test_the_command_that_it_prints_is_the_one_that_was_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for called, command in (
+        ("/bin/stream-dp", "  /bin/stream-dp query create "),
+        ("/lib/stream_dp/__main__.py", f"  {sys.executable} -m stream_dp query create "),
+    ):
+        monkeypatch.setattr(sys, "argv", [called])
+        assert command in demo_command._invitation("http://127.0.0.1:8765")
 
 
 def _marks(count: int) -> list[Batch]:

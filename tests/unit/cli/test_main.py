@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -43,6 +45,16 @@ COMMANDS = (
 def test_version(say: Say) -> None:
     said = say("--version")
     assert (said.code, said.out.strip(), said.err) == (0, __version__, "")
+
+
+def test_the_package_runs_as_the_command() -> None:
+    for arguments, code, out in (
+        (["--version"], 0, f"{__version__}\n"),
+        (["plan"], 2, ""),
+    ):
+        command = [sys.executable, "-m", "stream_dp", *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stdout) == (code, out)
 
 
 def test_help_names_every_command(say: Say) -> None:

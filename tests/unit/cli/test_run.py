@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from unit.cli.conftest import HORIZON, LiveSeriesService
+from unit.cli.conftest import HORIZON, LiveSeriesService, Said
 
 import stream_dp.app.ledger_view as ledger_module
 import stream_dp.app.page_beside as page_module
@@ -225,6 +225,29 @@ def test_an_empty_file_in_its_place(live_series: LiveSeriesService) -> None:
     said = live_series.command("ledger")
     assert said.code == 4
     assert "the journal is empty" in said.err
+
+
+def test_the_same_names_in_another_folder_are_another_pipeline(
+    live_series: LiveSeriesService, tmp_path: Path
+) -> None:
+    """Other data and another key: both run. A journal that is lost is missed in its own folder, which is named."""
+    other = LiveSeriesService(tmp_path / "other", live_series.say)
+    other.folder.mkdir()
+    other.write(key=bytes(range(1, 33)))
+
+    def run(service: LiveSeriesService) -> Said:
+        key = str(service.folder / "operator.key")
+        return service.command("run", "--until-end", "--key-file", key)
+
+    for service in (live_series, other):
+        assert run(service).code == 0
+        assert len(service.releases) == SERIES * HORIZON
+    for service in (live_series, other):
+        for path in service.folder.glob("clicks.[jr]*"):
+            path.unlink()
+        said = run(service)
+        assert (said.code, service.releases) == (4, [])
+        assert f"has run on clicks.csv before, at {service.folder / 'clicks.csv'}" in said.err
 
 
 def _damage(journal: Path, summary: str, *values: Any) -> None:

@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import re
+import tomllib
 import traceback
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from fastapi.routing import APIRoute
 from unit.serve.fake_live_series import FakeLiveSeries
 
+from stream_dp import __version__
+from stream_dp.accounting.derive import RULES
 from stream_dp.accounting.filters.concurrent import CONCURRENT
 from stream_dp.serve.api import create_app
 from stream_dp.serve.view import PublicView, ReleaseLog
@@ -158,6 +161,14 @@ def test_the_index_names_every_page() -> None:
     assert [page.name for page in PAGES if f"({page.name})" not in index] == ["README.md"]
 
 
+def test_the_page_on_rules_runs_every_rule_of_derive() -> None:
+    text = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    names = {rule.name for rules in RULES.values() for rule in rules}
+    assert (
+        sorted(name for name in names if f"'{name}'" not in text and f'"{name}"' not in text) == []
+    )
+
+
 def test_the_table_of_filters_is_the_codes() -> None:
     page = (ROOT / "docs" / "filters.md").read_text()
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][
@@ -176,3 +187,17 @@ def test_the_page_on_the_api_names_every_request_and_no_other() -> None:
     page = (ROOT / "docs" / "api.md").read_text()
     told = set(re.findall(r"`((?:GET|POST|DELETE) /[^`?]*)`", page))
     assert told == served - {"GET /", "GET /{name}", "GET /docs/{name}"}
+
+
+@pytest.mark.parametrize("page", [README, *EXAMPLES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_is_to_be_installed_is_a_checkout_or_its_wheel(page: Path) -> None:
+    """Nothing is published: an index has no package of this name, or some day another one."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    said = re.findall(r"pip install ([^\n`]*)", page.read_text(encoding="utf-8"))
+    wheel = f"./stream_dp-{__version__}-py3-none-any.whl"
+    for what in said:
+        found = re.fullmatch(r"'([^'\[]*)\[([a-z,]+)\]'.*", what)
+        assert found is not None, what
+        assert found[1] in {".", wheel}
+        assert set(found[2].split(",")) <= project["optional-dependencies"].keys()
+    assert said or page != README

@@ -167,6 +167,62 @@ def test_all_events_of_a_user_cost_the_square_of_their_number() -> None:
         assert moment(Coarse(1, forgotten, ADD, 1), of_a_user(2), order) > allowed
 
 
+def shifts(
+    counter: GaussianCounter, steps: int, at: int, seed: int
+) -> tuple[int, set[Fraction], list[int]]:
+    """Return the sum of squares of what an event at step `at` does to z, the variances drawn, and the draws a step.
+
+    The right run, without the event, gets the noise with which it releases the same lattice values; how far that lies
+    from the left run's is found by asking the code, with no noise, what it would release.
+    """
+    lattice, width = counter.lattice, counter.width
+    total, squares, variances, sizes = 0, 0, set[Fraction](), list[int]()
+    left, right = lattice.init(), lattice.init()
+    rng = np.random.default_rng(seed)
+    state = counter.init(ScriptedNoise([]))
+    for step in range(steps):
+        z = rng.integers(-(1 << lattice.bits), 1 << lattice.bits, width)
+        row = np.zeros(width, dtype=np.int64)
+        row[0] = step == at
+        noise = ScriptedNoise(z.tolist())
+        state, _ = counter.step(state, Update(row), noise)
+        variances |= {call.scale for call in noise.calls}
+        sizes += [call.size for call in noise.calls if call.kind == "gaussian"]
+        total += int(row[0])
+        left = lattice.advance(left, ScriptedNoise(z.tolist()))
+        assert np.array_equal(left.noise, state.noise.noise)
+        wanted = left.noise.copy()
+        wanted[0] += total << lattice.bits
+        silent = lattice.advance(right, ScriptedNoise([0] * width))
+        other = wanted - silent.noise
+        right = lattice.advance(right, ScriptedNoise(other.tolist()))
+        assert np.array_equal(right.noise, wanted)
+        squares += sum(int(shift) ** 2 for shift in (other - z).tolist())
+    return squares, variances, sizes
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 60, None])
+@pytest.mark.parametrize("gdp", [False, True])
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+def test_the_noise_that_is_drawn_pays_for_the_shift_of_an_event(
+    horizon: int | None, gdp: bool, relation: Neighbors
+) -> None:
+    """On every path the squares of z's shifts are at most 2 rho / L0 of the variance drawn, and not of 0.9 of it.
+
+    The shifts are the counter's own; the variance is what its noise is asked for, not what it says of itself.
+    """
+    rho, steps = Fraction(1, 40), horizon or 60
+    counter = GaussianCounter(2, rho, relation, horizon, gdp=gdp)
+    each = 2 * rho / relation.l0(2)
+    for seed, at in enumerate({0, steps // 2, steps - 1}):
+        squares, variances, sizes = shifts(counter, steps, at, seed)
+        (variance,) = variances
+        assert sizes == [2] * steps  # a fresh z for each column at every step
+        assert 0 < squares <= each * variance
+        if at == 0 and horizon:
+            assert squares > each * variance * Fraction(9, 10)
+
+
 def test_one_step_meets_its_claim() -> None:
     """Half steps and their slack of one square root of nothing: what is left unused is rounding up the variance."""
     counter = Coarse(1, Fraction(1, 4), ADD, 1)

@@ -1,4 +1,4 @@
-"""The hand-over counter's noise, exactly, across two hand-overs; and where it is better than the hybrid counter.
+"""The hand-over counter's noise, exactly, across all hand-overs; and where it is better than the hybrid counter.
 
 As for the tree counters (test_tree_exact.py) an event is a shift of the node noises (`shifted_noise`): by 1 at the
 nodes of its own tree that hold it, and at none of the trees before and after. Its cost is h / scale: the whole epsilon
@@ -16,13 +16,12 @@ from oracles import decoded_tree as oracle
 from unit.mechanisms import broken_trees as broken
 from unit.mechanisms.shifted_noise import Drawn, Shifted, check_counter
 
-from stream_dp.core.messages import Update
+from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import IntArray, Message, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import RejectedMessage
-from stream_dp.mechanisms.hand_over_counter import (
-    HandOverCounter,
-    HandOverState,
-)
+from stream_dp.mechanisms.hand_over_counter import LAST_TREE, HandOverCounter, HandOverState
+from stream_dp.mechanisms.hand_over_schedule import HandOverSchedule
 from stream_dp.mechanisms.hybrid_counter import HybridCounter
 from stream_dp.mechanisms.noise_quantiles import sum_variance
 from stream_dp.mechanisms.tree_shape import TreeShape
@@ -36,16 +35,35 @@ BEYOND = TWO + 120
 TWINS = [broken.BaseForgotten, broken.OldWindow, broken.StartsLate]
 
 
-def nodes(updates: int, epsilon: Fraction) -> Iterator[Drawn]:
+class Hasty(HandOverCounter):
+    """The counter with trees of three updates each, which comes to every tree that there may be."""
+
+    schedule = HandOverSchedule(3, 1)
+
+
+class LateBaseForgotten(Hasty):
+    """Broken: what tree 9 answered last is exact from then on."""
+
+    def step(
+        self, state: HandOverState, message: Message, noise: Noise
+    ) -> tuple[HandOverState, IntArray | None]:
+        """The base stays where it was at this one hand-over."""
+        after, answer = super().step(state, message, noise)
+        return (replace(after, base=state.base) if after.number == 10 else after), answer
+
+
+def nodes(
+    updates: int, epsilon: Fraction, schedule: HandOverSchedule = SCHEDULE
+) -> Iterator[Drawn]:
     """All that is drawn, in order: each tree's nodes, which end with the tree's last update."""
     for update in range(1, updates + 1):
-        number, item = (0, 0) if update == 1 else SCHEDULE.place(update)
+        number, item = (0, 0) if update == 1 else schedule.place(update)
         before = update - max(item, 1)
-        shape = TreeShape.best(SCHEDULE.size(number))
+        shape = TreeShape.best(schedule.size(number))
         arity, height = shape.arity, shape.height
         for node in oracle.drawn_with(arity, height, max(item, 1) - 1):
             first, last = oracle.first_and_last(node, arity)
-            end = min(last, SCHEDULE.size(number))
+            end = min(last, schedule.size(number))
             yield Drawn(height / epsilon, before + first, before + end)
 
 
@@ -69,6 +87,22 @@ def test_an_event_is_a_shift_that_costs_the_epsilon_of_its_column(relation: Neig
 def test_a_hand_over_that_keeps_or_forgets_noise_is_caught(twin: type[HandOverCounter]) -> None:
     with pytest.raises(AssertionError):
         check(twin, BEYOND)
+
+
+def check_all(kind: type[HandOverCounter]) -> Shifted:
+    """An event at each update of all trees, against every answer."""
+    updates = 3 * (LAST_TREE + 1)
+    drawn = nodes(updates, EPSILON, Hasty.schedule)
+    return check_counter(
+        lambda width: kind(width, EPSILON, ADD), drawn, updates, np.arange(1, updates + 1)
+    )
+
+
+def test_every_hand_over_keeps_the_noise_of_the_tree_that_ends() -> None:
+    noise = check_all(Hasty)
+    assert {noise.cost(e) for e in noise.steps.tolist()} == {EPSILON}
+    with pytest.raises(AssertionError, match="answer 31 moves otherwise"):
+        check_all(LateBaseForgotten)
 
 
 def test_places_are_the_trees_one_after_the_other() -> None:

@@ -31,19 +31,21 @@ FIRST, TWO = 96, 96 + 768  # updates before the first and the second hand-over
 BEYOND = TWO + 100
 
 
-def places(updates: int) -> Iterator[tuple[int, int, int]]:
+def places(updates: int, first: int = FIRST, growth: int = 8) -> Iterator[tuple[int, int, int]]:
     """(update, size of its tree, updates inside it): trees of 96, 768, 6,144, ... updates, by counting."""
-    size, inside = FIRST, 0
+    size, inside = first, 0
     for update in range(1, updates + 1):
         if inside == size:
-            size, inside = 8 * size, 0
+            size, inside = growth * size, 0
         inside += 1
         yield update, size, inside
 
 
-def nodes(updates: int, epsilon: Fraction) -> Iterator[Drawn]:
+def nodes(
+    updates: int, epsilon: Fraction, first_tree: int = FIRST, growth: int = 8
+) -> Iterator[Drawn]:
     """All that is drawn for columns that close together, in order; a tree's nodes end with its last update."""
-    for update, size, inside in places(updates):
+    for update, size, inside in places(updates, first_tree, growth):
         shape = TreeShape.best(size)
         for node in oracle.drawn_with(shape.arity, shape.height, inside - 1):
             first, last = oracle.first_and_last(node, shape.arity)
@@ -87,6 +89,38 @@ def check_together(kind: type[SeparateCounters], relation: Neighbors = ADD) -> S
     return check_counter(
         lambda width: Together(kind(width, EPSILON, relation)), nodes(BEYOND, each), BEYOND, events
     )
+
+
+class Hasty(SeparateCounters):
+    """The counters with trees of three updates each."""
+
+    schedule = HandOverSchedule(3, 1)
+
+
+class LateBaseLost(Hasty):
+    """Broken: what tree 9 answered last is exact from then on."""
+
+    def _close(
+        self, state: SeparateState, columns: IntArray, age: int, noise: Noise
+    ) -> tuple[SeparateState, IntArray]:
+        after, noisy = super()._close(state, columns, age, noise)
+        return (replace(after, base=state.base) if age == 30 else after), noisy
+
+
+def check_hasty(kind: type[SeparateCounters]) -> Shifted:
+    """An event at each update of eighteen trees, against every answer."""
+    updates = 3 * 18
+    drawn = nodes(updates, EPSILON, 3, 1)
+    return check_counter(
+        lambda width: Together(kind(width, EPSILON, ADD)), drawn, updates, np.arange(1, updates + 1)
+    )
+
+
+def test_every_hand_over_keeps_the_noise_of_the_tree_that_ends() -> None:
+    noise = check_hasty(Hasty)
+    assert {noise.cost(e) for e in noise.steps.tolist()} == {EPSILON}
+    with pytest.raises(AssertionError, match="answer 32 moves otherwise"):
+        check_hasty(LateBaseLost)
 
 
 class BaseLost(SeparateCounters):

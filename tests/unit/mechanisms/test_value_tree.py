@@ -72,3 +72,19 @@ def test_what_is_made_of_a_tree_is_not_proven_of_another_tree() -> None:
     tree = ValueTree(levels, forest(levels, (2,)))
     with pytest.raises(NotDerivable, match="another class"):
         derived(SlidingQuantiles(tree, (HALF,), Fraction(19, 20)), "it")
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        Counter(
+            WIDE.nodes, HALF, ADD, 20, WIDE.height - 1
+        ),  # an event sets more entries than it is made for
+        Counter(WIDE.nodes, HALF, ADD, 20),
+        Counter(WIDE.nodes + 1, HALF, ADD, 20, WIDE.height),  # rows of another tree
+        Counter(WIDE.nodes - 1, HALF, ADD, 20, WIDE.height),
+    ],
+)
+def test_counts_that_are_made_for_other_rows_are_refused(counts: Counter) -> None:
+    with pytest.raises(NotDerivable, match="an event is counted in 2 of 36 nodes"):
+        ValueTree(WIDE, counts)

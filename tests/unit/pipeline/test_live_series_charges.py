@@ -8,6 +8,7 @@ from unit.pipeline.live_series_steps import large, question, running, zero
 from unit.pipeline.live_series_worlds import HORIZON, PIPELINE, Stopping, World, batches
 
 from stream_dp.adapters.memory import MemoryJournal, MemorySource
+from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import BudgetRefused, UnknownMechanism, UsageError
 from stream_dp.pipeline import live_series
 from stream_dp.runtime.commit import Commit, Halted
@@ -177,5 +178,46 @@ async def test_nothing_is_charged_for_what_cannot_be_placed(
         assert engine.admission.subledgers.running == {}
         assert engine.admission.subledgers.main.left == 10**12
         await engine.create(question(epsilon="1"))
+
+    await running(world, 2, ask)
+
+
+MOVES = {"neighbors": "replace"}
+CAPPED = {"unit": "user", "user": "who", "max_events": "3", "per": "6h"}
+
+
+@pytest.mark.parametrize(
+    ("promised", "planned"),
+    [
+        (MOVES, {"moves": "within_tick"}),
+        (MOVES, {"neighbors": Neighbors.ADD_REMOVE}),
+        ({"neighbors": "replace", "moves": "within_tick"}, {"moves": "any_tick"}),
+        ({}, {"neighbors": Neighbors.REPLACE}),
+        (CAPPED, {"max_events": 1}),
+        (CAPPED, {"per": 3_600_000}),
+        (CAPPED, {"unit": "event"}),
+    ],
+)
+async def test_a_plan_for_others_than_the_ledger_promises_to_is_refused(
+    promised: dict[str, str], planned: dict[str, Any]
+) -> None:
+    """Whatever the planner takes the neighbours for: it would book 1 for what costs those of the ledger 2 or more."""
+    fields = PIPELINE["schema"] | {"who": {"type": "text", "nullable": "true"}}
+    analysts = [{"name": "ann", "epsilon": "0.5"}]
+    privacy = PIPELINE["privacy"] | promised | {"analysts": analysts}
+    world = World(PIPELINE | {"schema": fields, "privacy": privacy})
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        spec, ledgers = world.planner.spec, engine.admission.subledgers.ledgers
+        for analyst, name in (("", "ours"), ("ann", "anns")):
+            other = spec.privacy.model_copy(update=planned)
+            world.planner.spec = spec.model_copy(update={"privacy": other})
+            before = (len(world.drawn), len(world.store.commits), dict(ledgers))
+            for attempt in (engine.create, engine.preview):
+                with pytest.raises(BudgetRefused, match=f"{name} protects .*ledger promises to"):
+                    await attempt(question(name), analyst)
+            assert (len(world.drawn), len(world.store.commits), ledgers) == before
+            world.planner.spec = spec
+            assert (await engine.create(question(name), analyst)).start == 3
 
     await running(world, 2, ask)

@@ -40,7 +40,7 @@ TOGETHER = zcdp_epsilon(ZCDP(2 * RHO), MILLIONTH)
 
 def charged(filter_: Filter, *parts: Derivation, delta: Fraction = MILLIONTH) -> list[str]:
     """Who is charged."""
-    ledger = Ledger.under(filter_)
+    ledger = Ledger.under(filter_, protected=PURE.guarantee.protected)
     _, found = charged_parts(ledger, parts, fixed_blocks("shop", parts, delta))
     for part in found:
         ledger = ledger.charge(ledger.price(part))
