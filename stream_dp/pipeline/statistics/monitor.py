@@ -261,9 +261,11 @@ class MonitorSeries(SeriesSpec):
 
     def said(self, meant: Any) -> dict[str, Any]:
         """Return what the conditions of the series and of its watches mean."""
-        plain = [key for key in WatchSpec.model_fields if key not in ("where", "usual")]
         watches = [
-            {"where": [meant(c) for c in one.where], **{key: getattr(one, key) for key in plain}}
+            {
+                **one.model_dump(mode="json", exclude={"where", "usual"}),
+                "where": [meant(c) for c in one.where],
+            }
             for one in self.watch
         ]
         return {**super().said(meant), "watch": watches}
