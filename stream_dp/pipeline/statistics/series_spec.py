@@ -6,7 +6,7 @@ broken entries too, so that one mistake hides no other.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self
 
@@ -35,6 +35,8 @@ from stream_dp.runtime.release import Shape
 from stream_dp.runtime.series import Asking, Tell
 
 Place = tuple[str | int, ...]
+RECORDS = "records"
+"""What counts of records have in `counted`."""
 WITHIN = "0 to 1"
 """What a share's `parameters` say of where it stays, under `within`."""
 _CONDITION: TypeAdapter[Any] = TypeAdapter(Condition)
@@ -102,6 +104,14 @@ class SeriesSpec(Frozen, ABC):
     def grain(self) -> Fraction:
         """What one unit of its rows is as a number that people read."""
         return Fraction(1)
+
+    @property
+    def counted(self) -> Hashable | None:
+        """What it counts or adds up, which fewer records never have more of; None where they may.
+
+        Of two series with the same, that of fewer records is a part of the other.
+        """
+        return None
 
     @property
     def keyed(self) -> bool:

@@ -1,6 +1,5 @@
 """Whatever `plan` accepts has a fingerprint and runs a tick: over statistics, groupings, units and neighbours."""
 
-import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,25 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from unit.pipeline.planned_worlds import ran
 
-from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
 from stream_dp.errors import StreamDPError
 from stream_dp.mechanisms import registered_quantity as registry
-from stream_dp.noise import NoiseStream
-from stream_dp.pipeline.builder import Built, build
-from stream_dp.pipeline.live_series import LiveSeriesPlanner
-from stream_dp.pipeline.open_router import OpenRouter
+from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import STATISTICS
-from stream_dp.pipeline.user_guard import guard_of
-from stream_dp.runtime.engine import Engine
-from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Batch, Ports
-from stream_dp.testing.manual_clock import ManualClock
+from stream_dp.runtime.ports import Batch
 
 TICKS = 2
-SEALER = Sealer(bytes(range(32)), "shop")
 FIELDS: dict[str, Any] = {
     "time": {"type": "time"},
     "who": {"type": "text"},
@@ -132,23 +123,6 @@ def records() -> Iterator[Batch]:
         yield Batch(0, payloads, range(first, first + 3), first + 4, mark=tick)
 
 
-def ran(built: Built) -> list[dict[str, Any]]:
-    """Run to the end of the horizon; return what was released."""
-    bodies: list[bytes] = []
-    config, key = built.run_config(0), SEALER.user_key()
-    router = OpenRouter(built.spec, config.origin, built.layout, key)
-    ports = Ports(
-        MemorySource([*records()], partitions=(0,)), MemoryJournal(MemoryStore()), MemorySink(bodies), ManualClock(0),
-        SEALER,
-    )  # fmt: skip
-    engine = Engine(
-        config, router, ports, NoiseStream, planner=LiveSeriesPlanner(built.spec, router),
-        subledgers=built.subledgers(), guard=guard_of(built.spec, config.origin, key),
-    )  # fmt: skip
-    asyncio.run(engine.run())
-    return [json.loads(body) for body in bodies]
-
-
 def possible() -> Iterator[tuple[str, str]]:
     """Return each statistic with each grouping that its keys allow."""
     for kind in STATISTICS:
@@ -187,7 +161,7 @@ def test_what_is_planned_has_a_fingerprint_and_runs(statistic: str, grouping: st
         accepted.append(statistic)
         again = build(PipelineSpec.model_validate(json.loads(json.dumps(data))))
         assert built.fingerprint == again.fingerprint
-        released = {(body["series"], body["tick"]) for body in ran(built)}
+        released = {(body["series"], body["tick"]) for body in ran(built, [*records()])}
         assert ("it", TICKS - 1) in released
 
     runs()
