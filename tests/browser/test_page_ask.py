@@ -21,7 +21,6 @@ async def test_three_questions_without_a_terminal(browser: Browser, shop: Shop) 
     await tab.by("error", "60")
     told = await tab.prices()
     assert "It costs ε" in told
-    assert "Beside orders, which shows" in told
     assert "Left after it" in told
     await picture(tab.page, "ask-price")
     first = await tab.asks()
@@ -57,6 +56,55 @@ async def test_three_questions_without_a_terminal(browser: Browser, shop: Shop) 
     assert (asked[4].split()[0], asked[5]) == ("2", "runs")
     assert await nothing_exact(tab) == []
     assert tab.console.complaints == []
+
+
+NOTHING_BESIDE = "No series here tells such numbers yet"
+
+
+@pytest.mark.parametrize(
+    ("statistic", "fields", "gift", "beside"),
+    [
+        ("count", {}, "false", "orders_no_gift"),
+        ("count", {"windows": "3h"}, "", "rate"),
+        ("count", {"windows": "6h"}, "", None),
+        ("count", {"windows": "3h"}, "true", None),
+        ("count", {"windows": "3h"}, "false", "rate_no_gift"),
+        ("sum", {"of": "amount", "clamp": "0", "clamp-2": "100"}, "", "amounts"),
+        ("sum", {"of": "amount", "clamp": "0", "clamp-2": "90"}, "", None),
+        ("sum", {"of": "items", "clamp": "0", "clamp-2": "100"}, "", None),
+        ("histogram", {"by": "country"}, "", "by_country"),
+        ("histogram", {"by": "country"}, "true", None),
+    ],
+)  # fmt: skip
+async def test_a_price_is_compared_with_what_tells_the_same_or_with_nothing(
+    browser: Browser,
+    many: Shop,
+    statistic: str,
+    fields: dict[str, str],
+    gift: str,
+    beside: str | None,
+) -> None:
+    """The same window, field and condition, in the window whose error is told; its number is that of its release."""
+    tab = await Tab.opened(browser, many)
+    await tab.enters(many.token("ann"))
+    await tab.fills(statistic, fields)
+    if gift:
+        await tab.page.click("text=Only some records")
+        await tab.page.select_option("[name=where-field]", "gift")
+        await tab.page.select_option("[name=where-value]", gift)
+    await tab.by("epsilon", "0.2")
+    told = await tab.prices()
+    if beside is None:
+        assert NOTHING_BESIDE in told
+        return
+    found = re.search(r"Beside ([^,]+)(?:, (\w+))?, which shows ([\d,]+) now", told)
+    assert found is not None, told
+    name, key, number = found.groups()
+    assert name.replace(" ", "_") == beside
+    released = many.latest(beside)
+    part = released["windows"][fields["windows"]] if "windows" in released else released
+    value = part["value"] if key is None else max(part["values"].values())
+    assert number.replace(",", "") == str(value)
 
 
 async def test_the_form_comes_with_the_names_that_are_taken(browser: Browser, shop: Shop) -> None:
