@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from unit.pipeline.planned_worlds import ran
 
 from stream_dp.errors import StreamDPError
-from stream_dp.mechanisms import registered_quantity as registry
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.spec import PipelineSpec
@@ -142,7 +141,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: largest_of_all\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[stream_dp.quantities]\nmost = largest_of_all:most\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_KNOWN", {})
+    if any(kind.model_fields["statistic"].default == "quantity" for kind in STATISTICS):
+        monkeypatch.setattr("stream_dp.mechanisms.registered_quantity._KNOWN", {})
 
 
 @pytest.mark.parametrize(("statistic", "grouping"), [*possible()])

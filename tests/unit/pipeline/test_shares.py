@@ -80,7 +80,7 @@ def takes(condition: Mapping[str, Any], value: Any) -> bool:
     if value is None:
         return False
     if operator == "contains":
-        return wanted in value
+        return bool(wanted in value)
     if operator == "one_of":
         return any(takes({"field": condition["field"], "equals": one}, value) for one in wanted)
     if isinstance(value, bool):
