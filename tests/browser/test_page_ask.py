@@ -107,6 +107,43 @@ async def test_a_price_is_compared_with_what_tells_the_same_or_with_nothing(
     assert number.replace(",", "") == str(value)
 
 
+async def test_what_is_mostly_noise_is_asked_by_a_second_button(
+    browser: Browser, shop: Shop
+) -> None:
+    tab = await Tab.opened(browser, shop)
+    await tab.enters(shop.token("ann"))
+    await tab.fills("alerts", {"by": "country", "threshold": "50", "name": "noisy"})
+    await tab.by("epsilon", "0.01")
+    told = await tab.prices()
+    assert re.search(
+        r"False alarm per key and day\s+at most \d+(\.\d+)?%, while the count stays at 25", told
+    )
+    again = tab.page.get_by_role("button", name="Ask it all the same")
+    assert not await again.is_visible()
+    await tab.page.click(".ask-answer button.primary")
+    await again.wait_for()
+    warned = await tab.page.inner_text(".ask-noise")
+    assert re.search(
+        r"This would be mostly noise: .* the band of ± \d+ is not less than the threshold", warned
+    )
+    assert shop.running == {}
+    await picture(tab.page, "ask-noise")
+    await again.click()
+    await tab.page.wait_for_selector(".ask-done")
+    assert shop.running == {"noisy": "ann"}
+    assert tab.console.complaints == []
+
+
+async def test_what_is_no_noise_is_asked_by_one_button(browser: Browser, shop: Shop) -> None:
+    tab = await Tab.opened(browser, shop)
+    await tab.enters(shop.token("ann"))
+    await tab.fills("alerts", {"by": "country", "threshold": "500"})
+    await tab.by("epsilon", "0.9")
+    assert re.search(r"False alarm per key and day\s+below", await tab.prices())
+    name = await tab.asks()
+    assert shop.running == {name: "ann"}
+
+
 async def test_the_form_comes_with_the_names_that_are_taken(browser: Browser, shop: Shop) -> None:
     """Before, it would propose one of them, and compare a number with none."""
     page = await blank(browser)

@@ -15,9 +15,11 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.errors import UsageError
+from stream_dp.pipeline.alarms import Looking
 from stream_dp.pipeline.centred_amounts import Addend
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems
+from stream_dp.pipeline.false_alarm import FalseAlarm
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
 from stream_dp.pipeline.groupings import By, grouping_text, most_ones
 from stream_dp.pipeline.identifier_columns import CapUse, Identified
@@ -281,6 +283,13 @@ class SeriesSpec(Frozen, ABC):
             ValidationError: every problem of the definition, and of it beside the others.
         """
         raise UsageError("series: takes no watches; a monitor does")
+
+    def alarm(self, one: Any, mechanism: Any, step: int, looking: Looking) -> FalseAlarm | None:
+        """Return how likely one of its parts fires by noise on a day; None: it never fires.
+
+        `mechanism` is that of the series; ticks have `step` ms.
+        """
+        return None
 
     @property
     @abstractmethod

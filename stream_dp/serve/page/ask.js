@@ -130,7 +130,7 @@ async function previewed(definition) {
   const { error: wanted, ...asked } = definition;
   if (preview.fits) {
     const fixed = { ...asked, epsilon: preview.asked };
-    return priced(preview, await beside(fixed, preview), () => create(fixed));
+    return priced(preview, await beside(fixed, preview), () => create(fixed, preview.noise !== undefined));
   }
   await session.refresh();
   const fitting = toNumber(preview.largest) === 0 ? null : await session.ask("POST", "/api/queries/preview", { ...asked, epsilon: preview.largest }).catch(() => null);
@@ -168,10 +168,10 @@ function numberOf(release, window) {
 }
 
 /** Ask the question, once: sent again after a connection that broke, it is the same one. */
-async function create(definition) {
+async function create(definition, accepted) {
   answer.querySelectorAll("button").forEach((button) => { button.disabled = true; });
   try {
-    const created = await session.ask("POST", "/api/queries", definition, state.key);
+    const created = await session.ask("POST", `/api/queries${accepted ? "?accept_noise=true" : ""}`, definition, state.key);
     state.key = freshKey();
     answer.replaceChildren(el("p", { class: "ask-done", role: "status" }, `${words(created.name)} is asked: it sees every event from ${tickText(created.start, created.start_time)} on. `,
       el("a", { href: `#card-${created.name}` }, "Its card")));

@@ -84,7 +84,7 @@ def takes(condition: Mapping[str, Any], value: Any) -> bool:
     if operator == "one_of":
         return any(takes({"field": condition["field"], "equals": one}, value) for one in wanted)
     if isinstance(value, bool):
-        return value == (wanted == "true")
+        return bool(value == (wanted == "true"))
     if isinstance(value, str):
         return bool(value == wanted)
     against = float(wanted)
