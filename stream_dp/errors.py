@@ -86,6 +86,10 @@ class NoRoom(UsageError):
     """A live series has no room beside those that its ledger has at once; nothing was done."""
 
 
+class MostlyNoise(UsageError):
+    """An alarm would fire mostly by noise, and nobody confirmed that it shall run all the same; nothing was done."""
+
+
 class UnknownMechanism(UsageError):
     """No mechanism of this name runs: it was never created, or it has been halted."""
 

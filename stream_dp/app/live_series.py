@@ -63,7 +63,7 @@ class EngineLiveSeries:
         Raises:
             UsageError, BudgetRefused: nothing has changed; see `Engine.answer`.
         """
-        wanted = Wanted("create", definition=definition)
+        wanted = Wanted("create", definition=definition, accept_noise=sender.accept_noise)
         return await self._told(sender, wanted, paying(sender, analyst), definition)
 
     async def halt(self, name: str, sender: Sender = BY_OPERATOR) -> Mapping[str, Any]:
@@ -113,13 +113,16 @@ class EngineLiveSeries:
 
     def _from(self, sender: Sender, wanted: Wanted, analyst: str, said: bytes) -> Addressed:
         """The message of a request; two of one key are the same if they say the same."""
+        parts = [wanted.do.encode(), wanted.series.encode(), analyst.encode(), said]
+        if wanted.accept_noise:
+            parts.append(b"accept_noise")
         return Addressed(
             sender.key or fresh_id(),
             analyst,
             operator=sender.signer == MAIN,
             until=self._engine.now + LONGEST_MS,
             do=wanted.do,
-            text=b"\n".join([wanted.do.encode(), wanted.series.encode(), analyst.encode(), said]),
+            text=b"\n".join(parts),
             wanted=wanted,
         )
 

@@ -17,7 +17,7 @@ from msgspec import UNSET
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.app.awaited_brokers import brokers_there
 from stream_dp.app.query_token import token_for
-from stream_dp.app.remote_series import definition_of, watch_json
+from stream_dp.app.remote_series import accepting, definition_of, watch_json
 from stream_dp.app.settings import settings_at
 from stream_dp.client.kafka_messages import talking
 from stream_dp.client.message_text import fresh_id, message_text
@@ -87,9 +87,13 @@ class RemoteMessages:
             tell,
         )
 
-    def create(self, series: str) -> dict[str, Any]:
-        """Create a series; `series` is JSON or YAML, or @ and a file's name."""
-        return self._answered("create", {}, self._definition(series))
+    def create(self, series: str, *, accept_noise: bool = False) -> dict[str, Any]:
+        """Create a series; `series` is JSON or YAML, or @ and a file's name.
+
+        Raises:
+            MostlyNoise: it fires mostly by noise, which is not accepted.
+        """
+        return self._answered("create", accepting(accept_noise), self._definition(series))
 
     def preview(self, series: str) -> dict[str, Any]:
         """Return what creating the series would cost; changes nothing."""
@@ -108,9 +112,12 @@ class RemoteMessages:
         """Return the exact public line with the answer of a series to the message `name` (default: a fresh id)."""
         return self._told("ask", {"series": series, **parameters}, name=name)
 
-    def watch(self, series: str, watch: str, name: str = "") -> dict[str, Any]:
-        """Add a watch to a monitor; `watch` is JSON or YAML, or @ and a file's name."""
-        return self._answered("watch", {"series": series}, watch_json(watch), name)
+    def watch(
+        self, series: str, watch: str, name: str = "", *, accept_noise: bool = False
+    ) -> dict[str, Any]:
+        """Add a watch to a monitor; `watch` is JSON or YAML, or @ and a file's name; else as `create`."""
+        content = {"series": series, **accepting(accept_noise)}
+        return self._answered("watch", content, watch_json(watch), name)
 
     def unwatch(self, series: str, watch: str, name: str = "") -> dict[str, Any]:
         """End the watch of this name of a monitor."""

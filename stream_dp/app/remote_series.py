@@ -58,10 +58,14 @@ class RemoteSeries:
             )
         return cls(load(pipeline), url.rstrip("/"), key_file, token_file, analyst, tell)
 
-    def create(self, series: str) -> dict[str, Any]:
-        """Create a series; `series` is JSON or YAML, or @ and a file's name."""
+    def create(self, series: str, *, accept_noise: bool = False) -> dict[str, Any]:
+        """Create a series; `series` is JSON or YAML, or @ and a file's name.
+
+        Raises:
+            MostlyNoise: it fires mostly by noise, which is not accepted.
+        """
         definition = definition_of(series, self.spec)
-        return self._engine().create(definition, self.analyst)
+        return self._engine().create(definition, self.analyst, accept_noise=accept_noise)
 
     def preview(self, series: str) -> dict[str, Any]:
         """Return what creating the series would cost; changes nothing."""
@@ -81,9 +85,12 @@ class RemoteSeries:
         """Return the exact public line with the answer of a series to the message `name` (default: a fresh id)."""
         return self._told("ask", {"series": series, **parameters}, name)
 
-    def watch(self, series: str, watch: str, name: str = "") -> Mapping[str, Any]:
-        """Add a watch to a monitor; `watch` is JSON or YAML, or @ and a file's name."""
-        return self._said("watch", {"series": series}, name, watch_json(watch))
+    def watch(
+        self, series: str, watch: str, name: str = "", *, accept_noise: bool = False
+    ) -> Mapping[str, Any]:
+        """Add a watch to a monitor; `watch` is JSON or YAML, or @ and a file's name; else as `create`."""
+        content = {"series": series, **accepting(accept_noise)}
+        return self._said("watch", content, name, watch_json(watch))
 
     def unwatch(self, series: str, watch: str, name: str = "") -> Mapping[str, Any]:
         """End the watch of this name of a monitor."""
@@ -115,6 +122,11 @@ class RemoteSeries:
         token = token_for(self.spec, self.key_file, self.token_file)
         page_there(self.url, self.tell)
         return LiveSeriesClient(self.url, self.spec.name, token)
+
+
+def accepting(accept_noise: bool) -> dict[str, bool]:
+    """Return what a message says that accepts noise; nothing where it does not."""
+    return {"accept_noise": True} if accept_noise else {}
 
 
 def told_in(line: bytes) -> tuple[str, Mapping[str, Any]]:

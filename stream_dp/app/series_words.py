@@ -83,6 +83,8 @@ class SeriesWords:
             **self._expected(proposal),
             "error_unit": proposal.error_unit,
             **each,
+            **({"false_alarms": [*alarms]} if (alarms := proposal.alarms) else {}),
+            **({"noise": noise} if (noise := proposal.noise) else {}),
             "derivation": derivation_json(proposal.derivation),
         }
 

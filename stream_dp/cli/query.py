@@ -5,6 +5,7 @@ operator's key or with an analyst's own.
 """
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -29,7 +30,8 @@ from stream_dp.cli.printing import (
 )
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.how_many import how_many
-from stream_dp.errors import BudgetRefused
+from stream_dp.errors import BudgetRefused, MostlyNoise
+from stream_dp.pipeline.false_alarm import FalseAlarm
 
 if TYPE_CHECKING:
     from stream_dp.app.remote_messages import RemoteMessages
@@ -83,6 +85,10 @@ Id = Annotated[
         help="The message's own name: sent again with it, the same message gets the answer that it had.",
     ),
 ]
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", help="Run it even if it fires mostly by noise, without being asked."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="The answer as one line of JSON.")]
 HERE = "http://127.0.0.1:8765"
 
@@ -115,12 +121,16 @@ def create(
     bootstrap: Bootstrap = "",
     key_file: KeyFile = None,
     token_file: TokenFile = None,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit."""
+    """Charge a new series to the budget and start it at the next tick. Exit code 3: it does not fit.
+
+    What would fire mostly by noise is created only once that is confirmed.
+    """
     engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
     _say(
-        _answered(lambda: engine.create(series)),
+        _confirmed(lambda accept: engine.create(series, accept_noise=accept), yes),
         as_json,
         "{name}: created, charged epsilon {epsilon}, left {left}. " + _START + _ERROR,
     )
@@ -151,6 +161,8 @@ def preview(
         "It {fits}: asked epsilon {asked}, spent {spent}{unit}, left {left}, largest that fits {largest}. "
         + _ERROR,
     )
+    if not as_json:
+        _false_alarms(answer)
     if not as_json and "derivation" in answer:
         why = "" if proof else "; `--proof` shows why"
         typer.echo(f"Promised by it alone: {promise_text(answer['derivation'])}{why}.")
@@ -278,12 +290,16 @@ def watch(
     bootstrap: Bootstrap = "",
     key_file: KeyFile = None,
     token_file: TokenFile = None,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add a watch to a monitor that runs, which counts whole ticks. It costs nothing more."""
+    """Add a watch to a monitor that runs, which counts whole ticks. It costs nothing more.
+
+    What would fire mostly by noise is added only once that is confirmed.
+    """
     engine = _engine(via, pipeline, url, bootstrap, key_file, token_file, analyst)
     _say(
-        _answered(lambda: engine.watch(series, watch, name)),
+        _confirmed(lambda accept: engine.watch(series, watch, name, accept_noise=accept), yes),
         as_json,
         "{watch}: watched in {series}. Start: tick {start}, the first it sees.",
     )
@@ -331,6 +347,31 @@ def _answered(asking: Callable[[], _T]) -> _T:
     """What the engine answers, which may take a while: a message is executed at a tick's end."""
     with progress("Waiting for the engine's answer"):
         return asking()
+
+
+def _confirmed(asking: Callable[[bool], _T], yes: bool) -> _T:
+    """What the engine answers to what may be mostly noise: with --yes, or where a person confirms it, in any case.
+
+    Raises:
+        MostlyNoise: it is, and nobody is there to confirm it, or somebody does not.
+    """
+    try:
+        return _answered(lambda: asking(yes))
+    except MostlyNoise as refusal:
+        if not sys.stdin.isatty():
+            raise MostlyNoise(f"{refusal} (--yes)") from None
+        typer.echo(str(refusal), err=True)
+        if not typer.confirm("Run it all the same?", err=True):
+            raise
+    return _answered(lambda: asking(True))
+
+
+def _false_alarms(answer: Mapping[str, Any]) -> None:
+    """Print how likely alarms are false ones, and whether they are mostly noise."""
+    for alarm in answer.get("false_alarms", ()):
+        typer.echo(f"{FalseAlarm(**alarm).words}.")
+    if "noise" in answer:
+        typer.echo(f"{answer['noise'].capitalize()}. To create it all the same: --yes.")
 
 
 def _shown(answer: Mapping[str, Any]) -> dict[str, Any]:

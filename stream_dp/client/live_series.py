@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 from stream_dp.errors import (
     BudgetRefused,
     FailClosed,
+    MostlyNoise,
     StreamDPError,
     UnknownMechanism,
     UsageError,
@@ -23,6 +24,7 @@ SECONDS = 60.0
 _HERE = frozenset({"127.0.0.1", "localhost", "::1"})
 _KINDS = (StreamDPError, UsageError, BudgetRefused, FailClosed, WorldError)
 _ERRORS = {kind.exit_code: kind for kind in _KINDS}
+_BY_STATUS = {404: UnknownMechanism, 428: MostlyNoise}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +41,13 @@ class LiveSeriesClient:
     pipeline: str
     token: str = field(repr=False)
 
-    def create(self, definition: bytes, analyst: str) -> dict[str, Any]:
-        """Create a series."""
-        return self._ask("POST", f"/api/queries?analyst={quote(analyst, safe='')}", definition)
+    def create(
+        self, definition: bytes, analyst: str, *, accept_noise: bool = False
+    ) -> dict[str, Any]:
+        """Create a series; one that fires mostly by noise only where that is accepted."""
+        accepted = "&accept_noise=true" if accept_noise else ""
+        path = f"/api/queries?analyst={quote(analyst, safe='')}{accepted}"
+        return self._ask("POST", path, definition)
 
     def preview(self, definition: bytes, analyst: str) -> dict[str, Any]:
         """Return what creating the series would cost; changes nothing."""
@@ -159,7 +165,7 @@ def _content(url: str, status: int, body: bytes) -> bytes:
                 "the engine refused this key's token; name the key it runs with (--key-file or STREAM_DP_KEY_FILE), or "
                 "the analyst whose token it is (--analyst)"
             )
-        kind = UnknownMechanism if status == 404 else _ERRORS[content["exit_code"]]
+        kind = _BY_STATUS.get(status, _ERRORS[content["exit_code"]])
         raise kind(text)
     if status in {404, 405}:
         raise UsageError(f"the engine at {url} takes no queries")

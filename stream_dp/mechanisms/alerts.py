@@ -23,7 +23,7 @@ from stream_dp.core.messages import IntArray, Message, Query
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.core.wire import wire
 from stream_dp.mechanisms.exact_class import of_the_exact_class
-from stream_dp.mechanisms.false_alarms import crossing_chance, require_drawable
+from stream_dp.mechanisms.false_alarms import crossing_chance, enough_margin, require_drawable
 from stream_dp.mechanisms.row_check import checked
 from stream_dp.mechanisms.sparse_vector import SOURCE
 
@@ -112,6 +112,10 @@ class Alerts:
     def false_alarm(self, usual: int, comparisons: int) -> float:
         """Return the chance, at most, that one key fires in so many ticks while its count stays at `usual`."""
         return crossing_chance(self.threshold - usual, self.scale, comparisons)
+
+    def enough_margin(self, comparisons: int, chance: float) -> int:
+        """Return how far below the threshold a count must be, so that the chance of a false alarm is no more."""
+        return enough_margin(self.scale, comparisons, chance)
 
     def opening(self) -> tuple[int, int]:
         """Return one short of the threshold: the chances of an alert are then a : 1 and 1 : a, a = e^(-1/scale)."""

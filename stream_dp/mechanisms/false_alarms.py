@@ -50,6 +50,17 @@ def crossing_chance(margin: int, scale: Fraction, comparisons: int) -> float:
     return min(1.0, float(chance @ fires) + beyond * float(fires[-1]))
 
 
+def enough_margin(scale: Fraction, comparisons: int, chance: float) -> int:
+    """Return a margin beyond which one of so many draws lies with no more than this chance, by the sum over them.
+
+    >>> margin = enough_margin(Fraction(10), 24, 0.05)
+    >>> margin, round(crossing_chance(margin, Fraction(10), 24), 3)
+    (56, 0.045)
+    """
+    decay = math.exp(-1 / float(scale))
+    return max(0, math.ceil(float(scale) * math.log(comparisons / chance / (1 + decay))))
+
+
 def require_drawable(*scales: Fraction) -> None:
     """Do nothing where noise of all these scales can be drawn.
 

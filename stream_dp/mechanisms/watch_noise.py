@@ -10,7 +10,12 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.mechanisms.false_alarms import crossing_chance, exceeding, require_drawable
+from stream_dp.mechanisms.false_alarms import (
+    crossing_chance,
+    enough_margin,
+    exceeding,
+    require_drawable,
+)
 from stream_dp.mechanisms.monitor_state import TICK, WINDOW, MonitorState
 from stream_dp.mechanisms.noise_quantiles import laplace_quantile
 from stream_dp.mechanisms.watch_messages import WatchTerms
@@ -97,6 +102,12 @@ class WatchNoise:
         comparisons, windows = public
         return _band(self.window_scale if windows else self.scale, comparisons, confidence)
 
+    def band_of(self, watch: WatchTerms, comparisons: int, confidence: float) -> int:
+        """Return by how many events a watch of these terms may fire too early or too late after so many comparisons."""
+        if watch.tick:
+            return _tick_band(self.tick_scale, confidence)
+        return _band(self._compared_at(watch), comparisons, confidence)
+
     def ask_band(self, place: int, updates: int, state: MonitorState, confidence: float) -> int:
         """Return B so that an answer to a threshold is right up to B events, with `confidence`, by public parts alone.
 
@@ -135,6 +146,10 @@ class WatchNoise:
             once = exceeding(margin, self.tick_scale)
             return 1.0 if once >= 1 else -math.expm1(comparisons * math.log1p(-once))
         return crossing_chance(margin, self._compared_at(watch), comparisons)
+
+    def enough_margin(self, watch: WatchTerms, comparisons: int, chance: float) -> int:
+        """Return how far from its threshold a count must be, so that the chance of a false alarm is no more."""
+        return enough_margin(self._compared_at(watch), comparisons, chance)
 
     def _compared_at(self, watch: WatchTerms) -> Fraction:
         if watch.tick:

@@ -5,16 +5,19 @@ function of the specification. Rules: a window is a whole number of ticks and no
 knows no statistic.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 from pydantic_core import InitErrorDetails
 
 from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, WatchTerms
+from stream_dp.mechanisms.watch_noise import WatchNoise
 from stream_dp.pipeline.amount_units import Amount, Clamp, Step, amount_problems
+from stream_dp.pipeline.false_alarm import TOLERATED, Compared
 from stream_dp.pipeline.groupings import decimal_text
 from stream_dp.pipeline.scalars import milliseconds, problem, valid_or_none
 from stream_dp.pipeline.windows import EVER, window_lengths
@@ -51,6 +54,36 @@ def usual_count(threshold: int, below: bool, usual: int | None) -> int:
     if below:
         return 2 * threshold if threshold > 0 else -(-threshold // 2)
     return threshold // 2
+
+
+class Looking(NamedTuple):
+    """How often alarms look: `ticks` on a day, and `comparisons` in all; bands hold with `confidence`."""
+
+    ticks: int
+    comparisons: int
+    confidence: float
+
+
+def compared_by(
+    watches: WatchNoise,
+    terms: WatchTerms,
+    level: tuple[int, int | None],
+    grain: Fraction,
+    looking: Looking,
+) -> tuple[int, float, Compared]:
+    """Return the usual count of a watch, the chance of a false alarm on a day, and how it compares.
+
+    `terms` are those of one place; `level` the threshold and the usual count, where one is given, in numbers of which
+    `grain` is a unit. Between two units the chance is that at the one that is nearer the threshold.
+    """
+    threshold, given = level
+    usual = usual_count(threshold, terms.below, given)
+    units = math.floor(usual / grain) if terms.below else math.ceil(usual / grain)
+    band = watches.band_of(terms, looking.comparisons, looking.confidence) * grain
+    margin = watches.enough_margin(terms, looking.ticks, TOLERATED) + 1  # a unit for rounding
+    distance = math.ceil(margin * grain)
+    compared = Compared(threshold, float(band), distance, terms.below, given is None, grain)
+    return usual, watches.false_alarm(terms, units, looking.ticks), compared
 
 
 def usual_problems(

@@ -44,6 +44,7 @@ Definition: TypeAlias = Annotated[
     bytes, Field(strict=True), WithJsonSchema({"type": "object", "additionalProperties": True})
 ]
 """The bytes of a JSON object, as they stand in the message."""
+AcceptNoise: TypeAlias = Annotated[bool, Field(strict=True)]
 
 
 class Message(Frozen):
@@ -68,6 +69,8 @@ class CreateMessage(Message):
     do: Literal["create"]
     series: Definition
     """The series, as an entry of `series:` in the pipeline file."""
+    accept_noise: AcceptNoise = False
+    """Create it even if it fires mostly by noise, which is refused otherwise; `preview` says so under `noise`."""
 
 
 class PreviewMessage(Message):
@@ -131,6 +134,8 @@ class WatchMessage(Message):
     """The monitor's name."""
     watch: Definition
     """The watch, as an entry of `watch:` of a monitor."""
+    accept_noise: AcceptNoise = False
+    """Add it even if it fires mostly by noise, which is refused otherwise."""
 
 
 class UnwatchMessage(Message):

@@ -3,6 +3,7 @@
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.endpoints import KafkaSourceSpec
+from stream_dp.pipeline.false_alarm import noise_of
 from stream_dp.pipeline.people import looks_like_people
 from stream_dp.pipeline.scalars import duration_text
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
@@ -29,7 +30,13 @@ def caveats(built: Built) -> list[str]:
     source = built.spec.source
     if isinstance(source, KafkaSourceSpec):
         notes.append(_TRANSACTIONS[source.open_transactions])
-    return [*notes, *_of_identifiers(built.spec), *_of_people(built.spec)]
+    return [*notes, *_of_noise(built), *_of_identifiers(built.spec), *_of_people(built.spec)]
+
+
+def _of_noise(built: Built) -> list[str]:
+    """Which alarms fire mostly by noise, and what would do."""
+    found = [(c.spec.name, noise_of(c.choice.alarms, c.spec.price)) for c in built.chosen]
+    return [f"{name}: {noise}" for name, noise in found if noise]
 
 
 def _of_identifiers(spec: PipelineSpec) -> list[str]:

@@ -3,8 +3,9 @@
 Rules: conditions keep what was written; `typed` says what it means beside its field. Null never matches.
 """
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -28,6 +29,7 @@ _ALLOWED = {
 }  # fmt: skip
 _TRUTHS = ("false", "true")
 _INT64 = 2**63
+_FEW = 10_000  # integers between two bounds that are looked at one by one
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 
 
@@ -128,6 +130,72 @@ def typed(field: Any, operator: str, text: str) -> str | int | float | bool:
         case CategoryField() | ListField() if text not in field.domain:
             raise NoSuchValueError(f"'{text}' is not in the domain of the field", field.domain)
     return text
+
+
+def implies(fields: Mapping[str, Any], part: Collection[Test], whole: Collection[Test]) -> bool:
+    """Return whether every record that passes all tests of `part` passes all tests of `whole`.
+
+    True is certain. False may be wrong for tests on lists, which are compared one by one, and for tests that no value
+    of a field fails.
+    """
+    taken = {
+        name: _Taken.by([test for test in part if test.field == name], fields[name].type)
+        for name in {test.field for test in part}
+    }
+    if any(each.nothing for each in taken.values()):
+        return True
+    return all(test.field in taken and taken[test.field].passes(test) for test in whole)
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """The values of a field that some `tests` leave: `points`, or all from `low` to `high` where that is None."""
+
+    tests: Collection[Test]
+    points: Collection[Any] | None
+    low: float = -math.inf
+    high: float = math.inf
+
+    @classmethod
+    def by(cls, tests: Collection[Test], kind: str) -> "_Taken":
+        """Return what is left of a field of this type."""
+        if kind == "list":
+            return cls(tests, None)
+        named = [test.values for test in tests if test.operator in _SAME]
+        if named:
+            left = frozenset.intersection(*named)
+            return cls(tests, [v for v in left if all(_takes(test, v) for test in tests)])
+        least = [value for test in tests if test.operator == "at_least" for value in test.values]
+        most = [value for test in tests if test.operator == "at_most" for value in test.values]
+        low: Any = max(least, default=-math.inf)
+        high: Any = min(most, default=math.inf)
+        if kind == "integer" and math.isfinite(high - low) and high - low < _FEW:
+            return cls(tests, range(low, high + 1))
+        return cls(tests, [low] if low == high else None, low, high)
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no value is left."""
+        return self.low > self.high if self.points is None else not self.points
+
+    def passes(self, test: Test) -> bool:
+        """Return whether every value that is left passes a test."""
+        if test in self.tests:
+            return True
+        if self.points is not None:
+            return all(_takes(test, value) for value in self.points)
+        if test.operator == "at_least":
+            return all(self.low >= value for value in test.values)
+        return test.operator == "at_most" and all(self.high <= value for value in test.values)
+
+
+def _takes(test: Test, value: Any) -> bool:
+    """Whether a value of a field that is no list passes a test."""
+    if test.operator == "at_least":
+        return all(value >= least for least in test.values)
+    if test.operator == "at_most":
+        return all(value <= most for most in test.values)
+    return value in test.values
 
 
 def value_problem(at: tuple[str | int, ...], error: ValueError) -> InitErrorDetails:

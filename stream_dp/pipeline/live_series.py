@@ -15,6 +15,7 @@ from stream_dp.accounting.amounts import text
 from stream_dp.core.derivation import Derivation
 from stream_dp.errors import UsageError
 from stream_dp.pipeline.builder import Chosen, chosen_for
+from stream_dp.pipeline.false_alarm import noise_of
 from stream_dp.pipeline.groupings import grouping_text
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, feature_of, names_of
 from stream_dp.pipeline.live_room import entries_of
@@ -144,6 +145,16 @@ class PlannedSeries:
         """Return the error to expect of each window at that tick, by its name; nothing where there are none."""
         last, _ = last_error(self.spec, self.chosen)
         return {name: expected(last) for name, expected in self.chosen.choice.windows.items()}
+
+    @property
+    def alarms(self) -> Sequence[Mapping[str, Any]]:
+        """How likely each of its alarms is a false one, as plain values; nothing where it has none."""
+        return [alarm.json() for alarm in self.chosen.choice.alarms]
+
+    @property
+    def noise(self) -> str:
+        """Why it would fire mostly by noise, and what would do; empty where it does not."""
+        return noise_of(self.chosen.choice.alarms, self.series.price)
 
     def place(self, payer: str, running: Sequence[int]) -> int:
         """Return the column of the tick row where the series' entries would begin.

@@ -5,6 +5,7 @@ no event counts in more watches at once than the monitor's noise is made for. Wh
 the monitor and on the watches that there are, and on nothing else. This file knows no statistic by name.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,8 +16,11 @@ from pydantic_core import ErrorDetails
 from stream_dp.core.messages import Query
 from stream_dp.errors import UsageError
 from stream_dp.mechanisms.watch_messages import ArmQuery, DisarmQuery
+from stream_dp.pipeline.alarms import Looking, daily
+from stream_dp.pipeline.choice import ENDLESS
 from stream_dp.pipeline.conditions import tests_of
 from stream_dp.pipeline.expected import with_expected
+from stream_dp.pipeline.false_alarm import FalseAlarm, noise_of
 from stream_dp.pipeline.layout import Block, Feature, part_names
 from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.spec import PipelineSpec
@@ -43,6 +47,13 @@ class PlannedWatch:
     number: int
     block: Block | None
     begins: bool
+    alarm: Callable[[], FalseAlarm | None] = lambda: None
+
+    @property
+    def noise(self) -> str:
+        """Why it would fire mostly by noise, and which threshold would do; empty where it does not, or ends."""
+        alarm = self.alarm()
+        return "" if alarm is None else noise_of([alarm])
 
     @property
     def columns(self) -> slice:
@@ -93,7 +104,8 @@ class WatchPlanner:
         after = roster.with_watch(watch, place, names, start, analyst)
         terms = watch.terms(len(names), self.spec.clock.step, self.entry.grain)
         query = ArmQuery(place=place, watch=terms)
-        return self._planned(watch.name, place, len(names), query, after, block, begins=True)
+        planned = self._planned(watch.name, place, len(names), query, after, block, begins=True)
+        return replace(planned, alarm=partial(self._alarm, watch))
 
     def ended(self, name: str, end: int) -> PlannedWatch:
         """Understand the end of a watch.
@@ -108,6 +120,12 @@ class WatchPlanner:
         return self._planned(
             name, gone.place, gone.places, query, roster.without(gone, end), block, begins=False
         )
+
+    def _alarm(self, watch: Any) -> FalseAlarm | None:
+        """How likely a watch fires by noise on a day."""
+        clock = self.spec.clock
+        looking = Looking(daily(clock.step), clock.horizon or ENDLESS, float(self.spec.confidence))
+        return self.entry.alarm(watch, self.live.series.mechanism, clock.step, looking)
 
     def _checked(self, data: Any, roster: WatchRoster) -> Any | list[ErrorDetails]:
         try:

@@ -104,7 +104,9 @@ class SignedMessages:
             UsageError: nothing that there is; every problem is named with its key, never with a value.
         """
         match read_message(message.text.decode()):
-            case CreateMessage(do=do, series=definition) | PreviewMessage(do=do, series=definition):
+            case CreateMessage(do=do, series=definition, accept_noise=accept):
+                return Wanted(do, definition=definition, accept_noise=accept)
+            case PreviewMessage(do=do, series=definition):
                 return Wanted(do, definition=definition)
             case HaltMessage(do=do, series=series):
                 return Wanted(do, series)
@@ -112,8 +114,8 @@ class SignedMessages:
                 return Wanted(do)
             case AskMessage(do=do, series=series, parameters=parameters):
                 return Wanted(do, series, parameters=parameters)
-            case WatchMessage(do=do, series=series, watch=definition):
-                return Wanted(do, series, definition)
+            case WatchMessage(do=do, series=series, watch=definition, accept_noise=accept):
+                return Wanted(do, series, definition, accept_noise=accept)
             case UnwatchMessage(do=do, series=series, watch=watch):
                 return Wanted(do, series, parameters={"watch": watch})
 

@@ -12,12 +12,16 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Wanted:
-    """What a message wants: of a `series`, by `parameters`; or the series of a `definition`."""
+    """What a message wants: of a `series`, by `parameters`; or the series of a `definition`.
+
+    `accept_noise`: it shall run even if it fires mostly by noise.
+    """
 
     do: str
     series: str = ""
     definition: bytes = b""
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    accept_noise: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)

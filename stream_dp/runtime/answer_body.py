@@ -39,6 +39,7 @@ class RefusalKind(StrEnum):
     FORBIDDEN = "forbidden"
     DERIVATION = "derivation"
     ROOM = "room"
+    NOISE = "noise"
     BUDGET = "budget"
 
 

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from stream_dp.errors import (
     BudgetRefused,
+    MostlyNoise,
     NoRoom,
     NotAccepted,
     NotDerivable,
@@ -71,6 +72,7 @@ _KINDS: Mapping[type[StreamDPError], RefusalKind] = {
     NotYours: RefusalKind.FORBIDDEN,
     NotDerivable: RefusalKind.DERIVATION,
     NoRoom: RefusalKind.ROOM,
+    MostlyNoise: RefusalKind.NOISE,
 }
 
 

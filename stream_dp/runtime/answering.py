@@ -131,14 +131,18 @@ class Answering:
         admission, changes = self._changes.admission, self._changes
         match wanted.do:
             case "create":
-                created = await changes.create(wanted.definition, message.analyst)
+                created = await changes.create(
+                    wanted.definition, message.analyst, accept_noise=wanted.accept_noise
+                )
                 return self._wording.created(admission, created, message.analyst)
             case "watch" | "unwatch":
                 live = self._asked(wanted, message)
                 self._require_own(wanted, message, "change")
                 begin = wanted.do == "watch"
                 watch = wanted.definition if begin else str(wanted.parameters["watch"])
-                return await changes.watch(live, watch, message.analyst)
+                return await changes.watch(
+                    live, watch, message.analyst, accept_noise=wanted.accept_noise
+                )
             case "halt":
                 if not message.operator:
                     self._asked(wanted, message)

@@ -14,7 +14,7 @@ from typing import Any
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query
-from stream_dp.errors import RejectedMessage, UsageError
+from stream_dp.errors import MostlyNoise, RejectedMessage, UsageError
 from stream_dp.runtime.actor import MechanismAnswer
 from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.asked_parameters import read_parameters, write_parameters
@@ -75,14 +75,18 @@ class CutChanges:
         self._group = group
         self._pending = Pending()
 
-    async def create(self, definition: bytes, analyst: str) -> Created:
+    async def create(self, definition: bytes, analyst: str, *, accept_noise: bool) -> Created:
         """Charge for a series that sees the ticks from this cut on; it exists after `flush`.
 
         Raises:
             UsageError, BudgetRefused: nothing has changed.
+            MostlyNoise: an alarm of it fires mostly by noise, which was not accepted; nothing has changed.
         """
         start = self.chain.next_tick
         proposal = await asyncio.to_thread(self.admission.propose, definition, start)
+        noise = "" if accept_noise else proposal.noise
+        if noise and self.admission.preview(proposal, analyst).fits:
+            raise _mostly_noise("series", noise)
         created, charge, live = self.admission.create(proposal, analyst, start)
         await self._reader.end()
         cut = self.chain.opened(self._router.width, self.admission.fresh_columns(live))
@@ -113,17 +117,22 @@ class CutChanges:
         self._change(halted, end)
         return halted
 
-    async def watch(self, live: LiveSeries, watch: bytes | str, analyst: str) -> Mapping[str, Any]:
+    async def watch(
+        self, live: LiveSeries, watch: bytes | str, analyst: str, *, accept_noise: bool
+    ) -> Mapping[str, Any]:
         """Begin an analyst's watch of this definition at this cut, or end the one of this name.
 
         It is durable after `flush`.
 
         Raises:
             UsageError: it is none for this series; nothing has changed.
+            MostlyNoise: it fires mostly by noise, which was not accepted; nothing has changed.
         """
         at = self.chain.next_tick
         proposal = await asyncio.to_thread(self.admission.watched, live, watch, at, analyst)
         proposal.require_room()
+        if not accept_noise and proposal.noise:
+            raise _mostly_noise("watch", proposal.noise)
         await self._asked(live, proposal.query)
         self._ensemble.change(self.admission.take(live.number, proposal))
         await self._reader.end()
@@ -203,6 +212,12 @@ class CutChanges:
     def _change(self, change: Change, then: Callable[[], Awaitable[None]]) -> None:
         self._pending.changes.append(change)
         self._pending.then = then
+
+
+def _mostly_noise(key: str, noise: str) -> MostlyNoise:
+    return MostlyNoise(
+        f"{key}: {noise}. Nothing was done; to run it all the same, confirm it: accept_noise"
+    )
 
 
 class FreshNoise:

@@ -111,13 +111,17 @@ class Engine:
         """End after the commit in flight; before `run`, or while it recovers: as soon as it runs."""
         self._asked_to_stop.set()
 
-    async def create(self, definition: bytes, analyst: str = "") -> Created:
+    async def create(
+        self, definition: bytes, analyst: str = "", *, accept_noise: bool = True
+    ) -> Created:
         """Create a series at the next cut; durable, charged and running on return.
 
-        Raises:
+        `accept_noise`: even if it fires mostly by noise; code is not asked to confirm that. Raises:
             UsageError, NotDerivable, BudgetRefused: nothing has changed (`Admission.create`); or the engine has ended.
         """
-        created = await self._inbox.executed(lambda: self._create(definition, analyst))
+        created = await self._inbox.executed(
+            lambda: self._create(definition, analyst, accept_noise)
+        )
         return cast("Created", created)
 
     async def halt(self, name: str) -> Halted:
@@ -353,8 +357,8 @@ class Engine:
             return found
         return [each for each in found if each.tick < horizon]
 
-    async def _create(self, definition: bytes, analyst: str) -> Created:
-        created = await self._changes.create(definition, analyst)
+    async def _create(self, definition: bytes, analyst: str, accept_noise: bool) -> Created:
+        created = await self._changes.create(definition, analyst, accept_noise=accept_noise)
         await self._changes.flush()
         return created
 

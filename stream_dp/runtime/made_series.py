@@ -27,7 +27,8 @@ class MadeSeries:
     """The series `name`, made of the releases of `inputs`; `keys` and `windows` name what its releases show.
 
     `make` tells each part, with the ends that hold with `confidence`. Where `private` is False (the noise of the test
-    kit), every body says so.
+    kit), every body says so. `former` told the parts in an earlier version, where it told others: journals of then hold
+    its releases.
     """
 
     name: str
@@ -37,6 +38,7 @@ class MadeSeries:
     make: Make
     confidence: float
     private: bool = True
+    former: Make | None = None
 
     @property
     def most_bytes(self) -> int:
@@ -50,6 +52,24 @@ class MadeSeries:
         Raises:
             KeyError: an input has none.
         """
+        return self._written(self.make, grid, sequence, tick, bodies)
+
+    def gives(
+        self, body: bytes, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]
+    ) -> bool:
+        """Return whether these releases of others give this one: as it is made now, or in an earlier version.
+
+        Raises:
+            KeyError: an input has none.
+        """
+        if body == self.body(grid, sequence, tick, bodies):
+            return True
+        former = self.former
+        return former is not None and body == self._written(former, grid, sequence, tick, bodies)
+
+    def _written(
+        self, make: Make, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]
+    ) -> bytes:
         said = [read_exactly(bodies[name]) for name in self.inputs]
         released = Released(
             v=VERSION,
@@ -57,19 +77,17 @@ class MadeSeries:
             series=self.name,
             tick=tick,
             end=grid.end_text(tick),
-            **self._content(tick, said),
+            **self._content(make, tick, said),
             confidence=self.confidence,
             not_private=not self.private,
         )
         return write(released)
 
-    def _content(self, tick: int, said: Sequence[Part]) -> Mapping[str, Any]:
+    def _content(self, make: Make, tick: int, said: Sequence[Part]) -> Mapping[str, Any]:
         if not self.windows:
-            return self.make(tick, "", said)
+            return make(tick, "", said)
         parts = {name: [each["windows"][name] for each in said] for name in self.windows}
-        return {
-            "windows": {name: WindowPart(**self.make(tick, name, of)) for name, of in parts.items()}
-        }
+        return {"windows": {name: WindowPart(**make(tick, name, of)) for name, of in parts.items()}}
 
 
 def with_made(

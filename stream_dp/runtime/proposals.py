@@ -59,6 +59,16 @@ class Proposal(Protocol):
         """Return the error to expect of each window at that tick, by its name; nothing where there are none."""
         ...
 
+    @property
+    def alarms(self) -> Sequence[Mapping[str, Any]]:
+        """How likely each of its alarms is a false one, as plain values; nothing where it has none."""
+        ...
+
+    @property
+    def noise(self) -> str:
+        """Why it would fire mostly by noise, and what would do; empty where it does not. Public."""
+        ...
+
     def place(self, payer: str, running: Sequence[int]) -> int:
         """Return the column of the tick row where the series' entries would begin.
 
@@ -104,6 +114,11 @@ class WatchProposal(Protocol):
     @property
     def series(self) -> Series:
         """The series as it would be then."""
+        ...
+
+    @property
+    def noise(self) -> str:
+        """Why it would fire mostly by noise, and what would do; empty where it does not, or ends. Public."""
         ...
 
     def require_room(self) -> None:

@@ -260,7 +260,8 @@ def _replay(
             told[live.series.name] = _as_recorded(body, release, live.series.name, tick)
         for made in admission.registry.made:
             release = next(recorded)
-            _as_recorded(made.body(grid, release.sequence, tick, told), release, made.name, tick)
+            if not made.gives(release.body, grid, release.sequence, tick, told):
+                raise _other_bytes(made.name, tick)
 
 
 def _as_recorded(body: bytes, release: Release, name: str, tick: int) -> bytes:
@@ -270,11 +271,15 @@ def _as_recorded(body: bytes, release: Release, name: str, tick: int) -> bytes:
         FailClosed: it is not the recorded one.
     """
     if body != release.body:
-        raise FailClosed(
-            f"replaying tick {tick} of series {name} does not give the recorded bytes: "
-            "the journal was written by another version of the code; go back to that version"
-        )
+        raise _other_bytes(name, tick)
     return body
+
+
+def _other_bytes(name: str, tick: int) -> FailClosed:
+    return FailClosed(
+        f"replaying tick {tick} of series {name} does not give the recorded bytes: "
+        "the journal was written by another version of the code; go back to that version"
+    )
 
 
 async def recover(

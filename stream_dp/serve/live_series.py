@@ -12,10 +12,14 @@ LARGEST_DEFINITION = 64 * 1024  # bytes
 
 
 class Sender(NamedTuple):
-    """Who asks: the analyst whose token was shown ("": the operator); and the `key` of the request, if it has one."""
+    """Who asks: the analyst whose token was shown ("": the operator); and the `key` of the request, if it has one.
+
+    `accept_noise`: what she creates shall run even if it fires mostly by noise.
+    """
 
     signer: str = ""
     key: str = ""
+    accept_noise: bool = False
 
 
 BY_OPERATOR = Sender()
@@ -34,6 +38,7 @@ class LiveSeriesService(Protocol):
 
     Raises:
         UsageError: the definition is not one, or its name is taken; the text lists every problem with its key.
+        MostlyNoise: it would fire mostly by noise, and the sender does not accept that.
         NotYours: the sender may not do this.  NotAccepted: too many, or the key was used for something else.
         BudgetRefused: it does not fit; the text says asked, spent, left, and the largest that would.
         NoRoom: there is none for one more live series of the payer's; the text says what to halt.

@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, Response
 from stream_dp.errors import (
     BudgetRefused,
     FailClosed,
+    MostlyNoise,
     NoRoom,
     NotAccepted,
     NotYours,
@@ -24,6 +25,7 @@ from stream_dp.errors import (
 )
 from stream_dp.runtime.answer_body import RefusalKind
 from stream_dp.serve.models.answer import Refusal
+from stream_dp.serve.models.asked import NOISE
 
 BUG = "a bug of ours; nothing uncommitted was released"
 
@@ -32,6 +34,7 @@ _STATUS: Mapping[type[StreamDPError], int] = {
     NotYours: 403,
     BudgetRefused: 409,
     NoRoom: 409,
+    MostlyNoise: 428,
     UsageError: 422,
     FailClosed: 503,
     WorldError: 503,
@@ -70,6 +73,11 @@ _MEANING: Mapping[int, tuple[str, str, int]] = {
     422: (
         "A parameter or the definition is wrong: every problem with its key, never with its value.",
         "must be whole numbers in range: from",
+        2,
+    ),
+    428: (
+        "It would fire mostly by noise, and `accept_noise` does not confirm it.",
+        f"series: {NOISE}. Nothing was done; to run it all the same, confirm it: accept_noise",
         2,
     ),
     429: (

@@ -77,6 +77,22 @@ SHOP: dict[str, Any] = {
 }  # fmt: skip
 
 
+_GIFTS = {"where": [{"field": "gift", "equals": "false"}]}
+MANY: dict[str, Any] = {
+    **SHOP,
+    "schema": {**SHOP["schema"], "items": {"type": "integer", "nullable": "true"}},
+    "series": [
+        {"name": "rate_no_gift", "statistic": "count", "windows": ["3h"], "epsilon": "0.5", **_GIFTS},
+        {"name": "orders_no_gift", "statistic": "count", "epsilon": "0.5", **_GIFTS},
+        {"name": "rate", "statistic": "count", "windows": ["3h", "ever"], "epsilon": "0.5"},
+        {"name": "orders", "statistic": "count", "epsilon": "0.5"},
+        {"name": "amounts", "statistic": "sum", "of": "amount", "clamp": ["0", "100"], "epsilon": "0.5"},
+        {"name": "by_country", "statistic": "histogram", "by": "country", "method": "tree", "epsilon": "0.5"},
+    ],
+}  # fmt: skip
+"""The shop with series that differ in a window, a field, or a condition."""
+
+
 def amount(tick: int, order: int) -> int:
     """What an order is worth: nine digits."""
     return 314_159_265 + 7_654_321 * tick + 1_234_567 * order
@@ -117,11 +133,11 @@ def batches() -> list[Batch]:
 class Shop:
     """An engine, its page server, and what outlives both."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, pipeline: dict[str, Any] = SHOP) -> None:
         """Nothing runs yet; the list of tokens is named by the environment, in `home`."""
         numbers = count()
-        self.world = World(SHOP, seeds=lambda: sha256(b"%d" % next(numbers)).digest())
-        self.built = build(PipelineSpec.model_validate(SHOP))
+        self.world = World(pipeline, seeds=lambda: sha256(b"%d" % next(numbers)).digest())
+        self.built = build(PipelineSpec.model_validate(pipeline))
         self.answers: list[bytes] = []
         self.port = free_port()
         self.home = home
@@ -175,6 +191,11 @@ class Shop:
         """Wait until a tick is public."""
         while self.run.ticks <= tick:  # noqa: ASYNC110 - steps of the loop, no time
             await asyncio.sleep(0)
+
+    def latest(self, series: str) -> Any:
+        """The last release of a series."""
+        told = [json.loads(body) for body in self.world.bodies]
+        return [each for each in told if each["series"] == series][-1]
 
     @property
     def running(self) -> dict[str, str]:

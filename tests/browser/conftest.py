@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 import pytest_asyncio
-from browser.ask_worlds import Shop
+from browser.ask_worlds import MANY, Shop
 from browser.page_worlds import FLAGS, HISTORY, PATIENCE_MS, Engine, chromium, serving
 from playwright.async_api import Browser, async_playwright
 
@@ -68,4 +68,12 @@ async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     """An engine of which analysts ask, with its page and its list of tokens."""
     monkeypatch.setenv("STREAM_DP_TOKEN_LIST", str(tmp_path / "tokens"))
     async with Shop(tmp_path) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope=_LOOP)
+async def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shop]:
+    """As `shop`, with many series to compare with."""
+    monkeypatch.setenv("STREAM_DP_TOKEN_LIST", str(tmp_path / "tokens"))
+    async with Shop(tmp_path, MANY) as made:
         yield made

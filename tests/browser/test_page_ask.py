@@ -21,7 +21,6 @@ async def test_three_questions_without_a_terminal(browser: Browser, shop: Shop) 
     await tab.by("error", "60")
     told = await tab.prices()
     assert "It costs ε" in told
-    assert "Beside orders, which shows" in told
     assert "Left after it" in told
     await picture(tab.page, "ask-price")
     first = await tab.asks()
@@ -57,6 +56,92 @@ async def test_three_questions_without_a_terminal(browser: Browser, shop: Shop) 
     assert (asked[4].split()[0], asked[5]) == ("2", "runs")
     assert await nothing_exact(tab) == []
     assert tab.console.complaints == []
+
+
+NOTHING_BESIDE = "No series here tells such numbers yet"
+
+
+@pytest.mark.parametrize(
+    ("statistic", "fields", "gift", "beside"),
+    [
+        ("count", {}, "false", "orders_no_gift"),
+        ("count", {"windows": "3h"}, "", "rate"),
+        ("count", {"windows": "6h"}, "", None),
+        ("count", {"windows": "3h"}, "true", None),
+        ("count", {"windows": "3h"}, "false", "rate_no_gift"),
+        ("sum", {"of": "amount", "clamp": "0", "clamp-2": "100"}, "", "amounts"),
+        ("sum", {"of": "amount", "clamp": "0", "clamp-2": "90"}, "", None),
+        ("sum", {"of": "items", "clamp": "0", "clamp-2": "100"}, "", None),
+        ("histogram", {"by": "country"}, "", "by_country"),
+        ("histogram", {"by": "country"}, "true", None),
+    ],
+)  # fmt: skip
+async def test_a_price_is_compared_with_what_tells_the_same_or_with_nothing(
+    browser: Browser,
+    many: Shop,
+    statistic: str,
+    fields: dict[str, str],
+    gift: str,
+    beside: str | None,
+) -> None:
+    """The same window, field and condition, in the window whose error is told; its number is that of its release."""
+    tab = await Tab.opened(browser, many)
+    await tab.enters(many.token("ann"))
+    await tab.fills(statistic, fields)
+    if gift:
+        await tab.page.click("text=Only some records")
+        await tab.page.select_option("[name=where-field]", "gift")
+        await tab.page.select_option("[name=where-value]", gift)
+    await tab.by("epsilon", "0.2")
+    told = await tab.prices()
+    if beside is None:
+        assert NOTHING_BESIDE in told
+        return
+    found = re.search(r"Beside ([^,]+)(?:, (\w+))?, which shows ([\d,]+) now", told)
+    assert found is not None, told
+    name, key, number = found.groups()
+    assert name.replace(" ", "_") == beside
+    released = many.latest(beside)
+    part = released["windows"][fields["windows"]] if "windows" in released else released
+    value = part["value"] if key is None else max(part["values"].values())
+    assert number.replace(",", "") == str(value)
+
+
+async def test_what_is_mostly_noise_is_asked_by_a_second_button(
+    browser: Browser, shop: Shop
+) -> None:
+    tab = await Tab.opened(browser, shop)
+    await tab.enters(shop.token("ann"))
+    await tab.fills("alerts", {"by": "country", "threshold": "50", "name": "noisy"})
+    await tab.by("epsilon", "0.01")
+    told = await tab.prices()
+    assert re.search(
+        r"False alarm per key and day\s+at most \d+(\.\d+)?%, while the count stays at 25", told
+    )
+    again = tab.page.get_by_role("button", name="Ask it all the same")
+    assert not await again.is_visible()
+    await tab.page.click(".ask-answer button.primary")
+    await again.wait_for()
+    warned = await tab.page.inner_text(".ask-noise")
+    assert re.search(
+        r"This would be mostly noise: .* the band of ± \d+ is not less than the threshold", warned
+    )
+    assert shop.running == {}
+    await picture(tab.page, "ask-noise")
+    await again.click()
+    await tab.page.wait_for_selector(".ask-done")
+    assert shop.running == {"noisy": "ann"}
+    assert tab.console.complaints == []
+
+
+async def test_what_is_no_noise_is_asked_by_one_button(browser: Browser, shop: Shop) -> None:
+    tab = await Tab.opened(browser, shop)
+    await tab.enters(shop.token("ann"))
+    await tab.fills("alerts", {"by": "country", "threshold": "500"})
+    await tab.by("epsilon", "0.9")
+    assert re.search(r"False alarm per key and day\s+below", await tab.prices())
+    name = await tab.asks()
+    assert shop.running == {name: "ann"}
 
 
 async def test_the_form_comes_with_the_names_that_are_taken(browser: Browser, shop: Shop) -> None:

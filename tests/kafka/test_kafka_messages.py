@@ -229,7 +229,10 @@ async def test_the_command_line_by_kafka_with_a_token_and_a_name_alone(
         await until_topics(world)
         code, out, errors = await query("preview", "--series", series)
         assert (code, json.loads(out)["fits"]) == (0, True), errors
+        assert json.loads(out)["noise"].startswith("mostly noise")
         code, out, errors = await query("create", "--series", series)
+        assert (code, "mostly noise" in errors) == (2, True), errors
+        code, out, errors = await query("create", "--series", series, "--yes")
         assert (code, json.loads(out)["name"]) == (0, "busy"), errors
         code, _, errors = await query("create", "--series", dear)
         assert (code, "asks for epsilon 3" in errors) == (3, True), errors

@@ -66,10 +66,18 @@ class FaustQueries:
         return await self._told("ask", {"series": series, **said}, message_id, seconds)
 
     async def create(
-        self, series: Mapping[str, Any], *, message_id: str = "", seconds: float = SECONDS
+        self,
+        series: Mapping[str, Any],
+        *,
+        accept_noise: bool = False,
+        message_id: str = "",
+        seconds: float = SECONDS,
     ) -> Reply[Created]:
-        """Charge and start a series, an entry of `series:`, at the next cut between two ticks."""
-        content = {"series": series}
+        """Charge and start a series, an entry of `series:`, at the next cut between two ticks.
+
+        What fires mostly by noise is refused, unless `accept_noise` says that it shall run all the same.
+        """
+        content = {"series": series, **_accepting(accept_noise)}
         return await self._told("create", content, message_id, seconds, Created.documented)
 
     async def preview(
@@ -95,11 +103,13 @@ class FaustQueries:
         series: str,
         watch: Mapping[str, Any],
         *,
+        accept_noise: bool = False,
         message_id: str = "",
         seconds: float = SECONDS,
     ) -> Reply[Mapping[str, Any]]:
-        """Add a watch, an entry of `watch:`, to a monitor."""
-        return await self._told("watch", {"series": series, "watch": watch}, message_id, seconds)
+        """Add a watch, an entry of `watch:`, to a monitor; `accept_noise` as of `create`."""
+        content = {"series": series, "watch": watch, **_accepting(accept_noise)}
+        return await self._told("watch", content, message_id, seconds)
 
     async def unwatch(
         self, series: str, watch: str, *, message_id: str = "", seconds: float = SECONDS
@@ -155,6 +165,10 @@ class FaustQueries:
                 else:
                     self._messages = messages
             return self._messages
+
+
+def _accepting(accept_noise: bool) -> dict[str, bool]:
+    return {"accept_noise": True} if accept_noise else {}
 
 
 def _listed(said: Mapping[str, Any]) -> QueryList:

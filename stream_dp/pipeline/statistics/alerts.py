@@ -3,7 +3,6 @@
 Or, `of` a number: has it added up to that?
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -20,9 +19,11 @@ from stream_dp.mechanisms.sum_monitor import SumMonitor
 from stream_dp.mechanisms.watch_messages import LARGEST_THRESHOLD, WatchTerms
 from stream_dp.mechanisms.window_alerts import WindowAlerts
 from stream_dp.pipeline.alarms import (
+    Looking,
     adds_both_signs,
     amount_watched,
     amounts_sketched,
+    compared_by,
     daily,
     level_problems,
     may_be_negative,
@@ -35,7 +36,7 @@ from stream_dp.pipeline.alarms import (
 )
 from stream_dp.pipeline.amount_units import Amount, Clamp, Step, plain_number
 from stream_dp.pipeline.choice import Choice, Setting, steady
-from stream_dp.pipeline.false_alarm import FalseAlarm
+from stream_dp.pipeline.false_alarm import TOLERATED, Compared, FalseAlarm
 from stream_dp.pipeline.groupings import decimal_text
 from stream_dp.pipeline.scalars import FieldName, milliseconds, problem
 from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
@@ -167,9 +168,7 @@ class AlertsSeries(GroupedSeries):
         watches = self._watches(setting)
         over = "" if self.over is None else f", over {self.over}"
         chosen = steady(watches, f"re-armed per key{over}", setting)
-        usual = usual_count(self.threshold, self.below, self.usual)
-        chance = self._chance(watches, usual, setting)
-        alarm = FalseAlarm(self.name, usual, chance, of=self.of)
+        alarm = self._alarm(watches, setting)
         if self.of is None:
             return replace(chosen, alarms=(alarm,))
         return replace(
@@ -197,13 +196,19 @@ class AlertsSeries(GroupedSeries):
         ticks = milliseconds(self.over) // step
         return window_terms(units, places, ticks, below=self.below, rearm=True)
 
-    def _chance(self, watches: AlertMechanism, usual: int, setting: Setting) -> float:
-        """The chance of a false alarm per key and day; between two units at the one that is nearer the threshold."""
-        ticks = daily(setting.step)
+    def _alarm(self, watches: AlertMechanism, setting: Setting) -> FalseAlarm:
+        """Return how likely one key fires on a day while its count is as usual."""
+        looking = Looking(daily(setting.step), setting.last + 1, setting.confidence)
         if isinstance(watches, Alerts):
-            return watches.false_alarm(usual, ticks)
-        units = math.floor(usual / self.step) if self.below else math.ceil(usual / self.step)
-        return watches.false_alarm(self._terms(1, setting.step), units, ticks)
+            usual = usual_count(self.threshold, self.below, self.usual)
+            band = watches.band(looking.comparisons, looking.confidence)
+            distance = watches.enough_margin(looking.ticks, TOLERATED) + 1
+            compared = Compared(self.threshold, band, distance, follows=self.usual is None)
+            chance = watches.false_alarm(usual, looking.ticks)
+            return FalseAlarm(self.name, usual, chance, compared=compared)
+        terms, level = self._terms(1, setting.step), (self.threshold, self.usual)
+        usual, told, compared = compared_by(watches, terms, level, self.step, looking)
+        return FalseAlarm(self.name, usual, told, of=self.of, compared=compared)
 
     def exact(self, totals: IntArray, keys: Sequence[str]) -> None:
         """Return nothing: alerts have no total."""

@@ -9,7 +9,7 @@ from stream_dp.core.messages import IntArray
 from stream_dp.pipeline.cadence import ReleaseEvery, cadence_words, tree_choice, without_tree
 from stream_dp.pipeline.choice import Choice, Setting, by_gaussian
 from stream_dp.pipeline.choose_noise import better_counter
-from stream_dp.pipeline.statistics.series_spec import Place
+from stream_dp.pipeline.statistics.series_spec import RECORDS, Place
 from stream_dp.pipeline.statistics.windowed import WindowedSeries
 from stream_dp.runtime.release import Shape
 
@@ -23,6 +23,11 @@ class CountSeries(WindowedSeries):
     statistic: Literal["count"] = "count"
     method: Literal["tree", "gaussian", "auto"] = "auto"
     release_every: ReleaseEvery = 1
+
+    @property
+    def counted(self) -> str:
+        """Records."""
+        return RECORDS
 
     @property
     def about(self) -> str:

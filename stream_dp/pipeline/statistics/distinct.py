@@ -56,6 +56,11 @@ class DistinctSeries(SeriesSpec):
         return Identified(self.of, None if self.declared is None else milliseconds(self.declared))
 
     @property
+    def counted(self) -> Identified:
+        """The values of its field, in windows of this length."""
+        return self.identifier
+
+    @property
     def about(self) -> str:
         """What is released, in a few words."""
         when = "so far" if self.declared is None else f"since each {self.declared} began"

@@ -17,7 +17,7 @@ from stream_dp.pipeline.choose_hss import (
 )
 from stream_dp.pipeline.profiles import ExpectedShape
 from stream_dp.pipeline.scalars import problem
-from stream_dp.pipeline.statistics.series_spec import GroupedSeries, Place
+from stream_dp.pipeline.statistics.series_spec import RECORDS, GroupedSeries, Place
 from stream_dp.pipeline.statistics.windowed import WindowedSeries
 from stream_dp.runtime.release import Shape
 
@@ -39,6 +39,11 @@ class HistogramSeries(WindowedSeries, GroupedSeries):
     expected_shape: ExpectedShape | None = None
     counter: CounterKind = "tree"
     release_every: ReleaseEvery = 1
+
+    @property
+    def counted(self) -> str:
+        """Records."""
+        return RECORDS
 
     @property
     def about(self) -> str:

@@ -1,6 +1,5 @@
 """The statistic `monitor`: many watches in one series, each with its own filter and threshold."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -18,13 +17,14 @@ from stream_dp.mechanisms.monitor import Monitor
 from stream_dp.mechanisms.sum_monitor import NONE, SumMonitor
 from stream_dp.mechanisms.watch_messages import ThresholdQuery, WatchTerms
 from stream_dp.pipeline.alarms import (
+    Looking,
     amount_watched,
     amounts_sketched,
+    compared_by,
     daily,
     may_be_negative,
     over_problems,
     sum_problems,
-    usual_count,
     whole_or_none,
 )
 from stream_dp.pipeline.amount_units import Amount, Clamp, Step, plain_number
@@ -179,9 +179,12 @@ class MonitorSeries(SeriesSpec):
         touched = f"an event counts in at most {setting.ones} of its places at once"
         early = f"{monitor.false_alarms():.2g} fire too early in a tick without events, on average, at most"
         chosen = steady(monitor, f"re-armed per watch; {touched}; {early}", setting)
+        looking = Looking(daily(setting.step), setting.last + 1, setting.confidence)
         return replace(
             chosen,
-            alarms=tuple(self._alarm(one, monitor, setting.step) for one in self.watch[:_TOLD]),
+            alarms=tuple(
+                self.alarm(one, monitor, setting.step, looking) for one in self.watch[:_TOLD]
+            ),
             expected=lambda tick: plain_number(Fraction(chosen.expected(tick)) * self.step),
         )
 
@@ -194,16 +197,13 @@ class MonitorSeries(SeriesSpec):
             return Monitor(*plain, setting.ones, value)
         return SumMonitor(*plain, *self.amount.units, setting.ones, value)
 
-    def _alarm(self, one: WatchSpec, monitor: Monitor | SumMonitor, step: int) -> FalseAlarm:
-        """Return how likely one of its keys fires on a day while its count is as usual.
-
-        Between two units it is that at the one that is nearer the threshold.
-        """
-        below = one.below is not None
-        usual = usual_count(one.threshold, below, one.usual)
-        units = math.floor(usual / self.step) if below else math.ceil(usual / self.step)
-        chance = monitor.false_alarm(one.terms(1, step, self.step), units, daily(step))
-        return FalseAlarm(one.name, usual, chance, one.by is not None, self.of)
+    def alarm(
+        self, one: WatchSpec, monitor: Monitor | SumMonitor, step: int, looking: Looking
+    ) -> FalseAlarm:
+        """Return how likely one key of a watch fires on a day while its count is as usual; ticks have `step` ms."""
+        terms, level = one.terms(1, step, self.step), (one.threshold, one.usual)
+        usual, chance, compared = compared_by(monitor, terms, level, self.step, looking)
+        return FalseAlarm(one.name, usual, chance, one.by is not None, self.of, compared)
 
     def counts_band(self, mechanism: Monitor | SumMonitor, confidence: float) -> int | None:
         """Return the half-width of the counts that `value` pays for."""
@@ -261,9 +261,11 @@ class MonitorSeries(SeriesSpec):
 
     def said(self, meant: Any) -> dict[str, Any]:
         """Return what the conditions of the series and of its watches mean."""
-        plain = [key for key in WatchSpec.model_fields if key not in ("where", "usual")]
         watches = [
-            {"where": [meant(c) for c in one.where], **{key: getattr(one, key) for key in plain}}
+            {
+                **one.model_dump(mode="json", exclude={"where", "usual"}),
+                "where": [meant(c) for c in one.where],
+            }
             for one in self.watch
         ]
         return {**super().said(meant), "watch": watches}

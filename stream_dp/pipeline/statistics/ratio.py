@@ -1,8 +1,8 @@
 """The statistic `ratio`: what one series releases over what another one does, at each tick and in each window.
 
 Post-processing ([HSV] 2.14): it sees nothing but what is released, costs nothing, and takes no epsilon. Its interval
-is made of the laws of both noises, which are independent (`made_of`). Where the records of the one are among those of
-the other, it is a share, and stays from 0 to 1.
+is made of the laws of both noises, which are independent (`made_of`). Where both count the same, and the conditions
+of the one leave only records that the other counts too, it is a share, and stays from 0 to 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from stream_dp.core.quotients import Quotient, Widths, quotient
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.answer_laws import Contrasts
 from stream_dp.pipeline.choice import ENDLESS, Choice, Setting
-from stream_dp.pipeline.conditions import Where, tests_of
+from stream_dp.pipeline.conditions import Where, implies, tests_of
 from stream_dp.pipeline.groupings import By, decimal_text
 from stream_dp.pipeline.made_of import Input, MadeOf
 from stream_dp.pipeline.scalars import Name, problem
 from stream_dp.pipeline.statistics.ratio_problems import not_an_input, not_together
 from stream_dp.pipeline.statistics.series_spec import WITHIN, Place, SeriesSpec
-from stream_dp.runtime.made_series import MadeSeries, Part
+from stream_dp.runtime.made_series import MadeSeries, Make, Part
 from stream_dp.runtime.release import Shape
 
 _SHARE = (Fraction(0), Fraction(1))
@@ -165,6 +165,20 @@ class RatioSeries(SeriesSpec):
         for each in inputs:
             each.require_by_tick(self.name)
         within = _SHARE if self._is_share(fields) else None
+        uncut = within is not None and not self._was_share(fields)
+        made = MadeSeries(
+            self.name,
+            self.inputs,
+            of.keys,
+            self.views,
+            self._maker(of, over, within),
+            float(of.confidence),
+            former=self._maker(of, over, None) if uncut else None,
+        )
+        return MadeOf(made, self._why(of, over, horizon, within))
+
+    def _maker(self, of: Input, over: Input, within: tuple[Fraction, Fraction] | None) -> Make:
+        """Return what divides the parts of two releases."""
         farthest = None if within is None else within[1] * over.unit / of.unit
         confidence = float(of.confidence)
         widths = {
@@ -175,16 +189,21 @@ class RatioSeries(SeriesSpec):
         def make(tick: int, window: str, parts: Sequence[Part]) -> dict[str, Any]:
             return self._divided(parts, widths[window](tick).scaled(of.unit, over.unit), within)
 
-        made = MadeSeries(self.name, self.inputs, of.keys, self.views, make, confidence)
-        return MadeOf(made, self._why(of, over, horizon, within))
+        return make
 
     def _is_share(self, fields: Mapping[str, Any]) -> bool:
         """Whether, whatever the records are, no true value of the one exceeds that of the other."""
         of, over = self._of, self._over
+        if of is None or over is None or of.counted is None or of.counted != over.counted:
+            return False
+        return implies(fields, tests_of(fields, of.where), tests_of(fields, over.where))
+
+    def _was_share(self, fields: Mapping[str, Any]) -> bool:
+        """Whether a share was told as one from the first version on; journals hold others that are not cut."""
+        of, over = self._of, self._over
         if of is None or over is None or {of.statistic, over.statistic} - _ADDING:
             return False
-        same = of.amount == over.amount and not of.signed
-        return same and tests_of(fields, of.where) >= tests_of(fields, over.where)
+        return tests_of(fields, of.where) >= tests_of(fields, over.where)
 
     def _divided(
         self,
@@ -229,7 +248,7 @@ class RatioSeries(SeriesSpec):
 
 
 _ADDING = {"count", "histogram", "sum"}
-"""The statistics that add up what records bring, each on its own."""
+"""The statistics whose shares the first version told as shares."""
 
 
 def _told_one(found: Quotient) -> dict[str, Any]:

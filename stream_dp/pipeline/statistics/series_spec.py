@@ -6,7 +6,7 @@ broken entries too, so that one mistake hides no other.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self
 
@@ -15,9 +15,11 @@ from pydantic_core import InitErrorDetails
 
 from stream_dp.core.messages import IntArray, Query
 from stream_dp.errors import UsageError
+from stream_dp.pipeline.alarms import Looking
 from stream_dp.pipeline.centred_amounts import Addend
 from stream_dp.pipeline.choice import Choice, Setting
 from stream_dp.pipeline.conditions import Condition, Where, condition_problems
+from stream_dp.pipeline.false_alarm import FalseAlarm
 from stream_dp.pipeline.grouping_problems import by_problems, grouping_sketched
 from stream_dp.pipeline.groupings import By, grouping_text, most_ones
 from stream_dp.pipeline.identifier_columns import CapUse, Identified
@@ -35,6 +37,8 @@ from stream_dp.runtime.release import Shape
 from stream_dp.runtime.series import Asking, Tell
 
 Place = tuple[str | int, ...]
+RECORDS = "records"
+"""What counts of records have in `counted`."""
 WITHIN = "0 to 1"
 """What a share's `parameters` say of where it stays, under `within`."""
 _CONDITION: TypeAdapter[Any] = TypeAdapter(Condition)
@@ -102,6 +106,14 @@ class SeriesSpec(Frozen, ABC):
     def grain(self) -> Fraction:
         """What one unit of its rows is as a number that people read."""
         return Fraction(1)
+
+    @property
+    def counted(self) -> Hashable | None:
+        """What it counts or adds up, which fewer records never have more of; None where they may.
+
+        Of two series with the same, that of fewer records is a part of the other.
+        """
+        return None
 
     @property
     def keyed(self) -> bool:
@@ -271,6 +283,13 @@ class SeriesSpec(Frozen, ABC):
             ValidationError: every problem of the definition, and of it beside the others.
         """
         raise UsageError("series: takes no watches; a monitor does")
+
+    def alarm(self, one: Any, mechanism: Any, step: int, looking: Looking) -> FalseAlarm | None:
+        """Return how likely one of its parts fires by noise on a day; None: it never fires.
+
+        `mechanism` is that of the series; ticks have `step` ms.
+        """
+        return None
 
     @property
     @abstractmethod

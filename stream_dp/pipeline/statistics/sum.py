@@ -32,6 +32,11 @@ class SumSeries(AmountSeries):
         """Whether a sum may be below 0."""
         return self.clamp[0] < 0
 
+    @property
+    def counted(self) -> Amount | None:
+        """The amounts, where none is below 0."""
+        return None if self.signed else self.amount
+
     def choose(self, setting: Setting) -> Choice:
         """Choose what answers the windows, or a tree counter for amounts."""
         lowest, highest = self.amount.units

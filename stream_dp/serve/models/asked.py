@@ -19,7 +19,12 @@ from stream_dp.serve.models.answer import (
     Tick,
     Time,
 )
-from stream_dp.serve.models.configured import DerivationEntry
+from stream_dp.serve.models.configured import DerivationEntry, FalseAlarmEntry
+
+NOISE = (
+    "mostly noise: a false alarm per key and day has a chance of at most 58 %, and the band of ± 56 is not less than "
+    "the threshold. A threshold of 120 or epsilon 0.23 would do"
+)
 
 
 class Definition(Documented):
@@ -121,6 +126,10 @@ class Preview(Answer):
         None
     )
     """The half-width of each window at that tick, of which `error` is the largest; missing where there are none."""
+    false_alarms: tuple[FalseAlarmEntry, ...] | Absent = None
+    """Of alerts, and of each watch of a monitor, of very many only the first; missing where nothing fires."""
+    noise: Annotated[str | Absent, Field(examples=[NOISE])] = None
+    """Why it would fire mostly by noise, and what would do: it is created with `accept_noise` only. Else missing."""
     derivation: DerivationEntry
     """Why it costs that."""
 

@@ -10,6 +10,7 @@ import { QuestionForm, inLabels } from "./ask_form.js";
 import { Layout } from "./ask_layout.js";
 import { amount, el, setChildren, tickText, toNumber, words } from "./format.js";
 import { Session, freshKey } from "./login.js";
+import { EVER } from "./windowed_card.js";
 
 const REFRESH_MILLISECONDS = 10_000;
 const holder = document.getElementById("ask");
@@ -129,37 +130,48 @@ async function previewed(definition) {
   const { error: wanted, ...asked } = definition;
   if (preview.fits) {
     const fixed = { ...asked, epsilon: preview.asked };
-    return priced(preview, await beside(fixed), () => create(fixed));
+    return priced(preview, await beside(fixed, preview), () => create(fixed, preview.noise !== undefined));
   }
   await session.refresh();
   const fitting = toNumber(preview.largest) === 0 ? null : await session.ask("POST", "/api/queries/preview", { ...asked, epsilon: preview.largest }).catch(() => null);
   return refused(preview, fitting, session.me, (epsilon) => { state.form.by("epsilon", epsilon); price(); }, wanted);
 }
 
-/** What is published already by a series of the same statistic: its newest number, the largest of several. */
-async function beside({ statistic: kind, by }) {
-  const like = state.queries.filter((query) => kind === query.statistic && query.end === null).map(({ name }) => name);
-  const { series } = await get("/api/series").catch(() => ({ series: [] }));
-  const { series: told } = await get("/api/pipeline").catch(() => ({ series: [] }));
-  const same = like.sort((one, two) => (groups(told, two) === String(by ?? "")) - (groups(told, one) === String(by ?? "")));
-  const found = same.map((name) => series.find((each) => each.name === name)?.latest).find((latest) => latest);
-  return found ? numberOf(found) : null;
+/** The newest number, the largest of several, of a series that tells the same as the question: over the same window, of the same field and records. */
+async function beside(definition, preview) {
+  const [{ series: released }, { series: told }] = await Promise.all(["series", "pipeline"].map((name) => get(`/api/${name}`).catch(() => ({ series: [] }))));
+  const running = new Set(state.queries.filter(({ end: ended }) => ended === null).map(({ name }) => name));
+  const like = told.filter((each) => running.has(each.name) && tellsTheSame(definition, preview, each));
+  return like.map(({ name }) => released.find((each) => each.name === name)?.latest).map((latest) => latest && numberOf(latest, widest(preview))).find((found) => found) ?? null;
 }
 
-const groups = (told, name) => told.find((each) => each.name === name)?.by ?? "";
+const textOf = (value) => (Array.isArray(value) ? value.join(" to ") : String(value));
+const conditionText = ({ field, ...how }) => Object.entries(how).map(([operator, value]) => `${field} ${operator.replaceAll("_", " ")} ${[value].flat().join(", ")}`).join();
 
-function numberOf(release) {
-  const part = release.windows ? Object.values(release.windows).at(-1) : release;
+/** Whether a series counts what is asked: the statistic, its groups, its conditions and its own keys; a rank is compared with no value. */
+function tellsTheSame({ name, epsilon, windows, statistic: kind, by = "", where = [], ...own }, preview, told) {
+  const conditions = [...where.map(conditionText)].sort().join("\n");
+  const groups = [by].flat().join(" and ");
+  return told.statistic === kind && (told.by ?? "") === groups && [...(told.where ?? [])].sort().join("\n") === conditions
+    && Object.entries(own).every(([key, value]) => String(told.parameters?.[key]) === textOf(value)) && !/ in rank$/.test(preview.error_unit);
+}
+
+/** The window of which a preview tells the error: the one where it is largest; the time so far where there are none. */
+const widest = ({ windows, error }) => (windows ? Object.keys(windows).find((window) => windows[window] === error) : EVER);
+
+function numberOf(release, window) {
+  const part = release.windows ? release.windows[window] : window === EVER ? release : null;
+  if (!part) return null;
   if (typeof part.value === "number") return { name: release.series, value: part.value };
   const ranked = Object.entries(part.values ?? {}).filter(([, value]) => typeof value === "number").sort(([, one], [, two]) => two - one);
   return ranked.length === 0 ? null : { name: release.series, key: ranked[0][0], value: ranked[0][1] };
 }
 
 /** Ask the question, once: sent again after a connection that broke, it is the same one. */
-async function create(definition) {
+async function create(definition, accepted) {
   answer.querySelectorAll("button").forEach((button) => { button.disabled = true; });
   try {
-    const created = await session.ask("POST", "/api/queries", definition, state.key);
+    const created = await session.ask("POST", `/api/queries${accepted ? "?accept_noise=true" : ""}`, definition, state.key);
     state.key = freshKey();
     answer.replaceChildren(el("p", { class: "ask-done", role: "status" }, `${words(created.name)} is asked: it sees every event from ${tickText(created.start, created.start_time)} on. `,
       el("a", { href: `#card-${created.name}` }, "Its card")));

@@ -1,18 +1,33 @@
 // What a question would cost: price, expected error beside what is known already, what stays left, and why; or why not.
 // Rules: all amounts are the engine's, shown as they came; lengths only are reckoned. What is compared with was published.
 
-import { amount, band, count, el, percent, sentence, spelled, toNumber, words } from "./format.js";
+import { amount, band, chance, count, el, percent, sentence, spelled, toNumber, words } from "./format.js";
 import { EVER, TICK } from "./windowed_card.js";
 
-/** A preview that fits, with a button that asks it. */
+/** A preview that fits, with a button that asks it; what is mostly noise has a second one, which confirms that. */
 export function priced(preview, beside, confirm) {
   const button = el("button", { type: "button", class: "primary" }, `Ask this for ε ${amount(preview.asked)}`);
-  button.addEventListener("click", confirm);
+  const noise = preview.noise === undefined ? null : warned(preview.noise, confirm);
+  button.addEventListener("click", noise === null ? confirm : () => { button.disabled = true; noise.hidden = false; noise.focus(); });
   return el("section", { class: "ask-answer", "aria-label": "Price" },
     el("h3", { tabindex: "-1" }, `It costs ε ${amount(preview.asked)}`),
-    el("dl", { class: "facts" }, ...facts(preview, [["Left after it", `ε ${amount(preview.after ?? preview.left)}`]])),
+    el("dl", { class: "facts" }, ...facts(preview, [...falsely(preview.false_alarms), ["Left after it", `ε ${amount(preview.after ?? preview.left)}`]])),
     scale(preview, beside), why(preview.derivation),
-    el("p", { class: "muted small" }, "Asking spends this once. It then answers at the end of every tick, from the next one on, until you end it."), el("p", {}, button));
+    el("p", { class: "muted small" }, "Asking spends this once. It then answers at the end of every tick, from the next one on, until you end it."), el("p", {}, button), noise);
+}
+
+/** Why alarms are mostly noise, and the button that asks for them all the same. */
+function warned(noise, confirm) {
+  const button = el("button", { type: "button" }, "Ask it all the same");
+  button.addEventListener("click", confirm);
+  return el("div", { class: "ask-noise", role: "alert", tabindex: "-1", hidden: true }, el("p", {}, `This would be ${noise}.`), el("p", {}, button));
+}
+
+/** How likely alarms are false ones; of several watches the likeliest. */
+function falsely(alarms = []) {
+  const [worst] = [...alarms].sort((one, two) => two.chance - one.chance);
+  if (worst === undefined) return [];
+  return [[`False alarm ${worst.keyed === false ? "per day" : "per key and day"}`, `${chance(worst.chance)}, while ${worst.of ? `the sum of ${words(worst.of)}` : "the count"} stays at ${count(worst.usual)}`]];
 }
 
 /** A preview that does not fit: what was asked, spent and left, and what would fit. */

@@ -39,6 +39,12 @@ _Analyst = Annotated[
         description="Whose ledger pays; empty: the pipeline's own.",
     ),
 ]
+_AcceptNoise = Annotated[
+    bool,
+    Query(
+        description="Create it even if it fires mostly by noise: a preview says so under `noise`."
+    ),
+]
 _Key = Annotated[str, Depends(request_key)]
 _Name = Annotated[str, Path(description="The name of a series that was created and runs.")]
 
@@ -72,15 +78,19 @@ def _add_writing(app: FastAPI, live_series: LiveSeriesService, token: Token) -> 
         operation_id="create_query",
         response_description="Charged, durable and running.",
         status_code=201,
-        responses=_REFUSED,
+        responses={**_REFUSED, **refusals(428)},
         openapi_extra=_body(asked.Definition, asked.EXAMPLE),
         response_model_exclude_unset=True,
     )
     async def create(
-        request: Request, key: _Key, analyst: _Analyst = "", holder: TokenHolder = holder
+        request: Request,
+        key: _Key,
+        analyst: _Analyst = "",
+        accept_noise: _AcceptNoise = False,
+        holder: TokenHolder = holder,
     ) -> asked.Created:
         definition = await json_body(request)
-        sender = Sender(holder.analyst, key)
+        sender = Sender(holder.analyst, key, accept_noise)
         return await _done(asked.Created, live_series.create(definition, analyst, sender))
 
     @app.post(

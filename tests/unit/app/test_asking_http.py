@@ -107,6 +107,33 @@ async def test_she_sees_who_she_is_and_what_she_may_spend(path: Path) -> None:
     await on(path, ask)
 
 
+NOISY = {"name": "busy", "statistic": "alerts", "by": "country", "threshold": 50, "epsilon": "0.1"}
+
+
+async def test_what_is_mostly_noise_is_told_and_then_confirmed(path: Path) -> None:
+    async def ask(client: Client, issued: IssuedTokens) -> None:
+        ann = made_for(issued, "ann")
+        preview = (await client.post("/api/queries/preview", json=NOISY, headers=ann)).json()
+        assert preview["fits"]
+        assert preview["false_alarms"][0]["chance"] > 0.05
+        assert preview["noise"].startswith("mostly noise: a false alarm per key and day")
+        refused = await client.post("/api/queries", json=NOISY, headers=ann)
+        assert (refused.status_code, refused.json()["exit_code"]) == (428, 2)
+        assert preview["noise"] in refused.json()["detail"]
+        accepted = {**ann, "Idempotency-Key": "k1"}
+        for _ in range(2):
+            done = await client.post("/api/queries?accept_noise=true", json=NOISY, headers=accepted)
+            assert (done.status_code, done.json()["name"]) == (201, "busy")
+        me = (await client.get("/api/me", headers=ann)).json()
+        assert me["epsilon"]["spent"] == "0.1"
+        quiet = NOISY | {"name": "rare", "threshold": 5000}
+        preview = (await client.post("/api/queries/preview", json=quiet, headers=ann)).json()
+        assert "noise" not in preview
+        assert (await client.post("/api/queries", json=quiet, headers=ann)).status_code == 201
+
+    await on(path, ask)
+
+
 async def test_who_spent_what_is_public_and_where_it_counts_is_not(path: Path) -> None:
     async def ask(client: Client, issued: IssuedTokens) -> None:
         ann, bob = made_for(issued, "ann"), made_for(issued, "bob")

@@ -79,6 +79,34 @@ def ask(live_series: Any, engine: FakeLiveSeries) -> Iterator[Ask]:
         )
 
 
+def test_what_is_mostly_noise_is_created_once_it_is_confirmed(
+    ask: Ask, engine: FakeLiveSeries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.noise = "mostly noise: a false alarm per key and day has a chance of at most 58 %"
+    said = ask("preview", "--series", LATE)
+    assert (
+        "late: a false alarm per key and day with a chance of at most 0.58, while its count stays at 25.\n"
+        "Mostly noise: a false alarm per key and day has a chance of at most 58 %. To create it all the same: --yes."
+    ) in said.out
+    said = ask("create", "--series", LATE)
+    assert (said.code, said.out) == (2, "")
+    assert said.err == f"stream-dp: series: {engine.noise} (--yes)\n"
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
+    said = ask("create", "--series", LATE)
+    assert (said.code, said.out) == (2, "")
+    assert engine.noise in said.err
+    assert len(engine.series) == 1
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: True)
+    said = ask("create", "--series", LATE)
+    assert said.code == 0
+    assert said.out.startswith("late: created, charged epsilon 0.1")
+    said = ask("create", "--series", LATE.replace("late", "later"), "--yes")
+    assert (said.code, said.out.startswith("later: created")) == (0, True)
+    accepted = [sender.accept_noise for sender in engine.senders]
+    assert accepted == [False, False, False, False, True, True]
+
+
 def test_create_list_halt(ask: Ask, engine: FakeLiveSeries) -> None:
     said = ask("create", "--series", LATE, "--analyst", "ann")
     assert (said.code, said.err) == (0, "")

@@ -96,8 +96,9 @@ WATCHED = Series(
 
 
 def text(name: str, do: str, analyst: str = "", until: str = UNTIL, **more: Any) -> str:
-    """The text of a message."""
-    said = {"id": name, "analyst": analyst, "until": until, "do": do, **more}
+    """The text of a message; one that creates or watches accepts noise, unless it says otherwise."""
+    accepting = {"accept_noise": True} if do in ("create", "watch") else {}
+    said = {"id": name, "analyst": analyst, "until": until, "do": do, **accepting, **more}
     return json.dumps({key: value for key, value in said.items() if key != "analyst" or value})
 
 

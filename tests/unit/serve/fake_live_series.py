@@ -4,19 +4,24 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stream_dp.errors import BudgetRefused, StreamDPError, UnknownMechanism, UsageError
+from stream_dp.errors import BudgetRefused, MostlyNoise, StreamDPError, UnknownMechanism, UsageError
 from stream_dp.serve.live_series import Sender
 
 SECRET_COUNT = 471104
+ALARMS = [{"name": "late", "usual": 25, "chance": 0.58, "keyed": True}]
 TIME = "2026-01-18T06:04:00Z"
 
 
 class FakeLiveSeries:
-    """Budget 1, one series of the file at 0.5; `now` is the next tick. `error`, if set, is raised by every write."""
+    """Budget 1, one series of the file at 0.5; `now` is the next tick. `error`, if set, is raised by every write.
+
+    `noise`, if set, is why what is created must be confirmed.
+    """
 
     def __init__(self) -> None:
         self.now = 17
         self.error: Exception | None = None
+        self.noise = ""
         self.asked: list[tuple[str, bytes | str, str]] = []
         self.senders: list[Sender] = []
         self.answer = b'{"v":1,"number":1,"id":"a","do":"list","tick":null,"end":"2026-01-01T00:00:00Z","answer":{}}'
@@ -28,6 +33,8 @@ class FakeLiveSeries:
         """Refuse or add."""
         self.senders.append(sender)
         wanted, cost = self._read("create", definition, analyst)
+        if self.noise and not sender.accept_noise:
+            raise MostlyNoise(f"series: {self.noise}")
         if cost > self.left:
             raise BudgetRefused(
                 f"asked {cost / 100}, spent {1 - self.left / 100}, left {self.left / 100}, "
@@ -98,6 +105,7 @@ class FakeLiveSeries:
             "error_tick": 99,
             "error_unit": "events",
             "confidence": 0.95,
+            **({"noise": self.noise, "false_alarms": ALARMS} if self.noise else {}),
             "derivation": {**leaf, "subject": "the query", "premises": [leaf]},
             "events": SECRET_COUNT,
         }
