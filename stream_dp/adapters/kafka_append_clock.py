@@ -29,7 +29,13 @@ from stream_dp.adapters.kafka_topics import (
 from stream_dp.adapters.system_clock import system_ms
 from stream_dp.errors import FailClosed, WorldError
 
-FORGETS = {"cleanup.policy": "delete", "retention.ms": "3600000", **STAMPED}
+WANTED = {
+    "cleanup.policy": "delete",
+    "retention.ms": "3600000",
+    "unclean.leader.election.enable": "true",  # a clock needs no memory
+    **STAMPED,
+}
+"""What the topic is set to where it is made; it must stamp on arrival, and nothing else matters."""
 _ON_ARRIVAL = 1
 
 
@@ -121,9 +127,8 @@ class BrokerClocks:
         return Stamp(f"broker {leader}", sent, told.timestamp, after)
 
     async def _make(self, admin: Any) -> None:
-        wanted = {**FORGETS, "unclean.leader.election.enable": "true"}  # a clock needs no memory
         try:
-            await make_topic(self._settings, admin, self._topic, wanted, spread=True)
+            await make_topic(self._settings, admin, self._topic, {**WANTED}, spread=True)
         except library(".errors").KafkaError as error:
             if "Authorization" not in type(error).__name__:
                 raise
@@ -152,8 +157,8 @@ def earliest(stamps: Sequence[Stamp], most: int) -> int:
             raise FailClosed(
                 f"this machine's clock is {max(ahead, behind) / 1000:.1f} s {word} that of {one.broker}: more than "
                 f"half of clock.delay, which is {most / 1000:g} s, so records could miss their tick. Set the clocks of "
-                "this machine and all brokers by NTP (`chronyc tracking` says how far one is off), then start again; where "
-                "they cannot agree, begin a new pipeline with a longer clock.delay"
+                "this machine and all brokers by NTP (`chronyc tracking` says how far one is off), then start again; "
+                "where they cannot agree, begin a new pipeline with a longer clock.delay"
             )
     return min(one.stamp for one in stamps)
 

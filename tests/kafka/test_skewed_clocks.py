@@ -4,11 +4,18 @@ The logs are on paper, for no real broker's clock can be set by hand; an engine 
 stop the clocks are mended and the engine runs again: then no record is lost either.
 """
 
+import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from kafka.log_worlds import KINDS, _judge, differences
+from faults.evidence import opened
+from faults.kafka_evidence import records
+from kafka.kafka_worlds import create, writing
+from kafka.log_worlds import KINDS, Journalled, LivePipeline, _judge, differences
 from kafka.paper_broker import Clocks, Outcome, run
 from kafka.paper_log import PaperLog, PaperPartition
 from kafka.raw_batches import RawBatch, record
@@ -16,8 +23,20 @@ from oracles.kafka_log import Grid, Said, said
 
 from stream_dp.adapters import kafka_source
 from stream_dp.adapters.kafka_append_clock import Stamp
-from stream_dp.adapters.kafka_source import KafkaSource
+from stream_dp.adapters.kafka_client import KafkaSettings
+from stream_dp.adapters.kafka_source import KafkaSource, StampTicks
+from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemoryStore
+from stream_dp.adapters.system_clock import SystemClock, system_ms
 from stream_dp.core.tick_grid import TickGrid
+from stream_dp.errors import FailClosed
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.router import Router
+from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.engine import Engine
+from stream_dp.runtime.keys import Sealer
+from stream_dp.runtime.ports import Ports
+from stream_dp.testing.kafka import fresh_topic_name
+from stream_dp.testing.noise import ZeroNoise
 
 GRID = Grid(1_700_000_000_000, 1_000, 1_000, 12)
 EVERY_MS, LAST_MS = 37, 6_500
@@ -179,3 +198,69 @@ def test_a_broken_twin_is_caught(twin: str, monkeypatch: pytest.MonkeyPatch) -> 
     log = written(clocks)
     outcome = run(log, GRID, 5, clocks=clocks)
     assert list(differences(says(log, clocks), outcome.journal, GRID))
+
+
+class OffTheBrokers:
+    """This machine's clock as `SystemClock` reads it, off by so many milliseconds from the moment `since` on."""
+
+    def __init__(self, milliseconds: int, since: int = 0) -> None:
+        self._off, self._since = milliseconds, since
+
+    def __call__(self) -> int:
+        true = system_ms()
+        return true + (self._off if true >= self._since else 0)
+
+
+REAL = Grid(0, 400, 1_200, 8)
+SILENT_FROM = 5 * REAL.step
+
+
+async def _on_a_broker(kafka: str, by: int, *, step: bool) -> tuple[Journalled, Counter[int]]:
+    """What an engine's journal holds, and the records of the log by tick; the engine's clock is off from the start,
+    or steps."""
+    topic = fresh_topic_name("skewed")
+    await create(kafka, topic, 2, message_timestamp_type="LogAppendTime")
+    origin = (system_ms() // REAL.step + 4) * REAL.step
+    grid = replace(REAL, origin=origin)
+    spec = PipelineSpec.model_validate(LivePipeline(topic, topic, kafka, Path(), grid).document())
+    clock = SystemClock(OffTheBrokers(by, origin + 3 * grid.step if step else 0))
+    store, sealer = MemoryStore(), Sealer(bytes(32), topic)
+    ticks = StampTicks(grid.step, grid.delay // 2, f"{topic}.private.clock")
+    source = KafkaSource(KafkaSettings(kafka), topic, clock, ticks)
+    ports = Ports(source, MemoryJournal(store), MemorySink(), clock, sealer)
+    engine = Engine(build(spec).run_config(0), Router(spec, origin), ports, lambda *_: ZeroNoise())
+
+    async def write() -> None:
+        async with writing(kafka) as producer:
+            while (now := system_ms()) < origin + SILENT_FROM:
+                await producer.send_and_wait(topic, b'{"kind":"red"}', partition=now % 2)
+                await asyncio.sleep(0.02)
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as both:
+        both.create_task(write())
+        both.create_task(_stopping(engine, abs(by) > grid.delay // 2))
+    stamps = [one.timestamp for one in await records(kafka, topic)]
+    found = Counter(grid.tick(stamp) for stamp in stamps if stamp >= origin)
+    return Journalled.of(opened(store.commits, bytes(32), topic)), found
+
+
+async def _stopping(engine: Engine, stops: bool) -> None:
+    if not stops:
+        await engine.run()
+        return
+    with pytest.raises(FailClosed, match=r"this machine's clock is .* s (ahead of|behind)"):
+        await engine.run()
+
+
+@pytest.mark.parametrize(
+    ("by", "step"), [(300, False), (-300, False), (5_000, False), (3_000, True)]
+)
+async def test_an_engine_on_a_real_broker_counts_exactly_or_stops(
+    kafka: str, by: int, step: bool
+) -> None:
+    journal, log = await _on_a_broker(kafka, by, step=step)
+    assert {tick: row[0] for tick, row in journal.rows.items()} == {
+        tick: log[tick] for tick in journal.rows
+    }
+    assert journal.late == 0
+    assert len(journal.rows) == REAL.horizon or abs(by) > REAL.delay // 2
