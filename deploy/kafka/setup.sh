@@ -19,6 +19,7 @@ setup.sh --bootstrap HOST:PORT --pipeline NAME --source TOPIC --engine PRINCIPAL
   --partitions N                of the source topic (1)
   --retention-ms N              of the source topic (604800000, a week): longer than an engine is ever off
   --replication N               copies of every topic (3; 1 is for a trial on one broker)
+  --brokers N                   how many brokers there are (as --replication): each tells its clock
   --no-topics                   rights only
   --print                       say what would be run, and run nothing
 
@@ -32,7 +33,7 @@ fail() {
 }
 
 bootstrap='' config='' pipeline='' source='' engine='' producers='' feeders='' readers='' analysts=''
-partitions=1 retention=604800000 replication=3 topics=yes print=no
+partitions=1 retention=604800000 replication=3 brokers='' topics=yes print=no
 
 while [ $# -gt 0 ]; do
     case $1 in
@@ -58,6 +59,7 @@ while [ $# -gt 0 ]; do
         --partitions) partitions=$2 ;;
         --retention-ms) retention=$2 ;;
         --replication) replication=$2 ;;
+        --brokers) brokers=$2 ;;
         *) fail "$1 is not known (--help)" ;;
     esac
     shift 2
@@ -67,9 +69,10 @@ done
 [ -n "$pipeline" ] || fail '--pipeline is missing (--help)'
 [ -n "$source" ] || fail '--source is missing (--help)'
 [ -n "$engine" ] || fail '--engine is missing (--help)'
-for number in "$partitions" "$retention" "$replication"; do
+brokers=${brokers:-$replication}
+for number in "$partitions" "$retention" "$replication" "$brokers"; do
     case $number in
-        '' | *[!0-9]*) fail "--partitions, --retention-ms and --replication are whole numbers, not '$number'" ;;
+        '' | *[!0-9]*) fail "--partitions, --retention-ms, --replication and --brokers are whole numbers, not '$number'" ;;
     esac
 done
 case $source in
@@ -160,6 +163,9 @@ if [ "$topics" = yes ]; then
         message.timestamp.type=LogAppendTime "retention.ms=$retention"
     kept "$pipeline.private.journal" 1
     kept "$pipeline.private.lease" 1
+    # by this one each broker tells its clock: one partition for each of them, and nothing in it that must be kept
+    topic "$pipeline.private.clock" "$brokers" cleanup.policy=delete message.timestamp.type=LogAppendTime \
+        retention.ms=3600000 unclean.leader.election.enable=true
     kept "$pipeline.releases" 1 message.timestamp.type=CreateTime max.message.bytes=8388608
     kept "$pipeline.answers" 1 message.timestamp.type=CreateTime max.message.bytes=8388608
     topic "$pipeline.queries" 1 cleanup.policy=delete compression.type=uncompressed \

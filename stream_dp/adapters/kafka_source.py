@@ -2,15 +2,18 @@
 
 Rules: a record's tick depends on the log alone. Live, it is the broker's append stamp. A tick passes in a
 partition at the first batch stamped `settle_ms` or more after the tick's end, or, in a silent partition, at
-that moment where all is read that the brokers hold by then: so it passes at the same time with or without
-an event, and its publication is held until later. Clocks: the brokers' append clocks and the engine's must
-agree to within `settle_ms`, and none may step back by more; else a record is late (it goes to the late bin, and
-whether it is late may depend on another record's stamp). In replay, marks and a record's own time decide.
+that moment of the brokers' clocks where all is read that they hold by then: so it passes at the same time with or
+without an event, and its publication is held until later. Clocks: no tick passes by the engine's. When that one says
+that a tick has settled, the brokers are asked what time it is, whatever was read: once a tick, and again where they say
+that it is too early. Where one of them differs from the engine's by more than `settle_ms` for certain, the engine
+stops. A record that is visible more than `settle_ms` after its stamp may be late (it goes to the late bin, and whether
+it is late may depend on another record's stamp). In replay, marks and a record's own time decide.
 An open transaction holds nothing up (unless `wait`): its records count where it is committed. Before a tick passes the
 topic is looked at anew: a partition that was added is read from its first record on, and a topic made anew is refused.
 No record stops the reader. Nothing here decodes a payload, and nothing leaves but batches; errors carry no offset.
 """
 
+import asyncio
 import logging
 import time
 from collections import deque
@@ -18,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from stream_dp.adapters.kafka_append_clock import BrokerClocks, earliest
 from stream_dp.adapters.kafka_batches import batches, consumer, fitting
 from stream_dp.adapters.kafka_client import (
     KafkaSettings,
@@ -50,6 +54,7 @@ from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Clock, Posit
 
 _FULL = 4
 _SLICE_MS = 100
+_SHORT_MS = 10
 _SILENCE_S = 10.0
 _log = logging.getLogger(__name__)
 
@@ -65,11 +70,13 @@ class ReplayTicks:
 class StampTicks:
     """Ticks of `step_ms` by append stamp; a partition passes a tick `settle_ms` after its end.
 
-    Publication must be held for longer than that: what is left is for the lookups and the commit.
+    Publication must be held for longer than that: what is left is for the lookups and the commit. By appends to
+    `clock_topic` the brokers tell what time it is; it is made if it is missing.
     """
 
     step_ms: int
     settle_ms: int
+    clock_topic: str
 
     def __post_init__(self) -> None:
         if self.step_ms < 1 or self.settle_ms < 0:
@@ -103,6 +110,10 @@ class KafkaSource:
         self._limit = limit
         self._grid: TickGrid | None = None
         self._settle_ms = ticks.settle_ms if isinstance(ticks, StampTicks) else 0
+        self._stamp = 0
+        self._settled = -1
+        self._ahead_ms = 0
+        self._asking: asyncio.Task[None] | None = None
         self._clients: list[Any] = []
         self._room = Room()
         self._looked = TopicLook("", ())
@@ -134,12 +145,19 @@ class KafkaSource:
 
         Raises:
             WorldError: no such topic, no answer, or access denied.
-            FailClosed: the topic drops older records of a key, or live ticks lack stamps set on arrival.
+            FailClosed: the topic drops older records of a key, or live ticks lack stamps set on arrival; or a broker's
+                clock differs from this machine's by more than `settle_ms`.
         """
         if isinstance(self._ticks, StampTicks):
             self._grid = TickGrid(origin, self._ticks.step_ms)
         self._watch = TopicWatch(self._settings, self._topic, live=self.grows)
         await self._watch.check()
+        clients: list[Any] = [self._watch]
+        if isinstance(self._ticks, StampTicks):
+            topic = self._ticks.clock_topic
+            self._clocks = BrokerClocks(self._settings, topic, self._clock.now)
+            await self._clocks.check()
+            clients.append(self._clocks)
         if not fitting():
             _log.warning(
                 "this version of aiokafka is not the one that whole record batches are read with: records are read one "
@@ -152,9 +170,11 @@ class KafkaSource:
         self._again = consumer(settings, wait=False, fetch_wait_ms=_SLICE_MS)
         self._offsets = KafkaOffsets(settings, self._topic)
         try:
-            for client in (self._watch, self._reader, self._again, self._offsets):
+            for client in (*clients, self._reader, self._again, self._offsets):
                 self._clients.append(client)
                 await connect(settings, client)
+            if self._grid is not None:
+                await self._ask_brokers(self._grid)
             with speaking(settings, f"topic {self._topic!r}"):
                 self._looked = await self._watch.look()
             self._opened = self._looked.partitions
@@ -195,7 +215,8 @@ class KafkaSource:
 
         Raises:
             FailClosed: records were deleted before they were read, or carry stamps of their producers; or the topic was
-                made anew, or a replay's has another partition.
+                made anew, or a replay's has another partition; or a broker's clock differs from this machine's by more
+                than `settle_ms`.
             WorldError: no answer.
         """
         with speaking(self._settings, f"topic {self._topic!r}"):
@@ -215,6 +236,10 @@ class KafkaSource:
 
     async def close(self) -> None:
         """Give the connections back."""
+        asking, self._asking = self._asking, None
+        if asking is not None:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
         clients, self._clients = self._clients, []
         for client in clients:
             await disconnect(client)
@@ -279,25 +304,27 @@ class KafkaSource:
         log.flush()
 
     async def _pass_silent(self, busy: set[int]) -> None:
-        """Mark the tick that is due in partitions that have nothing older to come.
+        """Mark the tick that has settled in partitions that have nothing older to come.
 
-        The ends are asked for when the tick has settled by the clock: what comes behind them is stamped later. Where
-        something lies before them it is read first, and its stamp decides.
+        The ends are asked for once the tick has settled by the brokers' clocks: what comes behind is stamped later.
+        Where something lies before them it is read first, and its stamp decides.
         """
         if busy:
             self._heard = time.monotonic()
-        due = self._due()
-        late = [one for one, log in self._logs.items() if log.marked < due and one not in busy]
-        silent = [one for one in late if await self._caught_up(one)]
+        if self._grid is not None:
+            self._ask_when_due(self._grid)
+        late = [one for one, log in self._logs.items() if log.marked < self._settled]
+        silent = [one for one in late if one not in busy and await self._caught_up(one)]
         if silent and self._grid is not None:
-            moment = self._grid.end(due) + self._settle_ms
+            settled = self._settled
+            moment = self._grid.end(settled) + self._settle_ms
             if moment >= self._look_at:
                 await self._look(moment)
             ends = await self._offsets.ends(silent)
             self._heard = time.monotonic()
             for one in silent:
                 if await self._reader.position(self._place(one)) >= ends[one]:
-                    self._logs[one].mark(due)
+                    self._logs[one].mark(settled)
         elif time.monotonic() - self._heard > _SILENCE_S:
             await self._look()
             self._heard = time.monotonic()
@@ -323,7 +350,7 @@ class KafkaSource:
             self._assign({**positions, **starts})
         self._looked = found
         if self._grid is not None:
-            passed = self._grid.passed(max(moment, self._clock.now()) - self._settle_ms)
+            passed = self._grid.passed(max(moment, self._stamp) - self._settle_ms)
             self._look_at = self._grid.end(passed + 1) + self._settle_ms
 
     def _unstamped(self) -> FailClosed:
@@ -332,19 +359,34 @@ class KafkaSource:
             "new pipeline with an origin after the topic's setting was changed"
         )
 
-    def _due(self) -> int:
-        """The last tick that has settled by now, so that a silent partition may pass it."""
-        if self._grid is None:
-            return -1
-        return self._grid.passed(self._clock.now() - self._settle_ms)
+    def _ask_when_due(self, grid: TickGrid) -> None:
+        """Ask what time it is, unless somebody asks already: a broker that is slow to tell holds no reading up."""
+        if self._asking is not None and self._asking.done():
+            asked, self._asking = self._asking, None
+            asked.result()
+        if self._asking is None and self._due(grid) > self._settled:
+            self._asking = asyncio.create_task(self._ask_brokers(grid))
+
+    async def _ask_brokers(self, grid: TickGrid) -> None:
+        """Learn from the brokers' clocks which tick has settled; the earliest of them decides."""
+        stamps = await self._clocks.ask()
+        self._stamp = max(self._stamp, earliest(stamps, self._settle_ms))
+        self._ahead_ms = max(0, *(-one.difference.most for one in stamps))
+        self._settled = max(self._settled, grid.passed(self._stamp - self._settle_ms))
+
+    def _due(self, grid: TickGrid) -> int:
+        """The last tick that should have settled by now, by this machine's clock less what it is ahead for certain."""
+        return grid.passed(self._clock.now() - self._ahead_ms - self._settle_ms)
 
     def _wait_ms(self) -> int:
-        """Until the next tick is due, in slices, for the clock may be a manual one."""
+        """Until the next tick is due, in slices, for the clock may be a manual one; short ones while brokers answer."""
         if self._grid is None:
             return _SLICE_MS
+        if self._asking is not None:
+            return _SHORT_MS
         marked = min(log.marked for log in self._logs.values())
-        due = self._grid.end(marked + 1) + self._settle_ms
-        return min(_SLICE_MS, max(10, due - self._clock.now()))
+        due = self._grid.end(marked + 1) + self._settle_ms + self._ahead_ms
+        return min(_SLICE_MS, max(_SHORT_MS, due - self._clock.now()))
 
     def _place(self, partition: int) -> Any:
         return library().TopicPartition(self._topic, partition)

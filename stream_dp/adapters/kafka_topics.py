@@ -125,7 +125,7 @@ async def ensure(
     async with administering(settings, f"topic {topic!r}") as admin:
         partitions = await existing(admin, topic)
         if partitions is None:
-            partitions = await _create(settings, admin, topic, {**hints, **rules})
+            partitions = await make_topic(settings, admin, topic, {**hints, **rules})
         if len(partitions) != 1:
             raise FailClosed(f"topic {topic!r} must have one partition only; name another topic")
         # another broker may be asked than the one that knows the topic already
@@ -163,15 +163,20 @@ def warnings(found: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"{' and '.join(topics)}: {what}" for what, topics in lines.items())
 
 
-async def _create(
-    settings: KafkaSettings, admin: Any, topic: str, wanted: dict[str, str]
+async def make_topic(
+    settings: KafkaSettings, admin: Any, topic: str, wanted: dict[str, str], *, spread: bool = False
 ) -> list[dict[str, Any]]:
+    """Make a topic of ours; return its partitions once brokers lead them: one, or with `spread` one for each broker.
+
+    Raises:
+        KafkaError: of the library; brokers deny or do not answer.
+    """
     brokers = len((await admin.describe_cluster())["brokers"])
     copies = min(
         3, brokers
     )  # also where one of three is away just now: one copy would stay one for good
     wanted["min.insync.replicas"] = str(min(2, copies))
-    new = library(".admin").NewTopic(topic, 1, copies, topic_configs=wanted)
+    new = library(".admin").NewTopic(topic, brokers if spread else 1, copies, topic_configs=wanted)
     answer = await admin.create_topics([new])
     for _, code, *_ in answer.topic_errors:
         if code not in (0, _TOPIC_EXISTS):

@@ -16,14 +16,15 @@ _TOLERATED_MS = 1000
 _SLICE_MS = 1000
 
 
-def _system_ms() -> int:
+def system_ms() -> int:
+    """The machine's wall clock, in milliseconds since 1970-01-01T00:00Z; it may run backwards."""
     return time.time_ns() // 1_000_000
 
 
 class SystemClock:
     """Milliseconds since 1970-01-01T00:00Z; `read` is where they come from."""
 
-    def __init__(self, read: Callable[[], int] = _system_ms) -> None:
+    def __init__(self, read: Callable[[], int] = system_ms) -> None:
         self._read = read
         self._latest = read()
 

@@ -1,4 +1,4 @@
-"""What the operator of a run is told: that many records cannot be used, since when it counts, exact totals on request.
+"""What the operator of a run is told: that many records are dead or late, since when it counts, and exact totals.
 
 Rules: none of it is public: it goes to the operator's own terminal or to the guarded operator's port, never to
 releases, API, page or lines of JSON. A warning names no count: it says that a declared share is exceeded, over `FEWEST`
@@ -18,11 +18,13 @@ from stream_dp.runtime.ports import Journal, Ports, Positions, closing
 FEWEST = 20
 """Over fewer records a share is not looked at: single records would decide it."""
 WINDOW_S = 600.0
+LATE = "late"
+"""The reason where a record came behind the end of its tick."""
 _NAMED = 3
 
 
 class OperatorFigures:
-    """Adds up the durable commits of a run; `warn` is called with the reasons where more than a share is dead.
+    """Adds up the durable commits of a run; `warn` is called with the reasons where more than a share is dead or late.
 
     The figures are exact and NOT PRIVATE; `origin` (ms) is public, and there if this run began the ledger.
     """
@@ -65,6 +67,8 @@ class OperatorFigures:
         for letter in commit.dead_letters:
             blamed = letter.reason if letter.field is None else f"{letter.reason} in {letter.field}"
             self._reasons[blamed] += letter.records
+        if commit.late:
+            self._reasons[LATE] += commit.late
         enough = self._recent >= FEWEST
         if enough and not self._told and self._reasons.total() > self._limit * self._recent:
             self._told = True

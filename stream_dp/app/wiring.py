@@ -6,6 +6,7 @@ from pathlib import Path
 from stream_dp.adapters.files import FileSink, FileSource
 from stream_dp.adapters.highwater import HighWater
 from stream_dp.adapters.kafka_answers import KafkaAnswers
+from stream_dp.adapters.kafka_append_clock import clock_topic
 from stream_dp.adapters.kafka_journal import KafkaJournal
 from stream_dp.adapters.kafka_lease import Holder, KafkaLease
 from stream_dp.adapters.kafka_questions import KafkaQuestions
@@ -66,7 +67,7 @@ def open_ports(
 def _kafka_source(spec: PipelineSpec, clock: Clock, sealer: Sealer) -> Source:
     source, ticking = settled(spec.source, KafkaSourceSpec), spec.clock
     ticks = (
-        StampTicks(ticking.step, ticking.delay // 2)
+        StampTicks(ticking.step, ticking.delay // 2, clock_topic(spec.name))
         if isinstance(ticking, WallClock)
         else ReplayTicks(TickMarks(sealer.mark_key(), source.topic, ticking.grid))
     )

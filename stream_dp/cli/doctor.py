@@ -24,7 +24,7 @@ def doctor(
         bool,
         typer.Option(
             "--write",
-            help="Compare clocks by an empty record in a topic of the doctor's own, NAME.private.doctor.",
+            help="Compare clocks by empty records in NAME.private.clock, as a run does.",
         ),
     ] = False,
     key_file: KeyFile = None,

@@ -10,7 +10,7 @@ import typer
 
 from stream_dp.app.figures_beside import LOCAL, FiguresPort
 from stream_dp.app.lifecycle_log import TellEvent
-from stream_dp.app.operator_figures import OperatorFigures
+from stream_dp.app.operator_figures import LATE, OperatorFigures
 from stream_dp.app.run_pipeline import Operator, run_pipeline
 from stream_dp.app.running import PRODUCT, Run, Setup, Unanswered
 from stream_dp.cli.logged import LogForm, LogFormat, logged
@@ -232,10 +232,13 @@ def _over(pipeline: Path, *, page: bool) -> str:
 
 def _many_dead(pipeline: Path, reasons: str) -> str:
     """The warning that the declared share is exceeded; it names no count."""
-    return (
+    told = (
         f"Warning: more of the records than `warn_dead` allows cannot be used ({reasons}): `stream-dp dead-letters "
         f"{pipeline}` lists them, `stream-dp check {pipeline}` says what does not fit"
     )
+    if LATE in reasons.split(", "):
+        told += f"; why some are late: `stream-dp doctor {pipeline} --write` compares clocks"
+    return told
 
 
 def _totals(pipeline: Path, figures: OperatorFigures, *, shown: bool) -> str:

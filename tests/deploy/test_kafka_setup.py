@@ -14,6 +14,7 @@ from deploy.deploy_files import DEPLOY, mutated
 from deploy.lint_tools import said_by
 
 from stream_dp.adapters import kafka_public, kafka_questions
+from stream_dp.adapters.kafka_append_clock import WANTED
 from stream_dp.adapters.kafka_client import KEPT
 from stream_dp.adapters.kafka_topics import PLAIN, STAMPED, UNCOMPACTED
 from stream_dp.app.doctor.acl import NEEDED
@@ -25,6 +26,7 @@ SETTINGS = {
     "orders-events": {**UNCOMPACTED, **PLAIN, **STAMPED, "retention.ms": "604800000"},
     "orders.private.journal": dict(KEPT),
     "orders.private.lease": dict(KEPT),
+    "orders.private.clock": dict(WANTED),
     "orders.releases": PUBLIC,
     "orders.answers": PUBLIC,
     "orders.queries": {**kafka_questions.RULES, **kafka_questions._HINTS},

@@ -28,6 +28,7 @@ from stream_dp.testing.port_checks import (
 
 STEP = 400
 SETTLE = 600  # a broker that stands still for longer makes records late
+CLOCKS = "tests.private.clock"  # one for all sources of these tests
 ENDLESS = 1_000.0  # seconds of patience: what waits for them does not end within the time of a test
 Close = Callable[[], Awaitable[None]]
 

@@ -1,9 +1,9 @@
 """The source's clients over a log on paper and a clock set by hand: the whole engine, and no broker.
 
 Rules: `KafkaSource` is the product's; what it asks of a cluster (fetches, offsets, the look at the topic) is answered
-from the paper. A batch is there from its stamp on. How much a fetch brings, of which partitions, and a few milliseconds
-of delay are by chance, so that what depends on the reading shows. Time is events only: when nobody can go on, the clock
-is put to the next moment that somebody waits for.
+from the paper. A batch is there from its arrival on. Clocks of brokers and engine may be off. How much a fetch
+brings, of which partitions, and a few milliseconds of delay are by chance, so that what depends on the reading shows.
+Time is events only: when nobody can go on, the clock is put to the next moment that somebody waits for.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -23,19 +23,22 @@ from kafka.paper_log import PaperLog, next_stamp
 from oracles.kafka_log import Grid
 
 from stream_dp.adapters import kafka_source, kafka_topic_watch
+from stream_dp.adapters.kafka_append_clock import Stamp
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, StampTicks
 from stream_dp.adapters.kafka_topic_look import TopicLook
 from stream_dp.adapters.kafka_topic_watch import TopicWatch
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemoryStore
 from stream_dp.adapters.record_batches import Cell, RecordBatch, record_batches
+from stream_dp.adapters.system_clock import SystemClock
+from stream_dp.errors import FailClosed
 from stream_dp.pipeline.builder import Built, build
 from stream_dp.pipeline.router import Router
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.runtime.commit import Release
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.keys import Sealer
-from stream_dp.runtime.ports import Ports, Source
+from stream_dp.runtime.ports import Clock, Ports, Source
 from stream_dp.testing.manual_clock import ManualClock
 from stream_dp.testing.noise import ZeroNoise
 
@@ -43,13 +46,52 @@ TOPIC, NAME, KEY = "paper", "paper", bytes(32)
 BEFORE_MS = 60
 
 
+def _right(_: int) -> int:
+    """No difference at any time."""
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """How far each clock is off at a true moment, in milliseconds; the answer to an append takes `answer_ms`."""
+
+    engine: Callable[[int], int] = _right
+    brokers: tuple[Callable[[int], int], ...] = (_right,)
+    answer_ms: int = 0
+
+    def least(self, moment: int) -> int:
+        """The earliest of the brokers' clocks at a true moment."""
+        return min(moment + off(moment) for off in self.brokers)
+
+
 @dataclass(slots=True)
 class World:
-    """A log, a clock, and the chance of how it is read."""
+    """A log, the true time, the chance of how it is read, and clocks that are off."""
 
     log: PaperLog
     clock: ManualClock
     chance: random.Random
+    clocks: Clocks = field(default_factory=Clocks)
+    engine_clock: Clock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.engine_clock = self.clock if self.clocks.engine is _right else _Off(self)
+
+
+class _Off:
+    """The product's clock where the machine's time is off; who sleeps looks again now and then."""
+
+    def __init__(self, world: World) -> None:
+        self._true = world.clock
+        self._shown = SystemClock(lambda: self._true.now() + world.clocks.engine(self._true.now()))
+
+    def now(self) -> int:
+        return self._shown.now()
+
+    async def sleep_until(self, moment: int) -> None:
+        await asyncio.sleep(0)
+        while (left := moment - self.now()) > 0:
+            await self._true.sleep_until(self._true.now() + min(left, 50))
 
 
 class PaperReader:
@@ -160,6 +202,30 @@ class PaperEyes:
         return TopicLook("id", tuple(sorted(one for one in log if log[one].born <= now)))
 
 
+class PaperClocks:
+    """What the source uses of `BrokerClocks`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def check(self) -> None:
+        """The topic is there."""
+
+    async def start(self) -> None:
+        """Nothing to connect to."""
+
+    async def stop(self) -> None:
+        """Nothing to give back."""
+
+    async def ask(self) -> list[Stamp]:
+        world, true = self._world, self._world.clock.now()
+        sent = world.engine_clock.now()
+        stamps = [true + off(true) for off in world.clocks.brokers]
+        await world.clock.sleep_until(true + world.clocks.answer_ms)
+        told = world.engine_clock.now() + 1
+        return [Stamp(f"broker {number}", sent, one, told) for number, one in enumerate(stamps, 1)]
+
+
 async def _unchecked(_: TopicWatch) -> None:
     """The topic's settings are right."""
 
@@ -172,6 +238,7 @@ def on_paper(world: World) -> Iterator[None]:
             world, wait=wait, cell=cell
         ),
         "KafkaOffsets": lambda *_: PaperOffsets(world),
+        "BrokerClocks": lambda *_: PaperClocks(world),
     }
     with (
         patch.multiple(kafka_source, **answers),
@@ -198,7 +265,8 @@ class TimedSink(MemorySink):
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run has left: the journal's sums, dead letters by reason, and the order and moments of all releases.
+    """What a run has left: the journal's sums, dead letters by reason, the order and moments of all releases, why it
+    stopped before its end.
 
     A run that has not ended long after its last tick is held up, and left there.
     """
@@ -206,6 +274,7 @@ class Outcome:
     journal: Journalled
     dead: Counter[tuple[int, str, str | None]] = field(default_factory=Counter)
     moments: list[tuple[int, str, int]] = field(default_factory=list)
+    stops: list[str] = field(default_factory=list)
 
 
 @cache
@@ -218,8 +287,8 @@ def _built(grid: Grid) -> Built:
 
 def live_source(world: World, grid: Grid, *, wait: bool = False) -> Source:
     """The product's source on this world."""
-    ticks = StampTicks(grid.step, grid.delay // 2)
-    return KafkaSource(KafkaSettings("127.0.0.1:1"), TOPIC, world.clock, ticks, wait=wait)
+    ticks = StampTicks(grid.step, grid.delay // 2, "clock")
+    return KafkaSource(KafkaSettings("127.0.0.1:1"), TOPIC, world.engine_clock, ticks, wait=wait)
 
 
 def run(
@@ -228,32 +297,49 @@ def run(
     seed: int,
     kills: Sequence[int] = (),
     source: Callable[..., Source] = live_source,
+    clocks: Clocks | None = None,
 ) -> Outcome:
-    """Run an engine over the log, read as `seed` will have it, killed when these ticks have become visible."""
-    return asyncio.run(_run(log, grid, seed, kills, source))
+    """Run an engine over the log, read as `seed` will have it, killed when these ticks have become visible.
+
+    Where it stops, the clocks are mended and it runs again.
+    """
+    return asyncio.run(_run(log, grid, seed, kills, source, clocks or Clocks()))
 
 
 async def _run(
-    log: PaperLog, grid: Grid, seed: int, kills: Sequence[int], source: Callable[..., Source]
+    log: PaperLog,
+    grid: Grid,
+    seed: int,
+    kills: Sequence[int],
+    source: Callable[..., Source],
+    clocks: Clocks,
 ) -> Outcome:
-    world = World(log, ManualClock(grid.origin - BEFORE_MS), random.Random(seed))
+    world = World(log, ManualClock(grid.origin - BEFORE_MS), random.Random(seed), clocks)
     store, sink = MemoryStore(), TimedSink(world.clock)
-    opening = partial(_engine, world, grid, store, sink, source)
     much_later = grid.origin + 2 * grid.horizon * grid.step + grid.delay
-    with on_paper(world):
-        for last in (*kills, grid.horizon):
-            await _driven(
-                world.clock,
-                opening(),
-                lambda last=last: _visible(sink, last) or world.clock.now() > much_later,  # type: ignore[misc]
-            )
+    stops: list[str] = []
+    worlds, lives = [world], [grid.horizon, *reversed(kills)]
+
+    def enough() -> bool:
+        return _visible(sink, lives[-1]) or world.clock.now() > much_later
+
+    while lives:
+        try:
+            with on_paper(worlds[-1]):
+                await _driven(world.clock, _engine(worlds[-1], grid, store, sink, source), enough)
+            lives.pop()
+        except FailClosed as error:
+            if stops:
+                raise
+            stops.append(str(error))
+            worlds.append(World(log, world.clock, world.chance))
     commits = opened(store.commits, KEY, NAME)
     dead: Counter[tuple[int, str, str | None]] = Counter()
     for _, partition, reason, name, records, _ in (
         letter for commit in commits for letter in commit["dead_letters"]
     ):
         dead[partition, reason, name] += records
-    return Outcome(Journalled.of(commits), dead, sink.moments)
+    return Outcome(Journalled.of(commits), dead, sink.moments, stops)
 
 
 def _visible(sink: TimedSink, tick: int) -> bool:
@@ -264,8 +350,9 @@ def _engine(
     world: World, grid: Grid, store: MemoryStore, sink: TimedSink, source: Callable[..., Source]
 ) -> Engine:
     built = _built(grid)
-    config = built.run_config(world.clock.now())
-    ports = Ports(source(world, grid), MemoryJournal(store), sink, world.clock, Sealer(KEY, NAME))
+    clock = world.engine_clock
+    config = built.run_config(clock.now())
+    ports = Ports(source(world, grid), MemoryJournal(store), sink, clock, Sealer(KEY, NAME))
     return Engine(config, Router(built.spec, config.origin), ports, lambda *_: ZeroNoise())
 
 

@@ -1,8 +1,8 @@
 """A topic's log on paper: batches as a broker stores them, each with the stamp that it is told to have.
 
 Rules: what a broker does to a batch that it takes under LogAppendTime is done here and no more: its offset, the stamp
-and its attribute bit, the checksum. Whether it would take a batch is known elsewhere (`hostile_batches`). Stamps of a
-partition never fall. So two logs can be alike but for one event, which no real broker can be made to do.
+and its attribute bit, the checksum. Whether it would take a batch is known elsewhere (`hostile_batches`). Where no
+clock steps back, stamps never fall. So two logs can be alike but for one event, which no real broker can be made to do.
 """
 
 import struct
@@ -22,8 +22,9 @@ _APPENDED = 0x08
 
 
 class Kept(NamedTuple):
-    """A batch in the log: offsets from `base` up to `next`."""
+    """A batch in the log, visible from the moment `arrived` on: offsets from `base` up to `next`."""
 
+    arrived: int
     stamp: int
     base: int
     next: int
@@ -37,8 +38,8 @@ class PaperPartition:
     born: int = 0
     kept: list[Kept] = field(default_factory=list)
 
-    def append(self, batch: bytes, stamp: int) -> None:
-        """Store a batch; what follows it is left out."""
+    def append(self, batch: bytes, stamp: int, arrived: int | None = None) -> None:
+        """Store a batch; what follows it is left out. It is visible at once, or when what lies before it is."""
         base, own = self.kept[-1].next if self.kept else 0, bytearray(batch)
         del own[_AFTER_LENGTH + struct.unpack_from(">i", own, _LENGTH_AT)[0] :]
         attributes, last = struct.unpack_from(">Hi", own, _CHECKED_AT)
@@ -47,7 +48,8 @@ class PaperPartition:
         struct.pack_into(">H", own, _CHECKED_AT, attributes | _APPENDED)
         struct.pack_into(">q", own, _STAMP_AT, stamp)
         struct.pack_into(">I", own, _CRC_AT, calc_crc32c(bytes(own[_CHECKED_AT:])))
-        self.kept.append(Kept(stamp, base, base + last + 1, bytes(own)))
+        seen = max(stamp if arrived is None else arrived, self.kept[-1].arrived if self.kept else 0)
+        self.kept.append(Kept(seen, stamp, base, base + last + 1, bytes(own)))
 
     def end(self, now: int) -> int:
         """The offset behind what has arrived by `now`."""
@@ -80,7 +82,7 @@ class PaperPartition:
         return list(frames(b"".join(one.data for one in shown)))
 
     def _arrived(self, now: int) -> int:
-        return bisect_right(self.kept, now, key=lambda one: one.stamp)
+        return bisect_right(self.kept, now, key=lambda one: one.arrived)
 
 
 PaperLog = Mapping[int, PaperPartition]
@@ -93,9 +95,9 @@ def next_stamp(log: PaperLog, now: int) -> int | None:
 
 def _later(partitions: Iterable[PaperPartition], now: int) -> Iterable[int]:
     for one in partitions:
-        arrived = bisect_right(one.kept, now, key=lambda kept: kept.stamp)
+        arrived = bisect_right(one.kept, now, key=lambda kept: kept.arrived)
         if arrived < len(one.kept):
-            yield one.kept[arrived].stamp
+            yield one.kept[arrived].arrived
 
 
 def transactional(batch: RawBatch, producer: int) -> bytes:

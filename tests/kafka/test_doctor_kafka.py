@@ -240,5 +240,5 @@ def test_clocks_are_compared_where_it_is_asked_for(
     assert topics(mine) == []
     code, found = told(mine, capfd, "--write")
     assert (code, [one["about"] for one in found]) == (0, ["brokers"])
-    assert topics(mine) == [f"{mine.name}.private.doctor"]
+    assert topics(mine) == [f"{mine.name}.private.clock"]
     assert asyncio.run(visible(mine.secured.admin, mine.topic)) == []

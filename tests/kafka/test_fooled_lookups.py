@@ -9,7 +9,7 @@ import time
 
 import pytest
 from kafka.hostile_records import GOOD
-from kafka.kafka_worlds import Close, grow
+from kafka.kafka_worlds import CLOCKS, Close, grow
 from kafka.raw_batches import RawBatch, plain, record
 from kafka.raw_wire import Wire
 
@@ -32,7 +32,7 @@ async def stamped(kafka: str) -> str:
 
 def live(kafka: str, topic: str) -> KafkaSource:
     """A source of live ticks."""
-    return KafkaSource(KafkaSettings(kafka), topic, SystemClock(), StampTicks(STEP, SETTLE))
+    return KafkaSource(KafkaSettings(kafka), topic, SystemClock(), StampTicks(STEP, SETTLE, CLOCKS))
 
 
 def write(kafka: str, topic: str, partition: int, deltas: tuple[int, ...], others: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from kafka.kafka_worlds import (
+    CLOCKS,
     ENDLESS,
     SETTLE,
     STEP,
@@ -74,7 +75,7 @@ def test_a_topic_is_made_once(
         f"{name}: created, 2 partitions, records are stamped on arrival",
         f"{name}: exists already and was left as it is",
     ]
-    source = KafkaSource(KafkaSettings(kafka), name, WallClock(), StampTicks(STEP, SETTLE))
+    source = KafkaSource(KafkaSettings(kafka), name, WallClock(), StampTicks(STEP, SETTLE, CLOCKS))
 
     async def partitions() -> tuple[int, ...]:
         try:
@@ -141,7 +142,9 @@ async def test_a_broker_that_stops_during_a_run_is_one_line(
     def hasty(spec: PipelineSpec, sealer: Sealer, accepted: str, holder: Holder) -> Ports:
         settings = KafkaSettings(address, patience_s=5, transaction_timeout_ms=5_000)
         lease = KafkaLease(settings, spec.name, holder)
-        ticks = StampTicks(200, 250) if "wall" in clock else ReplayTicks(tick_marks("events"))
+        ticks = (
+            StampTicks(200, 250, CLOCKS) if "wall" in clock else ReplayTicks(tick_marks("events"))
+        )
         source = Noted(settings, "events", WallClock(), ticks)
         journal = KafkaJournal(lease, "events")
         return Ports(source, journal, KafkaSink(lease), WallClock(), sealer)

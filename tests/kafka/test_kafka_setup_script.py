@@ -20,7 +20,7 @@ from stream_dp.errors import StreamDPError, WorldError
 from stream_dp.testing.kafka import missing
 
 SCRIPT = Path(__file__).resolve().parents[2] / "deploy" / "kafka" / "setup.sh"
-OWN = ("private.journal", "private.lease", "releases", "answers", "queries")
+OWN = ("private.journal", "private.lease", "private.clock", "releases", "answers", "queries")
 _LISTED = re.compile(r"ResourcePattern\(resourceType=(\w+), name=([^,]+), patternType=(\w+)\)")
 _ACL = re.compile(r"\(principal=(.+?), host=\*, operation=(\w+), permissionType=ALLOW\)")
 

@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
 from faults.kafka_transactions import decided
 from kafka.kafka_worlds import (
+    CLOCKS,
     ENDLESS,
     SETTLE,
     STEP,
@@ -39,7 +40,7 @@ async def stamped_topic(kafka: str, partitions: int) -> str:
 
 
 def live(settings: KafkaSettings, topic: str, closing: list[Close]) -> KafkaSource:
-    source = KafkaSource(settings, topic, WallClock(), StampTicks(STEP, SETTLE))
+    source = KafkaSource(settings, topic, WallClock(), StampTicks(STEP, SETTLE, CLOCKS))
     closing.append(source.close)
     return source
 
@@ -242,7 +243,7 @@ async def test_a_source_that_waits_holds_the_tick_of_an_open_transaction_open(
     kafka: str, settings: KafkaSettings, closing: list[Close]
 ) -> None:
     topic = await stamped_topic(kafka, 1)
-    source = KafkaSource(settings, topic, WallClock(), StampTicks(STEP, SETTLE), wait=True)
+    source = KafkaSource(settings, topic, WallClock(), StampTicks(STEP, SETTLE, CLOCKS), wait=True)
     closing.append(source.close)
     grid = TickGrid(WallClock().now(), STEP)
     await source.open(grid.origin)
@@ -383,7 +384,7 @@ async def test_a_compacted_source_is_refused(
         name = fresh_topic_name("events")
         stamps = "LogAppendTime"
         topic = await create(kafka, name, cleanup_policy=policy, message_timestamp_type=stamps)
-        for ticks in (StampTicks(STEP, SETTLE), ReplayTicks(tick_marks(topic))):
+        for ticks in (StampTicks(STEP, SETTLE, CLOCKS), ReplayTicks(tick_marks(topic))):
             source = KafkaSource(settings, topic, WallClock(), ticks)
             closing.append(source.close)
             with pytest.raises(FailClosed, match=told):

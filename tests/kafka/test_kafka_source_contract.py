@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from aiokafka import AIOKafkaProducer
 from faults.kafka_transactions import decided
-from kafka.kafka_worlds import tick_marks
+from kafka.kafka_worlds import CLOCKS, tick_marks
 
 from stream_dp.adapters import kafka_batches, kafka_source, kafka_ticks
 from stream_dp.adapters.kafka_client import KafkaSettings
@@ -84,7 +84,7 @@ async def test_append_stamps(kafka: str) -> None:
             value = b"record %d" % sent
             stamp = (await producer.send_and_wait(topic, value, partition=0)).timestamp
             sent += 1
-    await check_all(kafka, topic, StampTicks(STEP, SETTLE), origin)
+    await check_all(kafka, topic, StampTicks(STEP, SETTLE, CLOCKS), origin)
 
 
 async def test_marks_of_a_replay(kafka: str) -> None:
@@ -147,7 +147,7 @@ async def test_append_stamps_with_transactions(kafka: str, way: str) -> None:
         await slow.commit_transaction()
         await never.abort_transaction()
     await decided(kafka)
-    await check_all(kafka, topic, StampTicks(STEP, SETTLE), origin, late=way != "plain")
+    await check_all(kafka, topic, StampTicks(STEP, SETTLE, CLOCKS), origin, late=way != "plain")
 
 
 async def test_marks_of_a_replay_with_transactions(kafka: str) -> None:

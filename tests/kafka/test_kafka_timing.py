@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from aiokafka import AIOKafkaProducer
+from kafka.kafka_worlds import CLOCKS
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, StampTicks
@@ -51,7 +52,9 @@ async def test_a_tick_passes_after_it_settled_and_before_its_publication(kafka: 
     """Silent or not: the hold decides when a tick is published, never an event."""
     topic = fresh_topic_name("timing")
     await create_topic(kafka, topic, 2, {"message.timestamp.type": "LogAppendTime"})
-    source = KafkaSource(KafkaSettings(kafka), topic, SystemClock(), StampTicks(STEP, SETTLE))
+    source = KafkaSource(
+        KafkaSettings(kafka), topic, SystemClock(), StampTicks(STEP, SETTLE, CLOCKS)
+    )
     origin = (SystemClock().now() // STEP + 2) * STEP
     try:
         await source.open(origin)

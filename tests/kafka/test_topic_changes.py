@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
 from faults.evidence import opened
-from kafka.kafka_worlds import Close, administering, create, deleted, grow, tick_marks, writing
+from kafka.kafka_worlds import (
+    CLOCKS,
+    Close,
+    administering,
+    create,
+    deleted,
+    grow,
+    tick_marks,
+    writing,
+)
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, ReplayTicks, StampTicks
@@ -64,7 +73,7 @@ class World:
                 "series": [{"name": "all", "statistic": "count", "epsilon": "1"}],
             }
         )  # fmt: skip
-        ticks, clock = StampTicks(STEP, DELAY), SystemClock()
+        ticks, clock = StampTicks(STEP, DELAY, CLOCKS), SystemClock()
         source = KafkaSource(KafkaSettings(self.kafka), self.topic, clock, ticks)
         sealer = Sealer(KEY, "changes")
         ports = Ports(source, MemoryJournal(self.store), self.sink, clock, sealer)
@@ -189,7 +198,7 @@ async def test_a_topic_made_anew_is_refused_while_it_is_read(
     """Nothing was read of the old one: behind its first record, the client itself would notice an empty new one."""
     topic = fresh_topic_name("changes")
     await create(kafka, topic, 1, **STAMPED)
-    ticks = ReplayTicks(tick_marks(topic)) if replay else StampTicks(STEP, STEP)
+    ticks = ReplayTicks(tick_marks(topic)) if replay else StampTicks(STEP, STEP, CLOCKS)
     source = KafkaSource(KafkaSettings(kafka), topic, SystemClock(), ticks)
     closing.append(source.close)
     await source.open(int(time.time() * 1000) - STEP)

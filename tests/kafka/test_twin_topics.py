@@ -16,6 +16,7 @@ import pytest
 from faults.evidence import opened
 from kafka.hostile_batches import HOSTILE
 from kafka.hostile_records import GOOD
+from kafka.kafka_worlds import CLOCKS
 from kafka.log_worlds import Journalled, LivePipeline, log_of, says
 from kafka.raw_batches import plain
 from kafka.raw_producer import RawTransactions
@@ -107,7 +108,7 @@ async def outcome(kafka: str, topic: str, grid: Grid) -> tuple[Journalled, list[
     shown = LivePipeline("twin", topic, kafka, Path(), grid).document()
     spec = PipelineSpec.model_validate(shown)
     clock, store, sink = SystemClock(), MemoryStore(), MemorySink()
-    source = KafkaSource(KafkaSettings(kafka), topic, clock, StampTicks(STEP, DELAY // 2))
+    source = KafkaSource(KafkaSettings(kafka), topic, clock, StampTicks(STEP, DELAY // 2, CLOCKS))
     ports = Ports(source, MemoryJournal(store), sink, clock, Sealer(KEY, "twin"))
     plan = build(spec).run_config(0)
     await Engine(plan, Router(spec, plan.origin), ports, NoiseStream).run()

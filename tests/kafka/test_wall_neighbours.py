@@ -12,6 +12,7 @@ import numpy as np
 from aiokafka import AIOKafkaProducer
 from faults.evidence import opened
 from faults.kafka_evidence import records
+from kafka.kafka_worlds import CLOCKS
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_source import KafkaSource, StampTicks
@@ -132,7 +133,9 @@ async def test_one_record_changes_one_row_by_one(kafka: str) -> None:
     spec = specification(topic, kafka, origin)
 
     def source() -> KafkaSource:
-        return KafkaSource(KafkaSettings(kafka), topic, SystemClock(), StampTicks(STEP, DELAY))
+        return KafkaSource(
+            KafkaSettings(kafka), topic, SystemClock(), StampTicks(STEP, DELAY, CLOCKS)
+        )
 
     live = asyncio.create_task(rows_of(spec, source()))
     try:

@@ -5,10 +5,13 @@ does not count at all. (2) The mark of tick k lies before the first batch, of wh
 end(k) + settle; a record behind the mark of its tick is late. (3) A transaction's records count by their own batches'
 stamps where their commit marker is met, if the marks before it allow; where it is aborted or never ends, nowhere. Open
 transactions are known by producer id alone. (4) What cannot be unpacked, read or judged is dead, wherever it lies.
+(5) Who reads while the log is written ends tick k in a silent partition once the earliest of the brokers' clocks is at
+end(k) + settle. So a record that was visible only later than that is late too: `visible` says for each batch what that
+clock was when it became visible. Without `visible` all was visible in time.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -78,12 +81,17 @@ class _Held:
 
 
 def said(
-    partitions: Mapping[int, Iterable[Frame]], grid: Grid, judge: Judge, limit: int = LIMIT
+    partitions: Mapping[int, Iterable[Frame]],
+    grid: Grid,
+    judge: Judge,
+    limit: int = LIMIT,
+    visible: Mapping[int, Sequence[int]] | None = None,
 ) -> Said:
     """What counts where, of these batches of each partition, up to the mark of the last tick."""
     total = Said()
     for partition, log in partitions.items():
-        _Reader(partition, grid, judge, limit, total).read(log)
+        seen = None if visible is None else visible[partition]
+        _Reader(partition, grid, judge, limit, total).read(log, seen)
     total.dead.sort()
     return total
 
@@ -100,9 +108,10 @@ class _Reader:
     marked: int = -1
     open: dict[int, list[_Held]] = field(default_factory=dict)
 
-    def read(self, log: Iterable[Frame]) -> None:
-        for frame in log:
-            self.marked = max(self.marked, self.grid.passed(frame.stamp))
+    def read(self, log: Iterable[Frame], visible: Sequence[int] | None) -> None:
+        for number, frame in enumerate(log):
+            shown = frame.stamp if visible is None else max(frame.stamp, visible[number])
+            self.marked = max(self.marked, self.grid.passed(shown))
             if self.marked == self.grid.horizon - 1:
                 return
             if frame.control:

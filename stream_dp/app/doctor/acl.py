@@ -21,13 +21,17 @@ from stream_dp.app.doctor.observation import Observation, denied, fine
 
 SOURCE_RIGHTS = (READ, DESCRIBE_CONFIGS)
 OWN_RIGHTS = (READ, WRITE, CREATE, DESCRIBE_CONFIGS)
+CLOCK_RIGHTS = (WRITE, CREATE, DESCRIBE_CONFIGS)
 NEEDED: Mapping[str, tuple[str, ...]] = {
     "--topic {topic}": SOURCE_RIGHTS,
     "--topic {name}. --resource-pattern-type prefixed": OWN_RIGHTS,
     "--transactional-id {name}. --resource-pattern-type prefixed": (WRITE,),
     "--group {name}. --resource-pattern-type prefixed": (READ,),
 }
-"""What an engine of pipeline NAME needs that reads TOPIC, as `kafka-acls.sh` wants to be told."""
+"""What an engine of pipeline NAME needs that reads TOPIC, as `kafka-acls.sh` wants to be told.
+
+With a journal in a file it needs the first, and on a wall clock `CLOCK_RIGHTS` on NAME.private.clock.
+"""
 
 
 def command(settings: KafkaSettings, resource: str, rights: Sequence[str]) -> str:
@@ -58,6 +62,21 @@ async def check_rights(
             says = f"this user lacks {', '.join(missing)} on {told}"
             found.append(denied("rights", says, command(settings, told, missing)))
     return found or [fine("rights", "this user has all rights that an engine needs")]
+
+
+async def check_clock_rights(
+    settings: KafkaSettings, admin: Any, clock: TopicRights
+) -> list[Observation]:
+    """Findings on the topic of brokers' clocks, where the journal is a file and so it is the only topic of our own."""
+    rights = clock.rights
+    if CREATE not in rights and (clock.exists or await may_create(admin, clock.name)):
+        rights |= {CREATE}
+    missing = [right for right in CLOCK_RIGHTS if right not in rights]
+    if not missing:
+        return []
+    resource = f"--topic {clock.name}"
+    says = f"this user lacks {', '.join(missing)} on {resource}"
+    return [denied("rights", says, command(settings, resource, missing))]
 
 
 async def _own_rights(admin: Any, name: str, own: Sequence[TopicRights]) -> list[frozenset[str]]:

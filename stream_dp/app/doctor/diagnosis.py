@@ -4,12 +4,20 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from stream_dp.adapters.kafka_append_clock import Difference, append_differences
+from stream_dp.adapters.kafka_append_clock import Difference, append_differences, clock_topic
 from stream_dp.adapters.kafka_reach import reach
 from stream_dp.adapters.kafka_rights import DESCRIBE_CONFIGS, TopicRights, topics_seen
 from stream_dp.adapters.kafka_topics import administering
 from stream_dp.app.doctor import acl, machine, settings_check
-from stream_dp.app.doctor.observation import Observation, closed, denied, fine, unchecked, warning
+from stream_dp.app.doctor.observation import (
+    Level,
+    Observation,
+    closed,
+    denied,
+    fine,
+    unchecked,
+    warning,
+)
 from stream_dp.app.settings import settings_for
 from stream_dp.errors import StreamDPError
 from stream_dp.pipeline.builder import build
@@ -43,7 +51,10 @@ async def diagnose_pipeline(
             found.append(denied("cluster", str(error), ""))
         begun, answers = begun or cluster.begun, cluster.answers
     if sealer is not None and answers:
-        found += await machine.check_owner(built, sealer)
+        owned = await machine.check_owner(built, sealer)
+        found += owned
+        if begun and all(one.level is Level.OK for one in owned):
+            found += await machine.check_records(spec, sealer, pipeline)
         found += machine.check_mark(spec, sealer, begun=begun)
     return found
 
@@ -82,10 +93,16 @@ class _Cluster:
         name, kafka = self._spec.name, isinstance(self._spec.journal, KafkaJournalSpec)
         names = [f"{name}.{each}" for each in (*KEPT_TOPICS, QUERIES)] if kafka else []
         client = admin._client  # noqa: SLF001 - the admin client asks for no rights
-        looks = await topics_seen(client, [self._topic, *names])
+        clocks = [clock_topic(name)] if isinstance(self._spec.clock, WallClock) else []
+        looks = await topics_seen(client, [self._topic, *names, *clocks])
         source, own = looks[self._topic], [looks[each] for each in names]
         self.begun = any(look.exists for look in own[:1])
         found = await acl.check_rights(self._settings, admin, name, source, own)
+        for clock in [looks[each] for each in clocks]:
+            if not kafka:
+                found += await acl.check_clock_rights(self._settings, admin, clock)
+            if clock.exists and DESCRIBE_CONFIGS in clock.rights:
+                found.append(await settings_check.check_clock(self._settings, admin, clock))
         found += await self._source(admin, source)
         brokers = len((await admin.describe_cluster())["brokers"])
         for look in own:

@@ -5,15 +5,17 @@ import shutil
 from pathlib import Path
 
 from stream_dp.adapters.highwater import HighWater
-from stream_dp.app.doctor.observation import Observation, closed, denied, fine, warning
-from stream_dp.app.journal_access import require_own
+from stream_dp.app.doctor.observation import Observation, closed, denied, fine, unchecked, warning
+from stream_dp.app.journal_access import require_own, sealed_commits
+from stream_dp.app.operator_figures import FEWEST
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.wiring import open_ports
 from stream_dp.broker.places import state_dir
-from stream_dp.errors import FailClosed, UsageError
+from stream_dp.errors import FailClosed, StreamDPError, UsageError
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.endpoints import ReleasesFile, SqliteJournalSpec
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.journal_summary import read_summary
 from stream_dp.runtime.keys import Sealer
 
 _LITTLE, _FULL = 1 << 30, 100 << 20
@@ -38,6 +40,30 @@ async def check_owner(built: Built, sealer: Sealer) -> list[Observation]:
     except FailClosed as error:
         return [closed("journal", "does not belong to this file and key", str(error))]
     return [fine("journal", "does not exist yet, or belongs to this file and key")]
+
+
+async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> list[Observation]:
+    """A finding on the records that the journal has met: whether more than a declared share is dead or late.
+
+    It names no count. Empty where there is no journal.
+    """
+    about = "records"
+    try:
+        met = await read_summary(sealed_commits(spec), sealer, spec.name)
+    except UsageError:
+        return []
+    except StreamDPError as error:
+        return [unchecked(about, str(error), "mend what is named above")]
+    every = met.events + met.dead_letters
+    if every < FEWEST or met.dead_letters + met.late <= spec.source.warn_dead * every:
+        return [fine(about, "could be used, but for a share that `warn_dead` allows")]
+    kinds = {"dead letters": met.dead_letters, "late": met.late}
+    named = " or ".join(kind for kind, number in kinds.items() if number)
+    says = f"more of them than `warn_dead` allows are {named}"
+    mend = f"`stream-dp dead-letters {pipeline}` lists them"
+    if met.late:
+        mend += "; late ones: set the clocks of brokers and this machine by NTP"
+    return [warning(about, says, mend)]
 
 
 def check_folders(spec: PipelineSpec) -> list[Observation]:

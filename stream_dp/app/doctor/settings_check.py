@@ -75,6 +75,20 @@ async def check_own(
     return findings or [fine(about, "keeps all it holds, in several copies")]
 
 
+async def check_clock(settings: KafkaSettings, admin: Any, look: TopicRights) -> Observation:
+    """A finding on the topic by which brokers tell their clocks, where it exists."""
+    about, found = f"topic {look.name}", await config(admin, look.name)
+    if any(found.get(key) != value for key, value in STAMPED.items()):
+        says = "does not stamp on arrival, so brokers cannot tell their clocks"
+        return closed(about, says, mending(settings, look.name, STAMPED))
+    brokers = len((await admin.describe_cluster())["brokers"])
+    if look.partitions < brokers:
+        says = "has fewer partitions than there are brokers: the clocks of some are never looked at"
+        mend = f"kafka-topics.sh --alter --topic {look.name} --partitions {brokers}"
+        return warning(about, says, f"{mend} --bootstrap-server {settings.bootstrap}")
+    return fine(about, "stamps on arrival, with a partition for each broker")
+
+
 async def check_queries(
     settings: KafkaSettings, admin: Any, look: TopicRights
 ) -> list[Observation]:

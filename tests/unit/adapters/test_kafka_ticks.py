@@ -267,9 +267,9 @@ def test_a_record_with_a_value_or_with_two_marks_is_no_mark() -> None:
 
 def test_live_ticks_need_a_step() -> None:
     with pytest.raises(UsageError):
-        StampTicks(0, 0)
+        StampTicks(0, 0, "clock")
     with pytest.raises(UsageError):
-        StampTicks(1, -1)
+        StampTicks(1, -1, "clock")
 
 
 def test_a_delay_leaves_time_for_the_clocks_and_for_the_commit() -> None:

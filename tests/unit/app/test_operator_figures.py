@@ -20,15 +20,15 @@ class Watched:
         self.figures = OperatorFigures(self.warned.append, lambda: self.now)
         self.figures._limit = Fraction(limit)
 
-    def commit(self, records: int, **dead: int) -> None:
+    def commit(self, records: int, late: int = 0, **dead: int) -> None:
         letters = tuple(DeadLetter(0, why, None, count, ()) for why, count in dead.items())
-        self.figures.take(Commit(1, b"", dead_letters=letters, records=records, late=1))
+        self.figures.take(Commit(1, b"", dead_letters=letters, records=records, late=late))
 
 
 def test_all_is_added_up() -> None:
     watched = Watched()
-    watched.commit(5, not_json=2, missing_field=1)
-    watched.commit(7)
+    watched.commit(5, 1, not_json=2, missing_field=1)
+    watched.commit(7, 1)
     figures = watched.figures
     assert (figures.records, figures.late, figures.dead) == (12, 2, 3)
     assert repr(figures) == "<OperatorFigures>"
@@ -43,6 +43,14 @@ def test_it_warns_above_the_share_only() -> None:
     never = Watched("1")
     never.commit(0, not_json=1000)
     assert never.warned == []
+
+
+def test_late_ones_count_as_dead_ones_do() -> None:
+    watched = Watched()
+    watched.commit(100, 10)
+    assert watched.warned == []
+    watched.commit(20, 4, not_json=1)
+    assert watched.warned == ["late, not_json"]
 
 
 def test_few_records_are_not_looked_at() -> None:
