@@ -92,9 +92,11 @@ class Admission:
         return self.subledgers.preview(entry, analyst)
 
     def create(
-        self, proposal: Proposal, analyst: str, start: int
+        self, proposal: Proposal, analyst: str, start: int, *, held: bool = False
     ) -> tuple[Created, Charge, LiveSeries]:
         """Charge for a series that sees ticks from `start` on, and open it.
+
+        `held`: nothing counts for it before `renew`.
 
         Raises:
             UsageError: no such analyst.
@@ -106,16 +108,28 @@ class Admission:
         self.subledgers.charge(entry, analyst, start)
         number = self.registry.next_number
         created = Created(number, proposal.definition, start, column, proposal.mechanism)
+        if held:
+            self.hold()
         return created, charge_of(entry, analyst), self._admit(proposal, created)
 
     def halt(self, name: str, end: int) -> Halted:
-        """End a series that was created; it sees no tick from `end` on.
+        """End a series that was created; it sees no tick from `end` on, and none at all where it has not begun by then.
 
         Raises:
             UnknownMechanism: none of this name was created and runs; nothing has changed.
         """
-        number = self._number(name)
-        return self._end(number, name, end)
+        live = self._named(name)
+        return self._end(live.number, name, max(end, live.start))
+
+    def hold(self) -> None:
+        """Let everything count as it does now, whatever begins or ends, until `renew`."""
+        if self.planner is not None:
+            self.planner.hold()
+
+    def renew(self) -> None:
+        """Let count what has begun since `hold`, and no more what has ended."""
+        if self.planner is not None:
+            self.planner.renew()
 
     def watched(
         self, live: LiveSeries, watch: bytes | str, at: int, analyst: str = ""
@@ -133,8 +147,10 @@ class Admission:
             return self.planner.unwatch(live, watch, at)
         return self.planner.watch(live, watch, at, analyst)
 
-    def take(self, number: int, proposal: WatchProposal) -> LiveSeries:
-        """Let a watch begin or end, and return its series as it is from this cut on."""
+    def take(self, number: int, proposal: WatchProposal, *, held: bool = False) -> LiveSeries:
+        """Let a watch begin or end, and return its series as it is then; `held`: as of `create`."""
+        if held:
+            self.hold()
         proposal.take()
         return self.registry.change(number, proposal.series)
 
@@ -244,10 +260,10 @@ class Admission:
         last.append(Ended(name, analyst, live.start, end, told))
         return Halted(number, end)
 
-    def _number(self, name: str) -> int:
+    def _named(self, name: str) -> LiveSeries:
         live = self.registry.named(name)
         if live is not None and live.created:
-            return live.number
+            return live
         if any(series.name == name for series in self.registry.releasing):
             raise UnknownMechanism(
                 "this series belongs to the pipeline file and runs as long as it; only what was created later can be "
