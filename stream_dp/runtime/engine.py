@@ -7,7 +7,7 @@ place. This file knows no file, topic or HTTP.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import cast
@@ -55,9 +55,9 @@ class Engine:
     """Runs the series of a `RunConfig` until its horizon, the end of its source, or `stop()`.
 
     `planner` understands definitions of live series; without one, none can be created. `subledgers` are the ledgers
-    after the charges of the first start. Who has the releases up to `known` is not told of them again. Where `messages`
-    is None no message is taken; of each analyst, `per_tick` are executed between two cuts. Without `guard` every record
-    counts.
+    after the charges of the first start. Who has the releases up to `known` is not told of them again, nor of those of
+    ticks before `wanted`, which is asked with the first tick that is not public. Where `messages` is None no message is
+    taken; of each analyst, `per_tick` are executed between two cuts. Without `guard` every record counts.
     """
 
     def __init__(
@@ -71,12 +71,13 @@ class Engine:
         planner: SeriesPlanner | None = None,
         subledgers: Subledgers | None = None,
         known: int = -1,
+        wanted: Callable[[int], int] = lambda tick: 0,
         messages: Understanding | None = None,
         per_tick: int = PER_TICK,
         guard: RecordGuard | None = None,
         seen: SeenMemory | None = None,
     ) -> None:
-        self._known = known
+        self._known, self._wanted = known, wanted
         self._config = config.marked
         self._router = router
         self._guard = guard or EveryRecord()
@@ -236,7 +237,8 @@ class Engine:
             )
         self._latest = recovered.latest
         ports.progress("Reading what is published")
-        async for body in ports.sink.read(self._known):
+        wanted = recovered.numbers.before(self._wanted(recovered.shown))
+        async for body in ports.sink.read(max(self._known, wanted)):
             self._show(release_of(body))
         await self._gate.tell(recovered.unanswered)
         await self._gate.publish(recovered.unpublished)

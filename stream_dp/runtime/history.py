@@ -5,8 +5,10 @@ memory of users and those of identifiers are replayed while it is read, for they
 This file knows no mechanism and no state.
 """
 
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Generic, NamedTuple, Protocol
 
 from stream_dp.errors import FailClosed
@@ -29,6 +31,29 @@ from stream_dp.runtime.ports import Journal, closing
 from stream_dp.runtime.public_sequence import ANSWERS, RELEASES, P, PublicSequence
 
 GENESIS = b""
+
+
+class ReleaseNumbers:
+    """Which number the first release of each tick has: at every tick as many, until a series comes or goes."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[int, int, int]] = []
+
+    def replay(self, commit: Commit) -> None:
+        """Take the next commit."""
+        if not commit.ticks:
+            return
+        each = len(commit.releases) // len(commit.ticks)
+        if not self._runs or self._runs[-1][2] != each:
+            self._runs.append((commit.ticks[0], commit.releases[0].sequence, each))
+
+    def before(self, tick: int) -> int:
+        """Return the number of the last release before this tick, -1 where there is none."""
+        if tick <= 0 or not self._runs:
+            return -1
+        begin = bisect_right(self._runs, tick, key=itemgetter(0)) - 1
+        first, number, each = self._runs[begin]
+        return number + (tick - first) * each - 1
 
 
 @dataclass(slots=True, repr=False)

@@ -39,6 +39,7 @@ from stream_dp.runtime.conversation import Conversation
 from stream_dp.runtime.history import (
     Heads,
     History,
+    ReleaseNumbers,
     header_in,
     last_of,
     read_history,
@@ -104,6 +105,12 @@ class Recovered:
     identifiers: OpenIdentifiers = field(default_factory=OpenIdentifiers)
     unanswered: list[Answer] = field(default_factory=list)
     coming: list[Coming] = field(default_factory=list)
+    numbers: ReleaseNumbers = field(default_factory=ReleaseNumbers)
+
+    @property
+    def shown(self) -> int:
+        """The first tick of which something is not public yet."""
+        return self.unpublished[0].tick if self.unpublished else self.cut.next_tick
 
 
 class _ReadSoFar:
@@ -379,7 +386,7 @@ async def recover(
     `users` a memory without users, `seen` one without identifiers: they are given what the journal has of them.
     """
     conversation = conversation or Conversation()
-    identifiers = OpenIdentifiers()
+    identifiers, numbers = OpenIdentifiers(), ReleaseNumbers()
     progress(OPENING)
     with spans("lease"):
         await journal.open()
@@ -388,7 +395,7 @@ async def recover(
     heads = Heads.of(head, None if answers is None else await _last(answers))
     memories = (
         conversation, users or UserMemory(1, None), seen or SeenMemory(), identifiers,
-        _ReadSoFar(progress, head),
+        numbers, _ReadSoFar(progress, head),
     )  # fmt: skip
     progress(READING)
     history = await read_history(journal, sealer, pipeline, heads, memories)
@@ -401,6 +408,7 @@ async def recover(
         return None
     recovered = await _rebuild(history, admission, grid(header_in(history)), make_noise, progress)
     recovered.conversation, recovered.identifiers = conversation, identifiers
+    recovered.numbers = numbers
     return recovered
 
 
