@@ -88,7 +88,7 @@ class Run:
         patient: bool = False,
         tell: TellEvent = silent,
     ) -> None:
-        self.built, self._keep = built, keep
+        self.built, self._keep, self._begun = built, keep, False
         self._tell = tell
         self.log = ReleaseLog(keep)
         self._fired = FiredWatches()
@@ -179,8 +179,12 @@ class Run:
         return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, words))
 
     def _wanted(self, shown: int) -> int:
-        """The first tick whose releases are kept, or tell which watches have fired; those before `shown` are public."""
-        if self._keep is None:
+        """The first tick whose releases are kept, or tell which watches have fired; those before `shown` are public.
+
+        A later attempt hands on whatever became public in the one before.
+        """
+        begun, self._begun = self._begun, True
+        if self._keep is None or begun:
             return 0
         since = self._fired.since(self.engine.admission.registry)
         return shown - self._keep if since is None else min(shown - self._keep, since)

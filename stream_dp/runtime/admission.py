@@ -92,11 +92,9 @@ class Admission:
         return self.subledgers.preview(entry, analyst)
 
     def create(
-        self, proposal: Proposal, analyst: str, start: int, *, held: bool = False
+        self, proposal: Proposal, analyst: str, start: int
     ) -> tuple[Created, Charge, LiveSeries]:
         """Charge for a series that sees ticks from `start` on, and open it.
-
-        `held`: nothing counts for it before `renew`.
 
         Raises:
             UsageError: no such analyst.
@@ -108,8 +106,6 @@ class Admission:
         self.subledgers.charge(entry, analyst, start)
         number = self.registry.next_number
         created = Created(number, proposal.definition, start, column, proposal.mechanism)
-        if held:
-            self.hold()
         return created, charge_of(entry, analyst), self._admit(proposal, created)
 
     def halt(self, name: str, end: int) -> Halted:
@@ -147,10 +143,8 @@ class Admission:
             return self.planner.unwatch(live, watch, at)
         return self.planner.watch(live, watch, at, analyst)
 
-    def take(self, number: int, proposal: WatchProposal, *, held: bool = False) -> LiveSeries:
-        """Let a watch begin or end, and return its series as it is then; `held`: as of `create`."""
-        if held:
-            self.hold()
+    def take(self, number: int, proposal: WatchProposal) -> LiveSeries:
+        """Let a watch begin or end, and return its series as it is then."""
         proposal.take()
         return self.registry.change(number, proposal.series)
 

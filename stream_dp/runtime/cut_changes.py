@@ -9,7 +9,8 @@ commit; a series is created or halted by the last change of one. This file knows
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -98,7 +99,8 @@ class CutChanges:
         """
         start = self.begins
         proposal = await asyncio.to_thread(self.admission.propose, definition, start)
-        created, charge, live = self.admission.create(proposal, analyst, start, held=self.lead > 0)
+        with self._held():
+            created, charge, live = self.admission.create(proposal, analyst, start)
         seed, fresh = self._seeds(), self.admission.fresh_columns(live)
 
         async def begin() -> None:
@@ -144,7 +146,8 @@ class CutChanges:
             self.chain.now.coming.append(
                 Coming(live.number, proposal.columns, seed, proposal.query, live.series)
             )
-            self.admission.take(live.number, proposal, held=True)
+            with self._held():
+                self.admission.take(live.number, proposal)
         else:
             await self._asked(live, proposal.query)
             self._ensemble.change(self.admission.take(live.number, proposal))
@@ -236,6 +239,18 @@ class CutChanges:
             self._stale = False
             cut = self.chain.opened(self._router.width, NONE)
             await self._reader.again(self._tasks, cut, self._group())
+
+    @contextmanager
+    def _held(self) -> Generator[None, None, None]:
+        """Let what is changed inside count only once it begins; where it is refused, as if it had not been asked."""
+        if self.lead:
+            self.admission.hold()
+        try:
+            yield
+        except BaseException:
+            if not self.chain.now.coming:
+                self.admission.renew()
+            raise
 
     async def _open(self, fresh: slice) -> None:
         """Let columns count from this cut on; nothing is read before `read_on`."""
