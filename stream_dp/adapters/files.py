@@ -148,6 +148,8 @@ class FileSink:
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
         """Return the lines after `beyond` that were whole when `open` or the last `publish` returned."""
         position, stop = 0, self._size
+        if beyond >= 0:
+            position = await self._run(self._start_of, beyond, stop)
         while position < stop:
             lines = await self._run(self._lines, position, stop)
             position += sum(len(line) + 1 for line in lines)
@@ -198,6 +200,21 @@ class FileSink:
         os.fsync(self._descriptor)
         self._size += len(data)
         self._last = fresh[-1].body
+
+    def _start_of(self, beyond: int, stop: int) -> int:
+        """Where a line begins at or before the first one after `beyond`: what comes before is hardly looked at."""
+        low, high = 0, stop
+        with self._path.open("rb") as file:
+            while high - low > _CHUNK_BYTES:
+                middle = (low + high) // 2
+                file.seek(middle)
+                begin = middle + len(file.readline())
+                line = file.readline()
+                if begin >= high or RELEASES.after(line[:-1], beyond, str(self._path)):
+                    high = middle
+                else:
+                    low = begin
+        return low
 
     def _lines(self, position: int, stop: int) -> list[bytes]:
         with self._path.open("rb") as file:

@@ -25,6 +25,7 @@ from stream_dp.pipeline.report import plan_json
 from stream_dp.pipeline.yaml import load
 from stream_dp.runtime.commit import Release
 from stream_dp.runtime.ports import Ports, Sink, closing
+from stream_dp.runtime.release import release_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +234,11 @@ class Pipeline:
         sealer = sealer_for(self._built.spec, self._key_file)
         if await require_own(self._built, sealer, private=True) and check:
             await require_fitting(self._built.spec, sealer)
-        holder = Holder()
+        holder, handed = Holder(), _Handed(waiting.put_nowait)
 
         def watched() -> Ports:
             ports = open_ports(self._built.spec, sealer, accepted, holder)
-            return replace(ports, sink=_Watched(ports.sink, waiting.put_nowait))
+            return replace(ports, sink=_Watched(ports.sink, handed))
 
         return Run(self._built, watched(), keep=1, accepted=accepted, again=watched)
 
@@ -271,33 +272,53 @@ async def _until_end(
     await engine  # its error, if it has one
 
 
+@dataclass(slots=True)
+class _Handed:
+    """Hands on what becomes visible in all attempts of a run, once: not what was there before, up to `last`."""
+
+    hand_on: Callable[[PublicRelease], None]
+    last: int | None = None
+
+    def begin(self, head: bytes | None) -> None:
+        """Take what was visible last before anything was done; later nothing."""
+        if self.last is None:
+            self.last = -1 if head is None else release_of(head).sequence
+
+    def take(self, sequence: int, body: bytes) -> None:
+        """Hand on what is visible, unless it was."""
+        if self.last is not None and sequence > self.last:
+            self.last = sequence
+            self.hand_on(PublicRelease.of(body))
+
+
 @dataclass(frozen=True, slots=True)
 class _Watched:
     """A sink whose releases are handed on once they are visible in it.
 
-    Those too whose publication ended in an outage: the next attempt, which knows the earlier ones, reads them.
+    Those too whose publication ended in an outage: the next attempt reads them.
     """
 
     sink: Sink
-    visible: Callable[[PublicRelease], None]
+    handed: _Handed
 
     async def open(self) -> None:
         await self.sink.open()
 
     async def last(self) -> bytes | None:
-        return await self.sink.last()
+        head = await self.sink.last()
+        self.handed.begin(head)
+        return head
 
     async def read(self, beyond: int = -1) -> AsyncIterator[bytes]:
         async with closing(self.sink.read(beyond)) as bodies:
             async for body in bodies:
-                if beyond >= 0:
-                    self.visible(PublicRelease.of(body))
+                self.handed.take(release_of(body).sequence, body)
                 yield body
 
     async def publish(self, releases: Sequence[Release]) -> None:
         await self.sink.publish(releases)
         for release in releases:
-            self.visible(PublicRelease.of(release.body))
+            self.handed.take(release.sequence, release.body)
 
     async def close(self) -> None:
         await self.sink.close()

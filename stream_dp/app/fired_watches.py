@@ -5,6 +5,7 @@ as before it. A key of a watch fires once in the life of the watch, and a name m
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import TypeAlias
 
 from stream_dp.pipeline.watch_roster import Placed, WatchRoster
@@ -36,6 +37,19 @@ class FiredWatches:
                     self._lives(release.series, roster).setdefault(_life(one), {})[key] = (
                         release.tick + 1
                     )
+
+    @staticmethod
+    def since(registry: Registry) -> int | None:
+        """Return the first tick that a watch sees that fires once; None where there is none."""
+        return min(
+            (
+                live.start if one.start is None else one.start
+                for live in registry.live
+                if isinstance(live.series.asking, WatchRoster)
+                for one in chain.from_iterable(live.series.asking.once.values())
+            ),
+            default=None,
+        )
 
     def ends(self, series: str, one: Placed) -> Mapping[str, int]:
         """Return the end of each key of a watch that has fired, in a tick or where it was asked."""

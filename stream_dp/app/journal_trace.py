@@ -35,6 +35,7 @@ from stream_dp.runtime.commit import (
     Unwatched,
     Watched,
 )
+from stream_dp.runtime.history import tick_of
 from stream_dp.runtime.made_series import MadeSeries
 from stream_dp.runtime.registry import LiveSeries, Registry
 from stream_dp.runtime.series import Series
@@ -101,6 +102,9 @@ class JournalTrace:
         registry = Registry(config.series, config.made)
         self._admission = Admission(registry, built.subledgers(), self._planner)
         self._drawn: set[bytes] = set()
+        self._next = 0
+        self._coming: list[TraceStep] = []
+        self._until: dict[int, LiveSeries] = {}
         self.claims: list[Claim | None] = []
 
     @property
@@ -129,10 +133,13 @@ class JournalTrace:
         releases = iter(commit.releases)
         for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=False):
             whole = np.array(row, dtype=np.int64)
-            for live in self.live:
-                yield from self._tick(live, tick, whole, seed, next(releases, None))
+            for live in self._admission.registry.at(tick):
+                served = self._until.get(live.number, live)
+                yield from self._tick(served, tick, whole, seed, next(releases, None))
             for made in self._admission.registry.made:
                 yield MadeStep(made, _released(next(releases, None), made.name, tick))
+            yield from self._coming
+            self._coming, self._until, self._next = [], {}, tick + 1
         if next(releases, None) is not None:
             raise FailClosed(
                 f"commit {commit.sequence} of the journal holds a release that no message of its trace answers"
@@ -149,28 +156,35 @@ class JournalTrace:
             self._drawn.add(seed[:_ENOUGH])
 
     def _changes(self, commit: Commit) -> Iterator[TraceStep]:
-        """What was created and halted at this cut, in its order."""
+        """What was created and halted at this cut, in its order; what begins a tick later comes behind that tick."""
         running = {live.number: live for live in self.live}
         watches = [each for each in commit.changes if isinstance(each, Watched | Unwatched)]
         queries = {each: self._watch(commit, each) for each in watches}
+        for each in watches:
+            if each.at > self._next:
+                self._until.setdefault(each.number, running[each.number])
         running |= {live.number: live for live in self._admission.replay(commit)}
         seeds = iter(commit.seeds)
         for change in commit.changes:
             match change:
                 case Created(number=number):
                     chosen = self._planner.running[number].chosen
-                    yield self._create(
+                    step = self._create(
                         running[number], next(seeds), series_claim(chosen, change.start)
                     )
                 case Asked(number=number):
-                    yield self._ask(running[number], change, next(seeds), commit)
+                    step = self._ask(running[number], change, next(seeds), commit)
                 case Watched(number=number) | Unwatched(number=number):
                     sent = Sent(Ask(number, queries[change]), SeedUse(next(seeds), number))
-                    yield TraceStep(sent, running[number])
+                    step = TraceStep(sent, running[number])
                 case Halted(number=number):
-                    yield TraceStep(Sent(Halt(number)), running[number])
+                    step = TraceStep(Sent(Halt(number)), running[number])
                 case _:
                     assert_never(change)
+            if tick_of(change) > self._next:
+                self._coming.append(step)
+            else:
+                yield step
 
     def _ask(self, live: LiveSeries, asked: Asked, seed: bytes, commit: Commit) -> TraceStep:
         """What an analyst asked of a mechanism at this cut."""

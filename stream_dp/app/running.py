@@ -88,7 +88,7 @@ class Run:
         patient: bool = False,
         tell: TellEvent = silent,
     ) -> None:
-        self.built = built
+        self.built, self._keep, self._begun = built, keep, False
         self._tell = tell
         self.log = ReleaseLog(keep)
         self._fired = FiredWatches()
@@ -171,12 +171,23 @@ class Run:
         messages = SignedMessages(built.spec.name, ports.sealer.query_token, self._issued.text_of)
         engine = Engine(
             replace(config, group=setup.group), router, ports, setup.make_noise, self._published,
-            planner=planner, subledgers=built.subledgers(), known=known,
+            planner=planner, subledgers=built.subledgers(), known=known, wanted=self._wanted,
             messages=Understanding(messages, words), per_tick=built.spec.queries.per_tick,
             guard=guard_of(built.spec, config.origin, key),
             seen=SeenMemory(built.layout.windows(built.spec)),
         )  # fmt: skip
         return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, words))
+
+    def _wanted(self, shown: int) -> int:
+        """The first tick whose releases are kept, or tell which watches have fired; those before `shown` are public.
+
+        A later attempt hands on whatever became public in the one before.
+        """
+        begun, self._begun = self._begun, True
+        if self._keep is None or begun:
+            return 0
+        since = self._fired.since(self.engine.admission.registry)
+        return shown - self._keep if since is None else min(shown - self._keep, since)
 
     def _published(self, release: Release) -> None:
         """Take a release that is public now."""

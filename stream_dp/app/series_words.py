@@ -66,7 +66,7 @@ class SeriesWords:
     def previewed(
         self, admission: Admission, proposal: Proposal, found: Preview, analyst: str
     ) -> Mapping[str, Any]:
-        """Say what creating a series would do."""
+        """Say what creating a series would do, and when it would begin at the earliest."""
         ledger = admission.subledgers.ledgers[analyst]
         windows = proposal.windows()
         each = {"windows": dict(windows)} if windows else {}
@@ -80,6 +80,7 @@ class SeriesWords:
             "left": _left(admission, analyst),
             "largest": _left(admission, analyst),
             **after,
+            **self._start(proposal.start),
             **self._expected(proposal),
             "error_unit": proposal.error_unit,
             **each,

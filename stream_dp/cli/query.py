@@ -161,6 +161,8 @@ def preview(
         "It {fits}: asked epsilon {asked}, spent {spent}{unit}, left {left}, largest that fits {largest}. "
         + _ERROR,
     )
+    if not as_json and "start" in answer:
+        typer.echo(f"Start: tick {tick_text(answer, 'start')} at the earliest.")
     if not as_json:
         _false_alarms(answer)
     if not as_json and "derivation" in answer:

@@ -7,6 +7,7 @@ from stream_dp.pipeline.false_alarm import noise_of
 from stream_dp.pipeline.people import looks_like_people
 from stream_dp.pipeline.scalars import duration_text
 from stream_dp.pipeline.spec import PipelineSpec, ReplayClock
+from stream_dp.runtime.run_config import READ_AGAIN_MS
 
 _TRANSACTIONS = {
     "late": "records of a transaction count in their ticks if it is committed before these settle (wall clock: half of "
@@ -30,6 +31,11 @@ def caveats(built: Built) -> list[str]:
     source = built.spec.source
     if isinstance(source, KafkaSourceSpec):
         notes.append(_TRANSACTIONS[source.open_transactions])
+    if built.spec.clock.step > READ_AGAIN_MS:
+        notes.append(
+            f"a tick is longer than {duration_text(READ_AGAIN_MS)}: what is created while it runs, and a watch that "
+            "begins or ends, does so with the next tick, so that nothing of the open one is read again"
+        )
     return [*notes, *_of_noise(built), *_of_identifiers(built.spec), *_of_people(built.spec)]
 
 

@@ -81,6 +81,14 @@ class LiveSeriesPlanner:
         named = {entry.name: entry for entry in (*self.spec.series, *entries)}
         return WatchPlanner(self.spec, self.router, named[live.series.name], live)
 
+    def hold(self) -> None:
+        """Go on counting what is counted now, whatever begins or ends, until `renew`."""
+        self.router.hold()
+
+    def renew(self) -> None:
+        """Count what has begun since `hold`, and no more what has ended."""
+        self.router.renew()
+
     def close(self, number: int) -> Mapping[str, Any]:
         """Count the entries of series `number` no more, and return what lists tell of it."""
         self.router.close(number)

@@ -7,6 +7,7 @@ closed features are used again, the lowest first. Added features are counted in 
 what it costs does not grow with what there is. This file knows no series and no budget.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -50,8 +51,21 @@ class _Shard:
         return next(iter(self.members.values())).age
 
 
+@dataclass(frozen=True, slots=True)
+class _Counting:
+    """What is counted: all in `every`, what was added also in `shards`; nothing in the columns that are `muted`."""
+
+    every: Router
+    shards: Sequence[Router]
+    muted: Sequence[slice]
+    width: int
+
+
 class OpenRouter:
-    """The router of a pipeline file, and of live series. `width` grows when a feature is opened."""
+    """The router of a pipeline file, and of live series. `width` grows when a feature is opened.
+
+    While it is held (`hold`), it counts what it counted then, whatever is opened and closed.
+    """
 
     def __init__(
         self,
@@ -69,8 +83,22 @@ class OpenRouter:
         self._shards: list[_Shard] = []
         self._ages = 0
         self._muted: dict[int, list[slice]] = {}
-        self._all: Router | None = self._base
-        self.width = self._base.width
+        self._width = self._base.width
+        self._now: _Counting | None = None
+        self._held: _Counting | None = None
+
+    @property
+    def width(self) -> int:
+        """Entries of a row."""
+        return self._width if self._held is None else self._held.width
+
+    def hold(self) -> None:
+        """Go on counting what is counted now, until `renew`."""
+        self._held = self._held or self._counted()
+
+    def renew(self) -> None:
+        """Count what has been opened since `hold`, too, and what has been closed no more."""
+        self._held = None
 
     @property
     def layout(self) -> RowLayout:
@@ -106,7 +134,8 @@ class OpenRouter:
             return slice(slot.start, slot.stop)
         added = self._added.get(feature) or self._add(feature, column)
         added.users.add(user)
-        self.width = max(self._base.width, *(each.slot.stop for each in self._added.values()))
+        self._width = max(self._base.width, *(each.slot.stop for each in self._added.values()))
+        self._now = None
         return slice(added.slot.start, added.slot.stop)
 
     def watch(self, block: Block, column: int, user: int) -> None:
@@ -120,10 +149,12 @@ class OpenRouter:
     def mute(self, columns: slice, user: int) -> None:
         """Let nothing count in these columns of the series `user` from here on; nothing else may have them."""
         self._muted.setdefault(user, []).append(columns)
+        self._now = None
 
     def close(self, user: int) -> None:
         """Count for this user no more."""
         self._muted.pop(user, None)
+        self._now = None
         for feature, added in list(self._added.items()):
             added.users.discard(user)
             if not added.users:
@@ -131,11 +162,11 @@ class OpenRouter:
 
     def route(self, batch: Batch) -> Routed:
         """Decode and add up a batch; nothing that a payload holds raises."""
-        router = self._all = self._all or self._for_all()
-        tally = router.tally(batch)
-        if tally.refused and router is not self._base:
-            tally = self._one_by_one(batch, tally)
-        for columns in chain.from_iterable(self._muted.values()):
+        counting = self._held or self._counted()
+        tally = counting.every.tally(batch)
+        if tally.refused and counting.every is not self._base:
+            tally = self._one_by_one(batch, tally, counting)
+        for columns in counting.muted:
             for row in tally.rows.values():
                 row[columns] = 0
         return Routed(tally.rows, dead(batch, tally.refused), tally.records, tally.arrived)
@@ -151,41 +182,50 @@ class OpenRouter:
         added = _Added(slot, self._ages, shard)
         self._added[feature] = shard.members[feature] = added
         self._ages += 1
-        shard.router = self._all = None
+        shard.router = self._now = None
         return added
 
     def _remove(self, feature: Feature | Block) -> None:
         shard = self._added.pop(feature).shard
         del shard.members[feature]
-        shard.router = self._all = None
+        shard.router = self._now = None
         if not shard.members:
             self._shards.remove(shard)
 
-    def _for_all(self) -> Router:
-        if not self._shards and self.width == self._base.width:
-            return self._base
-        self._shards.sort(key=_age)
-        return self._base.beside([self._counting(shard) for shard in self._shards], self.width)
+    def _counted(self) -> _Counting:
+        """What is counted once nothing is held."""
+        if self._now is None:
+            self._shards.sort(key=_age)
+            shards, width, every = (
+                [self._router(one) for one in self._shards],
+                self._width,
+                self._base,
+            )
+            if shards or width != self._base.width:
+                every = self._base.beside(shards, width)
+            muted = list(chain.from_iterable(self._muted.values()))
+            self._now = _Counting(every, shards, muted, width)
+        return self._now
 
-    def _counting(self, shard: _Shard) -> Router:
+    def _router(self, shard: _Shard) -> Router:
         if shard.router is None:
             slots = {feature: added.slot for feature, added in shard.members.items()}
             width = max(slot.stop for slot in slots.values())
             shard.router = Router(self._spec, self._origin, RowLayout(width, slots, {}))
         return shard.router
 
-    def _one_by_one(self, batch: Batch, tally: Tally) -> Tally:
+    def _one_by_one(self, batch: Batch, tally: Tally, counting: _Counting) -> Tally:
         """The tally of a batch with what each feature can read of the records that were refused for some."""
         places = [each.position for each in tally.refused]
         refused = replace(batch, payloads=[batch.payloads[at] for at in places])
         base = self._base.tally(refused)
-        self._count(tally.rows, base)
+        _count(tally.rows, base, counting.width)
         for tick, number in base.records.items():
             tally.records[tick] = tally.records.get(tick, 0) + number
         why = {each.position: each for each in base.refused}
-        for shard in self._shards:
-            some = self._counting(shard).tally(refused)
-            self._count(tally.rows, some)
+        for shard in counting.shards:
+            some = shard.tally(refused)
+            _count(tally.rows, some, counting.width)
             for each in some.refused:
                 why.setdefault(each.position, each)
         dead_ones = [each._replace(position=places[at]) for at, each in why.items()]
@@ -195,11 +235,12 @@ class OpenRouter:
         arrived = {tick: one.once() for tick, one in came.items()}
         return Tally(tally.rows, tally.records, dead_ones, arrived)
 
-    def _count(self, rows: dict[int, IntArray], tally: Tally) -> None:
-        for tick, part in tally.rows.items():
-            if tick not in rows:
-                rows[tick] = np.zeros(self.width, dtype=np.int64)
-            rows[tick][: len(part)] += part
+
+def _count(rows: dict[int, IntArray], tally: Tally, width: int) -> None:
+    for tick, part in tally.rows.items():
+        if tick not in rows:
+            rows[tick] = np.zeros(width, dtype=np.int64)
+        rows[tick][: len(part)] += part
 
 
 def _start(slot: Slot) -> int:

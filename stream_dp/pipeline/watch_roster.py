@@ -162,6 +162,13 @@ class WatchRoster:
             raise UsageError("\n".join(sorted(wrong)))
         return ThresholdQuery(units, place=place)
 
+    def begins(self, parameters: Mapping[str, Any]) -> int | None:
+        """Return the first tick that the watch sees that these parameters ask; None: all, or there is no such watch."""
+        name = parameters.get("watch")
+        place = self._places.get(name) if isinstance(name, str) else None
+        asked = (one for one in self.placed if place in range(one.place, one.place + one.places))
+        return next((one.start for one in asked), None)
+
     def _units(self, threshold: object) -> int:
         """A threshold that somebody asks, in units.
 

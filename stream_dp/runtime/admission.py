@@ -109,13 +109,23 @@ class Admission:
         return created, charge_of(entry, analyst), self._admit(proposal, created)
 
     def halt(self, name: str, end: int) -> Halted:
-        """End a series that was created; it sees no tick from `end` on.
+        """End a series that was created; it sees no tick from `end` on, and none at all where it has not begun by then.
 
         Raises:
             UnknownMechanism: none of this name was created and runs; nothing has changed.
         """
-        number = self._number(name)
-        return self._end(number, name, end)
+        live = self._named(name)
+        return self._end(live.number, name, max(end, live.start))
+
+    def hold(self) -> None:
+        """Let everything count as it does now, whatever begins or ends, until `renew`."""
+        if self.planner is not None:
+            self.planner.hold()
+
+    def renew(self) -> None:
+        """Let count what has begun since `hold`, and no more what has ended."""
+        if self.planner is not None:
+            self.planner.renew()
 
     def watched(
         self, live: LiveSeries, watch: bytes | str, at: int, analyst: str = ""
@@ -134,7 +144,7 @@ class Admission:
         return self.planner.watch(live, watch, at, analyst)
 
     def take(self, number: int, proposal: WatchProposal) -> LiveSeries:
-        """Let a watch begin or end, and return its series as it is from this cut on."""
+        """Let a watch begin or end, and return its series as it is then."""
         proposal.take()
         return self.registry.change(number, proposal.series)
 
@@ -244,10 +254,10 @@ class Admission:
         last.append(Ended(name, analyst, live.start, end, told))
         return Halted(number, end)
 
-    def _number(self, name: str) -> int:
+    def _named(self, name: str) -> LiveSeries:
         live = self.registry.named(name)
         if live is not None and live.created:
-            return live.number
+            return live
         if any(series.name == name for series in self.registry.releasing):
             raise UnknownMechanism(
                 "this series belongs to the pipeline file and runs as long as it; only what was created later can be "

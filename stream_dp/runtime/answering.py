@@ -138,6 +138,8 @@ class Answering:
             case "watch" | "unwatch":
                 live = self._asked(wanted, message)
                 self._require_own(wanted, message, "change")
+                if not changes.lead:
+                    changes.chain.now.conversation.count_watch(message.analyst)
                 begin = wanted.do == "watch"
                 watch = wanted.definition if begin else str(wanted.parameters["watch"])
                 return await changes.watch(
@@ -150,7 +152,7 @@ class Answering:
                 halted = changes.halt(wanted.series)
                 return self._wording.halted(admission, wanted.series, halted, owner)
             case "preview":
-                start = changes.chain.shown
+                start = changes.chain.shown + changes.lead
                 proposal = await asyncio.to_thread(admission.propose, wanted.definition, start)
                 found = admission.preview(proposal, message.analyst)
                 return self._wording.previewed(admission, proposal, found, message.analyst)

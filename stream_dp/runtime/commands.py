@@ -109,6 +109,11 @@ class Inbox:
             self._held.append(self._taken(self._queue.get_nowait()))
         self._held = [each for each in self._held if isinstance(each, Command)]
 
+    @property
+    def holds(self) -> bool:
+        """Whether something is left of what waited when ticks were forgotten last."""
+        return bool(self._held)
+
     def close(self) -> None:
         """Refuse the commands that wait."""
         self.drop_ticks()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stream_dp.errors import NotAccepted, StreamDPError
+from stream_dp.errors import NotAccepted, StreamDPError, UsageError
 from stream_dp.runtime.addressed import Addressed
 from stream_dp.runtime.answer_body import AnswerCut, RefusalKind
 from stream_dp.runtime.answer_words import AHEAD, body_of, not_accepted
@@ -20,6 +20,10 @@ from stream_dp.runtime.commit import Answer, Commit
 
 PER_TICK = 100
 """How many messages of an analyst are executed between two tick cuts, unless a pipeline says otherwise."""
+WATCHES = 20
+"""How many watches an analyst may begin or end between two tick cuts, where the open tick is read again for them."""
+WATCHING = ("watch", "unwatch")
+"""What begins or ends a watch."""
 LONGEST_MS = 24 * 3_600_000
 """How far ahead of its stamp a message may be valid."""
 PLACES = 1000
@@ -44,6 +48,7 @@ class Conversation:
     _floor: int = 0
     _taken: Counter[str] = field(default_factory=Counter)
     _waiting: list[Answer] = field(default_factory=list)
+    _watches: Counter[str] = field(default_factory=Counter)
     _hasty: int = 0
     _refused: tuple[NotAccepted, list[int]] | None = None
 
@@ -86,9 +91,23 @@ class Conversation:
             raise not_accepted(RefusalKind.RATE)
         self._taken[analyst] += 1
 
+    def count_watch(self, analyst: str) -> None:
+        """Count one more message of an analyst before the next tick that begins or ends a watch.
+
+        Raises:
+            UsageError: too many.
+        """
+        if self._watches[analyst] >= WATCHES:
+            raise UsageError(
+                f"watch: an analyst may begin or end {WATCHES} watches between two ticks, for the records of the open "
+                "tick are read again for them; go on after the next tick"
+            )
+        self._watches[analyst] += 1
+
     def ticked(self) -> None:
         """A tick has closed: everybody may send as many again."""
         self._taken.clear()
+        self._watches.clear()
         self._hasty = 0
 
     def hurry(self) -> bool:
@@ -159,6 +178,7 @@ class Conversation:
             self.next_number = answer.number + 1
             if answer.id is not None:
                 self._taken[answer.analyst] += 1
+                self._watches[answer.analyst] += answer.do in WATCHING
                 self._use(answer.id, answer.digest, answer.until, answer.number)
                 earliest = answer.until - LONGEST_MS  # that its stamp can have been
                 self._forget(earliest - LONGEST_MS)

@@ -1,13 +1,16 @@
 """Changes at a cut, between two commits with ticks: series created and halted, and mechanisms asked.
 
-Rules: charge first, make it durable, and only then let a mechanism exist. What was read behind the cut is read again
-where a series is created, so that it sees whole ticks, whatever the engine had read. Every change that draws has a seed
+Rules: charge first, make it durable, and only then let a mechanism exist. A series, or a watch, sees whole ticks,
+whatever the engine had read: what was read behind the cut is read again, once for all that was changed there. Where a
+tick is too long for that, it begins behind the open tick: with that tick's cut, and nothing of the tick is read again.
+That depends on the declared step alone. Every change that draws has a seed
 of its own, and a refusal takes none: neither state nor ledger nor randomness changes. Several queries may share a
 commit; a series is created or halted by the last change of one. This file knows no message.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -32,11 +35,13 @@ from stream_dp.runtime.commit_chain import CommitChain
 from stream_dp.runtime.ensemble import Ensemble
 from stream_dp.runtime.made_series import MadeSeries
 from stream_dp.runtime.reader import Reader
-from stream_dp.runtime.recovery import NoiseMaker, initial_states
+from stream_dp.runtime.recovery import Coming, NoiseMaker, initial_states
 from stream_dp.runtime.registry import LiveSeries
 from stream_dp.runtime.release_asks import selected
 from stream_dp.runtime.series import Series
 from stream_dp.runtime.tick_assembler import Router
+
+NONE = slice(0, 0)
 
 
 @dataclass(slots=True, repr=False)
@@ -50,7 +55,10 @@ class Pending:
 
 
 class CutChanges:
-    """Changes what runs, at the cut where `chain` stands; `group` says how many ticks may share a commit."""
+    """Changes what runs, at the cut where `chain` stands; `group` says how many ticks may share a commit.
+
+    What begins does so `lead` ticks later.
+    """
 
     def __init__(
         self,
@@ -63,6 +71,7 @@ class CutChanges:
         make_noise: NoiseMaker,
         tasks: asyncio.TaskGroup,
         group: Callable[[], int],
+        lead: int = 0,
     ) -> None:
         self.admission = admission
         self.chain = chain
@@ -74,37 +83,44 @@ class CutChanges:
         self._tasks = tasks
         self._group = group
         self._pending = Pending()
+        self._stale = False
+        self.lead = lead
+
+    @property
+    def begins(self) -> int:
+        """The tick with which a change begins that is made now."""
+        return self.chain.next_tick + self.lead
 
     async def create(self, definition: bytes, analyst: str, *, accept_noise: bool) -> Created:
-        """Charge for a series that sees the ticks from this cut on; it exists after `flush`.
+        """Charge for a series that sees the ticks from `begins` on; it exists after `flush`.
 
         Raises:
             UsageError, BudgetRefused: nothing has changed.
             MostlyNoise: an alarm of it fires mostly by noise, which was not accepted; nothing has changed.
         """
-        start = self.chain.next_tick
+        start = self.begins
         proposal = await asyncio.to_thread(self.admission.propose, definition, start)
         noise = "" if accept_noise else proposal.noise
         if noise and self.admission.preview(proposal, analyst).fits:
             raise _mostly_noise("series", noise)
-        created, charge, live = self.admission.create(proposal, analyst, start)
-        await self._reader.end()
-        cut = self.chain.opened(self._router.width, self.admission.fresh_columns(live))
-        seed = self._seeds()
+        with self._held():
+            created, charge, live = self.admission.create(proposal, analyst, start)
+        seed, fresh = self._seeds(), self.admission.fresh_columns(live)
 
         async def begin() -> None:
-            states = initial_states((live,), seed, self._make_noise)
-            self._ensemble.start(live, states[live.number])
-            self._ensemble.widen(self._router.width)
-            await self._reader.again(self._tasks, cut, self._group())
+            self._start(live, seed)
 
+        if self.lead:
+            self.chain.now.coming.append(Coming(live.number, fresh, seed))
+        else:
+            await self._open(fresh)
         self._pending.charges.append(charge)
         self._pending.seeds.append(seed)
-        self._change(created, begin)
+        self._change(created, None if self.lead else begin)
         return created
 
     def halt(self, name: str) -> Halted:
-        """End a series at this cut; it is durable after `flush`.
+        """End a series at this cut, or where it would begin behind it; it is durable after `flush`.
 
         Raises:
             UnknownMechanism: none of this name was created and runs; nothing has changed.
@@ -120,7 +136,7 @@ class CutChanges:
     async def watch(
         self, live: LiveSeries, watch: bytes | str, analyst: str, *, accept_noise: bool
     ) -> Mapping[str, Any]:
-        """Begin an analyst's watch of this definition at this cut, or end the one of this name.
+        """Begin an analyst's watch of this definition with the tick `begins`, or end the one of this name.
 
         It is durable after `flush`.
 
@@ -128,21 +144,29 @@ class CutChanges:
             UsageError: it is none for this series; nothing has changed.
             MostlyNoise: it fires mostly by noise, which was not accepted; nothing has changed.
         """
-        at = self.chain.next_tick
+        at = self.begins
         proposal = await asyncio.to_thread(self.admission.watched, live, watch, at, analyst)
         proposal.require_room()
         if not accept_noise and proposal.noise:
             raise _mostly_noise("watch", proposal.noise)
-        await self._asked(live, proposal.query)
-        self._ensemble.change(self.admission.take(live.number, proposal))
-        await self._reader.end()
-        cut = self.chain.opened(self._router.width, proposal.columns)
+        if self.lead:
+            seed = self._seeds()
+            self._pending.seeds.append(seed)
+            self.chain.now.coming.append(
+                Coming(live.number, proposal.columns, seed, proposal.query, live.series)
+            )
+            with self._held():
+                self.admission.take(live.number, proposal)
+        else:
+            await self._asked(live, proposal.query)
+            self._ensemble.change(self.admission.take(live.number, proposal))
+            await self._open(proposal.columns)
         change: Change = (
             Unwatched(live.number, watch, at)
             if isinstance(watch, str)
             else Watched(live.number, watch, proposal.place, at, analyst)
         )
-        self._change(change, lambda: self._reader.again(self._tasks, cut, self._group()))
+        self._change(change)
         moment = "end" if isinstance(watch, str) else "start"
         return {"series": live.series.name, "watch": proposal.name, moment: at}
 
@@ -158,10 +182,25 @@ class CutChanges:
         if series.asking is not None:
             form = write_parameters(parameters)
             read = read_parameters(form)
-            found = await self._asked(live, series.asking.query(read))
+            query = series.asking.query(read)
+            self._require_begun(live, read)
+            found = await self._asked(live, query)
             self._pending.changes.append(Asked(live.number, form, self.chain.next_tick, answer))
             return series.told(read, found.answer, found.band)
         return self.last_of(series, parameters)
+
+    def _require_begun(self, live: LiveSeries, parameters: Mapping[str, Any]) -> None:
+        """Do nothing where what is asked has begun.
+
+        Raises:
+            UsageError: it begins behind the tick that is open.
+        """
+        at, asking = self.chain.next_tick, live.series.asking
+        if live.start > at:
+            raise UsageError(f"series: begins with tick {live.start}; ask it from then on")
+        begins = None if asking is None else asking.begins(parameters)
+        if begins is not None and begins > at:
+            raise UsageError(f"watch: begins with tick {begins}; ask it from then on")
 
     def last_of(
         self, series: Series | MadeSeries, parameters: Mapping[str, Any]
@@ -181,6 +220,57 @@ class CutChanges:
     def pending(self) -> bool:
         """Whether something waits for its commit."""
         return bool(self._pending.changes)
+
+    async def begin(self) -> None:
+        """Let begin what was to begin behind the tick that has been stepped, at whose cut the chain stands."""
+        now = self.chain.now
+        coming, now.coming = now.coming, []
+        if not coming:
+            return
+        await self._reader.forget()
+        self.admission.renew()
+        for each in coming:
+            await self._open(each.fresh)
+            live = self.admission.registry.numbered(each.number)
+            if live is None:  # halted since
+                continue
+            if each.query is None:
+                self._start(live, each.seed)
+            else:
+                self._ensemble.change(live)
+                noise = self._make_noise(each.seed, each.number)
+                await self._ensemble.ask(each.number, self.chain.next_tick, each.query, noise)
+        self._ensemble.widen(self._router.width)
+
+    async def read_on(self) -> None:
+        """Read again behind the cut, once, if something was changed there."""
+        if self._stale:
+            self._stale = False
+            cut = self.chain.opened(self._router.width, NONE)
+            await self._reader.again(self._tasks, cut, self._group())
+
+    @contextmanager
+    def _held(self) -> Generator[None, None, None]:
+        """Let what is changed inside count only once it begins; where it is refused, as if it had not been asked."""
+        if self.lead:
+            self.admission.hold()
+        try:
+            yield
+        except BaseException:
+            if not self.chain.now.coming:
+                self.admission.renew()
+            raise
+
+    async def _open(self, fresh: slice) -> None:
+        """Let columns count from this cut on; nothing is read before `read_on`."""
+        self._stale = True
+        await self._reader.forget()
+        self.chain.opened(self._router.width, fresh)
+
+    def _start(self, live: LiveSeries, seed: bytes) -> None:
+        states = initial_states((live,), seed, self._make_noise)
+        self._ensemble.start(live, states[live.number])
+        self._ensemble.widen(self._router.width)
 
     async def flush(self) -> None:
         """Make what was changed durable with the answers that wait, and let it take effect."""
@@ -209,7 +299,7 @@ class CutChanges:
         self._pending.seeds.append(noise.seed)
         return found
 
-    def _change(self, change: Change, then: Callable[[], Awaitable[None]]) -> None:
+    def _change(self, change: Change, then: Callable[[], Awaitable[None]] | None = None) -> None:
         self._pending.changes.append(change)
         self._pending.then = then
 

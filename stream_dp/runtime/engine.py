@@ -7,7 +7,7 @@ place. This file knows no file, topic or HTTP.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import cast
@@ -25,7 +25,7 @@ from stream_dp.runtime.commands import Command, Inbox
 from stream_dp.runtime.commit import Commit, Created, Halted, Header, Release, SavedStates
 from stream_dp.runtime.commit_chain import CommitChain, commit_of
 from stream_dp.runtime.conversation import PER_TICK, Conversation
-from stream_dp.runtime.cut_changes import CutChanges
+from stream_dp.runtime.cut_changes import NONE, CutChanges
 from stream_dp.runtime.ensemble import Ensemble
 from stream_dp.runtime.gate import Gate, due
 from stream_dp.runtime.header_check import require_same
@@ -35,14 +35,19 @@ from stream_dp.runtime.ports import Ports, Published, Questions
 from stream_dp.runtime.proposals import Proposal, SeriesPlanner
 from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.record_guard import EveryRecord, RecordGuard
-from stream_dp.runtime.recovery import NoiseMaker, Recovered, initial_states, recover
+from stream_dp.runtime.recovery import (
+    NoiseMaker,
+    Recovered,
+    initial_states,
+    recover,
+    served_until,
+)
 from stream_dp.runtime.registry import Registry
 from stream_dp.runtime.release import release_of
 from stream_dp.runtime.run_config import RunConfig
 from stream_dp.runtime.seen_memory import SeenMemory
 from stream_dp.runtime.tick_assembler import ClosedTick, Router
 
-NONE = slice(0, 0)
 SNAPSHOT_TICKS = 1000
 
 
@@ -50,9 +55,9 @@ class Engine:
     """Runs the series of a `RunConfig` until its horizon, the end of its source, or `stop()`.
 
     `planner` understands definitions of live series; without one, none can be created. `subledgers` are the ledgers
-    after the charges of the first start. Who has the releases up to `known` is not told of them again. Where `messages`
-    is None no message is taken; of each analyst, `per_tick` are executed between two cuts. Without `guard` every record
-    counts.
+    after the charges of the first start. Who has the releases up to `known` is not told of them again, nor of those of
+    ticks before `wanted`, which is asked with the first tick that is not public. Where `messages` is None no message is
+    taken; of each analyst, `per_tick` are executed between two cuts. Without `guard` every record counts.
     """
 
     def __init__(
@@ -66,12 +71,13 @@ class Engine:
         planner: SeriesPlanner | None = None,
         subledgers: Subledgers | None = None,
         known: int = -1,
+        wanted: Callable[[int], int] = lambda tick: 0,
         messages: Understanding | None = None,
         per_tick: int = PER_TICK,
         guard: RecordGuard | None = None,
         seen: SeenMemory | None = None,
     ) -> None:
-        self._known = known
+        self._known, self._wanted = known, wanted
         self._config = config.marked
         self._router = router
         self._guard = guard or EveryRecord()
@@ -114,7 +120,7 @@ class Engine:
     async def create(
         self, definition: bytes, analyst: str = "", *, accept_noise: bool = True
     ) -> Created:
-        """Create a series at the next cut; durable, charged and running on return.
+        """Create a series at the next cut; durable and charged on return. It sees the ticks from its `start` on.
 
         `accept_noise`: even if it fires mostly by noise; code is not asked to confirm that. Raises:
             UsageError, NotDerivable, BudgetRefused: nothing has changed (`Admission.create`); or the engine has ended.
@@ -139,7 +145,8 @@ class Engine:
         Raises:
             UsageError, NotDerivable, BudgetRefused: see `create`.
         """
-        proposal = await asyncio.to_thread(self.admission.propose, definition, self._chain.shown)
+        start = self._chain.shown + self._config.lead
+        proposal = await asyncio.to_thread(self.admission.propose, definition, start)
         return proposal, self.admission.preview(proposal, analyst)
 
     @property
@@ -234,7 +241,8 @@ class Engine:
             )
         self._latest = recovered.latest
         ports.progress("Reading what is published")
-        async for body in ports.sink.read(self._known):
+        wanted = recovered.numbers.before(self._wanted(recovered.shown))
+        async for body in ports.sink.read(max(self._known, wanted)):
             self._show(release_of(body))
         await self._gate.tell(recovered.unanswered)
         await self._gate.publish(recovered.unpublished)
@@ -277,10 +285,12 @@ class Engine:
             self._ensemble = Ensemble(
                 self.admission.registry, self._grid, self._make_noise, tasks, self._router.width
             )
-            self._ensemble.begin(recovered.states)
+            until = served_until(recovered.coming)
+            self._ensemble.begin(recovered.states, recovered.cut.next_tick, until)
             self._changes = CutChanges(
                 self.admission, self._chain, self._ensemble, self._reader, self._router,
                 lambda: self._ports.seeds(), self._make_noise, tasks, lambda: self._group,
+                self._config.lead,
             )  # fmt: skip
             cut = self._chain.opened(self._router.width, NONE)
             self._reader.begin(tasks, cut, self._group)
@@ -326,6 +336,8 @@ class Engine:
     async def _commit_all(self) -> None:
         """Step and commit closed ticks and execute commands, until the horizon, the end of the source or `stop()`."""
         while self._chain.next_tick != self._config.horizon:
+            if not self._inbox.holds:
+                await self._changes.read_on()
             match await self._next():
                 case Command() as command:
                     with self._ports.spans("query"):
@@ -368,14 +380,19 @@ class Engine:
         return halted
 
     async def _step(self, closed: Sequence[ClosedTick]) -> Commit:
-        """Step all actors over these ticks, and return the commit that records them."""
+        """Step all actors over these ticks, and return the commit that records them.
+
+        Of the first tick alone where something begins behind it; the others are read again.
+        """
         now = self._chain.now
+        closed = closed[:1] if now.coming else closed
         ticks, arrived = self._seen.settle(closed)
         seeds = [self._ports.seeds() for _ in ticks]
         releases = await self._ensemble.releases(ticks, seeds, now.next_release)
         now.cut = ticks[-1].cut
         now.conversation.ticked()
         now.next_release += len(releases)
+        await self._changes.begin()
         snapshot = await self._snapshot(len(ticks))
         return commit_of(ticks, seeds, releases, snapshot, self._guard.memory, arrived)
 

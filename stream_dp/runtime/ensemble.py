@@ -7,6 +7,7 @@ A query goes to one actor, with noise from a seed that nothing else has. This fi
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from stream_dp.core.guard import Guard
@@ -19,7 +20,10 @@ from stream_dp.runtime.commit import Release, SavedStates
 from stream_dp.runtime.made_series import with_made
 from stream_dp.runtime.recovery import NoiseMaker
 from stream_dp.runtime.registry import LiveSeries, Registry
+from stream_dp.runtime.series import Series
 from stream_dp.runtime.tick_assembler import ClosedTick
+
+NOTHING: Mapping[int, Series] = MappingProxyType({})
 
 
 class Ensemble:
@@ -40,10 +44,16 @@ class Ensemble:
         self._guard = Guard(width)
         self._actors: dict[int, Actor] = {}
 
-    def begin(self, states: Mapping[int, Any]) -> None:
-        """Give every series its actor, from these states."""
-        for live in self._registry.live:
-            self.start(live, states[live.number])
+    def begin(
+        self, states: Mapping[int, Any], tick: int = 0, until: Mapping[int, Series] = NOTHING
+    ) -> None:
+        """Give every series that sees this tick its actor, from these states.
+
+        `until` are series, by number, that are served otherwise than their registry says for a while.
+        """
+        for live in self._registry.at(tick):
+            series = until.get(live.number, live.series)
+            self.start(replace(live, series=series), states[live.number])
 
     def start(self, live: LiveSeries, state: Any) -> None:
         """Give a series its actor."""
@@ -62,8 +72,9 @@ class Ensemble:
         self._guard = replace(self._guard, width=width)
 
     async def halt(self, number: int) -> None:
-        """End the actor of a series."""
-        await self._actors.pop(number).send(Halt())
+        """End the actor of a series, if it has begun."""
+        if number in self._actors:
+            await self._actors.pop(number).send(Halt())
 
     async def end(self) -> None:
         """End every actor."""
@@ -80,7 +91,7 @@ class Ensemble:
         for closed, seed in zip(ticks, seeds, strict=True):
             row = self._guard.admit(closed.row)
             waiting.append([])
-            for live in self._registry.live:
+            for live in self._registry.at(closed.tick):
                 reply: asyncio.Future[bytes] = loop.create_future()
                 noise = self._make_noise(seed, live.number)
                 await self._actors[live.number].send(Tick(closed.tick, sequence, row, noise, reply))

@@ -6,6 +6,7 @@ Public blocks are cut by tick numbers, never by load: a block of the declared nu
 not before its hold is over. One commit is in flight at a time and is never cancelled.
 """
 
+from collections import deque
 from collections.abc import Sequence
 
 from stream_dp.core.tick_grid import TickGrid
@@ -40,7 +41,7 @@ class Gate:
         self._published = published
         self._answers = answers
         self._spans = spans
-        self._waiting: list[Release] = []
+        self._waiting: deque[Release] = deque()
         self.durable = 0
         """How many commits this gate has made durable."""
 
@@ -73,7 +74,7 @@ class Gate:
         self._waiting.extend(durable)
         while self._waiting and self._waiting[-1].tick >= self._end_of_block(self._waiting[0].tick):
             last = self._end_of_block(self._waiting[0].tick)
-            block = [r for r in self._waiting if r.tick <= last]
+            block = self._waiting_until(last)
             if not block:
                 raise ValueError(
                     "releases must come in the order of their ticks, within the horizon"
@@ -82,9 +83,19 @@ class Gate:
                 await self._clock.sleep_until(self._grid.end(last) + self._hold)
             with self._spans("publish", tick=last):
                 await self._sink.publish(block)
-            self._waiting = self._waiting[len(block) :]
+            for _ in block:
+                self._waiting.popleft()
             for release in block:
                 self._published(release)
+
+    def _waiting_until(self, last: int) -> list[Release]:
+        """Return what waits of the ticks up to `last`; the rest is not looked at."""
+        found = []
+        for release in self._waiting:
+            if release.tick > last:
+                break
+            found.append(release)
+        return found
 
     def _end_of_block(self, tick: int) -> int:
         return end_of_block(tick, self._block, self._grid.horizon)

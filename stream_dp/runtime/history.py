@@ -5,8 +5,10 @@ memory of users and those of identifiers are replayed while it is read, for they
 This file knows no mechanism and no state.
 """
 
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Generic, NamedTuple, Protocol
 
 from stream_dp.errors import FailClosed
@@ -29,6 +31,29 @@ from stream_dp.runtime.ports import Journal, closing
 from stream_dp.runtime.public_sequence import ANSWERS, RELEASES, P, PublicSequence
 
 GENESIS = b""
+
+
+class ReleaseNumbers:
+    """Which number the first release of each tick has: at every tick as many, until a series comes or goes."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[int, int, int]] = []
+
+    def replay(self, commit: Commit) -> None:
+        """Take the next commit."""
+        if not commit.ticks:
+            return
+        each = len(commit.releases) // len(commit.ticks)
+        if not self._runs or self._runs[-1][2] != each:
+            self._runs.append((commit.ticks[0], commit.releases[0].sequence, each))
+
+    def before(self, tick: int) -> int:
+        """Return the number of the last release before this tick, -1 where there is none."""
+        if tick <= 0 or not self._runs:
+            return -1
+        begin = bisect_right(self._runs, tick, key=itemgetter(0)) - 1
+        first, number, each = self._runs[begin]
+        return number + (tick - first) * each - 1
 
 
 @dataclass(slots=True, repr=False)
@@ -70,7 +95,7 @@ async def unsealed(
         FailClosed: a broken chain, a damaged commit, a wrong key or an unknown version; or a change that names another
             tick than the one at which it lies.
     """
-    sequence, previous, next_tick = 0, GENESIS, 0
+    sequence, previous, next_tick, coming = 0, GENESIS, 0, set[int]()
     async with closing(journal) as blobs:
         async for sealed in blobs:
             plain = sealer.open(sequence, sealed)
@@ -81,24 +106,44 @@ async def unsealed(
                 )
             if sequence == 0 and commit.header is None:
                 raise FailClosed(f"the journal of {pipeline} does not begin with its header")
-            if any(_tick_of(change) != next_tick for change in commit.changes):
+            if not all(_lies(each, next_tick, coming) for each in commit.changes):
                 raise FailClosed(
                     f"the ledger in the journal of {pipeline} does not add up at commit {sequence}: what it "
                     "creates or halts names another tick than the one at which it lies. Restore the journal, or run "
                     "the version of the code that wrote it"
                 )
-            next_tick = commit.ticks[-1] + 1 if commit.ticks else next_tick
+            if commit.ticks:
+                next_tick = commit.ticks[-1] + 1
+                coming.clear()
             sequence, previous = sequence + 1, digest(sealed)
             yield commit, previous
 
 
-def _tick_of(change: Change) -> int:
-    """The first tick that a change changes."""
+def tick_of(change: Change) -> int:
+    """Return the first tick that a change changes."""
     match change:
         case Created(start=tick) | Halted(end=tick):
             return tick
         case Asked(at=tick) | Watched(at=tick) | Unwatched(at=tick):
             return tick
+
+
+def _lies(change: Change, cut: int, coming: set[int]) -> bool:
+    """Whether a change begins at the cut before this tick or, where nothing is read again, a tick later.
+
+    `coming` are the numbers of the series that are created so; only these end a tick later, before they have begun.
+    """
+    at = tick_of(change)
+    match change:
+        case Created(number=number):
+            coming |= {number} if at == cut + 1 else set()
+            return at in (cut, cut + 1)
+        case Watched() | Unwatched():
+            return at in (cut, cut + 1)
+        case Halted(number=number):
+            return at == cut + (number in coming)
+        case Asked():
+            return at == cut
 
 
 async def read_history(

@@ -29,6 +29,11 @@ class Proposal(Protocol):
         ...
 
     @property
+    def start(self) -> int:
+        """The first tick that it would see."""
+        ...
+
+    @property
     def derivation(self) -> Derivation:
         """The derivation of what the series guarantees, and so of its price."""
         ...
@@ -160,6 +165,14 @@ class SeriesPlanner(Protocol):
         Raises:
             UsageError: there is none of this name.
         """
+        ...
+
+    def hold(self) -> None:
+        """Go on counting what is counted now, whatever begins or ends, until `renew`."""
+        ...
+
+    def renew(self) -> None:
+        """Count what has begun since `hold`, and no more what has ended."""
         ...
 
     def close(self, number: int) -> Mapping[str, Any]:

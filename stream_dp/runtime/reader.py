@@ -37,10 +37,14 @@ class Reader:
         ticks = TickAssembler.at(cut, self._partitions, self._router.width)
         self._task = tasks.create_task(self._gather(ticks, group))
 
-    async def again(self, tasks: asyncio.TaskGroup, cut: Cut, group: int) -> None:
-        """Forget what was read behind this cut and read it again."""
+    async def forget(self) -> None:
+        """Stop reading, and forget what was read behind the cut."""
         await self.end()
         self._inbox.drop_ticks()
+
+    async def again(self, tasks: asyncio.TaskGroup, cut: Cut, group: int) -> None:
+        """Forget what was read behind this cut and read it again."""
+        await self.forget()
         await self._source.seek(cut.positions, cut.behind)
         self.begin(tasks, cut, group)
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stream_dp.core.mechanism import Noise
+from stream_dp.core.messages import Query
 from stream_dp.core.progress import Progress, percent, unseen
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import FailClosed, RejectedMessage, Unconfirmed, UsageError
@@ -35,13 +36,22 @@ from stream_dp.runtime.commit import (
     Watched,
 )
 from stream_dp.runtime.conversation import Conversation
-from stream_dp.runtime.history import Heads, History, header_in, last_of, read_history
+from stream_dp.runtime.history import (
+    Heads,
+    History,
+    ReleaseNumbers,
+    header_in,
+    last_of,
+    read_history,
+    tick_of,
+)
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.open_identifiers import OpenIdentifiers
 from stream_dp.runtime.ports import Answers, Journal, Sink, Spans, untold
 from stream_dp.runtime.registry import LiveSeries
 from stream_dp.runtime.release import release_of
 from stream_dp.runtime.seen_memory import SeenMemory
+from stream_dp.runtime.series import Series
 from stream_dp.runtime.tick_assembler import Cut
 from stream_dp.runtime.user_memory import UserMemory
 
@@ -50,13 +60,34 @@ OPENING, READING = "Opening the journal", "Reading the journal"
 REPLAYING = "Replaying the ticks since its last snapshot"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Coming:
+    """What was changed at the cut and begins with the tick behind the one that is open.
+
+    A series begins, its first state drawn from `seed`; or a watch begins or ends in its mechanism by `query`, and
+    `until` then the series is served as this one. Nothing counts in the columns `fresh` of what lies before.
+    """
+
+    number: int
+    fresh: slice
+    seed: bytes
+    query: Query | None = None
+    until: Series | None = None
+
+
+def served_until(coming: Sequence[Coming]) -> dict[int, Series]:
+    """Return the series, by number, that are served otherwise than their registry says until all that comes begins."""
+    return {each.number: each.until for each in reversed(coming) if each.until is not None}
+
+
 @dataclass(slots=True, repr=False)
 class Recovered:
     """Where the engine stands after the last durable commit; `replayed` ticks lie behind the last snapshot.
 
     `charges` are those of the first start; `states` has one for each live series, by its number; `partitions` are those
-    that were read until then. `latest` are the bodies of the last public releases, by series; `unanswered` are durable
-    answers that are not public. `identifiers` are those of ticks still open.
+    that were read until then. `coming` is what was changed there and begins one tick later. `latest` are the bodies of
+    the last public releases, by series; `unanswered` are durable answers that are not public. `identifiers` are those
+    of ticks still open.
     """
 
     header: Header
@@ -73,6 +104,13 @@ class Recovered:
     conversation: Conversation = field(default_factory=Conversation)
     identifiers: OpenIdentifiers = field(default_factory=OpenIdentifiers)
     unanswered: list[Answer] = field(default_factory=list)
+    coming: list[Coming] = field(default_factory=list)
+    numbers: ReleaseNumbers = field(default_factory=ReleaseNumbers)
+
+    @property
+    def shown(self) -> int:
+        """The first tick of which something is not public yet."""
+        return self.unpublished[0].tick if self.unpublished else self.cut.next_tick
 
 
 class _ReadSoFar:
@@ -102,22 +140,24 @@ async def _rebuild(
     for commit in history.changing:
         admission.replay(commit)
     start = history.since[0]
-    states = _start_states(start, admission, make_noise)
+    states, coming = _start_states(start, admission, make_noise), list[Coming]()
+    last, ticked, next_tick = history.last, history.ticked, 0
     for done, commit in enumerate(history.since):
         await asyncio.sleep(0)
         progress(REPLAYING, *percent(done, len(history.since)))
         if commit.changes:
-            _change(commit, admission, states, grid, make_noise)
+            held = ticked is None or commit.sequence > ticked.sequence
+            coming += _change(commit, admission, states, grid, make_noise, next_tick, held=held)
         elif commit is not start or commit.snapshot is None:
-            _replay(commit, admission, states, grid, make_noise)
-    last, ticked = history.last, history.ticked
-    next_tick = 0 if ticked is None else ticked.ticks[-1] + 1
+            _replay(commit, admission, states, grid, make_noise, coming)
+        next_tick = commit.ticks[-1] + 1 if commit.ticks else next_tick
     recovered = Recovered(
         header_in(history), history.first.charges, states, history.previous, last.sequence + 1,
         Cut.of(next_tick, last.positions, last.marks, last.pending, last.behind),
         partitions=history.partitions,
         unpublished=history.after_head,
         unanswered=history.unanswered,
+        coming=coming,
     )  # fmt: skip
     recovered.replayed = sum(len(c.ticks) for c in history.since if c.snapshot is None)
     if ticked is not None:
@@ -153,10 +193,13 @@ def _change(
     states: dict[int, Any],
     grid: TickGrid,
     make_noise: NoiseMaker,
-) -> None:
-    """Ask, create and halt what the commit did, each with the seed that it recorded.
+    next_tick: int,
+    *,
+    held: bool,
+) -> list[Coming]:
+    """Ask, create and halt what the commit did, each with the seed that it recorded; return what begins a tick later.
 
-    Raises:
+    `held`: the engine goes on at this cut, so nothing counts yet for what begins later. Raises:
         FailClosed: an answer differs from the recorded one, or a change does not add up.
     """
     drawn = [each for each in commit.changes if not isinstance(each, Halted)]
@@ -165,19 +208,27 @@ def _change(
             f"commit {commit.sequence} of the journal does not hold one seed for each of its changes that draws: it was"
             " written by another version of the code; go back to that version"
         )
-    first: dict[int, bytes] = {}
+    coming, first = list[Coming](), dict[int, bytes]()
+    later = [each for each in drawn if tick_of(each) > next_tick]
+    if later and held:
+        admission.hold()
     for change, seed in zip(drawn, commit.seeds, strict=True):
         match change:
             case Asked(number=number):
                 _ask_again(change, commit, admission, states, grid, make_noise(seed, number))
             case Watched(number=number) | Unwatched(number=number):
-                _watch_again(change, commit, admission, states, make_noise(seed, number))
+                noise = None if change in later else make_noise(seed, number)
+                coming += _watch_again(change, commit, admission, states, seed, noise)
             case Created(number=number):
                 first[number] = seed
     for live in admission.replay(commit):
         states |= initial_states((live,), first[live.number], make_noise)
+        if live.start > next_tick:
+            fresh = admission.fresh_columns(live)
+            coming.append(Coming(live.number, fresh, first[live.number]))
     for number in states.keys() - {live.number for live in admission.registry.live}:
         del states[number]
+    return coming
 
 
 def _ask_again(
@@ -222,23 +273,50 @@ def _watch_again(
     commit: Commit,
     admission: Admission,
     states: dict[int, Any],
+    seed: bytes,
+    noise: Noise | None,
+) -> list[Coming]:
+    """Arm or disarm a watch as the commit says; without noise return it as one that begins or ends a tick later.
+
+    Raises:
+        FailClosed: it is none any more.
+    """
+    live = admission.registry.numbered(change.number)
+    try:
+        proposal = admission.watched_again(change)
+    except UsageError as refusal:
+        raise _no_watch(commit, refusal) from None
+    if noise is None:
+        until = None if live is None else live.series
+        return [Coming(change.number, proposal.columns, seed, proposal.query, until)]
+    _begin(commit, proposal.series, states, change.number, proposal.query, noise)
+    return []
+
+
+def _begin(
+    commit: Commit,
+    series: Series,
+    states: dict[int, Any],
+    number: int,
+    query: Query,
     noise: Noise,
 ) -> None:
-    """Arm or disarm a watch as the commit says.
+    """Arm or disarm a watch of a series.
 
     Raises:
         FailClosed: it is none any more.
     """
     try:
-        proposal = admission.watched_again(change)
-        states[change.number], _ = ask(
-            proposal.series, states[change.number], proposal.query, noise
-        )
-    except (UsageError, RejectedMessage) as refusal:
-        raise FailClosed(
-            f"commit {commit.sequence} of the journal begins or ends a watch that there is not: {refusal}. The journal "
-            "was written by another version of the code; go back to that version"
-        ) from None
+        states[number], _ = ask(series, states[number], query, noise)
+    except RejectedMessage as refusal:
+        raise _no_watch(commit, refusal) from None
+
+
+def _no_watch(commit: Commit, refusal: Exception) -> FailClosed:
+    return FailClosed(
+        f"commit {commit.sequence} of the journal begins or ends a watch that there is not: {refusal}. The journal "
+        "was written by another version of the code; go back to that version"
+    )
 
 
 def _replay(
@@ -247,14 +325,17 @@ def _replay(
     states: dict[int, Any],
     grid: TickGrid,
     make_noise: NoiseMaker,
+    coming: list[Coming],
 ) -> None:
+    """Step every series as the commit did; behind its first tick, what was coming begins."""
     recorded = iter(commit.releases)
     for tick, row, seed in zip(commit.ticks, commit.rows, commit.seeds, strict=bool(commit.ticks)):
         whole, told = np.array(row, dtype=np.int64), dict[str, bytes]()
-        for live in admission.registry.live:
+        until = served_until(coming)
+        for live in admission.registry.at(tick):
             release = next(recorded)
             states[live.number], body = step(
-                live.series, grid, states[live.number], tick, release.sequence, whole,
+                until.get(live.number, live.series), grid, states[live.number], tick, release.sequence, whole,
                 make_noise(seed, live.number),
             )  # fmt: skip
             told[live.series.name] = _as_recorded(body, release, live.series.name, tick)
@@ -262,6 +343,12 @@ def _replay(
             release = next(recorded)
             if not made.gives(release.body, grid, release.sequence, tick, told):
                 raise _other_bytes(made.name, tick)
+        for each in coming:
+            now = admission.registry.numbered(each.number)
+            if now is not None and each.query is not None:
+                noise = make_noise(each.seed, each.number)
+                _begin(commit, now.series, states, each.number, each.query, noise)
+        coming.clear()
 
 
 def _as_recorded(body: bytes, release: Release, name: str, tick: int) -> bytes:
@@ -304,7 +391,7 @@ async def recover(
     `users` a memory without users, `seen` one without identifiers: they are given what the journal has of them.
     """
     conversation = conversation or Conversation()
-    identifiers = OpenIdentifiers()
+    identifiers, numbers = OpenIdentifiers(), ReleaseNumbers()
     progress(OPENING)
     with spans("lease"):
         await journal.open()
@@ -313,7 +400,7 @@ async def recover(
     heads = Heads.of(head, None if answers is None else await _last(answers))
     memories = (
         conversation, users or UserMemory(1, None), seen or SeenMemory(), identifiers,
-        _ReadSoFar(progress, head),
+        numbers, _ReadSoFar(progress, head),
     )  # fmt: skip
     progress(READING)
     history = await read_history(journal, sealer, pipeline, heads, memories)
@@ -326,6 +413,7 @@ async def recover(
         return None
     recovered = await _rebuild(history, admission, grid(header_in(history)), make_noise, progress)
     recovered.conversation, recovered.identifiers = conversation, identifiers
+    recovered.numbers = numbers
     return recovered
 
 

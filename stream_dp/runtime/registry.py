@@ -39,6 +39,10 @@ class Registry:
         """The series that have not been halted."""
         return tuple(self._live.values())
 
+    def at(self, tick: int) -> tuple[LiveSeries, ...]:
+        """The series that have not been halted and see this tick."""
+        return tuple(live for live in self._live.values() if live.start <= tick)
+
     @property
     def releasing(self) -> tuple[Series | MadeSeries, ...]:
         """Whatever has a release at every tick, in the order of these."""
@@ -62,7 +66,7 @@ class Registry:
         return self._next
 
     def add(self, number: int, series: Series, start: int) -> LiveSeries:
-        """Add a series created at the cut before tick `start`, and return it.
+        """Add a series that sees ticks from `start` on, and return it.
 
         Raises:
             ValueError: not the next number.

@@ -12,6 +12,8 @@ GROUP = 100
 """How many ticks share a private commit at most, when the engine is behind."""
 COMMIT_BYTES = 4_000_000
 """How large a private commit of several ticks gets, about and at most; a tick that is larger has its own."""
+READ_AGAIN_MS = 10_000
+"""The longest tick whose records are read again for a change, so that it begins with the tick that is open."""
 _COUNT_BYTES = 9
 
 
@@ -21,7 +23,8 @@ class RunConfig:
 
     A public block has `block` ticks and waits for `hold` after its end; `parts` are fingerprints that say what changed;
     `accepted` names a new guarantee on a source that was seen before; `group` ticks share a commit when it is behind.
-    `made` are series made of the releases of those.
+    `made` are series made of the releases of those. Where a tick is longer than `read_again`, what is created, and a
+    watch that begins or ends, does so with the next tick.
     """
 
     pipeline: str
@@ -38,6 +41,12 @@ class RunConfig:
     accepted: str = ""
     group: int = GROUP
     made: tuple[MadeSeries, ...] = ()
+    read_again: int = READ_AGAIN_MS
+
+    @property
+    def lead(self) -> int:
+        """How many ticks after the one that is open a change begins: 0 or 1, by the declared step alone."""
+        return int(self.step > self.read_again)
 
     @property
     def marked(self) -> "RunConfig":

@@ -48,6 +48,10 @@ class Asking(Protocol):
         """
         ...
 
+    def begins(self, parameters: Mapping[str, Any]) -> int | None:
+        """Return the first tick that what is asked by these parameters sees, where it is not as old as its series."""
+        ...
+
     def content(self, parameters: Mapping[str, Any], answer: IntArray) -> Mapping[str, Any]:
         """Return what is told of the mechanism's answer: plain public values."""
         ...

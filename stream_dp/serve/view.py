@@ -46,6 +46,7 @@ class _Kept:
 class ReleaseLog:
     """Every published release in memory, or the newest `keep` of each series that runs and of the last that ended.
 
+    Where not all are kept, it may begin with a later one than the first.
     A series that runs has a release at every tick. Where not all are kept, they have `ROOM_BYTES` together: beyond
     that the series that takes most loses its oldest, so a large one takes nothing from a small one, and each keeps
     its newest.
@@ -90,6 +91,8 @@ class ReleaseLog:
         if release.sequence <= self._last:
             self._check_same(release)
             return
+        if self._keep is not None and self._last == NOTHING and release.sequence > 1:
+            self._forgotten = release.sequence - 1  # what came before was not read again
         kept = self._series.setdefault(release.series, _Kept())
         releases = kept.releases
         if releases and release.tick < releases[-1].tick:

@@ -112,6 +112,9 @@ class Preview(Answer):
     """The largest epsilon at which this one would fit."""
     after: Decimal | Absent = None
     """The largest epsilon that one more series may cost once this one runs; missing where it does not fit."""
+    start: Tick | Absent = None
+    """The first tick that it would see, at the earliest."""
+    start_time: Time | Absent = None
     error: HalfWidth
     """The half-width to expect at tick `error_tick`; where there are windows, in the one where it is largest."""
     error_tick: Tick

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stream_dp.adapters.memory import MemoryJournal, MemorySink, MemorySource, MemoryStore
@@ -88,7 +88,7 @@ class Stopping(MemorySource):
 
 @dataclass
 class World:
-    """What outlives an engine."""
+    """What outlives an engine; what is read again for a change is a tick of an hour at most, unless it says less."""
 
     pipeline: dict[str, Any] = field(default_factory=lambda: PIPELINE)
     store: MemoryStore = field(default_factory=MemoryStore)
@@ -97,6 +97,7 @@ class World:
     noise: NoiseMaker = NoiseStream
     drawn: list[bytes] = field(default_factory=list)
     begins: Callable[[int], str | None] = lambda tick: None
+    read_again: int = 3_600_000
     planner: LiveSeriesPlanner = field(init=False)
     words: SeriesWords = field(init=False)
 
@@ -117,6 +118,7 @@ class World:
         )  # fmt: skip
         built = self.built
         plan = built.run_config(0, private=self.noise is NoiseStream)
+        plan = replace(plan, read_again=self.read_again)
         router = OpenRouter(built.spec, plan.origin)
         self.planner = LiveSeriesPlanner(built.spec, router)
         words = self.words = SeriesWords(built, self.planner, self.begins, FiredWatches())

@@ -80,6 +80,10 @@ class ThresholdAsking:
             raise UsageError("threshold: must be a whole number")
         return Query(threshold)
 
+    def begins(self, parameters: Mapping[str, Any]) -> int | None:
+        """With its series."""
+        return None
+
     def content(self, parameters: Mapping[str, Any], answer: IntArray) -> Mapping[str, Any]:
         """What is told."""
         return {"threshold": parameters["threshold"], "above": bool(answer[0])}
@@ -181,7 +185,7 @@ class MessageWorld(World):
         )  # fmt: skip
         plan = built.run_config(0, private=self.noise is NoiseStream)
         series = (plan.series[0], WATCHED) if self.watched else plan.series
-        plan = replace(plan, series=series, group=1)
+        plan = replace(plan, series=series, group=1, read_again=self.read_again)
         router = OpenRouter(built.spec, plan.origin)
         self.planner = LiveSeriesPlanner(built.spec, router)
         words = self.words = SeriesWords(built, self.planner, self.begins, FiredWatches())

@@ -63,7 +63,11 @@ class MonitorWorld(MessageWorld):
             source, CrashingJournal(self.store, fuse), CrashingSink(self.bodies, fuse), self.clock, SEALER, self.seed,
             ScriptedQuestions(self.script, self.public_tick), CrashingAnswers(self.answers, fuse),
         )  # fmt: skip
-        plan = replace(built.run_config(0, private=self.noise is not no_noise), group=1)
+        plan = replace(
+            built.run_config(0, private=self.noise is not no_noise),
+            group=1,
+            read_again=self.read_again,
+        )
         router = OpenRouter(built.spec, plan.origin)
         self.planner = LiveSeriesPlanner(built.spec, router)
         seen = FiredWatches()

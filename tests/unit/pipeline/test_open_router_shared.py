@@ -150,7 +150,7 @@ def test_the_check_catches_a_record_that_is_dead_for_all(monkeypatch: pytest.Mon
     assert wanted[0] == {0: [2, 1, 1, 1, 1, 0]}
     assert together(router, what) == wanted
 
-    def refuse(_: OpenRouter, __: Batch, tally: Tally) -> Tally:
+    def refuse(_: OpenRouter, __: Batch, tally: Tally, ___: object) -> Tally:
         return tally
 
     monkeypatch.setattr(OpenRouter, "_one_by_one", refuse)

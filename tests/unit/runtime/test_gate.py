@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -222,3 +223,28 @@ async def test_the_manual_clock() -> None:
         await settle()
         last.cancel()
     assert (woken, clock.sleepers, clock.now()) == ([5, 20, 30, 40], (), 40)
+
+
+class _Looked:
+    """A release that counts how often its tick is looked at."""
+
+    looks = 0
+
+    def __init__(self, release: Release) -> None:
+        self._release = release
+
+    @property
+    def tick(self) -> int:
+        _Looked.looks += 1
+        return self._release.tick
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._release, name)
+
+
+async def test_many_blocks_that_wait_are_looked_at_a_few_times_each() -> None:
+    made = await world()
+    waiting: list[Any] = [_Looked(each) for each in releases(*range(500))]
+    await made.gate.publish(waiting)
+    assert [len(block) for block in made.sink.blocks] == [2] * 500
+    assert _Looked.looks <= 10 * len(waiting)

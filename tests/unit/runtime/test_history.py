@@ -58,7 +58,23 @@ async def test_a_change_lies_at_the_tick_that_it_names(change: Callable[[int], C
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("tick", [0, 1, 2, 4])
+async def test_what_begins_or_is_a_watch_may_lie_one_tick_later(
+    change: Callable[[int], Change],
+) -> None:
+    """What is halted ends there only where it begins there, and nothing is asked of what has not begun."""
+    if not isinstance(change(4), Halted | Asked):
+        assert await read(change(4)) == 4
+        return
+    with pytest.raises(FailClosed, match="names another tick"):
+        await read(change(4))
+    if isinstance(halted := change(4), Halted):
+        assert await read(Created(halted.number, b"{}", 4, 0), halted) == 4
+        with pytest.raises(FailClosed, match="names another tick"):
+            await read(Created(halted.number, b"{}", 4, 0), change(3))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("tick", [0, 1, 2, 5])
 async def test_a_change_that_names_another_tick_is_refused(
     change: Callable[[int], Change], tick: int
 ) -> None:
@@ -71,7 +87,7 @@ async def test_one_change_of_several_that_names_another_tick_is_refused(
     change: Callable[[int], Change],
 ) -> None:
     right = Asked(1, b"{}", 3, 1)
-    for changes in ((right, change(2)), (change(4), right)):
+    for changes in ((right, change(2)), (change(5), right)):
         with pytest.raises(FailClosed, match="at commit 2"):
             await read(*changes)
 
