@@ -8,6 +8,8 @@ derivation says so, and who registers a function vouches for it. What is refused
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
+from pickle import PicklingError
+from typing import NoReturn
 
 from stream_dp.core.messages import IntArray
 from stream_dp.core.neighbors import Neighbors
@@ -44,6 +46,14 @@ class RegisteredQuantity(Quantity):
     def __post_init__(self) -> None:
         """Refuse a name that nothing stands behind."""
         self._entry()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to go to another process, where its function is not.
+
+        Raises:
+            PicklingError: always.
+        """
+        raise PicklingError(f"quantity {self.name!r} stays in the process that registered it")
 
     def _entry(self) -> Accepted:
         entry = _KNOWN.get((self.name, self.version))

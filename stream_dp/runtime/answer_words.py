@@ -44,6 +44,11 @@ DETAILS: Mapping[RefusalKind, str] = {
 }
 AHEAD = "until: lies more than 24 hours after the moment at which it arrived; send it again with an earlier one"
 """What is said of a message that would be valid for too long; it is refused as expired, too."""
+WORK = (
+    "definitions of this analyst took as many steps before the next tick as they may; nothing was done, send it again "
+    "after the tick, with the same id"
+)
+"""What is said of a message whose sender's messages took too much work; it is refused by the rate, too."""
 
 
 def body_of(

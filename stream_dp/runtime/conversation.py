@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from stream_dp.core.work import TICK_STEPS
 from stream_dp.errors import NotAccepted, StreamDPError
 from stream_dp.runtime.addressed import Addressed
 from stream_dp.runtime.answer_body import AnswerCut, RefusalKind
-from stream_dp.runtime.answer_words import AHEAD, body_of, not_accepted
+from stream_dp.runtime.answer_words import AHEAD, WORK, body_of, not_accepted
 from stream_dp.runtime.commit import Answer, Commit
 
 PER_TICK = 100
@@ -43,6 +44,7 @@ class Conversation:
     _ends: list[tuple[int, str]] = field(default_factory=list)
     _floor: int = 0
     _taken: Counter[str] = field(default_factory=Counter)
+    _steps: Counter[str] = field(default_factory=Counter)
     _waiting: list[Answer] = field(default_factory=list)
     _hasty: int = 0
     _refused: tuple[NotAccepted, list[int]] | None = None
@@ -60,11 +62,11 @@ class Conversation:
             raise not_accepted(RefusalKind.USED)
         return number
 
-    def admit(self, message: Addressed, stamp: int) -> None:
-        """Accept a message that came at `stamp` (ms since 1970): its id is used, and counts in the rate.
+    def check(self, message: Addressed, stamp: int) -> None:
+        """Do nothing where a message that came at `stamp` (ms since 1970) would be accepted now.
 
         Raises:
-            NotAccepted: expired, used, repeated, or too many; nothing has changed.
+            NotAccepted: expired, used, repeated, or too many.
         """
         if self.number_of(message) is not None:
             raise not_accepted(RefusalKind.REPEATED)
@@ -72,23 +74,45 @@ class Conversation:
             raise not_accepted(RefusalKind.EXPIRED, AHEAD)
         if message.until < max(stamp, self._floor + 1):
             raise not_accepted(RefusalKind.EXPIRED)
-        self.count(message.analyst)
-        self._use(message.id, message.digest, message.until, self.next_number)
-        self._forget(stamp - LONGEST_MS)
+        self.require_rate(message.analyst)
 
-    def count(self, analyst: str) -> None:
-        """Count one more message of an analyst before the next tick.
+    def require_rate(self, analyst: str) -> None:
+        """Do nothing where one more message of an analyst may be executed before the next tick.
 
         Raises:
             NotAccepted: too many.
         """
         if self._taken[analyst] >= self.per_tick:
             raise not_accepted(RefusalKind.RATE)
-        self._taken[analyst] += 1
+
+    def require_steps(self, analyst: str) -> None:
+        """Do nothing where definitions of the analyst may take more steps before the next tick.
+
+        Raises:
+            NotAccepted: they may not.
+        """
+        if self._steps[analyst] >= TICK_STEPS:
+            raise not_accepted(RefusalKind.RATE, WORK)
+
+    def worked(self, analyst: str, steps: int) -> None:
+        """Count the steps that a definition of the analyst took."""
+        self._steps[analyst] += steps
+
+    def admit(self, message: Addressed, stamp: int) -> None:
+        """Accept a message that came at `stamp` (ms since 1970): its id is used, and counts in the rate.
+
+        Raises:
+            NotAccepted: see `check`; nothing has changed.
+        """
+        self.check(message, stamp)
+        self._taken[message.analyst] += 1
+        self._use(message.id, message.digest, message.until, self.next_number)
+        self._forget(stamp - LONGEST_MS)
 
     def ticked(self) -> None:
         """A tick has closed: everybody may send as many again."""
         self._taken.clear()
+        self._steps.clear()
         self._hasty = 0
 
     def hurry(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query
+from stream_dp.core.work import WATCH_STEPS, limited
 from stream_dp.errors import RejectedMessage, UsageError
 from stream_dp.runtime.actor import MechanismAnswer
 from stream_dp.runtime.admission import Admission
@@ -31,6 +32,7 @@ from stream_dp.runtime.commit import (
 from stream_dp.runtime.commit_chain import CommitChain
 from stream_dp.runtime.ensemble import Ensemble
 from stream_dp.runtime.made_series import MadeSeries
+from stream_dp.runtime.proposals import Proposal
 from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.recovery import NoiseMaker, initial_states
 from stream_dp.runtime.registry import LiveSeries
@@ -75,14 +77,13 @@ class CutChanges:
         self._group = group
         self._pending = Pending()
 
-    async def create(self, definition: bytes, analyst: str) -> Created:
-        """Charge for a series that sees the ticks from this cut on; it exists after `flush`.
+    async def create(self, proposal: Proposal, analyst: str) -> Created:
+        """Charge for a series that was derived for the ticks from this cut on; it exists after `flush`.
 
         Raises:
             UsageError, BudgetRefused: nothing has changed.
         """
         start = self.chain.next_tick
-        proposal = await asyncio.to_thread(self.admission.propose, definition, start)
         created, charge, live = self.admission.create(proposal, analyst, start)
         await self._reader.end()
         cut = self.chain.opened(self._router.width, self.admission.fresh_columns(live))
@@ -122,7 +123,12 @@ class CutChanges:
             UsageError: it is none for this series; nothing has changed.
         """
         at = self.chain.next_tick
-        proposal = await asyncio.to_thread(self.admission.watched, live, watch, at, analyst)
+        with limited(WATCH_STEPS) as steps:
+            try:
+                watched = self.admission.watched
+                proposal = await asyncio.to_thread(watched, live, watch, at, analyst)
+            finally:
+                self.chain.now.conversation.worked(analyst, steps.taken)
         proposal.require_room()
         await self._asked(live, proposal.query)
         self._ensemble.change(self.admission.take(live.number, proposal))

@@ -7,10 +7,11 @@ place. This file knows no file, topic or HTTP.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -20,8 +21,8 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
 from stream_dp.runtime.addressed import Addressed
 from stream_dp.runtime.admission import Admission
-from stream_dp.runtime.answering import Answering, Understanding, recorded
-from stream_dp.runtime.commands import Command, Inbox
+from stream_dp.runtime.answering import Answering, NeedsDerivation, Understanding, recorded
+from stream_dp.runtime.commands import ENDED, Command, Inbox
 from stream_dp.runtime.commit import Commit, Created, Halted, Header, Release, SavedStates
 from stream_dp.runtime.commit_chain import CommitChain, commit_of
 from stream_dp.runtime.conversation import PER_TICK, Conversation
@@ -32,7 +33,7 @@ from stream_dp.runtime.header_check import require_same
 from stream_dp.runtime.history import GENESIS
 from stream_dp.runtime.phases import ENGINE, EnginePhase, Lifecycle
 from stream_dp.runtime.ports import Ports, Published, Questions
-from stream_dp.runtime.proposals import Proposal, SeriesPlanner
+from stream_dp.runtime.proposals import Derived, Deriver, OnThread, Proposal, SeriesPlanner
 from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.record_guard import EveryRecord, RecordGuard
 from stream_dp.runtime.recovery import NoiseMaker, Recovered, initial_states, recover
@@ -44,6 +45,8 @@ from stream_dp.runtime.tick_assembler import ClosedTick, Router
 
 NONE = slice(0, 0)
 SNAPSHOT_TICKS = 1000
+ATTEMPTS = 3
+"""How often something is derived for a cut that has moved meanwhile, before a cut waits for it."""
 
 
 class Engine:
@@ -52,7 +55,8 @@ class Engine:
     `planner` understands definitions of live series; without one, none can be created. `subledgers` are the ledgers
     after the charges of the first start. Who has the releases up to `known` is not told of them again. Where `messages`
     is None no message is taken; of each analyst, `per_tick` are executed between two cuts. Without `guard` every record
-    counts.
+    counts. What is to be created or previewed is derived by `deriver`, which the engine closes; without one, on a
+    thread.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Engine:
         per_tick: int = PER_TICK,
         guard: RecordGuard | None = None,
         seen: SeenMemory | None = None,
+        deriver: Deriver | None = None,
     ) -> None:
         self._known = known
         self._config = config.marked
@@ -87,6 +92,7 @@ class Engine:
             planner,
             private=config.private,
         )
+        self._deriver = deriver or OnThread(planner)
         self._messages = messages
         self._per_tick = per_tick
         self._since_snapshot = 0
@@ -117,8 +123,7 @@ class Engine:
         Raises:
             UsageError, NotDerivable, BudgetRefused: nothing has changed (`Admission.create`); or the engine has ended.
         """
-        created = await self._inbox.executed(lambda: self._create(definition, analyst))
-        return cast("Created", created)
+        return cast("Created", await self._done(partial(self._create, definition, analyst)))
 
     async def halt(self, name: str) -> Halted:
         """Halt a series that was created; durable on return. What it released stays.
@@ -135,8 +140,12 @@ class Engine:
         Raises:
             UsageError, NotDerivable, BudgetRefused: see `create`.
         """
-        proposal = await asyncio.to_thread(self.admission.propose, definition, self._chain.shown)
-        return proposal, self.admission.preview(proposal, analyst)
+        self._chain.now.conversation.require_steps(analyst)
+        needed = NeedsDerivation(definition, self._chain.shown, analyst)
+        outcome = (await self._derived(needed)).outcome
+        if isinstance(outcome, UsageError):
+            raise outcome
+        return outcome, self.admission.preview(outcome, analyst)
 
     @property
     def now(self) -> int:
@@ -160,7 +169,9 @@ class Engine:
             raise UsageError("this engine takes no messages")
         number, body = cast(
             "tuple[int, bytes | None]",
-            await self._inbox.executed(lambda: self._answering.tell(message, self.now)),
+            await self._done(
+                lambda *derived, **how: self._answering.tell(message, self.now, *derived, **how)
+            ),
         )
         return await recorded(self._ports.answers, number) if body is None else body
 
@@ -188,6 +199,7 @@ class Engine:
             self._inbox.close()
             async with AsyncExitStack() as stack:  # one that fails leaves no other open
                 for port in (
+                    self._deriver,
                     ports.journal,
                     ports.sink,
                     ports.source,
@@ -299,7 +311,7 @@ class Engine:
         if self._messages is None:
             yield
             return
-        self._answering = Answering(self._changes, self._messages)
+        self._answering = Answering(self._changes, self._messages, self._derived)
         listening = tasks.create_task(self._listen(self._answering, self._ports.questions))
         try:
             yield
@@ -313,11 +325,44 @@ class Engine:
             await self._answering.flush()
 
     async def _listen(self, answering: Answering, questions: Questions | None) -> None:
-        """Have what the queue holds executed, some messages at a time."""
+        """Have what the queue holds executed, one message after the other."""
         while questions is not None:
-            found = await questions.read()
+            found = deque(await questions.read())
             with suppress(WorldError, EngineEnded):  # it has ended, and says itself why
-                await self._inbox.executed(partial(answering.hear, found))
+                while found:
+                    await self._done(partial(answering.hear, found))
+
+    async def _done(self, act: Callable[..., Awaitable[Any]]) -> Any:
+        """Have `act` done at a cut, with what it must have derived before; ticks go on meanwhile.
+
+        Where each time the cut has moved, so that something else must be derived, it is derived at the cut in the end.
+        """
+        derived = None
+        for _ in range(ATTEMPTS):
+            found = await self._inbox.executed(partial(act, derived))
+            if not isinstance(found, NeedsDerivation):
+                return found
+            derived = await self._derived(found)
+        return await self._inbox.executed(partial(act, derived, hold=True))
+
+    async def _derived(self, needed: NeedsDerivation) -> Derived:
+        """Derive what a message defines, and count the steps that it took.
+
+        Raises:
+            EngineEnded: the engine was told to stop meanwhile.
+        """
+        work = asyncio.create_task(self._deriver.derive(needed.definition, needed.start))
+        stop = asyncio.create_task(self._asked_to_stop.wait())
+        try:
+            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise EngineEnded(ENDED)
+            derived = work.result()
+        finally:
+            work.cancel()
+            stop.cancel()
+        self._chain.now.conversation.worked(needed.analyst, derived.steps)
+        return derived
 
     async def _commit_all(self) -> None:
         """Step and commit closed ticks and execute commands, until the horizon, the end of the source or `stop()`."""
@@ -353,8 +398,18 @@ class Engine:
             return found
         return [each for each in found if each.tick < horizon]
 
-    async def _create(self, definition: bytes, analyst: str) -> Created:
-        created = await self._changes.create(definition, analyst)
+    async def _create(
+        self, definition: bytes, analyst: str, derived: Derived | None, *, hold: bool = False
+    ) -> Created | NeedsDerivation:
+        needed = NeedsDerivation(definition, self._chain.next_tick, analyst)
+        outcome = None if derived is None else derived.at(needed.start)
+        if outcome is None and hold:
+            outcome = (await self._derived(needed)).outcome
+        if outcome is None:
+            return needed
+        if isinstance(outcome, UsageError):
+            raise outcome
+        created = await self._changes.create(outcome, analyst)
         await self._changes.flush()
         return created
 

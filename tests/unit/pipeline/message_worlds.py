@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pytest
 from unit.pipeline.live_series_worlds import HORIZON, PIPELINE, SEALER, Stopping, World
 from unit.runtime.runtime_worlds import CrashingJournal, CrashingSink, Fuse
 
@@ -24,8 +26,9 @@ from stream_dp.noise import NoiseStream
 from stream_dp.pipeline.live_series import LiveSeriesPlanner
 from stream_dp.pipeline.message_reader import SignedMessages
 from stream_dp.pipeline.open_router import OpenRouter
-from stream_dp.runtime.answering import Understanding
-from stream_dp.runtime.commit import Answer
+from stream_dp.runtime.answering import Answering, Understanding
+from stream_dp.runtime.commit import Answer, Asked
+from stream_dp.runtime.cut_changes import CutChanges
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.ports import Ports, Question
 from stream_dp.runtime.release import Shape
@@ -218,6 +221,22 @@ class MessageWorld(World):
     def said(self) -> list[dict[str, Any]]:
         """The public answers."""
         return [json.loads(body) for body in self.answers]
+
+
+def commit_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a question share a commit with the message behind it, as in journals of former versions."""
+    hear, flush = Answering.hear, CutChanges.flush
+
+    async def heard(self: Answering, questions: deque[Question], *_: Any, **__: Any) -> None:
+        while questions:
+            await hear(self, questions, hold=True)
+
+    async def joined(self: CutChanges) -> None:
+        if [type(change) for change in self._pending.changes] != [Asked]:
+            await flush(self)
+
+    monkeypatch.setattr(Answering, "hear", heard)
+    monkeypatch.setattr(CutChanges, "flush", joined)
 
 
 SCRIPT: list[tuple[int, bytes]] = [

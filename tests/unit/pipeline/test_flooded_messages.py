@@ -1,6 +1,7 @@
 """Messages as fast as they come, most of them hostile: ticks go on, memory is bounded, everything is answered once."""
 
 import asyncio
+from collections import deque
 from functools import partial
 from typing import Any
 
@@ -11,9 +12,9 @@ from stream_dp.errors import NotAccepted
 from stream_dp.runtime import engine as engines
 from stream_dp.runtime.answer_body import AnswerCut
 from stream_dp.runtime.answering import Answering
-from stream_dp.runtime.commands import Command, Inbox
+from stream_dp.runtime.commands import Inbox
 from stream_dp.runtime.conversation import Conversation
-from stream_dp.runtime.ports import Questions
+from stream_dp.runtime.ports import Question, Questions
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -30,11 +31,8 @@ class MessagesFirst(Inbox):
     """Takes ticks only where no message waits: a flood stops them."""
 
     async def get(self, most: int) -> Any:
-        waiting = [self._taken(self._queue.get_nowait()) for _ in range(self._queue.qsize())]
-        every = self._held + waiting
-        first = [each for each in every if isinstance(each, Command)]
-        self._held = first[1:] + [each for each in every if not isinstance(each, Command)]
-        return first[0] if first else await super().get(most)
+        self._commanded = False
+        return await super().get(most)
 
 
 class SharesNothing(Conversation):
@@ -48,7 +46,7 @@ class SharesNothing(Conversation):
 class NoRate(Conversation):
     """An analyst may have as much executed between two ticks as she likes."""
 
-    def count(self, analyst: str) -> None:
+    def require_rate(self, analyst: str) -> None:
         pass
 
 
@@ -56,12 +54,13 @@ class ReadsAhead(engines.Engine):
     """Reads the queue without waiting for what it read to be executed."""
 
     async def _listen(self, answering: Answering, questions: Questions | None) -> None:
+        async def all_of(found: deque[Question]) -> None:
+            while found:
+                await self._done(partial(answering.hear, found))
+
         waiting = []
         while questions is not None:
-            found = await questions.read()
-            waiting.append(
-                asyncio.ensure_future(self._inbox.executed(partial(answering.hear, found)))
-            )
+            waiting.append(asyncio.ensure_future(all_of(deque(await questions.read()))))
             await asyncio.sleep(0)
 
 

@@ -255,12 +255,15 @@ async def test_more_messages_than_a_tick_takes_wait_for_the_next() -> None:
     assert world.clock.now() == NOW
 
 
-async def test_a_batch_of_queries_shares_a_commit_with_a_seed_for_each() -> None:
+async def test_each_message_has_its_own_commit_and_each_query_its_own_seed() -> None:
     asks = [text(f"w{at}", "ask", series="watched", threshold=10**6 + at) for at in range(3)]
     world = MessageWorld(WITH_ANALYSTS, script=[(2, sealed(said)) for said in asks])
     await world.live()
-    (commit,) = [commit for commit in world.commits() if commit.changes]
-    assert len(commit.changes) == len(set(commit.seeds)) == len(commit.answers) == 3
+    commits = [commit for commit in world.commits() if commit.changes]
+    assert [(len(c.changes), len(c.answers), c.asked) for c in commits] == [
+        (1, 1, at) for at in (1, 2, 3)
+    ]
+    assert len({seed for commit in commits for seed in commit.seeds}) == 3
 
 
 async def test_what_waits_for_the_rest_of_its_block_is_not_told() -> None:
