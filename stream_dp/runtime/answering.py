@@ -99,8 +99,8 @@ class Answering:
     ) -> NeedsDerivation | None:
         """Execute the next message of the queue: on record on return, and taken from `questions`.
 
-        What is no message before it is refused, `AT_A_CUT` records at most. What the message defines must be `derived`
-        before: what is to be is returned where it is not, and nothing is executed.
+        What is no message before it is counted, `AT_A_CUT` records at most, and told once between two ticks. What the
+        message defines must be `derived` before: what is to be is returned where it is not, and nothing is executed.
         """
         conversation = self._changes.chain.now.conversation
         for _ in range(min(AT_A_CUT, len(questions))):
@@ -113,14 +113,13 @@ class Answering:
                 conversation.admit(message, question.stamp)
             except NotAccepted as refusal:
                 conversation.place = questions.popleft().place + 1
-                conversation.refuse(refusal, question.place, self._changes.chain.standing)
+                conversation.refuse(refusal, question.place)
                 derived = None
             else:
                 conversation.place = questions.popleft().place + 1
                 await self._answered(message, found, (question.place,))
                 return None
-        if not questions and conversation.waits and conversation.hurry():
-            await self.flush()
+        await self.flush()
         return None
 
     async def tell(
@@ -143,6 +142,11 @@ class Answering:
         conversation.admit(message, stamp)
         answer = await self._answered(message, found)
         return answer.number, answer.body
+
+    async def end(self) -> None:
+        """Put refusals on record that would wait for a tick; none follows."""
+        self._changes.chain.now.conversation.end()
+        await self.flush()
 
     async def flush(self) -> None:
         """Put on record what waits, if anything does."""

@@ -294,7 +294,8 @@ class Engine:
             self._reader.begin(tasks, cut, self._group)
             async with self._listening(tasks):
                 await self._commit_all()
-                await self._flush_refusals()
+                if self._messages is not None:
+                    await self._answering.end()
             self._lifecycle.move(EnginePhase.STOPPING)
             await self._reader.end()
             await self._ensemble.end()
@@ -320,7 +321,7 @@ class Engine:
             await asyncio.wait({listening})
 
     async def _flush_refusals(self) -> None:
-        """Put refusals on record that may wait for the next tick."""
+        """Put refusals on record that waited for this tick."""
         if self._messages is not None:
             await self._answering.flush()
 
@@ -375,8 +376,8 @@ class Engine:
                     return
                 case ticks:
                     with self._ports.spans("tick", tick=ticks[-1].tick):
-                        await self._flush_refusals()
                         await self._chain.add(await self._step(ticks))
+                        await self._flush_refusals()
 
     async def _next(self) -> Command | list[ClosedTick]:
         """A command, or what has closed since the last commit, `group` ticks or so; none at the end or on `stop`."""

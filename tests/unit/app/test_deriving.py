@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from stream_dp.app import deriving
 from stream_dp.app.deriving import DIED, DerivingProcess
 from stream_dp.errors import EngineEnded, UsageError
 from stream_dp.pipeline.builder import build
@@ -187,7 +187,7 @@ async def test_it_is_given_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
         return sent[-1]
 
     dumped = pickle.dumps
-    monkeypatch.setattr(deriving.pickle, "dumps", noted)
+    monkeypatch.setattr(pickle, "dumps", noted)
     here = planner(PIPELINE)
     async with derives(here) as process:
         await process.derive(said(DEAREST[5]), 1)
@@ -197,7 +197,7 @@ async def test_it_is_given_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_where_no_process_can_be_it_is_derived_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deriving.sys, "executable", "/nowhere")
+    monkeypatch.setattr(sys, "executable", "/nowhere")
     async with derives(planner(PIPELINE)) as process:
         found = await process.derive(said(DEAREST[5]), 1)
     assert isinstance(found.outcome, PlannedSeries)

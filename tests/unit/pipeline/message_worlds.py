@@ -266,6 +266,12 @@ IDS = [
 """Those whose message is accepted."""
 
 
+def refusals(said: dict[str, Any]) -> list[dict[str, Any]]:
+    """The reasons of an answer to what is no message, each with the places that it names and how many records."""
+    every = [{**said["refused"], "places": said["places"]}, *said.get("also", [])]
+    return [{"records": len(each["places"]), **each} for each in every]
+
+
 def findings(world: MessageWorld) -> list[str]:
     """What is wrong with the answers of a world whose script is done; empty where nothing is."""
     said, found = world.said(), list[str]()
@@ -276,8 +282,8 @@ def findings(world: MessageWorld) -> list[str]:
         found.append("numbers: not 1, 2, 3, ...")
     if [each["id"] for each in said if each["id"] is not None] != IDS:
         found.append("ids: not each of them once, in the order of the queue")
-    refused = [place for each in said if each["id"] is None for place in each["places"]]
-    if refused != [4, 5, 7]:
+    parts = [part for each in said if each["id"] is None for part in refusals(each)]
+    if sorted(place for part in parts for place in part["places"]) != [4, 5, 7]:
         found.append("places: not each record once that is no message")
     seeds = [seed for commit in world.commits() for seed in commit.seeds]
     if len(set(seeds)) != len(seeds):

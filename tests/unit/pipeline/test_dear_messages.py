@@ -146,9 +146,9 @@ async def test_a_run_that_is_killed_amid_dear_messages_gets_past_them(
     monkeypatch.setattr(LiveSeriesPlanner, "propose", counted)
     monkeypatch.setattr(world, "done", lambda: len(world.answers) == 9)
     for _ in range(9):
-        source, before = Stopping(4), len(derived)
-        run = asyncio.create_task(world.messaging(source).run())
-        await until(lambda before=before: len(derived) >= before + 3 or world.done())
+        run = asyncio.create_task(world.messaging(Stopping(4)).run())
+        enough = len(derived) + 3
+        await until(lambda enough=enough: len(derived) >= enough or world.done())  # type: ignore[misc]
         run.cancel()  # as a kill: what is not durable is gone
         await asyncio.wait({run})
         if world.done():
