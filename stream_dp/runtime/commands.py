@@ -71,6 +71,7 @@ class Inbox:
         self._there = asyncio.Event()
         self._room = asyncio.Semaphore(QUEUED)
         self._commanded = False
+        self._returned = 0
 
     async def put(self, ticks: list[ClosedTick]) -> None:
         """Take the reader's next ticks; none means the end of its source. Waits while there is no room."""
@@ -111,6 +112,22 @@ class Inbox:
             found = found + self._taken()
         return found
 
+    def back(self, ticks: list[ClosedTick]) -> None:
+        """Take ticks back, before all others."""
+        self._ticks.appendleft(ticks)
+        self._returned += 1
+        self._there.set()
+
+    async def commanded(self) -> None:
+        """Wait until there is a command."""
+        while not self._commands:
+            self._there.clear()
+            await self._there.wait()
+
+    def command(self) -> Command | None:
+        """Return a command, if there is one."""
+        return self._commands.popleft() if self._commands else None
+
     def drop_ticks(self) -> None:
         """Forget the ticks, keep the commands: what follows is read again."""
         while self._ticks:
@@ -123,5 +140,8 @@ class Inbox:
             self._commands.popleft().refuse()
 
     def _taken(self) -> list[ClosedTick]:
-        self._room.release()
+        if self._returned:
+            self._returned -= 1  # they gave their room back already
+        else:
+            self._room.release()
         return self._ticks.popleft()

@@ -8,8 +8,8 @@ place. This file knows no file, topic or HTTP.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Any, cast
 
@@ -96,6 +96,8 @@ class Engine:
         self._messages = messages
         self._per_tick = per_tick
         self._since_snapshot = 0
+        self._under_way: set[asyncio.Event] = set()
+        self._heard = False
         self._inbox = Inbox(self._lifecycle)
 
     @property
@@ -123,7 +125,8 @@ class Engine:
         Raises:
             UsageError, NotDerivable, BudgetRefused: nothing has changed (`Admission.create`); or the engine has ended.
         """
-        return cast("Created", await self._done(partial(self._create, definition, analyst)))
+        with self._in_hand():
+            return cast("Created", await self._done(partial(self._create, definition, analyst)))
 
     async def halt(self, name: str) -> Halted:
         """Halt a series that was created; durable on return. What it released stays.
@@ -167,12 +170,13 @@ class Engine:
         """
         if self._messages is None:
             raise UsageError("this engine takes no messages")
-        number, body = cast(
-            "tuple[int, bytes | None]",
-            await self._done(
-                lambda *derived, **how: self._answering.tell(message, self.now, *derived, **how)
-            ),
-        )
+        with self._in_hand():
+            number, body = cast(
+                "tuple[int, bytes | None]",
+                await self._done(
+                    lambda *derived, **how: self._answering.tell(message, self.now, *derived, **how)
+                ),
+            )
         return await recorded(self._ports.answers, number) if body is None else body
 
     async def run(self) -> None:
@@ -329,9 +333,45 @@ class Engine:
         """Have what the queue holds executed, one message after the other."""
         while questions is not None:
             found = deque(await questions.read())
-            with suppress(WorldError, EngineEnded):  # it has ended, and says itself why
+            ended = suppress(WorldError, EngineEnded)  # it says itself why
+            with ended, self._in_hand():
                 while found:
                     await self._done(partial(answering.hear, found))
+
+    @contextmanager
+    def _in_hand(self) -> Iterator[None]:
+        """Note that messages are under way."""
+        over = asyncio.Event()
+        self._under_way.add(over)
+        try:
+            yield
+        finally:
+            self._under_way.discard(over)
+            over.set()
+
+    async def _heard_out(self, ticks: list[ClosedTick]) -> bool:
+        """Execute what is under way before the last ticks of a replay, which are never late; return whether it did.
+
+        It does so once, and the ticks are taken back meanwhile.
+        """
+        if self._config.hold is not None or self._heard or self._asked_to_stop.is_set():
+            return False
+        self._heard = True
+        self._inbox.back(ticks)  # a series that is created reads them again
+        for over in tuple(self._under_way):
+            while not (over.is_set() or self._asked_to_stop.is_set()):
+                waits = [
+                    asyncio.create_task(each)
+                    for each in (over.wait(), self._asked_to_stop.wait(), self._inbox.commanded())
+                ]
+                try:
+                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for each in waits:
+                        each.cancel()
+                while (command := self._inbox.command()) is not None:
+                    await command.execute()
+        return True
 
     async def _done(self, act: Callable[..., Awaitable[Any]]) -> Any:
         """Have `act` done at a cut, with what it must have derived before; ticks go on meanwhile.
@@ -372,9 +412,12 @@ class Engine:
                 case Command() as command:
                     with self._ports.spans("query"):
                         await command.execute()
-                case []:
-                    return
+                case [] as ticks:
+                    if not await self._heard_out(ticks):
+                        return
                 case ticks:
+                    if ticks[-1].tick + 1 == self._config.horizon and await self._heard_out(ticks):
+                        continue
                     with self._ports.spans("tick", tick=ticks[-1].tick):
                         await self._chain.add(await self._step(ticks))
                         await self._flush_refusals()
