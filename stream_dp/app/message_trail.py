@@ -43,8 +43,7 @@ def _told(commit: int, answer: Answer) -> dict[str, Any]:
     """What is told of an answer; of records that were no message, how many there were."""
     said = read_answer(answer.body)
     refused = said.refused.kind if isinstance(said.refused, RefusedMessage) else None
-    places = UNSET if answer.id is not None else said.places
-    records = {} if places is UNSET else {"records": len(places)}
+    records = {} if answer.id is not None or said.places is UNSET else {"records": said.records}
     return {
         "commit": commit, "number": answer.number, "id": answer.id, "analyst": answer.analyst, "do": answer.do,
         "series": answer.series, "tick": said.tick, "end": said.end, "refused": refused, **records,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from stream_dp.adapters.kafka_lease import Holder
 from stream_dp.app.attempt import Attempt
+from stream_dp.app.deriving import DerivingProcess
 from stream_dp.app.fired_watches import FiredWatches
 from stream_dp.app.lifecycle_log import TellEvent, silent
 from stream_dp.app.live_series import EngineLiveSeries
@@ -174,7 +175,7 @@ class Run:
             planner=planner, subledgers=built.subledgers(), known=known, wanted=self._wanted,
             messages=Understanding(messages, words), per_tick=built.spec.queries.per_tick,
             guard=guard_of(built.spec, config.origin, key),
-            seen=SeenMemory(built.layout.windows(built.spec)),
+            seen=SeenMemory(built.layout.windows(built.spec)), deriver=DerivingProcess(planner),
         )  # fmt: skip
         return Attempt(engine, planner, EngineLiveSeries(built, engine, planner, words))
 

@@ -13,8 +13,6 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-from msgspec import UNSET
-
 from stream_dp.adapters.kafka_client import (
     KafkaSettings,
     connect,
@@ -27,7 +25,7 @@ from stream_dp.adapters.kafka_log import reading
 from stream_dp.client.message_text import good_answer
 from stream_dp.core.envelope import write_envelope
 from stream_dp.errors import WorldError
-from stream_dp.runtime.answer_body import RefusalKind, places_in, read_answer
+from stream_dp.runtime.answer_body import RefusalKind, read_answer
 
 SECONDS = 60.0
 _SLICE_MS = 200
@@ -110,10 +108,10 @@ class KafkaMessages:
             with speaking(self._settings, f"topic {self._queries!r}"):
                 sent = await self._producer.send_and_wait(self._queries, envelope, partition=0)
             body = await self._awaited(name, sent.offset, seconds)
-        found = read_answer(body).refused
-        if found is not UNSET and found.kind == RefusalKind.REPEATED:
+        found = read_answer(body).refusal(sent.offset)
+        if found is not None and found.kind == RefusalKind.REPEATED:
             body = await self.recorded(name) or body
-        return good_answer(body)
+        return good_answer(body, sent.offset)
 
     async def recorded(self, name: str) -> bytes | None:
         """The bytes of the newest answer to a message of this id, if there is one in the public topic."""
@@ -139,7 +137,7 @@ class KafkaMessages:
                 fetched = await self._reader.getmany(self._place, timeout_ms=_SLICE_MS)
                 bodies = [bytes(record.value) for record in fetched.get(self._place, ())]
                 for body in bodies:
-                    if place in places_in(body):
+                    if read_answer(body).names(place):
                         return body
         raise WorldError(
             f"no engine of {self._pipeline} answered within {seconds:g} s; the message may still be executed: its "

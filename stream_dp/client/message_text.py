@@ -35,8 +35,8 @@ def message_text(
     return f'{said[:-1]}, "{key}": {definition}}}'
 
 
-def good_answer(body: bytes) -> bytes:
-    """The bytes of an answer, if it is no refusal.
+def good_answer(body: bytes, place: int = -1) -> bytes:
+    """The bytes of an answer, if it is no refusal of the message that lay at `place` of the queue.
 
     Raises:
         UsageError, BudgetRefused: what the engine said; nothing has changed.
@@ -44,5 +44,5 @@ def good_answer(body: bytes) -> bytes:
     """
     found = read_answer(body)
     if found.refused is not UNSET:
-        raise error_of(found.refused)
+        raise error_of(found.refusal(place) or found.refused)
     return body

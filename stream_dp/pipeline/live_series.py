@@ -6,9 +6,10 @@ file, and on nothing else.
 """
 
 import json
+import pickle
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stream_dp.accounting.amounts import text
@@ -59,6 +60,11 @@ class LiveSeriesPlanner:
         width = RowLayout.alone(self.spec, feature).width
         chosen = chosen_for(spec, series, slice(0, width))
         return PlannedSeries(self, spec, start, feature, chosen)
+
+    def received(self, packed: bytes, start: int) -> "PlannedSeries":
+        """Return what `PlannedSeries.packed` wrote in another process of this program, for a series from `start` on."""
+        feature, chosen = pickle.loads(packed)  # noqa: S301 - from a process that this one started
+        return PlannedSeries(self, _later(self.spec, start), start, feature, chosen)
 
     def watch(self, live: LiveSeries, definition: bytes, start: int, analyst: str) -> PlannedWatch:
         """Understand a watch, in YAML or JSON, that an analyst would begin in a monitor that runs.
@@ -164,6 +170,20 @@ class PlannedSeries:
         """Why it would fire mostly by noise, and what would do; empty where it does not."""
         return noise_of(self.chosen.choice.alarms, self.series.price)
 
+    def at(self, start: int) -> "PlannedSeries | None":
+        """Return the same series for ticks from `start` on; None where a horizon makes it another one."""
+        if start == self.start:
+            return self
+        return replace(self, start=start) if self.spec.clock.horizon is None else None
+
+    def packed(self) -> bytes:
+        """Return it for `LiveSeriesPlanner.received`, with its predicted errors as numbers."""
+        choice = self.chosen.choice
+        last, error = last_error(self.spec, self.chosen)
+        told = {name: Foretold(last, each) for name, each in self.windows().items()}
+        known = replace(choice, expected=Foretold(last, error), windows=told)
+        return pickle.dumps((self.feature, replace(self.chosen, choice=known)))
+
     def place(self, payer: str, running: Sequence[int]) -> int:
         """Return the column of the tick row where the series' entries would begin.
 
@@ -198,6 +218,20 @@ class PlannedSeries:
         """How much of its payer's room it takes."""
         names = names_of(self.spec, self.feature)
         return entries_of(len(names), names, len(self.series.views), runs.content_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """The error to expect at one tick, which was computed elsewhere."""
+
+    last: int
+    error: float
+
+    def __call__(self, tick: int) -> float:
+        """Return the error at the tick that it is known for."""
+        if tick != self.last:
+            raise ValueError("the error of a live series is known at its last tick only")
+        return self.error
 
 
 def listed(series: SeriesSpec) -> Mapping[str, Any]:

@@ -2,8 +2,9 @@
 
 An event is a point, field by field, and a filter a box of points: the values of a category, a text or a boolean that it
 takes, or the range of a number. The answer is the largest number of boxes around one point. Rules: never too small;
-where the search gets long it stops with what is certainly enough. Conditions on lists prove nothing disjoint, for an
-event may hold several of their values. This file knows no watch and no budget.
+where the search gets long it stops with what is certainly enough, and for a message, which may take fewer steps, it
+refuses before. Conditions on lists prove nothing disjoint, for an event may hold several of their values. This file
+knows no watch and no budget.
 """
 
 import math
@@ -14,6 +15,7 @@ from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
+from stream_dp.core.work import take_steps
 from stream_dp.pipeline.conditions import Test
 
 MOST_WORK = (
@@ -104,6 +106,7 @@ class _Search:
     def within(self, chosen: Chosen, fields: Sequence[str]) -> Chosen:
         """The heaviest of these filters with a point in common, by the fields that are left; or all of them."""
         self.work += len(chosen) + 1
+        take_steps(len(chosen) + 1)
         if not fields or self.work > MOST_WORK or self.weight(chosen) <= self.best:
             self.best = max(self.best, self.weight(chosen))
             return chosen

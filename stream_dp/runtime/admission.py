@@ -76,10 +76,14 @@ class Admission:
         if self.planner is None:
             raise UsageError("this engine takes no live series")
         proposal = self.planner.propose(definition, start)
-        if proposal.name in self.names:
-            raise UsageError("name: a series of this name is or was there; choose another name")
+        self._require_new(proposal)
         proposal.predicted()  # told once it is charged: what cannot be told is refused before
         return proposal
+
+    def _require_new(self, proposal: Proposal) -> None:
+        """Do nothing where no series had its name; asked at the cut too, for others are created meanwhile."""
+        if proposal.name in self.names:
+            raise UsageError("name: a series of this name is or was there; choose another name")
 
     def preview(self, proposal: Proposal, analyst: str) -> Preview:
         """Return what creating the series would do to its ledger; changes nothing.
@@ -87,6 +91,7 @@ class Admission:
         Raises:
             UsageError, NoRoom, BudgetRefused: see `create`.
         """
+        self._require_new(proposal)
         entry = self.subledgers.price(proposal.derivation, analyst)
         self._place(proposal, analyst)  # what has no room is refused here too
         return self.subledgers.preview(entry, analyst)
@@ -97,10 +102,11 @@ class Admission:
         """Charge for a series that sees ticks from `start` on, and open it.
 
         Raises:
-            UsageError: no such analyst.
+            UsageError: no such analyst, or a name that was used before.
             NoRoom: the analyst's live series leave none.
             BudgetRefused: it does not fit. In all cases nothing has changed.
         """
+        self._require_new(proposal)
         entry = self.subledgers.price(proposal.derivation, analyst)
         column = self._place(proposal, analyst)
         self.subledgers.charge(entry, analyst, start)

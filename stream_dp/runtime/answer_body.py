@@ -75,11 +75,22 @@ class ThresholdAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RefusedMessage(msgspec.Struct, frozen=True):
-    """Why nothing was done; `exit_code` is that of the command line."""
+    """Why nothing was done; `exit_code` is that of the command line.
+
+    Where it refuses more records than `places` names, `records` is how many, and `last` the place of the last one.
+    """
 
     kind: str
     exit_code: int
     detail: str
+    records: _Number | UnsetType = UNSET
+    last: int | UnsetType = UNSET
+
+
+class RefusedRecords(RefusedMessage, frozen=True, kw_only=True):
+    """Why some other records, at `places`, are no messages."""
+
+    places: tuple[int, ...]
 
 
 class AnswerHead(PublicBody, frozen=True, kw_only=True):
@@ -106,15 +117,52 @@ class AnswerHead(PublicBody, frozen=True, kw_only=True):
 
 
 class Answered(AnswerHead, frozen=True, kw_only=True):
-    """A whole answer: of `answer` and `refused` exactly one is set; `id` is null where no message was accepted."""
+    """A whole answer: of `answer` and `refused` exactly one is set; `id` is null where no message was accepted.
+
+    Then `also` has the records that were refused for other reasons.
+    """
 
     answer: Mapping[str, Any] | UnsetType = UNSET
     refused: RefusedMessage | UnsetType = UNSET
+    also: tuple[RefusedRecords, ...] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.answer is UNSET) == (self.refused is UNSET):
             raise ValueError("an answer has one of answer and refused")
+
+    @property
+    def records(self) -> int:
+        """How many records it answers."""
+        first = len(self.places or ())
+        if self.refused is not UNSET and self.refused.records is not UNSET:
+            first = self.refused.records
+        others = self.also or ()
+        return first + sum(
+            len(each.places) if each.records is UNSET else each.records for each in others
+        )
+
+    def names(self, place: int) -> bool:
+        """Whether it answers the record at this place of the queue."""
+        return place in (self.places or ()) or self.refusal(place) is not None
+
+    def refusal(self, place: int) -> RefusedMessage | None:
+        """Return why the record at this place of the queue is refused; None where it is not, or not here.
+
+        Of records that it counts without their places, those between its last place and their last one are refused; an
+        accepted message among these has its own answer before this one.
+        """
+        if self.refused is UNSET:
+            return None
+        every = [(self.refused, self.places or ())]
+        every += [(each, each.places) for each in self.also or ()]
+        for refused, places in every:
+            if place in places:
+                return refused
+        for refused, places in every:
+            if places and refused.last is not UNSET and places[-1] < place <= refused.last:
+                return refused
+        return None
 
 
 def write_answer(answered: Answered) -> bytes:

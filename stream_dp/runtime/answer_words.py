@@ -3,7 +3,7 @@
 Rules: what is accepted as no message is refused in the same words whatever it holds. This file knows no id and no rate.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -25,8 +25,10 @@ from stream_dp.runtime.answer_body import (
     Answered,
     RefusalKind,
     RefusedMessage,
+    RefusedRecords,
     write_answer,
 )
+from stream_dp.runtime.commit import Refused
 
 DETAILS: Mapping[RefusalKind, str] = {
     RefusalKind.UNREADABLE: "no envelope of a message, of another version, or its id, analyst or until is malformed; "
@@ -45,6 +47,11 @@ DETAILS: Mapping[RefusalKind, str] = {
 }
 AHEAD = "until: lies more than 24 hours after the moment at which it arrived; send it again with an earlier one"
 """What is said of a message that would be valid for too long; it is refused as expired, too."""
+WORK = (
+    "definitions of this analyst took as many steps before the next tick as they may; nothing was done, send it again "
+    "after the tick, with the same id"
+)
+"""What is said of a message whose sender's messages took too much work; it is refused by the rate, too."""
 
 
 def body_of(
@@ -64,6 +71,30 @@ def body_of(
             refused=refusal_of(told) if isinstance(told, StreamDPError) else UNSET,
         )
     )  # fmt: skip
+
+
+def refusals_body(number: int, standing: AnswerCut, refused: Sequence[Refused]) -> bytes:
+    """Return the bytes of the one answer to records that are no messages."""
+    first, *others = refused
+    return write_answer(
+        Answered(
+            v=VERSION, number=number, id=None, places=first.places, tick=standing.tick, end=standing.end,
+            refused=RefusedMessage(first.reason, UsageError.exit_code, first.detail, **_uncounted(first)),
+            also=tuple(
+                RefusedRecords(
+                    each.reason, UsageError.exit_code, each.detail, places=each.places, **_uncounted(each)
+                )
+                for each in others
+            ) or UNSET,
+        )
+    )  # fmt: skip
+
+
+def _uncounted(refused: Refused) -> dict[str, int]:
+    """What tells of records whose places are not named."""
+    if refused.records == len(refused.places):
+        return {}
+    return {"records": refused.records, "last": refused.last}
 
 
 _KINDS: Mapping[type[StreamDPError], RefusalKind] = {

@@ -1,15 +1,16 @@
 """Messages, executed one by one at a cut: from the queue or from somebody who waits, by one path.
 
 Rules: a message is executed once; its answer becomes durable with what it changed and with the place up to which the
-queue was read, in one commit, and only then is it visible. A message that is refused changes nothing but the record of
-its id. The operator may act on every series, an analyst on those of the file, of the main ledger and her own, and
-create and halt by her own ledger only; a mechanism that answers by itself is asked by its owner and whom it names.
+queue was read, in one commit of its own, and only then is it visible. What it defines is derived before, while ticks
+go on; the cut checks it against the ledger and the names of then. A message that is refused changes nothing but the
+record of its id. The operator may act on every series, an analyst on those of the file, of the main ledger and her own,
+and create and halt by her own ledger only; a mechanism that answers by itself is asked by its owner and whom it names.
 """
 
-import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from stream_dp.accounting.ledger import Preview
 from stream_dp.accounting.subledgers import MAIN
@@ -22,11 +23,13 @@ from stream_dp.runtime.answer_words import not_accepted
 from stream_dp.runtime.commit import Answer, Created, Halted
 from stream_dp.runtime.cut_changes import CutChanges
 from stream_dp.runtime.ports import Answers, Question, closing
-from stream_dp.runtime.proposals import Proposal
+from stream_dp.runtime.proposals import Derived, Proposal
 from stream_dp.runtime.registry import LiveSeries
 
-AT_ONCE = ("create", "halt", "watch", "unwatch")
-"""What takes effect with its own commit."""
+DEFINE = ("create", "preview", "watch")
+"""What brings a definition, which takes steps to understand."""
+AT_A_CUT = 100
+"""How many records that are no messages are refused at most before ticks that wait have their turn."""
 
 
 class Wording(Protocol):
@@ -66,33 +69,65 @@ class Understanding:
     wording: Wording
 
 
-class Answering:
-    """Executes messages through `changes`; `messages` says what they mean and what is answered."""
+class NeedsDerivation(NamedTuple):
+    """What must be derived before a message can be executed: of `analyst`, for a series from tick `start` on."""
 
-    def __init__(self, changes: CutChanges, messages: Understanding) -> None:
+    definition: bytes
+    start: int
+    analyst: str
+
+
+class Answering:
+    """Executes messages through `changes`; `messages` says what they mean and what is answered.
+
+    `derive` derives what a message defines. It is called at a cut only where `hold` says so.
+    """
+
+    def __init__(
+        self,
+        changes: CutChanges,
+        messages: Understanding,
+        derive: Callable[[NeedsDerivation], Awaitable[Derived]],
+    ) -> None:
         self._changes = changes
         self._reader = messages.reader
         self._wording = messages.wording
+        self._derive = derive
 
-    async def hear(self, questions: Sequence[Question]) -> None:
-        """Execute what came by the queue: on record on return. What is no message is refused, before the next tick."""
-        conversation, accepted = self._changes.chain.now.conversation, 0
-        for question in questions:
-            conversation.place = question.place + 1
+    async def hear(
+        self, questions: deque[Question], derived: Derived | None = None, *, hold: bool = False
+    ) -> NeedsDerivation | None:
+        """Execute the next message of the queue: on record on return, and taken from `questions`.
+
+        What is no message before it is counted, `AT_A_CUT` records at most, and told once between two ticks. What the
+        message defines must be `derived` before: what is to be is returned where it is not, and nothing is executed.
+        """
+        conversation = self._changes.chain.now.conversation
+        for _ in range(min(AT_A_CUT, len(questions))):
+            question = questions[0]
             try:
                 message = self._reader.opened(question.value, question.stamp)
+                found = await self._ready(message, question.stamp, derived, hold=hold)
+                if isinstance(found, NeedsDerivation):
+                    return found
                 conversation.admit(message, question.stamp)
             except NotAccepted as refusal:
-                standing = self._changes.chain.standing
-                conversation.refuse(refusal, question.place, standing)
+                conversation.place = questions.popleft().place + 1
+                conversation.refuse(refusal, question.place)
+                derived = None
             else:
-                await self._answered(message, (question.place,))
-                accepted += 1
-        if accepted or (conversation.waits and conversation.hurry()):
-            await self.flush()
+                conversation.place = questions.popleft().place + 1
+                await self._answered(message, found, (question.place,))
+                return None
+        await self.flush()
+        return None
 
-    async def tell(self, message: Addressed, stamp: int) -> tuple[int, bytes | None]:
+    async def tell(
+        self, message: Addressed, stamp: int, derived: Derived | None = None, *, hold: bool = False
+    ) -> tuple[int, bytes | None] | NeedsDerivation:
         """Execute a message of somebody who waits; return its answer's number and bytes, None where it is on record.
+
+        What it defines must be `derived` before, as for `hear`.
 
         Raises:
             NotAccepted: it is not accepted as the message of its id; nothing has changed.
@@ -101,38 +136,78 @@ class Answering:
         known = conversation.number_of(message)
         if known is not None:
             return known, None
+        found = await self._ready(message, stamp, derived, hold=hold)
+        if isinstance(found, NeedsDerivation):
+            return found
         conversation.admit(message, stamp)
-        answer = await self._answered(message)
-        await self.flush()
+        answer = await self._answered(message, found)
         return answer.number, answer.body
+
+    async def end(self) -> None:
+        """Put refusals on record that would wait for a tick; none follows."""
+        self._changes.chain.now.conversation.end()
+        await self.flush()
 
     async def flush(self) -> None:
         """Put on record what waits, if anything does."""
         if self._changes.pending or self._changes.chain.now.conversation.waits:
             await self._changes.flush()
 
-    async def _answered(self, message: Addressed, places: tuple[int, ...] = ()) -> Answer:
-        """Execute, and let the answer wait for its commit; a series is created or halted at once."""
+    async def _ready(
+        self, message: Addressed, stamp: int, derived: Derived | None, *, hold: bool
+    ) -> "_Ready | NeedsDerivation":
+        """What a message wants, with what it defines; or what must be derived before.
+
+        Raises:
+            NotAccepted: it would not be accepted, or its sender's definitions took too many steps.
+        """
         conversation, chain = self._changes.chain.now.conversation, self._changes.chain
-        wanted, told = Wanted(message.do), dict[str, Any]()
-        refused: UsageError | BudgetRefused | None = None
+        conversation.check(message, stamp)
         try:
             wanted = message.wanted or self._reader.wanted(message)
-            told = dict(await self._executed(wanted, message))
-        except (UsageError, BudgetRefused) as refusal:
-            refused = refusal
-        series = wanted.series or str(told.get("name", ""))
+        except UsageError as refusal:
+            return _Ready(Wanted(message.do), refused=refusal)
+        if wanted.do not in DEFINE:
+            return _Ready(wanted)
+        if derived is None:
+            conversation.require_steps(message.analyst)
+        if wanted.do == "watch":
+            return _Ready(wanted)
+        start = (chain.next_tick if wanted.do == "create" else chain.shown) + self._changes.lead
+        needed = NeedsDerivation(wanted.definition, start, message.analyst)
+        if derived is not None and wanted.do == "preview":
+            start = derived.start  # it is a preview of the tick that was next when it was read
+        outcome = None if derived is None else derived.at(start)
+        if outcome is None and hold:
+            outcome = (await self._derive(needed)).outcome
+        if outcome is None:
+            return needed
+        if isinstance(outcome, UsageError):
+            return _Ready(wanted, refused=outcome)
+        return _Ready(wanted, outcome)
+
+    async def _answered(
+        self, message: Addressed, ready: "_Ready", places: tuple[int, ...] = ()
+    ) -> Answer:
+        """Execute what is ready, and put it on record with its answer."""
+        conversation, chain = self._changes.chain.now.conversation, self._changes.chain
+        told, refused = dict[str, Any](), ready.refused
+        if refused is None:
+            try:
+                told = dict(await self._executed(ready, message))
+            except (UsageError, BudgetRefused) as refusal:
+                refused = refusal
+        series = ready.wanted.series or str(told.get("name", ""))
         answer = conversation.answer(message, refused or told, chain.standing, series, places)
-        if conversation.full or (refused is None and wanted.do in AT_ONCE):
-            await self._changes.flush()
+        await self._changes.flush()
         return answer
 
-    async def _executed(self, wanted: Wanted, message: Addressed) -> Mapping[str, Any]:
-        admission, changes = self._changes.admission, self._changes
+    async def _executed(self, ready: "_Ready", message: Addressed) -> Mapping[str, Any]:
+        admission, changes, wanted = self._changes.admission, self._changes, ready.wanted
         match wanted.do:
             case "create":
                 created = await changes.create(
-                    wanted.definition, message.analyst, accept_noise=wanted.accept_noise
+                    ready.defined, message.analyst, accept_noise=wanted.accept_noise
                 )
                 return self._wording.created(admission, created, message.analyst)
             case "watch" | "unwatch":
@@ -152,10 +227,8 @@ class Answering:
                 halted = changes.halt(wanted.series)
                 return self._wording.halted(admission, wanted.series, halted, owner)
             case "preview":
-                start = changes.chain.shown + changes.lead
-                proposal = await asyncio.to_thread(admission.propose, wanted.definition, start)
-                found = admission.preview(proposal, message.analyst)
-                return self._wording.previewed(admission, proposal, found, message.analyst)
+                found = admission.preview(ready.defined, message.analyst)
+                return self._wording.previewed(admission, ready.defined, found, message.analyst)
             case "list":
                 readers = None if message.operator else (MAIN, message.analyst)
                 return {"queries": self._wording.listed(admission, readers)}
@@ -220,6 +293,22 @@ class Answering:
         if not (mine or _granted(live, message)):
             raise NotYours("series: is another analyst's")
         return live
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A message that can be executed: what it wants, what it defines, or why it is refused."""
+
+    wanted: Wanted
+    proposal: Proposal | None = None
+    refused: UsageError | BudgetRefused | None = None
+
+    @property
+    def defined(self) -> Proposal:
+        """The series that it defines."""
+        if self.proposal is None:
+            raise UsageError("series: is missing")
+        return self.proposal
 
 
 def _granted(live: LiveSeries, message: Addressed) -> bool:

@@ -1,10 +1,12 @@
 """The engine's inbox: closed ticks from the reader, and commands of people, taken one by one between commits.
 
 Rules: a command is executed at a cut, and its sender learns the outcome; what goes wrong because of it is the
-sender's, anything else ends the engine too. There is room for a few ticks only: the reader waits.
+sender's, anything else ends the engine too. A closed tick waits for one command at most, and a command for the ticks
+of one commit. There is room for a few ticks only: the reader waits.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -60,18 +62,23 @@ class Command:
 
 
 class Inbox:
-    """Ticks and commands, in the order in which they came, until the engine's `lifecycle` is over."""
+    """Ticks and commands until the engine's `lifecycle` is over: in turn where both wait, else in their order."""
 
     def __init__(self, lifecycle: Lifecycle[EnginePhase]) -> None:
         self._lifecycle = lifecycle
-        self._queue: asyncio.Queue[list[ClosedTick] | Command] = asyncio.Queue()
+        self._ticks: deque[list[ClosedTick]] = deque()
+        self._commands: deque[Command] = deque()
+        self._there = asyncio.Event()
         self._room = asyncio.Semaphore(QUEUED)
-        self._held: list[list[ClosedTick] | Command] = []
+        self._commanded = False
+        self._returned = 0
+        self._left = 0
 
     async def put(self, ticks: list[ClosedTick]) -> None:
         """Take the reader's next ticks; none means the end of its source. Waits while there is no room."""
         await self._room.acquire()
-        self._queue.put_nowait(ticks)
+        self._ticks.append(ticks)
+        self._there.set()
 
     async def executed(self, act: Callable[[], Awaitable[Any]]) -> Any:
         """Have `act` done at the next cut, and return its result.
@@ -84,44 +91,73 @@ class Inbox:
         if self._lifecycle.over:
             command.refuse()
         else:
-            self._queue.put_nowait(command)
+            self._commands.append(command)
+            self._there.set()
         return await command.reply
 
     async def get(self, most: int) -> Command | list[ClosedTick]:
         """Return a command, or the ticks that have come, `most` at most if no more were put at once.
 
-        Cancelled, it takes nothing.
+        After a command, ticks that wait come first. Cancelled, it takes nothing.
         """
-        found = self._held.pop(0) if self._held else self._taken(await self._queue.get())
-        if isinstance(found, Command):
-            return found
-        while found and len(found) < most and not self._held and not self._queue.empty():
-            more = self._taken(self._queue.get_nowait())
-            if isinstance(more, Command) or not more or len(found) + len(more) > most:
-                self._held.append(more)
-                break
-            found = found + more
+        while not (self._ticks or self._commands):
+            self._there.clear()
+            await self._there.wait()
+        behind = self._commanded and self._ticks and self._ticks[0]
+        if self._commands and not behind:
+            self._commanded = True
+            return self._ordered()
+        self._commanded = False
+        found = self._taken()
+        while found and self._ticks and 0 < len(self._ticks[0]) <= most - len(found):
+            found = found + self._taken()
         return found
+
+    def back(self, ticks: list[ClosedTick]) -> None:
+        """Take ticks back, before all others."""
+        self._ticks.appendleft(ticks)
+        self._returned += 1
+        self._there.set()
+
+    async def commanded(self) -> None:
+        """Wait until there is a command."""
+        while not self._commands:
+            self._there.clear()
+            await self._there.wait()
+
+    def command(self) -> Command | None:
+        """Return a command, if there is one."""
+        return self._ordered() if self._commands else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether a command waits."""
+        return bool(self._commands)
 
     def drop_ticks(self) -> None:
         """Forget the ticks, keep the commands: what follows is read again."""
-        while not self._queue.empty():
-            self._held.append(self._taken(self._queue.get_nowait()))
-        self._held = [each for each in self._held if isinstance(each, Command)]
+        while self._ticks:
+            self._taken()
+        self._left = len(self._commands)
 
     @property
     def holds(self) -> bool:
-        """Whether something is left of what waited when ticks were forgotten last."""
-        return bool(self._held)
+        """Whether a command is left of those that waited when ticks were forgotten last."""
+        return self._left > 0
 
     def close(self) -> None:
         """Refuse the commands that wait."""
         self.drop_ticks()
-        for command in self._held:
-            if isinstance(command, Command):
-                command.refuse()
+        while self._commands:
+            self._commands.popleft().refuse()
 
-    def _taken(self, item: list[ClosedTick] | Command) -> list[ClosedTick] | Command:
-        if not isinstance(item, Command):
+    def _ordered(self) -> Command:
+        self._left = max(0, self._left - 1)
+        return self._commands.popleft()
+
+    def _taken(self) -> list[ClosedTick]:
+        if self._returned:
+            self._returned -= 1  # they gave their room back already
+        else:
             self._room.release()
-        return item
+        return self._ticks.popleft()

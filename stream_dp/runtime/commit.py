@@ -74,6 +74,18 @@ class Answer(_Private, frozen=True, array_like=True, tag="answer"):
     series: str = ""
 
 
+class Refused(_Part, frozen=True, tag="refused"):
+    """Records of the queue that are no messages, for one reason, since the last answer to such: how many, the places of
+    the first ones, and that of the last one.
+    """
+
+    reason: str
+    detail: str
+    records: int
+    places: tuple[int, ...]
+    last: int
+
+
 class Charge(_Part, frozen=True, tag="charge"):
     """An entry of the ledger; amounts are integers in units of 10^-12, rounded up.
 
@@ -182,7 +194,8 @@ class Commit(_Private, frozen=True, tag=KIND):
     windows that are over, nothing. `capped` counts the events that a guard let count nowhere. `arrived` are the
     identifiers that its ticks were the first to have in their public window, by column and window, as `seen_memory`
     writes them; `arriving` those that came since the commit before in ticks still open at the cut, and not before, by
-    tick and column (`open_identifiers`).
+    tick and column (`open_identifiers`). `refused` are the records before `asked` that are no messages and have no
+    answer yet.
     """
 
     sequence: int
@@ -209,6 +222,7 @@ class Commit(_Private, frozen=True, tag=KIND):
     capped: int = 0
     arrived: dict[int, dict[int, bytes]] = {}
     arriving: dict[int, dict[int, bytes]] = {}
+    refused: tuple[Refused, ...] = ()
     version: int = VERSION
 
 

@@ -69,6 +69,7 @@ class CommitChain:
     def _placed(self, commit: Commit) -> Commit:
         """The commit as the next one of the chain, at the cut."""
         now, cut = self.now, self.now.cut
+        asked, refused = now.conversation.settle()
         admitted = tuple(sorted(cut.marks.keys() - set(now.partitions)))
         now.partitions += admitted
         return msgspec.structs.replace(
@@ -80,7 +81,8 @@ class CommitChain:
             pending=cut.sparse,
             admitted=admitted,
             behind={partition: tuple(one) for partition, one in cut.behind.items()},
-            asked=now.conversation.recorded,
+            asked=asked,
+            refused=refused,
         )
 
 

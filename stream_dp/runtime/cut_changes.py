@@ -17,6 +17,7 @@ from typing import Any
 
 from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query
+from stream_dp.core.work import WATCH_STEPS, limited
 from stream_dp.errors import MostlyNoise, RejectedMessage, UsageError
 from stream_dp.runtime.actor import MechanismAnswer
 from stream_dp.runtime.admission import Admission
@@ -34,6 +35,7 @@ from stream_dp.runtime.commit import (
 from stream_dp.runtime.commit_chain import CommitChain
 from stream_dp.runtime.ensemble import Ensemble
 from stream_dp.runtime.made_series import MadeSeries
+from stream_dp.runtime.proposals import Proposal
 from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.recovery import Coming, NoiseMaker, initial_states
 from stream_dp.runtime.registry import LiveSeries
@@ -91,15 +93,14 @@ class CutChanges:
         """The tick with which a change begins that is made now."""
         return self.chain.next_tick + self.lead
 
-    async def create(self, definition: bytes, analyst: str, *, accept_noise: bool) -> Created:
-        """Charge for a series that sees the ticks from `begins` on; it exists after `flush`.
+    async def create(self, proposal: Proposal, analyst: str, *, accept_noise: bool) -> Created:
+        """Charge for a series that was derived for the ticks from `begins` on; it exists after `flush`.
 
         Raises:
             UsageError, BudgetRefused: nothing has changed.
             MostlyNoise: an alarm of it fires mostly by noise, which was not accepted; nothing has changed.
         """
         start = self.begins
-        proposal = await asyncio.to_thread(self.admission.propose, definition, start)
         noise = "" if accept_noise else proposal.noise
         if noise and self.admission.preview(proposal, analyst).fits:
             raise _mostly_noise("series", noise)
@@ -145,7 +146,12 @@ class CutChanges:
             MostlyNoise: it fires mostly by noise, which was not accepted; nothing has changed.
         """
         at = self.begins
-        proposal = await asyncio.to_thread(self.admission.watched, live, watch, at, analyst)
+        with limited(WATCH_STEPS) as steps:
+            try:
+                watched = self.admission.watched
+                proposal = await asyncio.to_thread(watched, live, watch, at, analyst)
+            finally:
+                self.chain.now.conversation.worked(analyst, steps.taken)
         proposal.require_room()
         if not accept_noise and proposal.noise:
             raise _mostly_noise("watch", proposal.noise)
@@ -241,6 +247,11 @@ class CutChanges:
                 noise = self._make_noise(each.seed, each.number)
                 await self._ensemble.ask(each.number, self.chain.next_tick, each.query, noise)
         self._ensemble.widen(self._router.width)
+
+    @property
+    def stale(self) -> bool:
+        """Whether something was changed at the cut for which what lies behind it must be read again."""
+        return self._stale
 
     async def read_on(self) -> None:
         """Read again behind the cut, once, if something was changed there."""

@@ -7,10 +7,11 @@ place. This file knows no file, topic or HTTP.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -20,8 +21,8 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
 from stream_dp.runtime.addressed import Addressed
 from stream_dp.runtime.admission import Admission
-from stream_dp.runtime.answering import Answering, Understanding, recorded
-from stream_dp.runtime.commands import Command, Inbox
+from stream_dp.runtime.answering import Answering, NeedsDerivation, Understanding, recorded
+from stream_dp.runtime.commands import ENDED, Command, Inbox
 from stream_dp.runtime.commit import Commit, Created, Halted, Header, Release, SavedStates
 from stream_dp.runtime.commit_chain import CommitChain, commit_of
 from stream_dp.runtime.conversation import PER_TICK, Conversation
@@ -32,7 +33,7 @@ from stream_dp.runtime.header_check import require_same
 from stream_dp.runtime.history import GENESIS
 from stream_dp.runtime.phases import ENGINE, EnginePhase, Lifecycle
 from stream_dp.runtime.ports import Ports, Published, Questions
-from stream_dp.runtime.proposals import Proposal, SeriesPlanner
+from stream_dp.runtime.proposals import Derived, Deriver, OnThread, Proposal, SeriesPlanner
 from stream_dp.runtime.reader import Reader
 from stream_dp.runtime.record_guard import EveryRecord, RecordGuard
 from stream_dp.runtime.recovery import (
@@ -49,6 +50,10 @@ from stream_dp.runtime.seen_memory import SeenMemory
 from stream_dp.runtime.tick_assembler import ClosedTick, Router
 
 SNAPSHOT_TICKS = 1000
+TOGETHER = 100
+"""How many messages in a row share a reading again at most."""
+ATTEMPTS = 3
+"""How often something is derived for a cut that has moved meanwhile, before a cut waits for it."""
 
 
 class Engine:
@@ -57,7 +62,8 @@ class Engine:
     `planner` understands definitions of live series; without one, none can be created. `subledgers` are the ledgers
     after the charges of the first start. Who has the releases up to `known` is not told of them again, nor of those of
     ticks before `wanted`, which is asked with the first tick that is not public. Where `messages` is None no message is
-    taken; of each analyst, `per_tick` are executed between two cuts. Without `guard` every record counts.
+    taken; of each analyst, `per_tick` are executed between two cuts. Without `guard` every record counts. What is to be
+    created or previewed is derived by `deriver`, which the engine closes; without one, on a thread.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class Engine:
         per_tick: int = PER_TICK,
         guard: RecordGuard | None = None,
         seen: SeenMemory | None = None,
+        deriver: Deriver | None = None,
     ) -> None:
         self._known, self._wanted = known, wanted
         self._config = config.marked
@@ -93,9 +100,13 @@ class Engine:
             planner,
             private=config.private,
         )
+        self._deriver = deriver or OnThread(planner)
         self._messages = messages
         self._per_tick = per_tick
         self._since_snapshot = 0
+        self._under_way: set[asyncio.Event] = set()
+        self._heard = False
+        self._together = 0
         self._inbox = Inbox(self._lifecycle)
 
     @property
@@ -125,10 +136,9 @@ class Engine:
         `accept_noise`: even if it fires mostly by noise; code is not asked to confirm that. Raises:
             UsageError, NotDerivable, BudgetRefused: nothing has changed (`Admission.create`); or the engine has ended.
         """
-        created = await self._inbox.executed(
-            lambda: self._create(definition, analyst, accept_noise)
-        )
-        return cast("Created", created)
+        act = partial(self._create, definition, analyst, accept_noise)
+        with self._in_hand():
+            return cast("Created", await self._done(act))
 
     async def halt(self, name: str) -> Halted:
         """Halt a series that was created; durable on return. What it released stays.
@@ -145,9 +155,12 @@ class Engine:
         Raises:
             UsageError, NotDerivable, BudgetRefused: see `create`.
         """
-        start = self._chain.shown + self._config.lead
-        proposal = await asyncio.to_thread(self.admission.propose, definition, start)
-        return proposal, self.admission.preview(proposal, analyst)
+        self._chain.now.conversation.require_steps(analyst)
+        needed = NeedsDerivation(definition, self._chain.shown + self._config.lead, analyst)
+        outcome = (await self._derived(needed)).outcome
+        if isinstance(outcome, UsageError):
+            raise outcome
+        return outcome, self.admission.preview(outcome, analyst)
 
     @property
     def now(self) -> int:
@@ -169,10 +182,13 @@ class Engine:
         """
         if self._messages is None:
             raise UsageError("this engine takes no messages")
-        number, body = cast(
-            "tuple[int, bytes | None]",
-            await self._inbox.executed(lambda: self._answering.tell(message, self.now)),
-        )
+        with self._in_hand():
+            number, body = cast(
+                "tuple[int, bytes | None]",
+                await self._done(
+                    lambda *derived, **how: self._answering.tell(message, self.now, *derived, **how)
+                ),
+            )
         return await recorded(self._ports.answers, number) if body is None else body
 
     async def run(self) -> None:
@@ -199,6 +215,7 @@ class Engine:
             self._inbox.close()
             async with AsyncExitStack() as stack:  # one that fails leaves no other open
                 for port in (
+                    self._deriver,
                     ports.journal,
                     ports.sink,
                     ports.source,
@@ -296,7 +313,8 @@ class Engine:
             self._reader.begin(tasks, cut, self._group)
             async with self._listening(tasks):
                 await self._commit_all()
-                await self._flush_refusals()
+                if self._messages is not None:
+                    await self._answering.end()
             self._lifecycle.move(EnginePhase.STOPPING)
             await self._reader.end()
             await self._ensemble.end()
@@ -313,7 +331,7 @@ class Engine:
         if self._messages is None:
             yield
             return
-        self._answering = Answering(self._changes, self._messages)
+        self._answering = Answering(self._changes, self._messages, self._derived)
         listening = tasks.create_task(self._listen(self._answering, self._ports.questions))
         try:
             yield
@@ -322,32 +340,117 @@ class Engine:
             await asyncio.wait({listening})
 
     async def _flush_refusals(self) -> None:
-        """Put refusals on record that may wait for the next tick."""
+        """Put refusals on record that waited for this tick."""
         if self._messages is not None:
             await self._answering.flush()
 
     async def _listen(self, answering: Answering, questions: Questions | None) -> None:
-        """Have what the queue holds executed, some messages at a time."""
+        """Have what the queue holds executed, one message after the other."""
         while questions is not None:
-            found = await questions.read()
-            with suppress(WorldError, EngineEnded):  # it has ended, and says itself why
-                await self._inbox.executed(partial(answering.hear, found))
+            found = deque(await questions.read())
+            ended = suppress(WorldError, EngineEnded)  # it says itself why
+            with ended, self._in_hand():
+                while found:
+                    await self._done(partial(answering.hear, found))
+
+    @contextmanager
+    def _in_hand(self) -> Iterator[None]:
+        """Note that messages are under way."""
+        over = asyncio.Event()
+        self._under_way.add(over)
+        try:
+            yield
+        finally:
+            self._under_way.discard(over)
+            over.set()
+
+    async def _heard_out(self, ticks: list[ClosedTick]) -> bool:
+        """Execute what is under way before the last ticks of a replay, which are never late; return whether it did.
+
+        It does so once, and the ticks are taken back meanwhile.
+        """
+        if self._config.hold is not None or self._heard or self._asked_to_stop.is_set():
+            return False
+        self._heard = True
+        self._inbox.back(ticks)  # a series that is created reads them again
+        for over in tuple(self._under_way):
+            while not (over.is_set() or self._asked_to_stop.is_set()):
+                waits = [
+                    asyncio.create_task(each)
+                    for each in (over.wait(), self._asked_to_stop.wait(), self._inbox.commanded())
+                ]
+                try:
+                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for each in waits:
+                        each.cancel()
+                while (command := self._inbox.command()) is not None:
+                    await command.execute()
+        return True
+
+    async def _done(self, act: Callable[..., Awaitable[Any]]) -> Any:
+        """Have `act` done at a cut, with what it must have derived before; ticks go on meanwhile.
+
+        Where each time the cut has moved, so that something else must be derived, it is derived at the cut in the end.
+        """
+        derived = None
+        for _ in range(ATTEMPTS):
+            found = await self._inbox.executed(partial(act, derived))
+            if not isinstance(found, NeedsDerivation):
+                return found
+            derived = await self._derived(found)
+        return await self._inbox.executed(partial(act, derived, hold=True))
+
+    async def _derived(self, needed: NeedsDerivation) -> Derived:
+        """Derive what a message defines, and count the steps that it took.
+
+        Raises:
+            EngineEnded: the engine was told to stop meanwhile.
+        """
+        work = asyncio.create_task(self._deriver.derive(needed.definition, needed.start))
+        stop = asyncio.create_task(self._asked_to_stop.wait())
+        try:
+            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise EngineEnded(ENDED)
+            derived = work.result()
+        finally:
+            work.cancel()
+            stop.cancel()
+        self._chain.now.conversation.worked(needed.analyst, derived.steps)
+        return derived
 
     async def _commit_all(self) -> None:
         """Step and commit closed ticks and execute commands, until the horizon, the end of the source or `stop()`."""
         while self._chain.next_tick != self._config.horizon:
-            if not self._inbox.holds:
-                await self._changes.read_on()
+            await self._read_on()
             match await self._next():
                 case Command() as command:
                     with self._ports.spans("query"):
                         await command.execute()
-                case []:
-                    return
+                case [] as ticks:
+                    if not await self._heard_out(ticks):
+                        return
                 case ticks:
+                    if ticks[-1].tick + 1 == self._config.horizon and await self._heard_out(ticks):
+                        continue
                     with self._ports.spans("tick", tick=ticks[-1].tick):
-                        await self._flush_refusals()
                         await self._chain.add(await self._step(ticks))
+                        await self._flush_refusals()
+
+    async def _read_on(self) -> None:
+        """Read again behind a cut that was changed, once for the changes that wait there, `TOGETHER` at most.
+
+        Who sends one message after the other has the next one there within two turns of the event loop.
+        """
+        if self._changes.stale:
+            for _ in range(2):
+                await asyncio.sleep(0)
+            if self._inbox.holds or (self._inbox.waits and self._together < TOGETHER):
+                self._together += 1
+                return
+        self._together = 0
+        await self._changes.read_on()
 
     async def _next(self) -> Command | list[ClosedTick]:
         """A command, or what has closed since the last commit, `group` ticks or so; none at the end or on `stop`."""
@@ -369,8 +472,24 @@ class Engine:
             return found
         return [each for each in found if each.tick < horizon]
 
-    async def _create(self, definition: bytes, analyst: str, accept_noise: bool) -> Created:
-        created = await self._changes.create(definition, analyst, accept_noise=accept_noise)
+    async def _create(
+        self,
+        definition: bytes,
+        analyst: str,
+        accept_noise: bool,
+        derived: Derived | None,
+        *,
+        hold: bool = False,
+    ) -> Created | NeedsDerivation:
+        needed = NeedsDerivation(definition, self._changes.begins, analyst)
+        outcome = None if derived is None else derived.at(needed.start)
+        if outcome is None and hold:
+            outcome = (await self._derived(needed)).outcome
+        if outcome is None:
+            return needed
+        if isinstance(outcome, UsageError):
+            raise outcome
+        created = await self._changes.create(outcome, analyst, accept_noise=accept_noise)
         await self._changes.flush()
         return created
 

@@ -1,15 +1,19 @@
 """The port through which the engine learns what a live series, created while it runs, would be.
 
-Rules: the pipeline implements it. `propose` decides nothing, changes nothing and may take seconds: the engine calls it
-on a thread. `Proposal.open` and `close` change what the router counts. What a definition means depends on it, its
-first tick and the pipeline file alone, so that a journal can be replayed.
+Rules: the pipeline implements it. `propose` decides nothing and changes nothing. It may take seconds, so a `Deriver`
+calls it while ticks go on, and a cut only charges and opens. `Proposal.open` and `close` change what the router counts.
+What a definition means depends on it, its first tick and the pipeline file alone, so that a journal can be replayed.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.messages import Query
+from stream_dp.core.work import MESSAGE_STEPS, limited
+from stream_dp.errors import UsageError
 from stream_dp.runtime.commit import Created
 from stream_dp.runtime.registry import LiveSeries
 from stream_dp.runtime.series import Series
@@ -72,6 +76,10 @@ class Proposal(Protocol):
     @property
     def noise(self) -> str:
         """Why it would fire mostly by noise, and what would do; empty where it does not. Public."""
+        ...
+
+    def at(self, start: int) -> "Proposal | None":
+        """Return the same series for ticks from `start` on; None where that must be derived anew."""
         ...
 
     def place(self, payer: str, running: Sequence[int]) -> int:
@@ -178,3 +186,60 @@ class SeriesPlanner(Protocol):
     def close(self, number: int) -> Mapping[str, Any]:
         """Count the entries of series `number` no more; its columns are free. Return what lists tell of it: public."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What came of a definition in a message, for a series from tick `start` on; `steps` is the work that it took."""
+
+    start: int
+    steps: int
+    outcome: Proposal | UsageError
+
+    def at(self, start: int) -> Proposal | UsageError | None:
+        """Return what came of it for a series from `start` on, a refusal too; None where it must be derived anew."""
+        return self.outcome if isinstance(self.outcome, UsageError) else self.outcome.at(start)
+
+
+class Deriver(Protocol):
+    """Derives definitions that come in messages, one after the other, while ticks go on."""
+
+    async def derive(self, definition: bytes, start: int) -> Derived:
+        """Understand a definition, for a series that sees ticks from `start` on, in the steps of a message.
+
+        Raises:
+            EngineEnded: it was closed meanwhile.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End what it has begun; may be called again."""
+        ...
+
+
+def derived_by(planner: SeriesPlanner, definition: bytes, start: int) -> Derived:
+    """Understand a definition in the steps of a message, with the error that it predicts; blocks."""
+    outcome: Proposal | UsageError
+    with limited(MESSAGE_STEPS) as steps:
+        try:
+            outcome = planner.propose(definition, start)
+            outcome.predicted()
+        except UsageError as refusal:
+            outcome = refusal
+    return Derived(start, steps.taken, outcome)
+
+
+class OnThread:
+    """Derives on a thread of this process, with `planner`."""
+
+    def __init__(self, planner: SeriesPlanner | None) -> None:
+        self._planner = planner
+
+    async def derive(self, definition: bytes, start: int) -> Derived:
+        """Understand a definition; see `Deriver`."""
+        if self._planner is None:
+            return Derived(start, 0, UsageError("this engine takes no live series"))
+        return await asyncio.to_thread(derived_by, self._planner, definition, start)
+
+    async def close(self) -> None:
+        """Do nothing: a thread ends by itself, after the steps of a message."""

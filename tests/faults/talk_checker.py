@@ -84,10 +84,18 @@ def _places(talk: Talk) -> Iterator[str]:
         if name is not None:
             first.setdefault(name, place)
     wanted = Counter(talk.queue.keys() - set(first.values()))
-    refused = Counter(place for one in talk.said if one["id"] is None for place in one["places"])
-    if refused != wanted:
-        missing, more = sorted((wanted - refused).elements()), sorted((refused - wanted).elements())
+    parts = [part for one in talk.said if one["id"] is None for part in refusals_of(one)]
+    refused = Counter(place for part in parts for place in part["places"])
+    unnamed = sum(part["records"] for part in parts) - refused.total()
+    missing, more = sorted((wanted - refused).elements()), sorted((refused - wanted).elements())
+    if more or len(missing) != unnamed:
         yield f"refused are not the records that are no messages: {missing} missing, {more} too many"
+
+
+def refusals_of(one: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The reasons of an answer to what is no message, with the places that it names and how many records there are."""
+    every = [{**one.get("refused", {}), "places": one["places"]}, *one.get("also", [])]
+    return [{"records": len(part["places"]), **part} for part in every]
 
 
 def _order(talk: Talk) -> Iterator[str]:

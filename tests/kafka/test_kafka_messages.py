@@ -314,12 +314,12 @@ async def test_an_engine_goes_on_past_hostile_messages_and_answers(
             assert run.poll() is None
     assert before["answer"] == after["answer"]
     assert asked["refused"]["kind"] == "unknown"
-    said = [json.loads(one.body) for one in await world.public() if one.committed]
-    refused = [one for one in said if "refused" in one]
-    by_place = {place: one["refused"]["kind"] for one in refused for place in one["places"]}
-    assert {what: by_place[place] for what, place in places.items()} == {
-        what: kind for what, (_, kind) in kinds.items()
+    said = [read_answer(one.body) for one in await world.public() if one.committed]
+    by_place = {
+        what: [found.kind for one in said if (found := one.refusal(place)) is not None]
+        for what, place in places.items()
     }
+    assert by_place == {what: [kind] for what, (_, kind) in kinds.items()}
     queue: dict[int, str | None] = dict.fromkeys(range(max(analyst.places.values()) + 1))
     queue |= {place: name for name, place in analyst.places.items()}
     assert talk_findings(Talk(queue, await world.public(), await world.durable())) == []

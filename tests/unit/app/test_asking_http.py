@@ -1,5 +1,6 @@
 """An analyst asks a real engine over HTTP with a token of her own: what she may, what it costs, what is refused."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -352,7 +353,7 @@ async def test_what_has_no_room_is_refused_alike_by_every_way(path: Path) -> Non
     """By the routes, as a message over HTTP, and from the queue: one text, kind `room`, 409, exit code 2."""
     world = MessageWorld(WITH_ANALYSTS | {"queries": {"series": "1"}}, watched=False)
     by_queue = message("q1", "create", "ann", series=large("late", "0.1"))
-    world.script, told = [(4, sealed(by_queue, "ann"))], list[str]()
+    told = list[str]()
 
     async def ask(client: Client, issued: IssuedTokens) -> None:
         ann, late = made_for(issued, "ann"), large("late", "0.1")
@@ -370,6 +371,9 @@ async def test_what_has_no_room_is_refused_alike_by_every_way(path: Path) -> Non
         told.append(detail)
         bob, his = made_for(issued, "bob"), large("his", "0.1")
         assert (await client.post("/api/queries", json=his, headers=bob)).status_code == 201
+        world.script.append((2, sealed(by_queue, "ann")))
+        while all(each["id"] != "q1" for each in world.said()):  # noqa: ASYNC110 - steps of the loop
+            await asyncio.sleep(0)
 
     await on(path, ask, world)
     queued = next(each for each in world.said() if each["id"] == "q1")["refused"]

@@ -11,8 +11,9 @@ from stream_dp.client.kafka_messages import KafkaMessages
 from stream_dp.client.message_text import fresh_id, message_text
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import NotAccepted, StreamDPError, WorldError
-from stream_dp.runtime.answer_body import AnswerCut, RefusalKind, answer_head
+from stream_dp.runtime.answer_body import AnswerCut, Answered, RefusalKind
 from stream_dp.runtime.answer_words import body_of, not_accepted
+from stream_dp.runtime.conversation import Conversation
 
 HERE = 17  # where the message comes to lie
 AT = AnswerCut.before(3, TickGrid(0, 1000))
@@ -77,6 +78,26 @@ async def test_what_came_before_has_the_answer_that_it_had() -> None:
     assert await told([first, refused(RefusalKind.REPEATED, HERE)], first) == first
 
 
+async def test_of_records_that_are_refused_together_each_has_its_own_reason() -> None:
+    """Also where there are more than an answer names places for; the answer to an accepted one lies before it."""
+    talk = Conversation()
+    for place in range(100):
+        kind = RefusalKind.USED if place in (HERE, 3) else RefusalKind.UNREADABLE
+        talk.refuse(not_accepted(kind), place)
+    (line,) = talk.drain(AT)
+    with pytest.raises(NotAccepted, match="id: was used for another message"):
+        await told([line.body])
+    crowd = Conversation()
+    for place in range(HERE - 60, HERE + 40):
+        if place != HERE:
+            crowd.refuse(not_accepted(RefusalKind.SIGNATURE), place)
+    (line,) = crowd.drain(AT)
+    mine = answer({"series": "a"}, HERE)
+    assert await told([mine, line.body]) == mine
+    with pytest.raises(NotAccepted, match="signature: made neither"):
+        await told([line.body])
+
+
 async def test_a_repetition_whose_answer_is_gone_says_so() -> None:
     with pytest.raises(NotAccepted, match="id: this very message came before"):
         await told([refused(RefusalKind.REPEATED, HERE)])
@@ -85,11 +106,7 @@ async def test_a_repetition_whose_answer_is_gone_says_so() -> None:
 async def test_a_twin_that_looks_at_the_id_alone_takes_the_answer_to_another_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def by_id(body: bytes) -> tuple[int, ...]:
-        head = answer_head(body)
-        return (HERE,) if head.id in (NAME, None) else ()
-
-    monkeypatch.setattr("stream_dp.client.kafka_messages.places_in", by_id)
+    monkeypatch.setattr(Answered, "names", lambda self, place: self.id in (NAME, None))
     another = answer({"series": "b"}, 5)
     assert await told([another, refused(RefusalKind.USED, HERE)], another) == another
 

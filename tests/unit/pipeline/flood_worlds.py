@@ -9,16 +9,14 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from random import Random
 from typing import Any
 
 from unit.pipeline.live_series_worlds import HORIZON, Stopping
-from unit.pipeline.message_worlds import NOW, sealed, text
+from unit.pipeline.message_worlds import NOW, refusals, sealed, text
 from unit.pipeline.monitor_worlds import FR, MonitorWorld
 
 from stream_dp.runtime.commit import Commit
-from stream_dp.runtime.conversation import PLACES, WAITING_BYTES
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.ports import Question
 
@@ -125,7 +123,6 @@ class FloodedWorld(MonitorWorld):
     per_tick: int = 10
     at_a_time: int = AT_A_TIME
     held: int = 0
-    waiting: int = 0
     ids: dict[int, str] = field(default_factory=dict)
     queue: Flood = field(init=False)
 
@@ -152,46 +149,46 @@ class FloodedWorld(MonitorWorld):
             return False
         talk = engine._chain.now.conversation
         self.held = max(self.held, self.queue.place - max(0, talk.place))
-        self.waiting = max(self.waiting, sum(len(answer.body) for answer in talk._waiting))
         return talk.place >= messages and engine._chain.settled >= HORIZON - 1
 
 
 def flood_findings(world: FloodedWorld) -> list[str]:
     """What is wrong after a flood; empty where nothing is."""
     found, said, queue = list[str](), world.said(), world.queue
-    places = [place for each in said for place in each["places"]]
-    if sorted(places) != list(range(len(queue.messages))):
-        found.append("places: not each of them answered once")
     named = [(each["places"][0], each["id"]) for each in said if each["id"] is not None]
-    refused = {place: each for each in said if each["id"] is None for place in each["places"]}
-    rated = {place for place, each in refused.items() if each["refused"]["kind"] == "rate"}
+    refused = [part for each in said if each["id"] is None for part in refusals(each)]
+    if len(named) + sum(part["records"] for part in refused) != len(queue.messages):
+        found.append("places: not each of them answered once")
+    shown = [place for place, _ in named] + [place for part in refused for place in part["places"]]
+    if len(set(shown)) != len(shown):
+        found.append("places: one is answered twice")
+    rates = [part for part in refused if part["kind"] == "rate"]
+    rated = {place for part in rates for place in part["places"]}
     if any(world.ids.get(place) != name for place, name in named):
         found.append("ids: an answer is not that of the message at its place")
     if max(Counter(name for _, name in named).values()) > 1:
         found.append("ids: one has two answers")
     never = {place for place, name in world.ids.items() if name not in dict(named).values()}
-    if not never <= rated <= world.ids.keys():
+    if not rated <= world.ids.keys() or len(never) > sum(part["records"] for part in rates):
         found.append(
             "rate: refuses what is no message, or a good one is refused for something else"
         )
-    if not shared(said, queue):
-        found.append("refusals: do not share answers")
+    if most_lines(world) > 1:
+        found.append("refusals: do not share one answer a tick")
     if world.held > world.at_a_time:
         found.append("memory: more was read than is executed at a time")
-    if world.waiting > WAITING_BYTES + 100_000:
-        found.append("memory: answers wait without end")
     return found + _ticks(world)
 
 
-def shared(said: Sequence[dict[str, Any]], queue: Flood) -> bool:
-    """Whether no two refusals that follow each other could have shared an answer, but where a batch ended."""
-    refused = [each for each in said if each["id"] is None]
-    alike = sum(
-        one["id"] is None and other["id"] is None and one["refused"] == other["refused"]
-        and other["places"][0] not in queue.begins and len(one["places"]) < PLACES
-        for one, other in pairwise(said)
-    )  # fmt: skip
-    return alike == 0 and len(refused) < queue.place / 5
+def most_lines(world: MonitorWorld) -> int:
+    """How many answers to what is no message lie between two ticks, at most; one that ends the run is not counted."""
+    lines = [0]
+    for commit in world.commits():
+        if commit.ticks:
+            lines.append(0)
+        lines[-1] += sum(answer.id is None for answer in commit.answers)
+    lines[-1] -= 1
+    return max(lines)
 
 
 def _ticks(world: FloodedWorld) -> list[str]:

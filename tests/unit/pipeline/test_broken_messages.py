@@ -56,11 +56,11 @@ class ForgetsThePlace(Conversation):
 class RecordsThePlaceBefore(Answering):
     """Notes that a message was read before its answer is on record."""
 
-    async def hear(self, questions: Any) -> None:
+    async def hear(self, questions: Any, *derived: Any, **how: Any) -> Any:
         conversation = self._changes.chain.now.conversation
         conversation.place = conversation.recorded = questions[-1].place + 1
         await self._changes.flush()
-        await super().hear(questions)
+        return await super().hear(questions, *derived, **how)
 
 
 class DrawsForTheRefused(FreshNoise):

@@ -1,5 +1,7 @@
 """A series that is created in the commit of a question has its own seed, also when it begins again."""
 
+import pytest
+from unit.pipeline.message_worlds import commit_as_before
 from unit.pipeline.monitor_worlds import MonitorWorld, message
 
 from stream_dp.noise import NoiseStream
@@ -8,7 +10,8 @@ from stream_dp.runtime.commit import Asked, Created
 ALERTS = {"name": "new", "statistic": "alerts", "by": "country", "threshold": 5, "epsilon": "0.5"}
 
 
-async def test_each_of_both_draws_from_its_own_seed_again() -> None:
+async def test_each_of_both_draws_from_its_own_seed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit_as_before(monkeypatch)
     drawn: list[tuple[bytes, int]] = []
 
     def noted(seed: bytes, stream: int) -> NoiseStream:

@@ -178,7 +178,7 @@ async def test_an_order_taken_when_the_engine_fails_is_refused() -> None:
     await asyncio.sleep(0)
     waiting = asyncio.create_task(engine._next())
     for _ in range(10):
-        if engine._inbox._queue.empty():
+        if not engine._inbox._commands:
             break
         await asyncio.sleep(0)
     waiting.cancel()

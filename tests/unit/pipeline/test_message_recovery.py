@@ -135,14 +135,3 @@ async def test_a_start_from_a_snapshot_asks_again_what_came_after_it(
         assert findings(world) == [], f"after a crash at place {left}"
     assert sum(commit.snapshot is not None for commit in world.commits()) >= 2
     assert json.loads(world.answers[0])["number"] == 1
-
-
-async def test_large_answers_do_not_share_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = await lived()
-    together = max(len(commit.answers) for commit in world.commits())
-    assert together > 1
-    monkeypatch.setattr("stream_dp.runtime.conversation.WAITING_BYTES", 1)
-    world = await lived()
-    assert findings(world) == []
-    told = [[a.id for a in commit.answers if a.id is not None] for commit in world.commits()]
-    assert max(map(len, told)) == 1

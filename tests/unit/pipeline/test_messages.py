@@ -15,6 +15,7 @@ from unit.pipeline.message_worlds import (
     MessageWorld,
     findings,
     large,
+    refusals,
     sealed,
     text,
 )
@@ -49,7 +50,12 @@ async def test_every_message_is_answered_once_in_order() -> None:
         Created, Asked, Asked, Created, Asked, Halted,
     ]  # fmt: skip
     refused = [each for each in world.said() if each["id"] is None]
-    kinds = {place: each["refused"]["kind"] for each in refused for place in each["places"]}
+    kinds = {
+        place: part["kind"]
+        for each in refused
+        for part in refusals(each)
+        for place in part["places"]
+    }
     assert kinds == {4: "unreadable", 5: "unreadable", 7: "repeated"}
     places = {each["id"]: each["places"] for each in world.said() if each["id"]}
     assert places["first"] == [0]
@@ -231,8 +237,8 @@ async def test_what_is_no_message_changes_nothing_and_uses_up_no_id(name: str) -
         world.script += [(0, value), (0, value)]
         await answered(world, number + 1)
         assert await stands(world, engine) == before
-        places = [place for each in world.said()[number:] for place in each["places"]]
-        assert (places, world.said()[number]["refused"]["kind"]) == ([0, 1], kind)
+        (line,) = world.said()[number:]
+        assert (line["refused"]["kind"], refusals(line)[0]["records"]) == (kind, 2)
         good = await engine.tell(text("r", "list").encode(), "")
         assert "queries" in json.loads(good)["answer"]
 
@@ -255,12 +261,15 @@ async def test_more_messages_than_a_tick_takes_wait_for_the_next() -> None:
     assert world.clock.now() == NOW
 
 
-async def test_a_batch_of_queries_shares_a_commit_with_a_seed_for_each() -> None:
+async def test_each_message_has_its_own_commit_and_each_query_its_own_seed() -> None:
     asks = [text(f"w{at}", "ask", series="watched", threshold=10**6 + at) for at in range(3)]
     world = MessageWorld(WITH_ANALYSTS, script=[(2, sealed(said)) for said in asks])
     await world.live()
-    (commit,) = [commit for commit in world.commits() if commit.changes]
-    assert len(commit.changes) == len(set(commit.seeds)) == len(commit.answers) == 3
+    commits = [commit for commit in world.commits() if commit.changes]
+    assert [(len(c.changes), len(c.answers), c.asked) for c in commits] == [
+        (1, 1, at) for at in (1, 2, 3)
+    ]
+    assert len({seed for commit in commits for seed in commit.seeds}) == 3
 
 
 async def test_what_waits_for_the_rest_of_its_block_is_not_told() -> None:

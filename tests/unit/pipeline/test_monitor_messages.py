@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from unit.pipeline.live_series_worlds import HORIZON, Stopping
-from unit.pipeline.message_worlds import text
+from unit.pipeline.message_worlds import commit_as_before, text
 from unit.pipeline.monitor_worlds import (
     FR,
     MONITOR,
@@ -123,7 +123,8 @@ async def test_a_threshold_that_is_asked_is_compared_and_re_arms() -> None:
         "series": "m", "watch": "by/FR", "threshold": 10**6, "fired": False, "band": band, "confidence": 0.95,
         "not_private": True,
     }  # fmt: skip
-    assert said["a2"]["answer"]["band"] == math.ceil(4 * math.log((compared + 2) / 0.05))
+    again = said["a2"]["tick"] + 1 + 2
+    assert said["a2"]["answer"]["band"] == math.ceil(4 * math.log((again + 1) / 0.05))
     assert (
         said["a4"]["answer"]["band"] == 12
     )  # a tick's: of its one noisy count, whatever was asked
@@ -445,7 +446,10 @@ async def test_a_place_that_is_used_again_holds_nothing_of_before() -> None:
     assert {tick: rows[tick] for tick in counts} == counts
 
 
-async def test_a_watch_begins_again_with_the_noise_of_its_own_seed() -> None:
+async def test_a_watch_begins_again_with_the_noise_of_its_own_seed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commit_as_before(monkeypatch)
     drawn: list[tuple[bytes, int]] = []
 
     def noted(seed: bytes, stream: int) -> NoiseStream:

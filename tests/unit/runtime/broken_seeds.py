@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from stream_dp.runtime.answering import NeedsDerivation
 from stream_dp.runtime.commit import Commit, Created, Header
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.recovery import Recovered, initial_states
@@ -45,9 +46,9 @@ class FirstNoiseOfZeros(Engine):
 class CreatedSeedOfZeros(Engine):
     """Everybody knows the first noise of a series that was created."""
 
-    async def _create(self, definition: bytes, analyst: str) -> Created:
+    async def _create(self, *wanted: Any, **how: Any) -> Created | NeedsDerivation:
         with seeds_of(self, lambda: ZEROS):
-            return await super()._create(definition, analyst)
+            return await super()._create(*wanted, **how)
 
 
 class CreatedWithTheFirstSeed(Engine):
@@ -55,11 +56,11 @@ class CreatedWithTheFirstSeed(Engine):
 
     first: ClassVar[list[bytes]] = []
 
-    async def _create(self, definition: bytes, analyst: str) -> Created:
+    async def _create(self, *wanted: Any, **how: Any) -> Created | NeedsDerivation:
         if not self.first:
             self.first.append(self._ports.seeds())
         with seeds_of(self, lambda: self.first[0]):
-            return await super()._create(definition, analyst)
+            return await super()._create(*wanted, **how)
 
 
 class OneSeedForAGroup(Engine):

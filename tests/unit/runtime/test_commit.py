@@ -21,6 +21,7 @@ from stream_dp.runtime.commit import (
     DeadLetter,
     Halted,
     Header,
+    Refused,
     Release,
     SavedStates,
     Unwatched,
@@ -36,7 +37,7 @@ FROZEN = {
     "commit": (
         "sequence previous header=None charges=() ticks=() rows=() seeds=() releases=() positions={} marks={} "
         "pending={} dead_letters=() late=0 records=0 snapshot=None changes=() admitted=() behind={} answers=() "
-        "asked=-1 users={} capped=0 arrived={} arriving={} version=3"
+        "asked=-1 users={} capped=0 arrived={} arriving={} refused=() version=3"
     ),
     "created": "number definition start column mechanism=''",
     "halted": "number end",
@@ -47,6 +48,7 @@ FROZEN = {
     "unwatched": "number name at",
     "watched": "number definition place at analyst=''",
     "dead-letter": "[] partition reason field records ranges",
+    "refused": "reason detail records places last",
     "release": "[] sequence series tick body",
 }
 HEADER = Header("p", "f", "s", (0, 1), 5, True, "k", {"a": "b"}, "", "id")
@@ -57,6 +59,7 @@ FULL = Commit(
     (Created(2, b"{}", 8, 2, "m"), Halted(1, 8), Asked(1, b"{}", 8, 1), Watched(1, b"{}", 4, 8), Unwatched(1, "w", 8)),
     (2,),
     {0: (7, 8)}, (Answer(1, "a", bytes(32), 9, b"{}"),), 5, {2: bytes(20)}, 3,
+    refused=(Refused("rate", "why", 3, (4, 5), 6),),
 )  # fmt: skip
 
 
@@ -81,6 +84,7 @@ def test_kinds_fields_and_defaults_are_frozen() -> None:
         DeadLetter,
         Halted,
         Header,
+        Refused,
         Release,
         SavedStates,
         Unwatched,

@@ -26,7 +26,7 @@ from stream_dp.runtime.answer_body import (
     read_answer,
 )
 from stream_dp.runtime.answer_words import error_of, not_accepted, refusal_of
-from stream_dp.runtime.commit import Commit
+from stream_dp.runtime.commit import Commit, decode, encode
 from stream_dp.runtime.conversation import LONGEST_MS, PLACES, Conversation
 
 HOUR = 3_600_000
@@ -148,9 +148,8 @@ def test_a_restart_remembers_at_least_as_much() -> None:
         assert kind_of(conversation, said, stamp) == ""
         sent.append(said)
         conversation.place = number + 1
-        commits.append(
-            Commit(number, b"", answers=conversation.drain(AT), asked=conversation.recorded)
-        )
+        answers = conversation.drain(AT)
+        commits.append(Commit(number, b"", answers=answers, asked=conversation.settle()[0]))
     again = Conversation()
     for commit in commits:
         again.replay(commit)
@@ -182,29 +181,63 @@ def test_the_rate_is_of_each_analyst_and_each_tick_also_after_a_restart() -> Non
     assert kind_of(again, message("a3", analyst="ann")) == ""
 
 
-def test_consecutive_refusals_of_one_kind_share_an_answer() -> None:
+def test_all_refusals_between_two_ticks_share_an_answer_with_a_count_of_each_reason() -> None:
     conversation = Conversation()
     for place, kind in enumerate(["used", "used", "expired", "used"]):
-        conversation.refuse(not_accepted(RefusalKind(kind)), place, AT)
+        conversation.refuse(not_accepted(RefusalKind(kind)), place)
     assert kind_of(conversation, message("a")) == ""
-    conversation.refuse(not_accepted(RefusalKind.USED), 5, AT)
     said = [json.loads(answer.body) for answer in conversation.drain(AT)]
-    assert [(each["number"], each["id"], each.get("places")) for each in said] == [
-        (1, None, [0, 1]), (2, None, [2]), (3, None, [3]), (4, "a", None), (5, None, [5]),
-    ]  # fmt: skip
+    assert [(each["number"], each["id"]) for each in said] == [(1, "a"), (2, None)]
+    line = said[1]
+    assert (line["places"], line["refused"]["kind"]) == ([0, 1, 3], "used")
+    assert [(each["places"], each["kind"]) for each in line["also"]] == [([2], "expired")]
+    conversation.refuse(not_accepted(RefusalKind.USED), 5)
     assert not conversation.waits
+    assert conversation.drain(AT) == ()
+    conversation.ticked()
+    assert conversation.waits
+    (later,) = conversation.drain(AT)
+    assert read_answer(later.body).places == (5,)
+    conversation.refuse(not_accepted(RefusalKind.USED), 6)
+    conversation.end()
+    assert conversation.waits
 
 
-def test_refusals_of_one_kind_for_two_reasons_do_not_share_an_answer() -> None:
+def test_refusals_of_one_kind_for_two_reasons_are_counted_apart() -> None:
     conversation = Conversation()
     for place, until in enumerate((NOW - 1, NOW - 2, NOW + 2 * LONGEST_MS)):
         with pytest.raises(NotAccepted) as refused:
             conversation.admit(message("a", until), NOW)
-        conversation.refuse(refused.value, place, AT)
-    found = [read_answer(answer.body) for answer in conversation.drain(AT)]
-    assert [each.places for each in found] == [(0, 1), (2,)]
-    details = [each.refused.detail for each in found if isinstance(each.refused, RefusedMessage)]
-    assert len(set(details)) == 2
+        conversation.refuse(refused.value, place)
+    (answer,) = conversation.drain(AT)
+    found = read_answer(answer.body)
+    assert found.places == (0, 1)
+    assert isinstance(found.refused, RefusedMessage)
+    assert found.also
+    (other,) = found.also
+    assert (other.places, other.kind) == ((2,), found.refused.kind)
+    assert other.detail != found.refused.detail
+
+
+def test_refusals_that_wait_outlive_a_restart_with_the_place_up_to_which_was_read() -> None:
+    conversation = Conversation()
+    conversation.refuse(not_accepted(RefusalKind.USED), 0)
+    first = conversation.drain(AT)
+    commits = [Commit(1, b"", answers=first, asked=1)]
+    for place in (1, 2):
+        conversation.refuse(not_accepted(RefusalKind.UNREADABLE), place)
+    conversation.place = 3
+    asked, refused = conversation.settle()
+    commits.append(decode(encode(Commit(2, b"", charges=(), asked=asked, refused=refused))))
+    again = Conversation()
+    for commit in commits:
+        again.replay(commit)
+    assert (again.place, again.due, again.next_number) == (3, False, 2)
+    again.replay(Commit(3, b"", ticks=(5,), asked=asked, refused=refused))
+    (line,) = again.drain(AT)
+    assert read_answer(line.body).places == (1, 2)
+    again.replay(Commit(4, b"", answers=(line,), asked=asked))
+    assert not again.waits
 
 
 def test_an_answer_says_where_in_the_queue_its_message_lay() -> None:
@@ -217,15 +250,32 @@ def test_an_answer_says_where_in_the_queue_its_message_lay() -> None:
     assert places_in(conversation.answer(other, {}, AT).body) == ()
 
 
-def test_what_waits_has_a_bound() -> None:
+def test_an_answer_to_many_names_the_places_of_some_and_tells_what_became_of_each() -> None:
     conversation = Conversation()
-    for place in range(3 * PLACES):
-        conversation.refuse(not_accepted(RefusalKind.UNREADABLE), place, AT)
-    assert [len(read_answer(a.body).places or ()) for a in conversation.drain(AT)] == [PLACES] * 3
-    hasty = Conversation(per_tick=3)
-    assert [hasty.hurry() for _ in range(4)] == [True, True, True, False]
-    hasty.ticked()
-    assert hasty.hurry()
+    for place in range(3000):
+        kind = RefusalKind.UNREADABLE if place % 2 else RefusalKind.SIGNATURE
+        conversation.refuse(not_accepted(kind), place)
+    (answer,) = conversation.drain(AT)
+    assert len(answer.body) < 1500
+    found = read_answer(answer.body)
+    assert found.records == 3000
+    assert [
+        len(places) for places in (found.places or (), *(one.places for one in found.also or ()))
+    ] == [PLACES] * 2
+    kinds = [
+        refused and refused.kind for refused in map(found.refusal, (0, 1, 38, 39, 40, 2999, 3000))
+    ]
+    assert kinds == [
+        "signature",
+        "unreadable",
+        "signature",
+        "unreadable",
+        "signature",
+        "unreadable",
+        None,
+    ]
+    assert found.names(2999)
+    assert not found.names(3000)
 
 
 def test_the_form_of_an_answer() -> None:
@@ -237,7 +287,7 @@ def test_the_form_of_an_answer() -> None:
         b'{"v":1,"number":1,"id":"a","do":"list","tick":4,"end":"1970-01-01T05:00:00Z","answer":{"b":1}}'
     )
     first = AnswerCut.before(0, TickGrid(0, HOUR))
-    conversation.refuse(NotAccepted("used", "id: why"), 17, first)
+    conversation.refuse(NotAccepted("used", "id: why"), 17)
     (_, refused) = conversation.drain(first)
     assert refused.body == (
         b'{"v":1,"number":2,"id":null,"places":[17],"tick":null,"end":"1970-01-01T00:00:00Z",'
