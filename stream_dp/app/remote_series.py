@@ -13,6 +13,7 @@ from typing import Any
 from stream_dp.app.awaited_page import page_there
 from stream_dp.client.live_series import LiveSeriesClient
 from stream_dp.errors import UsageError
+from stream_dp.pipeline.false_alarm import FalseAlarm
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.yaml import load, load_live, load_series
 from stream_dp.serve.live_series import LARGEST_DEFINITION
@@ -127,6 +128,15 @@ class RemoteSeries:
 def accepting(accept_noise: bool) -> dict[str, bool]:
     """Return what a message says that accepts noise; nothing where it does not."""
     return {"accept_noise": True} if accept_noise else {}
+
+
+def noise_lines(preview: Mapping[str, Any]) -> list[str]:
+    """Return how likely the alarms of a preview are false ones, and whether they are mostly noise, as sentences."""
+    found = [f"{FalseAlarm(**alarm).words}." for alarm in preview.get("false_alarms", ())]
+    if "noise" in preview:
+        noise = preview["noise"]
+        found.append(f"{noise[:1].upper()}{noise[1:]}. To create it all the same: --yes.")
+    return found
 
 
 def told_in(line: bytes) -> tuple[str, Mapping[str, Any]]:

@@ -16,7 +16,7 @@ from rich.console import JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
-from stream_dp.app.remote_series import RemoteSeries, told_in
+from stream_dp.app.remote_series import RemoteSeries, noise_lines, told_in
 from stream_dp.cli.lazy import WholeHelpGroup
 from stream_dp.cli.options import KeyFile, PipelineFile, say_on_stderr
 from stream_dp.cli.printing import (
@@ -31,7 +31,6 @@ from stream_dp.cli.printing import (
 from stream_dp.cli.progress_line import progress
 from stream_dp.core.how_many import how_many
 from stream_dp.errors import BudgetRefused, MostlyNoise
-from stream_dp.pipeline.false_alarm import FalseAlarm
 
 if TYPE_CHECKING:
     from stream_dp.app.remote_messages import RemoteMessages
@@ -164,7 +163,8 @@ def preview(
     if not as_json and "start" in answer:
         typer.echo(f"Start: tick {tick_text(answer, 'start')} at the earliest.")
     if not as_json:
-        _false_alarms(answer)
+        for line in noise_lines(answer):
+            typer.echo(line)
     if not as_json and "derivation" in answer:
         why = "" if proof else "; `--proof` shows why"
         typer.echo(f"Promised by it alone: {promise_text(answer['derivation'])}{why}.")
@@ -366,14 +366,6 @@ def _confirmed(asking: Callable[[bool], _T], yes: bool) -> _T:
         if not typer.confirm("Run it all the same?", err=True):
             raise
     return _answered(lambda: asking(True))
-
-
-def _false_alarms(answer: Mapping[str, Any]) -> None:
-    """Print how likely alarms are false ones, and whether they are mostly noise."""
-    for alarm in answer.get("false_alarms", ()):
-        typer.echo(f"{FalseAlarm(**alarm).words}.")
-    if "noise" in answer:
-        typer.echo(f"{answer['noise'].capitalize()}. To create it all the same: --yes.")
 
 
 def _shown(answer: Mapping[str, Any]) -> dict[str, Any]:

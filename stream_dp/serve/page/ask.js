@@ -152,7 +152,7 @@ const conditionText = ({ field, ...how }) => Object.entries(how).map(([operator,
 function tellsTheSame({ name, epsilon, windows, statistic: kind, by = "", where = [], ...own }, preview, told) {
   const conditions = [...where.map(conditionText)].sort().join("\n");
   const groups = [by].flat().join(" and ");
-  return told.statistic === kind && (told.by ?? "") === groups && [...(told.where ?? [])].sort().join("\n") === conditions
+  return kind === told.statistic && (told.by ?? "") === groups && [...(told.where ?? [])].sort().join("\n") === conditions
     && Object.entries(own).every(([key, value]) => String(told.parameters?.[key]) === textOf(value)) && !/ in rank$/.test(preview.error_unit);
 }
 

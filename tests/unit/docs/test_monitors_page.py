@@ -59,4 +59,4 @@ def test_the_tables_name_every_key() -> None:
 
 def test_the_watch_of_the_page_is_one() -> None:
     (message,) = re.findall(r'^ +(\{"do": "watch".*), …\}$', PAGE, re.MULTILINE)
-    assert WatchSpec.model_validate(json.loads(message + "}")["watch"]).above == 20
+    assert WatchSpec.model_validate(json.loads(message + "}")["watch"]).above == 500
