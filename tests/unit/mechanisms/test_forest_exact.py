@@ -7,6 +7,7 @@ estimate is best (oracles.window_forest); how tight the claim is, the linear pro
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -17,15 +18,16 @@ from oracles.tree_privacy import least_shift
 from unit.mechanisms import broken_forests as broken
 from unit.mechanisms.shifted_noise import Drawn, Shifted
 
+from stream_dp.core.mechanism import Noise
 from stream_dp.core.messages import IntArray, Query, Update
 from stream_dp.core.neighbors import Neighbors
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.forest_decoding import ForestDecoding
 from stream_dp.mechanisms.forest_shape import FLAT, ForestShape, best_forest, window_variances
-from stream_dp.mechanisms.noisy_forest import MOST_HELD
+from stream_dp.mechanisms.noisy_forest import MOST_HELD, WindowForestState
 from stream_dp.mechanisms.serving import derived
 from stream_dp.mechanisms.window_forest import WindowForest
-from stream_dp.testing.noise import ScriptedNoise, ZeroNoise
+from stream_dp.testing.noise import Draw, ScriptedNoise, ZeroNoise
 
 ADD, REPLACE = Neighbors.ADD_REMOVE, Neighbors.REPLACE
 ONE, HALF, THIRD = Fraction(1), Fraction(1, 2), Fraction(1, 3)
@@ -312,3 +314,37 @@ def test_errors_are_those_of_the_theory_and_better_than_single_ticks() -> None:
     assert day[2] < 0.56 * 2_880**0.5
     assert np.prod(day) < np.prod([2**0.5, 120**0.5, 2_880**0.5])
     assert error((1, 10_080), 1) < 0.32 * 20_160**0.5
+
+
+class EndsToBeNoisy(WindowForest):
+    """Broken: a node that is complete after 4,000 ticks or more has no noise."""
+
+    def _taken(self, state: WindowForestState, row: IntArray, noise: Noise) -> WindowForestState:
+        """As if all noise were drawn."""
+        return super()._taken(state, row, noise if state.updates < 4000 else ZeroNoise())
+
+
+def from_then_on(kind: type[WindowForest], turns: int) -> tuple[list[list[int]], list[Draw]]:
+    """Return the answers of twelve ticks after so many turns of the highest nodes, and what they draw."""
+    forest, row = kind(2, EPSILON, ADD, (9, 4), THREE), np.array([2, 1])
+    noise = ScriptedNoise([(7 * n) % 23 - 11 for n in range(400)])
+    state, answers = forest.init(noise), list[list[int]]()
+    for _ in range(12):
+        state, _ = forest.step(state, Update(row), noise)
+    state, before = (
+        replace(state, updates=state.updates + turns * THREE.spans[-1]),
+        len(noise.calls),
+    )
+    for _ in range(12):
+        state, _ = forest.step(state, Update(row), noise)
+        _, answer = forest.step(state, Query(), noise)
+        assert answer is not None
+        answers.append(answer.tolist())
+    return answers, noise.calls[before:]
+
+
+@pytest.mark.parametrize("turns", [1, 333, 700, 10**6, 10**11])
+def test_after_any_number_of_ticks_it_does_the_same(turns: int) -> None:
+    """The exact checks end after some hundred ticks; from there on their number decides nothing but the place."""
+    assert from_then_on(WindowForest, turns) == from_then_on(WindowForest, 0)
+    assert (from_then_on(EndsToBeNoisy, turns) == from_then_on(EndsToBeNoisy, 0)) is (turns < 600)

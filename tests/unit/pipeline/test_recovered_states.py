@@ -6,11 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from unit.pipeline.live_series_worlds import PIPELINE, World, batches
 from unit.pipeline.test_message_recovery import lived, rewritten
 
+from stream_dp.adapters.memory import MemorySource
 from stream_dp.errors import FailClosed
 from stream_dp.runtime import engine as engines
 from stream_dp.runtime.commit import Commit, SavedStates
+from stream_dp.runtime.made_series import MadeSeries
 from stream_dp.runtime.recovery import recover
 
 
@@ -65,3 +68,27 @@ async def test_a_snapshot_of_other_series_is_refused(
     with pytest.raises(FailClosed, match="is not one of the series that lived then"):
         await world.live()
     assert world.bodies == world.answers == []
+
+
+async def test_what_is_made_of_releases_is_made_again_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A version of the code that makes other bytes of the same releases goes no further."""
+    de = {
+        "name": "de",
+        "statistic": "count",
+        "epsilon": "0.5",
+        "where": [{"field": "country", "equals": "DE"}],
+    }
+    share = {"name": "share", "statistic": "ratio", "of": "de", "over": "orders"}
+    series = [*PIPELINE["series"], de, share]
+    world, made = World(PIPELINE | {"series": series}), MadeSeries.body
+
+    async def again() -> None:
+        await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
+
+    await again()
+    await again()
+    monkeypatch.setattr(MadeSeries, "body", lambda *given: made(*given) + b" ")
+    with pytest.raises(FailClosed, match="replaying tick 0 of series share does not give"):
+        await again()
