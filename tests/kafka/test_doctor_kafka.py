@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kafka.certificates import Authority
 from kafka.kafka_worlds import administering, alter, create, visible
 from kafka.secured_broker import (
@@ -20,7 +21,7 @@ from kafka.secured_broker import (
     Secured,
     unsecured_token,
 )
-from kafka.secured_worlds import SecuredWorld
+from kafka.secured_worlds import TICKS, SecuredWorld
 
 from stream_dp.adapters.kafka_client import KEPT
 
@@ -242,3 +243,29 @@ def test_clocks_are_compared_where_it_is_asked_for(
     assert (code, [one["about"] for one in found]) == (0, ["brokers"])
     assert topics(mine) == [f"{mine.name}.private.clock"]
     assert asyncio.run(visible(mine.secured.admin, mine.topic)) == []
+
+
+def test_the_topic_of_clocks_is_looked_at_also_beside_a_journal_in_a_file(
+    world: SecuredWorld, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mine = world.write(wall=True)
+    clocks = f"{mine.name}.private.clock"
+    said = yaml.safe_load(mine.file.read_text())
+    said["clock"]["horizon"] = TICKS
+    said |= {
+        "journal": {"kind": "sqlite", "path": "journal.db"},
+        "releases": {"path": "releases.jsonl"},
+    }
+    mine.file.write_text(yaml.safe_dump(said))
+    asyncio.run(create(mine.secured.admin, mine.topic, **STAMPED))
+    mine.grant(without=[(TOPIC, WRITE)], feeding=False)
+    code, found = told(mine, capfd)
+    lacks = [one["says"] for one in found if one["about"] == "rights"]
+    assert (code, lacks) == (5, [f"this user lacks Write on --topic {clocks}"])
+    mine.grant(feeding=False)
+    asyncio.run(create(mine.secured.admin, clocks, message_timestamp_type="CreateTime"))
+    code, found = told(mine, capfd)
+    wrong = {one["about"]: one["mend"] for one in found if one["level"] == "wrong"}
+    assert (code, list(wrong)) == (4, [f"topic {clocks}"])
+    assert "message.timestamp.type=LogAppendTime" in wrong[f"topic {clocks}"]
+    assert mine.command("run", mine.file, "--until-end", "--key-file", mine.key()) == 4

@@ -18,7 +18,8 @@ from kafka.kafka_worlds import create, writing
 from kafka.log_worlds import KINDS, Journalled, LivePipeline, _judge, differences
 from kafka.paper_broker import Clocks, Outcome, run
 from kafka.paper_log import PaperLog, PaperPartition
-from kafka.raw_batches import RawBatch, record
+from kafka.raw_batches import CODECS, RawBatch, record
+from kafka.raw_wire import Wire
 from oracles.kafka_log import Grid, Said, said
 
 from stream_dp.adapters import kafka_source
@@ -215,9 +216,11 @@ REAL = Grid(0, 400, 1_200, 8)
 SILENT_FROM = 5 * REAL.step
 
 
-async def _on_a_broker(kafka: str, by: int, *, step: bool) -> tuple[Journalled, Counter[int]]:
+async def _on_a_broker(
+    kafka: str, by: int, *, step: bool, heavy: bytes = b""
+) -> tuple[Journalled, Counter[int]]:
     """What an engine's journal holds, and the records of the log by tick; the engine's clock is off from the start,
-    or steps."""
+    or steps. A `heavy` batch is sent in the third tick."""
     topic = fresh_topic_name("skewed")
     await create(kafka, topic, 2, message_timestamp_type="LogAppendTime")
     origin = (system_ms() // REAL.step + 4) * REAL.step
@@ -236,7 +239,13 @@ async def _on_a_broker(kafka: str, by: int, *, step: bool) -> tuple[Journalled, 
                 await producer.send_and_wait(topic, b'{"kind":"red"}', partition=now % 2)
                 await asyncio.sleep(0.02)
 
+    async def send_heavy() -> None:
+        await asyncio.sleep((origin + 2.8 * grid.step - system_ms()) / 1000)
+        await asyncio.to_thread(sent, kafka, topic, heavy)
+
     async with asyncio.timeout(60), asyncio.TaskGroup() as both:
+        if heavy:
+            both.create_task(send_heavy())
         both.create_task(write())
         both.create_task(_stopping(engine, abs(by) > grid.delay // 2))
     stamps = [one.timestamp for one in await records(kafka, topic)]
@@ -264,3 +273,19 @@ async def test_an_engine_on_a_real_broker_counts_exactly_or_stops(
     }
     assert journal.late == 0
     assert len(journal.rows) == REAL.horizon or abs(by) > REAL.delay // 2
+
+
+def sent(kafka: str, topic: str, batch: bytes) -> None:
+    """Send a raw batch to partition 0, whose broker takes it."""
+    with Wire(kafka) as wire:
+        assert wire.produce(topic, 0, batch).error == 0
+
+
+async def test_a_batch_that_a_broker_validates_for_long_is_counted_or_late(kafka: str) -> None:
+    """How long it takes is the machine's; wherever its record falls, it is in one place."""
+    headers = [(b"", None)] * 400_000
+    batch = RawBatch([record(b'{"kind":"red"}', 0, headers=headers)], CODECS["gzip"]).encoded()
+    journal, log = await _on_a_broker(kafka, 0, step=False, heavy=batch)
+    counted = sum(row[0] for row in journal.rows.values())
+    assert counted + journal.late + sum(journal.dead.values()) == sum(log.values())
+    assert len(journal.rows) == REAL.horizon
