@@ -19,6 +19,7 @@ _AT_ONCE = 1 << 12
 _UNKNOWN = -3
 """The number of the first new time in a reading; the next ones have -4, -5 and so on."""
 _LONGEST_TIME = 40
+_NONE = np.empty(0, np.int64)
 
 
 class OwnTicks:
@@ -37,7 +38,7 @@ class OwnTicks:
         parts = [
             self._tick_of.of(list(islice(every, _AT_ONCE))) for _ in range(0, number, _AT_ONCE)
         ]
-        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+        return parts[0] if len(parts) == 1 else np.concatenate([_NONE, *parts])
 
 
 class _Ticks(dict[str, int]):

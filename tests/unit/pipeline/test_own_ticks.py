@@ -92,6 +92,7 @@ def test_many_times_have_the_ticks_of_each_alone(
         assert len(ticks._tick_of) <= cached
         assert min(ticks._tick_of.values()) >= NO_TIME
     assert set(alone) == {0, 1, OUTSIDE, NO_TIME}
+    assert ticks.of([], 0).tolist() == []
 
 
 def test_a_reading_that_breaks_off_leaves_no_false_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
