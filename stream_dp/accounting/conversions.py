@@ -7,6 +7,7 @@ is evaluated with outward-rounded intervals (`directed`). So no result depends o
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 from stream_dp.accounting.directed import Interval, ln_inverse
 from stream_dp.core.guarantee import (
@@ -23,6 +24,7 @@ STEPS = 90  # of the golden section over ln(alpha - 1)
 LOW, HIGH = -12.0, 60.0
 
 
+@lru_cache(maxsize=1024)
 def pure_zcdp(epsilon: Fraction) -> Interval:
     """epsilon * tanh(epsilon / 2), enclosed."""
     inverse = Interval.of(-epsilon).exp()

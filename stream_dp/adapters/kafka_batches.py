@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from stream_dp.adapters.kafka_client import KafkaSettings, library
+from stream_dp.adapters.kafka_frames import buffered
 from stream_dp.adapters.record_batches import (
     APPENDED,
     HEADER,
@@ -59,11 +60,13 @@ def consumer(
     if not fitting():
         return library().AIOKafkaConsumer(isolation_level="read_committed", **options)
     _install()
-    return library().AIOKafkaConsumer(
+    made = library().AIOKafkaConsumer(
         isolation_level="read_committed" if wait else "read_uncommitted",
         value_deserializer=WholeBatches(cell),
         **options,
     )
+    buffered(made._client)  # noqa: SLF001 - see `kafka_frames`
+    return made
 
 
 def fitting() -> bool:

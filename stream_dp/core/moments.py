@@ -7,12 +7,17 @@ offset it names a moment only in a declared zone. No clock and no file here: a z
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import Final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_dp.core.messages import IntArray
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_UNITS: Final[Mapping[str, tuple[int, int]]] = {
@@ -30,6 +35,14 @@ _SPELLING = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?"
     r"(?P<zone> ?(?:[Zz]|UTC|([+-])([0-9]{2})(?::?([0-9]{2})|:([0-9]{2}):([0-9]{2}))?))?"
 )
+
+_DIGITS = str.maketrans("123456789", "000000000")
+_USUAL = re.compile(r"0000-00-00[T ]00:00:00(?:\.0{1,12})?(?:Z|[+-]00:00)?")
+_MINUTES = "+00:00"
+"""What a shape ends with whose offset is stated in hours and minutes, but for its sign."""
+_MANY = 32
+"""Fewer texts of one length are read one by one."""
+_AS_ASCII = ord("0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,110 @@ def parse_moment(text: str, zone: tzinfo | None = None) -> int | None:
         return _local(moment, zone)
     since = moment - EPOCH  # a third faster than // by a timedelta, and as exact
     return since.days * _DAY + since.seconds * 1000 + since.microseconds // 1000
+
+
+def parse_moments(texts: Sequence[str], zone: tzinfo | None = None) -> list[int | None]:
+    """Return what `parse_moment` says of each text; many of one usual shape are read by columns, ten times as fast.
+
+    >>> parse_moments(["1970-01-01T00:00:01.9999999Z", "1970-01-01T00:00:01"])
+    [1999, None]
+    """
+    if len(set(map(len, texts))) == 1:
+        return _as_long(texts, zone)
+    places: dict[int, list[int]] = {}
+    for at, text in enumerate(texts):
+        places.setdefault(len(text), []).append(at)
+    found: list[int | None] = [None] * len(texts)
+    for those in places.values():
+        for at, moment in zip(those, _as_long([texts[at] for at in those], zone), strict=True):
+            found[at] = moment
+    return found
+
+
+def _as_long(texts: Sequence[str], zone: tzinfo | None) -> list[int | None]:
+    """The moments of texts of one length."""
+    shape, joined = texts[0].translate(_DIGITS), "".join(texts)
+    if len(texts) < _MANY or not joined.isascii() or not _USUAL.fullmatch(shape):
+        return [parse_moment(text, zone) for text in texts]
+    cells = np.frombuffer(joined.encode(), np.uint8).reshape(len(texts), len(shape))
+    moments, known = _columns(cells, shape, zone)
+    found: list[int | None] = moments.tolist()
+    for at in (~known).nonzero()[0].tolist():
+        found[at] = parse_moment(texts[at], zone)
+    return found
+
+
+def _columns(
+    cells: NDArray[np.uint8], shape: str, zone: tzinfo | None
+) -> tuple[IntArray, NDArray[np.bool_]]:
+    """The moments of texts in cells of shape (texts, characters), and which are known: digits stand as in `shape`."""
+    like = np.frombuffer(shape.encode(), np.uint8)
+    digit = like == _AS_ASCII
+    values = cells - np.where(digit, _AS_ASCII, like).astype(np.uint8)  # wraps: larger than 9
+    known = (values <= digit * np.uint8(9)).all(axis=1)
+    numbers = (values[known].astype(np.float64) @ _weights(shape)).astype(np.int64)
+    year, month, day, hour, minute, second, milli, hours, minutes = numbers.T
+    months = (year - 1970) * 12 + month - 1
+    first, following = _first_day(months), _first_day(months + 1)
+    right = (year >= 1) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= following - first)
+    right &= (hour <= 23) & (minute <= 59) & (second <= 59) & (hours <= 23) & (minutes <= 59)
+    known[known] = right
+    days, clock = (first + day - 1)[right], ((hour * 60 + minute) * 60 + second)[right]
+    if shape.endswith(("Z", _MINUTES, _MINUTES.replace("+", "-"))):
+        offset = (hours * 60 + minutes)[right] * (-60 if shape[-len(_MINUTES)] == "-" else 60)
+    else:
+        offset, settled = _offsets(days, clock, zone)
+        days, clock, milli = days[settled], clock[settled], milli[right][settled]
+        right = np.ones(len(days), np.bool_)
+        offset = offset[settled]
+        known[known] = settled
+    moments = np.zeros(len(cells), np.int64)
+    moments[known] = (days * 86_400 + clock - offset) * 1000 + milli[right]
+    return moments, known
+
+
+@lru_cache(maxsize=64)
+def _weights(shape: str) -> NDArray[np.float64]:
+    """What the digits of a shape are worth in year, month, day, hour, minute, second, ms, and the offset's two."""
+    found = np.zeros((len(shape), 9))
+    for column, place in enumerate(((0, 4), (5, 7), (8, 10), (11, 13), (14, 16), (17, 19))):
+        found[slice(*place), column] = [10**power for power in range(place[1] - place[0])][::-1]
+    for at in range(_POINT + 1, min(_POINT + 4, len(shape))):
+        if shape[_POINT] == "." and shape[_POINT : at + 1].count("0") == at - _POINT:
+            found[at, 6] = 10 ** (3 - (at - _POINT))
+    if shape[-len(_MINUTES) :] in (_MINUTES, _MINUTES.replace("+", "-")):
+        found[-5:-3, 7], found[-2:, 8] = (10, 1), (10, 1)
+    return found
+
+
+def _first_day(months: IntArray) -> IntArray:
+    """The first day of each month, both counted from January 1970."""
+    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+
+
+def _offsets(
+    days: IntArray, clock: IntArray, zone: tzinfo | None
+) -> tuple[IntArray, NDArray[np.bool_]]:
+    """The offsets in seconds of local times in a zone, and of which of them it is known by their day alone."""
+    every, at = np.unique(days, return_inverse=True)
+    told = [None if zone is None else _offset_of_day(zone, day) for day in every.tolist()]
+    offsets = np.array([each or 0 for each in told], np.int64)[at]
+    return offsets, np.array([each is not None for each in told], np.bool_)[at]
+
+
+@lru_cache(maxsize=4096)
+def _offset_of_day(zone: tzinfo, day: int) -> int | None:
+    """The offset in seconds of all times of a local day; None where clocks are set in it.
+
+    Every hour is asked, and the last second: no zone was ever set back and forth within an hour.
+    """
+    midnight = (_NAIVE_EPOCH + timedelta(days=day)).replace(tzinfo=zone)
+    times = [midnight.replace(hour=hour) for hour in range(24)]
+    told = {time.utcoffset() for time in (*times, midnight.replace(hour=23, minute=59, second=59))}
+    offset = told.pop() if len(told) == 1 else None
+    if offset is None or offset.microseconds:
+        return None
+    return offset.days * 86_400 + offset.seconds
 
 
 def own_time(value: object, form: TimeForm = ISO) -> int | None:

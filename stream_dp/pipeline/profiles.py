@@ -5,6 +5,7 @@ and of events, how many entries an event may set, and the declared shape. This f
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -38,14 +39,22 @@ class Profile:
 
         `even`: all alike; else the i-th has 1/i of the events of the first, but none more than there are.
         """
-        edges = np.unique(np.geomspace(1, width + 1, SAMPLED).astype(np.int64))
-        edges = np.append(edges[edges <= width], width + 1)
-        weights = np.diff(edges).astype(np.float64)
-        ranks = np.sqrt(edges[:-1] * (edges[1:] - 1).astype(np.float64))
-        chances = np.ones_like(ranks) if shape == "even" else 1 / ranks
-        entries = events * (min(ones, width) + 1) / 2
-        counts = np.minimum(events, _factor(chances, weights, entries, events) * chances)
-        return cls(ranks, counts, weights, events, BURSTS if shape == "bursts" else None)
+        return _profile(width, events, shape, min(ones, width))
+
+
+@lru_cache(maxsize=256)
+def _profile(width: int, events: int, shape: ExpectedShape, ones: int) -> Profile:
+    """See `Profile.of`; series of one width share it, so its arrays are not written to."""
+    edges = np.unique(np.geomspace(1, width + 1, SAMPLED).astype(np.int64))
+    edges = np.append(edges[edges <= width], width + 1)
+    weights = np.diff(edges).astype(np.float64)
+    ranks = np.sqrt(edges[:-1] * (edges[1:] - 1).astype(np.float64))
+    chances = np.ones_like(ranks) if shape == "even" else 1 / ranks
+    entries = events * (ones + 1) / 2
+    counts = np.minimum(events, _factor(chances, weights, entries, events) * chances)
+    for each in (ranks, counts, weights):
+        each.setflags(write=False)
+    return Profile(ranks, counts, weights, events, BURSTS if shape == "bursts" else None)
 
 
 def _factor(chances: Floats, weights: Floats, entries: float, most: int) -> float:

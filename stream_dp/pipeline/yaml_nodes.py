@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-LONG = 1 << 17  # characters; a text that is shorter takes a second at most
+LONG = 1 << 12  # characters; a text that is shorter takes a tenth of a second at most
 MOST_NESTED = 100
 PLAIN_TAG = "tag:yaml.org,2002:str"
 _ALIKE = re.compile("[\n\x20-\x3e@-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]*")

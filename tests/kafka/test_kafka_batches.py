@@ -43,6 +43,11 @@ def told(found: Sequence[RecordBatch]) -> list[tuple[int, bytes, int]]:
     return records
 
 
+def inside(reader: Any) -> set[str]:
+    """What a consumer reads its connections through."""
+    return {type(one._reader).__name__ for one in reader._client._conns.values()}
+
+
 async def written(kafka: str, topic: str) -> int:
     """Batches in every packing, and transactions that were committed and aborted; return the end."""
     for codec in (None, "gzip", "snappy", "lz4", "zstd"):
@@ -80,6 +85,8 @@ async def test_it_gives_what_a_stock_consumer_gives(kafka: str, cell: Any) -> No
         mine, all_of_it, theirs = await asyncio.gather(
             *(everything(reader, topic, end) for reader in readers)
         )
+        assert inside(ours) == inside(undecided) == {"Frames"}
+        assert inside(stock) == {"StreamReader"}
     finally:
         for reader in readers:
             await reader.stop()

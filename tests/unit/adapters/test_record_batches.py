@@ -1,6 +1,9 @@
 """Where batches begin and end, and what their headers say."""
 
 import struct
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -140,8 +143,41 @@ def test_a_batch_that_ends_before_it_begins_is_an_error() -> None:
         list(record_batches(batch([record(b"a")], last=-1), 0))
 
 
+def castagnoli(data: bytes) -> int:
+    """CRC-32C bit by bit, by its polynomial."""
+    rest = 0xFFFFFFFF
+    for byte in data:
+        rest ^= byte
+        for _ in range(8):
+            rest = (rest >> 1) ^ (0x82F63B78 if rest & 1 else 0)
+    return rest ^ 0xFFFFFFFF
+
+
+@pytest.fixture(params=["by instruction", "by table"])
+def checked_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Checksums with the package for them, which takes bytes alone, and without it."""
+
+    def value(data: bytes) -> int:
+        assert type(data) is bytes
+        return castagnoli(data)
+
+    package = SimpleNamespace(value=value) if request.param == "by instruction" else None
+    monkeypatch.setitem(sys.modules, "google_crc32c.cext", package)
+    monkeypatch.setitem(sys.modules, "google_crc32c", package)
+    batches_of_format_2._checksum.cache_clear()
+    yield
+    batches_of_format_2._checksum.cache_clear()
+
+
+@given(st.binary(max_size=300), st.integers(0, 20))
+def test_the_checksum_that_is_installed_is_crc_32c(data: bytes, at: int) -> None:
+    assert batches_of_format_2._checksum()(memoryview(data)[at:]) == castagnoli(data[at:])
+
+
+@pytest.mark.usefixtures("checked_by")
 def test_a_batch_that_was_changed_is_an_error() -> None:
     raw = batch([record(b"a")])
+    assert parsed(raw).records == 1
     for at in range(21, len(raw)):  # what the checksum is of
         changed = bytearray(raw)
         changed[at] ^= 1
@@ -228,9 +264,17 @@ def test_batches_behind_a_hole_are_not_joined() -> None:
 
 
 def test_joined_batches_are_bounded() -> None:
-    raw = [batch([record(b"x" * 100_000)], base, 20) for base in range(9)]
+    raw = [batch([record(b"x" * 60_000)], base, 20) for base in range(10)]
     found = list(record_batches(b"".join(raw), 0, tens))
-    assert [one.next - one.base for one in found] == [3, 3, 3]
+    assert [one.next - one.base for one in found] == [5, 5]
+
+
+def test_a_large_batch_is_not_copied_into_another() -> None:
+    large = batch([record(b"x" * 70_000), record(b"y", 1)], 2, 20)
+    assert joined(two(0, 20), large, two(4, 20), two(6, 20)) == [
+        (0, 2, 20), (2, 4, 20), (4, 8, 20),
+    ]  # fmt: skip
+    assert joined(large, two(4, 20), position=2) == [(2, 4, 20), (4, 6, 20)]
 
 
 @pytest.mark.parametrize("more", [0, 1])

@@ -1,9 +1,10 @@
 """What a spelling means, against an oracle that shares nothing with it: own grammar, own calendar, exact fractions."""
 
+import importlib
 from datetime import datetime, timedelta, timezone, tzinfo
 from fractions import Fraction
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from oracles.moments import SPELLINGS, kolkata, local_times, oracle, paris, texts
 
 from stream_dp.core import moments
-from stream_dp.core.moments import TimeForm, moment_text, own_time, parse_moment
+from stream_dp.core.moments import TimeForm, moment_text, own_time, parse_moment, parse_moments
 from stream_dp.core.tick_grid import TickGrid
 
 
@@ -181,3 +182,58 @@ def test_the_texts_of_a_tick() -> None:
 def test_no_grid_without_a_step_and_a_tick(step: int, horizon: int | None) -> None:
     with pytest.raises(ValueError, match="a step of 1 ms"):
         TickGrid(0, step, horizon)
+
+
+ALL_ZONES = sorted(available_timezones() - {"localtime"})
+PythonZone = importlib.import_module("zoneinfo._zoneinfo").ZoneInfo
+NAIVE = datetime(1970, 1, 1)  # noqa: DTZ001 - for local times
+FIRST, LAST = -62_135_000_000, 253_402_000_000
+"""Seconds since 1970 a few days inside of the years that have names."""
+
+
+@given(st.lists(texts() | local_times(), max_size=80), st.sampled_from(ALL_ZONES))
+def test_many_texts_mean_what_each_means(some: list[str], name: str) -> None:
+    """Those of one length are repeated, so that they are read by columns."""
+    zone = ZoneInfo(name)
+    for together in (some, SPELLINGS * 2, *(each for each in ([text] * 33 for text in some[:3]))):
+        for where in (zone, None):
+            assert parse_moments(together, where) == [
+                parse_moment(text, where) for text in together
+            ]
+
+
+STEPS = (-1, 0, 3_599)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("letter", sorted({name[0] for name in ALL_ZONES}))
+def test_times_around_all_changes_of_all_zones_mean_by_columns_what_each_means(letter: str) -> None:
+    """The changes as Python's own reader of the database lists them, and by the rule for later years."""
+    for name in (each for each in ALL_ZONES if each[0] == letter):
+        slow = PythonZone.no_cache(name)
+        changes = {*slow._trans_local[0], *slow._trans_local[1]}
+        if hasattr(slow._tz_after, "transitions"):
+            changes |= {
+                each for year in (2038, 2400, 9998) for each in slow._tz_after.transitions(year)
+            }
+        some = [
+            (NAIVE + timedelta(seconds=change + step)).isoformat(" ")
+            for change in sorted(changes)
+            for step in STEPS
+            if FIRST < change < LAST
+        ]
+        some += ["0001-01-01 00:00:00", "9999-12-31 23:59:59"] * 32
+        zone = ZoneInfo(name)
+        assert parse_moments(some, zone) == [parse_moment(text, zone) for text in some], name
+
+
+def test_a_twin_that_looks_at_midnights_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(zone: tzinfo, day: int) -> int:
+        midnight = (NAIVE + timedelta(days=day)).replace(tzinfo=zone)
+        return round((midnight.utcoffset() or timedelta()).total_seconds())
+
+    some = [f"2024-03-31 0{hour}:30:00" for hour in range(6)] * 6
+    right = [parse_moment(text, PARIS) for text in some]
+    assert parse_moments(some, PARIS) == right
+    monkeypatch.setattr(moments, "_offset_of_day", careless)
+    assert parse_moments(some, PARIS) != right

@@ -70,3 +70,35 @@ def test_what_is_remembered_is_bounded_whatever_comes(monkeypatch: pytest.Monkey
         counted = OwnTicks(GRID, TimeForm(form))
         counted.of(range(100), 100)
         assert len(counted._tick_of) == 0
+
+
+@pytest.mark.parametrize("cached", [1, 3, 1 << 14])
+@pytest.mark.parametrize("at_once", [1, 5, 1 << 12])
+def test_many_times_have_the_ticks_of_each_alone(
+    monkeypatch: pytest.MonkeyPatch, cached: int, at_once: int
+) -> None:
+    """New ones, repeated ones, those of other lengths and no times, in readings and memories of every size."""
+    monkeypatch.setattr(own_ticks, "_CACHED_TIMES", cached)
+    monkeypatch.setattr(own_ticks, "_AT_ONCE", at_once)
+    form = TimeForm(zone=ZoneInfo("UTC"))
+    times = [
+        f"1970-01-01 00:00:{second:02d}.{n % 4:03d}" for n in range(7) for second in range(8, 16)
+    ]
+    times += ["never", "1970-01-01T00:00:13", "x" * 50, "1970-01-01T00:00:11.9+00:00"] * 2
+    alone = [OwnTicks(GRID, form).of([time], 1).item() for time in times]
+    ticks = OwnTicks(GRID, form)
+    for _ in range(2):
+        assert ticks.of(iter(times), len(times)).tolist() == alone
+        assert len(ticks._tick_of) <= cached
+        assert min(ticks._tick_of.values()) >= NO_TIME
+    assert set(alone) == {0, 1, OUTSIDE, NO_TIME}
+    assert ticks.of([], 0).tolist() == []
+
+
+def test_a_reading_that_breaks_off_leaves_no_false_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = OwnTicks(GRID, TimeForm())
+    with monkeypatch.context() as patch:
+        patch.setattr(own_ticks, "parse_moments", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            ticks.of(AT["iso"], 3)
+    assert ticks.of(AT["iso"], 3).tolist() == [0, 0, 1]

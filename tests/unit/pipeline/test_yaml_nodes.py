@@ -114,3 +114,11 @@ def test_the_collector_rests_inside_and_goes_on_behind() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_a_file_of_many_series_is_read_by_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "series:\n" + "".join(f"  - {{name: s{at}, statistic: count}}\n" for at in range(200))
+    slow = yaml_nodes.nodes(text[:1000].rpartition("\n")[0])
+    assert slow is not None
+    monkeypatch.setattr(yaml, "compose", lambda *_, **__: 1 // 0)
+    assert yaml_nodes.nodes(text) is not None
