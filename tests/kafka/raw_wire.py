@@ -1,8 +1,8 @@
 """A few requests of Kafka's protocol over a plain socket: whatever bytes are given are what the broker gets.
 
 Rules: no Kafka client is used, so nothing is repaired, refused or hidden on the way: batches go out and come back as
-they are. One connection, one request at a time; a broker that is gone is `OSError`. As a client does, a request waits for
-a partition that has no leader yet, and for nothing else. Blocking: call it in a thread.
+they are. One connection, one request at a time; a broker that is gone is `OSError`. As a client does, a request
+waits for a partition that has no leader yet, and for nothing else. Blocking: call it in a thread.
 """
 
 import socket
