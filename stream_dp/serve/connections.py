@@ -4,9 +4,10 @@ Rules: a connection takes a file from the process, and the engine beside the ser
 more than `Limits.connections`. A new one is always let in: where there is no room, another goes, the oldest that is
 still sending its request, else the oldest of all (a stream's client connects again and resumes where it was); the
 newest `NEWEST` are spared, for nobody has looked yet whether their requests are there. Health has turns of its own, so
-that no reader keeps it waiting. A request must be whole in time, head and body together, and a client that takes nothing of what is sent to it is dropped. What
-waits to be sent to a client is what one write held. An answer that cannot be sent to its end is reset, so that nobody
-takes it for whole. This file knows no route and logs nothing.
+that no reader keeps it waiting. A request must be whole in time, head and body together, and a client that takes
+nothing of what is sent to it is dropped. What waits to be sent to a client is what one write held. An answer that
+cannot be sent to its end is reset, so that nobody takes it for whole. This file knows no route but health's and logs
+nothing.
 """
 
 import asyncio

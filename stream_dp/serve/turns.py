@@ -1,8 +1,8 @@
 """Requests are answered one after the other, with pauses: the server's share of the loop that the engine runs in.
 
 Rules: each lane of turns takes a share of the engine's time at most, however many requests come; what one request took
-is paid for by a pause before the next one begins. A request takes its turn in the order in which they came, and holds it
-until its answer begins, at most `LONGEST_S`: who waits for the engine, or streams, holds up nobody. One whose client
+is paid for by a pause before the next one begins. A request takes its turn in the order in which they came, and holds
+it until its answer begins, at most `LONGEST_S`: who waits for the engine, or streams, holds up nobody. One whose client
 is gone takes none. Health has a lane of its own: no reader keeps it waiting.
 """
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stream_dp.adapters.highwater import HighWater
 from stream_dp.app.doctor.observation import Observation, closed, denied, fine, warning
-from stream_dp.app.journal_access import require_own
+from stream_dp.app.journal_access import partitions_at_first, require_own
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.wiring import open_ports
 from stream_dp.broker.places import state_dir
@@ -14,6 +14,7 @@ from stream_dp.errors import FailClosed, UsageError
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.endpoints import ReleasesFile, SqliteJournalSpec
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_homes import grown
 from stream_dp.runtime.keys import Sealer
 
 _LITTLE, _FULL = 1 << 30, 100 << 20
@@ -38,6 +39,17 @@ async def check_owner(built: Built, sealer: Sealer) -> list[Observation]:
     except FailClosed as error:
         return [closed("journal", "does not belong to this file and key", str(error))]
     return [fine("journal", "does not exist yet, or belongs to this file and key")]
+
+
+async def check_partitions(spec: PipelineSpec, sealer: Sealer, now: int) -> list[Observation]:
+    """Whether a source whose users are protected has the partitions of the first start; nothing before that start."""
+    about = "partitions of the source"
+    first = await partitions_at_first(spec, sealer) if spec.privacy.unit == "user" else None
+    if first is None:
+        return []
+    if now == first:
+        return [fine(about, "are those of the first start")]
+    return [warning(about, grown(first, now), "")]
 
 
 def check_folders(spec: PipelineSpec) -> list[Observation]:
