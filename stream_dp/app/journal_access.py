@@ -16,7 +16,7 @@ from stream_dp.errors import StreamDPError, UnknownFormat, UsageError
 from stream_dp.pipeline import endpoints
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.runtime.commit import decode
+from stream_dp.runtime.commit import Header, decode
 from stream_dp.runtime.header_check import require_same
 from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.ports import closing
@@ -94,8 +94,7 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
             does not read.
     """
     try:
-        async with closing(sealed_commits(built.spec, 1)) as found:
-            first = [sealed async for sealed in found]
+        first = await _first(built.spec)
     except UnknownFormat:
         raise
     except UsageError:
@@ -103,9 +102,26 @@ async def require_own(built: Built, sealer: Sealer, *, private: bool) -> bool:
     except StreamDPError:
         return False
     for sealed in first:
-        first_commit = f"commit 0 of the journal of {built.spec.name}"
-        header = decode(sealer.open(0, sealed), first_commit).header
+        header = _header(built.spec, sealer, sealed)
         if header is not None:
             mine = {"fingerprint": built.fingerprint, "parts": built.parts, "private": private}
             require_same(header, msgspec.structs.replace(header, **mine))
     return not first
+
+
+async def partitions_at_first(spec: PipelineSpec, sealer: Sealer) -> int | None:
+    """Return how many partitions the source had at the first start; None where there is no journal that says so."""
+    try:
+        headers = [_header(spec, sealer, sealed) for sealed in await _first(spec)]
+    except StreamDPError:
+        return None
+    return next((len(header.partitions) for header in headers if header is not None), None)
+
+
+async def _first(spec: PipelineSpec) -> list[bytes]:
+    async with closing(sealed_commits(spec, 1)) as found:
+        return [sealed async for sealed in found]
+
+
+def _header(spec: PipelineSpec, sealer: Sealer, sealed: bytes) -> Header | None:
+    return decode(sealer.open(0, sealed), f"commit 0 of the journal of {spec.name}").header

@@ -41,6 +41,7 @@ class TopicPage:
         self._plan = plan_json(built)
         self._reading = False
         self._others: dict[str, Mapping[str, Any]] = {}
+        self._keep = keep
         self._known = frozenset(series.name for series in built.spec.series)
         self.log = ReleaseLog(keep)
 
@@ -73,7 +74,7 @@ class TopicPage:
         while True:
             try:
                 spec, beyond = self._built.spec, self.log.last_sequence
-                async for bodies in published(spec, beyond, _LOOK_S, bootstrap):
+                async for bodies in published(spec, beyond, _LOOK_S, bootstrap, self._keep):
                     for body in bodies:
                         self._take(body)
                     if not self._reading:
@@ -93,6 +94,8 @@ class TopicPage:
         release = release_of(body)
         if release.series not in self._known and release.series not in self._others:
             self._others[release.series] = _described(read(body))
+        if self.log.last_sequence < 0:
+            self.log.begins_with(release.sequence)
         self.log.append(release)
 
     def _pipeline(self) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ a journal holds is shown, only how much was compared, which follows from ticks a
 This file changes nothing.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,7 +93,8 @@ async def check_trace(
 ) -> TraceReport:
     """Read the journal `trace` of `pipeline`, or that of the pipeline file `trace`, and compare; also while it runs.
 
-    The journal of a pipeline file is first copied to `copy`, which is then read. `progress` learns how far it has come.
+    The journal of a pipeline file is first copied to `copy`, which is then read; where the check refuses it, no copy is
+    left. `progress` learns how far it has come.
 
     Raises:
         UsageError: no pipeline, journal or key; or a file is at `copy` already.
@@ -111,7 +113,7 @@ async def check_trace(
             f"--copy: the journal {trace.name} is read where it is; what is copied is that of a pipeline file: "
             f"--trace {pipeline.name}, and no other file"
         )
-    sealer = sealer_for(spec, key_file)
+    sealer, built = sealer_for(spec, key_file), build(spec)
     if copy is not None:
         await copy_journal(spec, copy, progress)
     read = copy if pipeline is None else trace
@@ -120,7 +122,12 @@ async def check_trace(
         if read is None
         else sealed_commits_of(read, progress=progress)
     )
-    return await compared(build(spec), sealer, blobs)
+    try:
+        return await compared(built, sealer, blobs)
+    except BaseException:
+        if copy is not None:
+            await asyncio.to_thread(copy.unlink, missing_ok=True)
+        raise
 
 
 async def compared(built: Built, sealer: Sealer, blobs: AsyncIterator[bytes]) -> TraceReport:

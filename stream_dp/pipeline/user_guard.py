@@ -8,6 +8,7 @@ is late, or of a time outside the grid, uses nothing. What a record holds else p
 nothing here. Nothing raises.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
@@ -24,7 +25,7 @@ from stream_dp.pipeline.layout import RowLayout
 from stream_dp.pipeline.own_ticks import OwnTicks
 from stream_dp.pipeline.record_columns import BoolArray
 from stream_dp.pipeline.spec import PipelineSpec
-from stream_dp.pipeline.user_homes import Homes, homes_of
+from stream_dp.pipeline.user_homes import Homes, grown, homes_of
 from stream_dp.pipeline.user_names import UserNames, naming_field
 from stream_dp.runtime.dead_letters import NAME_TOO_LONG, WRONG_PARTITION, as_spans
 from stream_dp.runtime.identifiers import ByColumn
@@ -35,6 +36,7 @@ from stream_dp.runtime.user_hash import UserHash
 from stream_dp.runtime.user_memory import Used, UserMemory
 
 _HASHES = 1 << 64
+_log = logging.getLogger(__name__)
 NO_KEY = bytes(32)
 """For those who look at records and remember nothing of them."""
 
@@ -64,6 +66,7 @@ class UserGuard:
         self._time_of = None if own is None else attrgetter(self._decoder.attribute(own))
         self._ticks = OwnTicks(self._grid, spec.own_times)
         self._homes: Homes | None = None
+        self._first, self._now = frozenset[int](), 0
         self._uses = CapUses(RowLayout.of(spec).cap_uses)
 
     def begin(self, partitions: Sequence[int]) -> None:
@@ -73,15 +76,19 @@ class UserGuard:
             UsageError: there are several, and nothing says which one is a user's.
         """
         self._homes = homes_of(self._spec, partitions)
+        self._first, self._now = frozenset(partitions), len(partitions)
 
     def admit(self, batch: Batch, passed: int) -> Admitted:
-        """Decide a batch of a partition where the ticks up to `passed` are over.
+        """Decide a batch of a partition where the ticks up to `passed` are over; warn of a partition that was added.
 
         Raises:
             TypeError: it has not begun.
         """
         if self._homes is None:
             raise TypeError("a guard begins before it admits records")
+        if batch.partition not in self._first and batch.partition >= self._now:
+            self._now = batch.partition + 1  # numbered from 0 on
+            _log.warning("%s", grown(len(self._first), self._now))
         if not batch.payloads:
             return Admitted(batch)
         decoded = self._decoder.decode(batch.payloads)

@@ -98,3 +98,13 @@ def homes_of(spec: PipelineSpec, partitions: Sequence[int]) -> Homes:
             f"{field}; else use a topic of one partition"
         )
     return Homes(partitions, source.partitioner if isinstance(source, KafkaSourceSpec) else None)
+
+
+def grown(first: int, now: int) -> str:
+    """Return what an operator should know of a source that has `now` partitions, of `first` at the first start."""
+    return (
+        f"the source has {now} partitions, and had {first} at the first start: users count in the partitions of the "
+        "first start alone, and producers now put many of them elsewhere, whose records are dead letters "
+        f"(wrong_partition). Let producers place records by key over partitions 0 to {first - 1}, or begin a new "
+        "pipeline on a new topic"
+    )

@@ -2,10 +2,12 @@
 
 Rules: a connection takes a file from the process, and the engine beside the server needs files too; so there are never
 more than `Limits.connections`. A new one is always let in: where there is no room, another goes, the oldest that is
-still sending its request, else the oldest of all (a stream's client connects again and resumes where it was). A request
-must be whole in time, head and body together, and a client that takes nothing of what is sent to it is dropped. What
-waits to be sent to a client is what one write held. An answer that cannot be sent to its end is reset, so that nobody
-takes it for whole. This file knows no route and logs nothing.
+still sending its request, else the oldest of all (a stream's client connects again and resumes where it was); the
+newest `NEWEST` are spared, for nobody has looked yet whether their requests are there. Health has turns of its own, so
+that no reader keeps it waiting. A request must be whole in time, head and body together, and a client that takes
+nothing of what is sent to it is dropped. What waits to be sent to a client is what one write held. An answer that
+cannot be sent to its end is reset, so that nobody takes it for whole. This file knows no route but health's and logs
+nothing.
 """
 
 import asyncio
@@ -20,13 +22,15 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stream_dp.serve.parts import Overtaken
-from stream_dp.serve.turns import Turns
+from stream_dp.serve.turns import HEALTH_SHARE, Turns
 
 MOST = 512
 ENGINES = (
     64  # files that are left to the engine, and as many for connections on their way in or out
 )
 FEWEST = 8
+NEWEST = 32  # twice as many as are accepted at once
+HEALTH = "/healthz"
 _EVENTS = b"text/event-stream"
 _AT_ONCE = struct.pack(
     "ii", 1, 0
@@ -59,7 +63,7 @@ class Connections:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.turns = Turns()
+        self.turns, self.health = Turns(), Turns(HEALTH_SHARE)
         self._open: dict[BoundedProtocol, None] = {}
 
     def __len__(self) -> int:
@@ -81,7 +85,8 @@ class Connections:
         self._open.pop(gone, None)
 
     def _drop(self, candidates: "list[BoundedProtocol]") -> None:
-        unfinished = (one for one in candidates if one.asking)
+        spared = min(NEWEST, len(candidates) // 4)
+        unfinished = (one for one in candidates[: len(candidates) - spared] if one.asking)
         victim = next(unfinished, candidates[0])
         self.leave(victim)
         victim.transport.abort()
@@ -146,7 +151,8 @@ class BoundedProtocol(H11Protocol):
 
     async def _in_turn(self, scope: Any, receive: Any, send: Any) -> None:
         """Have a request answered when its turn comes."""
-        turn = await self.room.turns.take(lambda: not self._gone)
+        lane = self.room.health if scope["path"] == HEALTH else self.room.turns
+        turn = await lane.take(lambda: not self._gone)
         if turn is None:
             return
 

@@ -1,22 +1,23 @@
 """Requests are answered one after the other, with pauses: the server's share of the loop that the engine runs in.
 
-Rules: nobody's requests, and no number of them, take the engine more than `SHARE` of its time; what one request took is
-paid for by a pause before the next one begins. A request takes its turn in the order in which they came, and holds it
-until its answer begins, at most `LONGEST_S`: who waits for the engine, or streams, holds up nobody. One whose client
-is gone takes none.
+Rules: each lane of turns takes a share of the engine's time at most, however many requests come; what one request took
+is paid for by a pause before the next one begins. A request takes its turn in the order in which they came, and holds
+it until its answer begins, at most `LONGEST_S`: who waits for the engine, or streams, holds up nobody. One whose client
+is gone takes none. Health has a lane of its own: no reader keeps it waiting.
 """
 
 import asyncio
 from collections.abc import Callable
 
 SHARE = 0.2
+HEALTH_SHARE = 0.1
 LONGEST_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 
 
-def pause_after(took: float) -> float:
+def pause_after(took: float, share: float = SHARE) -> float:
     """Return for how many seconds nothing more is done after work of so many, so that it keeps to its share."""
-    return min(took * (1 / SHARE - 1), _LONGEST_PAUSE_S)
+    return min(took * (1 / share - 1), _LONGEST_PAUSE_S)
 
 
 class Turn:
@@ -38,9 +39,10 @@ class Turn:
 
 
 class Turns:
-    """The turns of one server's requests."""
+    """One lane of a server: turns that take `share` of the loop's time together."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: float = SHARE) -> None:
+        self._share = share
         self._taken = asyncio.Lock()
         self._next = 0.0
 
@@ -59,5 +61,5 @@ class Turns:
         return Turn(self._give_back)
 
     def _give_back(self, took: float) -> None:
-        self._next = asyncio.get_running_loop().time() + pause_after(took)
+        self._next = asyncio.get_running_loop().time() + pause_after(took, self._share)
         self._taken.release()

@@ -72,6 +72,10 @@ class ReleaseLog:
         self._forgotten = NOTHING
         self._changed = asyncio.Event()
 
+    def begins_with(self, sequence: int) -> None:
+        """Note, before the first release comes, that what was published before this one is not here."""
+        self._forgotten = max(self._forgotten, sequence - 1)
+
     @property
     def last_sequence(self) -> int:
         """The newest sequence, -1 before the first release."""

@@ -16,15 +16,15 @@ from kafka.raw_wire import (
     END_TXN,
     FIND_COORDINATOR,
     INIT_PRODUCER,
+    LEADERLESS,
     Refused,
     Stored,
     Wire,
     text,
 )
 
-_BUSY = frozenset(
-    {14, 15, 16, 51}
-)  # coordinator loading, absent or moved; the last transaction still ends
+_BUSY = LEADERLESS | {14, 15, 16, 51}
+# coordinator loading, absent or moved; the last transaction still ends
 Produce: TypeAlias = Callable[[str, int, bytes, str | None], Stored]
 _TRIES = 200
 _PAUSE = 0.05

@@ -1,20 +1,35 @@
 """A few requests of Kafka's protocol over a plain socket: whatever bytes are given are what the broker gets.
 
 Rules: no Kafka client is used, so nothing is repaired, refused or hidden on the way: batches go out and come back as
-they are. One connection, one request at a time; a broker that is gone is `OSError`. Blocking: call it in a thread.
+they are. One connection, one request at a time; a broker that is gone is `OSError`. As a client does, a request
+waits for a partition that has no leader yet, and for nothing else. Blocking: call it in a thread.
 """
 
 import socket
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
 FIND_COORDINATOR, INIT_PRODUCER, ADD_PARTITIONS, END_TXN = 10, 22, 24, 26
 WAIT_MS = 30_000
 _FETCH_BYTES = 8 * 2**20
 _SECONDS = 60.0
+LEADERLESS = frozenset({3, 5, 6})
+"""A broker knows no such partition, none that leads it, or does not lead it itself: nothing was written or read."""
+_LEADER_S = 30.0
+_PAUSE_S = 0.05
+Asked = TypeVar("Asked")
+
+
+def once_led(ask: Callable[[], Asked], error: Callable[[Asked], int], seconds: float) -> Asked:
+    """Ask until the answer's error is none of `LEADERLESS`, or for so many seconds; return the last answer."""
+    end = time.monotonic() + seconds
+    while error(found := ask()) in LEADERLESS and time.monotonic() < end:
+        time.sleep(_PAUSE_S)
+    return found
 
 
 class Stored(NamedTuple):
@@ -75,8 +90,11 @@ class Answer:
 class Wire:
     """A connection to one broker, "HOST:PORT"."""
 
-    def __init__(self, address: str, seconds: float = _SECONDS) -> None:
-        """Connect; who answers nothing for so many seconds is taken for gone."""
+    def __init__(
+        self, address: str, seconds: float = _SECONDS, leader_seconds: float = _LEADER_S
+    ) -> None:
+        """Connect; who answers nothing for so many seconds is taken for gone, and so long a leader is waited for."""
+        self._leader_seconds = leader_seconds
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), seconds)
         self._number = 0
@@ -119,6 +137,9 @@ class Wire:
         """Send these bytes as the records of a partition; `name` is the transactional id, if any."""
         body = text(name) + struct.pack(">hii", -1, WAIT_MS, 1) + text(topic)
         body += struct.pack(">iii", 1, partition, len(batch)) + batch
+        return once_led(lambda: self._stored(body), lambda one: one.error, self._leader_seconds)
+
+    def _stored(self, body: bytes) -> Stored:
         answer = self.call(PRODUCE, 8, body)
         answer.take("i")
         answer.text()
@@ -136,21 +157,29 @@ class Wire:
         """
         body = struct.pack(">iiiibiii", -1, 0, 0, _FETCH_BYTES, 0, 0, -1, 1) + text(topic)
         body += struct.pack(">iiiqqii", 1, partition, -1, offset, -1, _FETCH_BYTES, 0)
+        data, end, error = once_led(
+            lambda: self._fetched(body, offset), lambda one: one[2], self._leader_seconds
+        )
+        if error:
+            raise Refused(f"fetch of {topic}-{partition} at {offset}", error)
+        return data, end
+
+    def _fetched(self, body: bytes, offset: int) -> tuple[bytes, int, int]:
         answer = self.call(FETCH, 10, body)
         for form in "ihi":  # throttled, error, session
             answer.take(form)
         if answer.take("i") == 0:
-            return b"", offset
+            return b"", offset, 0
         answer.text()
         answer.take("i")
         answer.take("i")
         error, end, _, _ = (answer.take(form) for form in "hqqq")
         if error:
-            raise Refused(f"fetch of {topic}-{partition} at {offset}", error)
+            return b"", end, error
         for _ in answer.items():  # aborted transactions
             answer.take("q")
             answer.take("q")
-        return answer.data(), end
+        return answer.data(), end, 0
 
     def coordinator(self, name: str) -> str:
         """The address of the coordinator of a transactional id.
@@ -169,7 +198,12 @@ class Wire:
         return f"{host}:{port}"
 
     def leaders(self, topic: str) -> dict[int, str]:
-        """The address of the leader of each partition of a topic that has one."""
+        """The address of the leader of each partition of a topic; after a while, of each that has one."""
+        found, _ = once_led(lambda: self._leaders(topic), lambda one: one[1], self._leader_seconds)
+        return found
+
+    def _leaders(self, topic: str) -> tuple[dict[int, str], int]:
+        """The leaders, and an error of the topic or of a partition."""
         answer = self.call(METADATA, 1, struct.pack(">i", 1) + text(topic))
         nodes = {}
         for _ in answer.items():
@@ -178,15 +212,16 @@ class Wire:
             nodes[node] = f"{host}:{port}"
         answer.take("i")  # controller
         found: dict[int, str] = {}
+        errors = {0}
         for _ in answer.items():
-            answer.take("h")
+            errors.add(answer.take("h"))
             answer.text()
             answer.take("b")
             for _ in answer.items():
-                answer.take("h")
+                errors.add(answer.take("h"))
                 number, leader = answer.take("i"), answer.take("i")
                 for _ in "replicas", "in sync":
                     for _ in answer.items():
                         answer.take("i")
                 found[number] = nodes.get(leader, "")
-        return {number: address for number, address in found.items() if address}
+        return {number: address for number, address in found.items() if address}, max(errors)

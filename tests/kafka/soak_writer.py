@@ -66,7 +66,7 @@ class Leaders:
     def wire(self, address: str) -> Wire:
         """A connection to an address; one at most."""
         if address not in self._wires:
-            self._wires[address] = Wire(address, _ANSWER_SECONDS)
+            self._wires[address] = Wire(address, _ANSWER_SECONDS, leader_seconds=0)
         return self._wires[address]
 
     def forget(self, address: str) -> None:

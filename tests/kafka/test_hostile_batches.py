@@ -1,14 +1,20 @@
 """What a real broker takes of batches sent in bad faith, and what the reader of raw batches finds of them."""
 
 import asyncio
+import socket
+import struct
+import threading
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+import pytest
 from kafka.hostile_batches import HOSTILE
 from kafka.hostile_records import GOOD, Hostile, category
 from kafka.raw_batches import plain
 from kafka.raw_producer import RawTransactions
-from kafka.raw_wire import Stored, Wire
+from kafka.raw_wire import Stored, Wire, text
 from oracles.log_frames import ABORT, COMMIT, Frame, FrameError, frames, marker, values
 
 from stream_dp.broker.topics import create_topic
@@ -49,6 +55,38 @@ def surprise(wire: Wire, topic: str, one: Hostile) -> str | None:
     if (frame.base, frame.stamp) != (stored.base, stored.stamp):
         return f"{one.name}: stored elsewhere than said"
     return None if added(frame) == (one.good, one.dead) else f"{one.name}: {added(frame)}"
+
+
+@contextmanager
+def answering(errors: Sequence[int]) -> Iterator[str]:
+    """The address of a broker that answers one produce request after the other with these errors."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            client, _ = listener.accept()
+            with client, client.makefile("rb") as asked:
+                for error in errors:
+                    request = asked.read(struct.unpack(">i", asked.read(4))[0])
+                    told = (
+                        struct.pack(">i", 1)
+                        + text("t")
+                        + struct.pack(">iihqqq", 1, 0, error, 7, -1, 0)
+                    )
+                    body = request[4:8] + told + struct.pack(">i", 0) + text(None) + bytes(4)
+                    client.sendall(struct.pack(">i", len(body)) + body)
+
+        answerer = threading.Thread(target=answer)
+        answerer.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        answerer.join()
+
+
+@pytest.mark.parametrize(("errors", "last"), [((3, 5, 6, 0), 0), ((6, 7), 7), ((2,), 2)])
+def test_a_raw_producer_waits_for_a_leader_and_repeats_nothing_that_may_be_written(
+    errors: Sequence[int], last: int
+) -> None:
+    with answering(errors) as address, Wire(address) as wire:
+        assert wire.produce("t", 0, b"") == Stored(last, 7, -1, "")
 
 
 async def test_what_a_broker_takes_and_how_it_is_counted(kafka: str) -> None:

@@ -15,7 +15,8 @@ from faults.cases import Case, make_key
 from faults.checker import Expected, unfounded
 from faults.kafka_evidence import MARK, over_kafka, records
 from faults.killing import killed_at
-from kafka.kafka_worlds import marks_of, visible
+from kafka.kafka_worlds import grow, marks_of, visible
+from kafka.talking_worlds import TalkingWorld, running, until_topics
 from oracles.user_caps import Event, Log, Mark, judge
 
 from stream_dp.adapters.kafka_client import KafkaSettings
@@ -226,3 +227,27 @@ def without_key(case: Case) -> Placement:
     text = case.pipeline.read_text().replace(", keyed_by: customer", "")
     case.pipeline.write_text(text)
     return placement_of(load(case.pipeline))
+
+
+async def test_partitions_that_are_added_are_told_by_the_run_and_by_the_doctor(
+    kafka: str, tmp_path: Path
+) -> None:
+    world = await TalkingWorld.made(tmp_path, kafka)
+    text = world.file.read_text().replace("kafka: ", "")
+    text = text.replace("bootstrap:", "keyed_by: kind, bootstrap:")
+    text = text.replace(
+        "epsilon: 5", "unit: user\n  user: kind\n  max_events: 2\n  per: 1h\n  epsilon: 5"
+    )
+    world.file.write_text(text)
+    key = ("--key-file", str(tmp_path / "key"))
+    told = "the source has 3 partitions, and had 2 at the first start"
+    async with running(world) as run:
+        await until_topics(world)
+        _, before, _ = await world.command("doctor", str(world.file), *key)
+        await grow(kafka, world.topic, 3)
+        async with asyncio.timeout(120):
+            while told not in run.errors:  # type: ignore[attr-defined]  # of a forked run
+                await asyncio.sleep(0.1)
+        _, after, _ = await world.command("doctor", str(world.file), *key)
+    assert "partitions of the source: are those of the first start" in before
+    assert told in after

@@ -41,7 +41,7 @@ async def diagnose_pipeline(
     built = build(spec)
     sealer, found = machine.check_key(spec, key_file)
     found += machine.check_folders(spec)
-    begun, answers = machine.has_journal(spec), True
+    begun, answers, partitions = machine.has_journal(spec), True, 0
     if isinstance(spec.source, KafkaSourceSpec):
         cluster = _Cluster(spec, spec.source, pipeline)
         try:
@@ -50,17 +50,23 @@ async def diagnose_pipeline(
         except StreamDPError as error:
             found.append(denied("cluster", str(error), ""))
         begun, answers = begun or cluster.begun, cluster.answers
+        partitions = cluster.partitions
     if sealer is not None and answers:
         owned = await machine.check_owner(built, sealer)
         found += owned
         if begun and all(one.level is Level.OK for one in owned):
             found += await machine.check_records(spec, sealer, pipeline)
+        if partitions:
+            found += await machine.check_partitions(spec, sealer, partitions)
         found += machine.check_mark(spec, sealer, begun=begun)
     return found
 
 
 class _Cluster:
-    """The checks of a cluster; `begun`: the journal has a topic, `answers`: some broker does."""
+    """The checks of a cluster; `begun`: the journal has a topic, `answers`: some broker does.
+
+    `partitions` of the source, 0 where they are not known.
+    """
 
     def __init__(self, spec: PipelineSpec, source: KafkaSourceSpec, file: Path) -> None:
         self._spec = spec
@@ -69,6 +75,7 @@ class _Cluster:
         self._settings = settings_for(source)
         self.begun = False
         self.answers = False
+        self.partitions = 0
 
     async def findings(self, *, write: bool) -> AsyncIterator[Observation]:
         """Look from the outside in."""
@@ -125,6 +132,8 @@ class _Cluster:
             return [denied(about, "does not exist", make)]
         if DESCRIBE_CONFIGS not in look.rights:
             return [unchecked(about, "may not be looked at", "grant the rights named above")]
+        (described,) = await admin.describe_topics([look.name])
+        self.partitions = len(described["partitions"])
         wall = isinstance(self._spec.clock, WallClock)
         return await settings_check.check_source(self._settings, admin, look, wall=wall)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stream_dp.adapters.highwater import HighWater
 from stream_dp.app.doctor.observation import Observation, closed, denied, fine, unchecked, warning
-from stream_dp.app.journal_access import require_own, sealed_commits
+from stream_dp.app.journal_access import partitions_at_first, require_own, sealed_commits
 from stream_dp.app.operator_figures import FEWEST
 from stream_dp.app.operator_key import sealer_for
 from stream_dp.app.wiring import open_ports
@@ -15,6 +15,7 @@ from stream_dp.errors import FailClosed, StreamDPError, UsageError
 from stream_dp.pipeline.builder import Built
 from stream_dp.pipeline.endpoints import ReleasesFile, SqliteJournalSpec
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.pipeline.user_homes import grown
 from stream_dp.runtime.journal_summary import read_summary
 from stream_dp.runtime.keys import Sealer
 
@@ -64,6 +65,17 @@ async def check_records(spec: PipelineSpec, sealer: Sealer, pipeline: Path) -> l
     if met.late:
         mend += "; late ones: set the clocks of brokers and this machine by NTP"
     return [warning(about, says, mend)]
+
+
+async def check_partitions(spec: PipelineSpec, sealer: Sealer, now: int) -> list[Observation]:
+    """Whether a source whose users are protected has the partitions of the first start; nothing before that start."""
+    about = "partitions of the source"
+    first = await partitions_at_first(spec, sealer) if spec.privacy.unit == "user" else None
+    if first is None:
+        return []
+    if now == first:
+        return [fine(about, "are those of the first start")]
+    return [warning(about, grown(first, now), "")]
 
 
 def check_folders(spec: PipelineSpec) -> list[Observation]:

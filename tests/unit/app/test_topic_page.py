@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from unit.app.export.export_worlds import FORMS, bodies, body, published
 
-from stream_dp.app.topic_page import LIVE, serve_page
+from stream_dp.app import published_bodies
+from stream_dp.app.topic_page import LIVE, TopicPage, serve_page
 from stream_dp.cli.main import code_of
+from stream_dp.pipeline.builder import build
+from stream_dp.pipeline.yaml import load
 
 
 @asynccontextmanager
@@ -74,6 +78,30 @@ async def test_it_shows_the_file_and_what_was_published_and_follows(tmp_path: Pa
         found = await client.get("/api/series/s0", params={"from": 0, "to": 9})
         shown = found.content
         assert all(each in shown for each in later if json.loads(each)["series"] == "s0")
+
+
+async def test_it_reads_what_it_shows_and_no_older_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 2,000 ticks it keeps 50; a reader of the stream learns that there was more."""
+    monkeypatch.setattr(published_bodies, "_CHUNK", 4_096)
+    one = json.loads(of_the_file(0, 0))
+    every = [json.dumps({**one, "sequence": at, "tick": at}).encode() for at in range(2_000)]
+    path = published(tmp_path, every)
+    page, taken = TopicPage(build(load(path)), keep=50), list[int]()
+    append = page.log.append
+    monkeypatch.setattr(page.log, "append", lambda one: (taken.append(one.tick), append(one)))
+    following = asyncio.create_task(page.follow())
+    try:
+        async with asyncio.timeout(60):
+            while page.log.last_sequence < 1_999 and not following.done():
+                await page.log.wait_beyond(1_998, 1)
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    assert taken == list(range(taken[0], 2_000))
+    assert 50 <= len(taken) < 200
+    assert page.log.forgotten >= taken[0] - 1
 
 
 async def test_nothing_can_be_written_through_it(tmp_path: Path) -> None:

@@ -370,3 +370,17 @@ def test_where_users_lie_belongs_to_the_fingerprint() -> None:
             privacy={**SPEC.privacy.model_dump(mode="json", exclude_none=True), "share": "1/2"}
         )
     )
+
+
+def test_partitions_that_are_added_are_warned_of_with_both_numbers_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whatever lies in them: silent ones too, and no more is said of one that is known."""
+    made = guard(specification(source=KEYED), (0, 1, 2))
+    for partition in (0, 2, 3, 3, 4, 0, 4):
+        made.admit(Batch(partition, (), (), 0), -1)
+    said = [record.getMessage() for record in caplog.records]
+    assert [text.partition(" at the first start")[0] for text in said] == [
+        "the source has 4 partitions, and had 3",
+        "the source has 5 partitions, and had 3",
+    ]

@@ -2,15 +2,17 @@
 
 import asyncio
 import resource
-from collections.abc import AsyncIterator, Callable, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from stream_dp.runtime.commit import Release
 from stream_dp.serve.connections import MOST, Connections, Limits, _foreign
-from stream_dp.serve.server import PageServer
+from stream_dp.serve.server import _ACCEPTED_AT_ONCE, PageServer
 from stream_dp.serve.view import PublicView, ReleaseLog
 
 MakeRelease = Callable[..., Release]
@@ -245,3 +247,45 @@ async def test_a_process_without_files_says_so_once(view: PublicView) -> None:
         another,
     ]
     loop.set_exception_handler(None)
+
+
+async def test_health_answers_whatever_readers_hold(
+    view: PublicView, log: ReleaseLog, release: MakeRelease
+) -> None:
+    """All places are streams that nobody reads, and the next turn never comes: the loop's clock stands still."""
+    for sequence in range(6, 600):
+        log.append(release(sequence, value=1, padding="x" * 4_000))
+
+    def costly() -> Mapping[str, Any]:
+        passes(1)  # its pause is as long, or longer
+        return pipeline()
+
+    pipeline, slow, over = view.pipeline, Limits(NEVER, NEVER, connections=8), threading.Event()
+    streaming = b"GET /api/stream?after=-1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    async with served(replace(view, pipeline=costly), slow) as connect:
+        with standing_still() as passes:
+            for _ in range(9):
+                _, writer = await connect(streaming)  # type: ignore[misc]
+                writer.transport.pause_reading()
+            plan = ASKED.replace(b"/healthz", b"/api/pipeline")
+            waiting = [left((await connect(plan))[0]) for _ in range(2)]  # type: ignore[misc]
+            stuck = asyncio.gather(*waiting)
+            health, _ = await connect(ASKED)  # type: ignore[misc]
+            answer = asyncio.create_task(health.readuntil(b"\r\n\r\n"))
+            answer.add_done_callback(lambda _: over.set())
+            await asyncio.to_thread(over.wait, 20)
+            assert answer.done()
+            assert b" 200 " in answer.result()
+            assert not stuck.done()
+        stuck.cancel()
+
+
+def test_those_that_came_just_now_are_spared() -> None:
+    """Many are accepted at once, before any of them can say what it wants."""
+    room = Connections(Limits(connections=200, of_a_peer=200))
+    old = [Fake(None, asking=False) for _ in range(200)]
+    new = [Fake(None) for _ in range(2 * _ACCEPTED_AT_ONCE)]
+    for one in (*old, *new):
+        room.admit(one)  # type: ignore[arg-type]
+    assert not any(one.gone for one in new)
+    assert [one.gone for one in old] == [True] * len(new) + [False] * (200 - len(new))
