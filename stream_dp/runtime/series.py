@@ -82,10 +82,11 @@ class SeriesView:
         self, tick: int, state: Any, answer: IntArray, unit: Fraction, *, signed: bool
     ) -> WindowPart:
         """Return what a release says of this window, where 1 in an answer is a `unit`."""
-        band = self.band(tick, state)
         if self.tell is None:
-            return part(self.keys, answer if signed else clipped(answer), band, unit)
-        return WindowPart(**_with_band(self.tell(self.keys, answer, tick, state), band))
+            counts = answer if signed else clipped(answer)
+            return part(self.keys, counts, self.band(tick, state), unit)
+        told = self.tell(self.keys, answer, tick, state)
+        return WindowPart(**_with_band(told, lambda: self.band(tick, state)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +181,14 @@ class Series:
     def _content(self, tick: int, state: Any, answer: IntArray) -> dict[str, Any]:
         """The answer with its band, or those of the views."""
         if not self.views:
-            band = told_number(self.band(tick, state), self.unit)
+
+            def band() -> int | Decimal:
+                return told_number(self.band(tick, state), self.unit)
+
             if self.tell is not None:
                 return _with_band(self.tell(self.keys, answer, tick, state), band)
             counts = answer if self.signed else clipped(answer)
-            return {**in_units(content(self.shape, self.keys, counts), self.unit), "band": band}
+            return {**in_units(content(self.shape, self.keys, counts), self.unit), "band": band()}
         ends = list(accumulate(len(view.keys) * view.numbers for view in self.views))
         parts = np.split(answer, ends[:-1])
         pairs = zip(self.views, parts, strict=True)
@@ -201,9 +205,9 @@ def entry_bytes(keys: Sequence[str], *, counted: bool = False) -> int:
     return (sum(map(name_bytes, keys)) + _ENTRY_BYTES * len(keys)) * (2 if counted else 1)
 
 
-def _with_band(told: Mapping[str, Any], band: float | Decimal) -> dict[str, Any]:
-    """What is told, with its band where it has no ends of its own."""
-    return dict(told) if told.keys() & _ENDS else {**told, "band": band}
+def _with_band(told: Mapping[str, Any], band: Callable[[], float | Decimal]) -> dict[str, Any]:
+    """What is told, with its band where it has no ends of its own; only there it is computed."""
+    return dict(told) if told.keys() & _ENDS else {**told, "band": band()}
 
 
 def _view_bytes(view: SeriesView) -> int:
