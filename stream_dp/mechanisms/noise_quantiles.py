@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+LAWS_KEPT = 256  # quantiles that are remembered by their noises, of some 5 kB each: for mechanisms that are alike
 LARGEST_SCALE = 1 << 11  # scales beyond are counted in steps of several
 ALIASES = 8  # turns of the ring on which the law of a rounded sum is added up
 SMOOTH = 1 / 32  # standard deviation of the normal noise that makes a sum's law smooth
@@ -41,7 +42,7 @@ Terms: TypeAlias = tuple[Term | tuple[Fraction, int], ...]
 """A sum of independent noises, which is rounded where a weight is none; a pair has weight 1."""
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=LAWS_KEPT)
 def lagging_quantile(
     behind: int, terms: Terms, lift: Fraction, columns: int, failure: float, late: float
 ) -> int:
@@ -150,7 +151,7 @@ def _single_tails(noise_sum: "_Sum", step: int, small: float) -> _Tails:
     return lambda cells: beyond(cells) / 2, lagging
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=LAWS_KEPT)
 def laplace_quantile(terms: Terms, failure: float) -> int:
     """The least B with P(|sum of independent DLap terms| > B) <= failure.
 

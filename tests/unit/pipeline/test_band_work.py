@@ -4,6 +4,7 @@ Work is counted, not timed: the values of transforms (one for each angle and noi
 so many as take the same time. 250,000 take about 5 ms of a CPU.
 """
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from stream_dp.mechanisms import noise_contrasts, noise_quantiles
+from stream_dp.mechanisms.serving import MOST_BYTES, Bands
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.statistics import STATISTICS
@@ -149,3 +151,45 @@ def test_no_tick_waits_for_a_band(unit: str, epsilon: str, monkeypatch: pytest.M
 def test_every_statistic_has_a_case() -> None:
     cases = {each["statistic"] for _, series in UNITS.values() for each in series.values()}
     assert cases | NO_CASE == {kind.model_fields["statistic"].default for kind in STATISTICS}
+
+
+def test_what_is_remembered_of_bands_does_not_grow_with_the_ticks() -> None:
+    """Each tick of a value so far has a band of its own; its noises were kept, at 4 kB a tick and series."""
+    series = [one for one in made("event", "0.4").series if one.name in {"sum", "mean"}]
+
+    def told(first: int, last: int) -> int:
+        for one in series:
+            answer = np.full(2, 50, dtype=np.int64)
+            for tick in range(first, last):
+                if one.tell is None:
+                    one.band(tick, None)
+                else:
+                    one.tell(one.keys, answer, tick, None)
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = told(0, 300)
+        grown = told(300, 812) - before  # whole rounds of what is kept of a mean
+    finally:
+        tracemalloc.stop()
+    assert grown < 700_000
+
+
+def test_bands_of_wide_keys_are_kept_within_their_bytes() -> None:
+    bands, wide = Bands(Wide(), 0.95), [bytes([n]) * 20_000 for n in range(100)]
+    assert [bands(0, key) for key in wide] == [20_000] * 100
+    kept = bands._known._known
+    assert 0 < sum(len(key) for key in kept) <= MOST_BYTES
+
+
+class Wide:
+    """A mechanism whose band depends on its released answer."""
+
+    def public(self, updates: int, state: bytes) -> bytes:
+        """Return what is released."""
+        return state
+
+    def band(self, public: bytes, confidence: float) -> int:
+        """Return its length."""
+        return len(public)
