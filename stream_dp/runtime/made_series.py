@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from msgspec import UNSET
+
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.commit import Release
 from stream_dp.runtime.release import VERSION, Released, WindowPart, name_bytes, read_exactly, write
@@ -58,6 +60,7 @@ class MadeSeries:
             tick=tick,
             end=grid.end_text(tick),
             **self._content(tick, said),
+            as_of=said[0].get("as_of", UNSET),
             confidence=self.confidence,
             not_private=not self.private,
         )
