@@ -32,7 +32,7 @@ _End: TypeAlias = int | float | None
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 _WIDE = Context(prec=40)
 _ONE = Fraction(1)
-_AS_OF = re.compile(rb',"as_of":(?:null|[0-9]+)(?=,"confidence":)')
+_AS_OF = re.compile(rb',"as_of":(?:null|[0-9]+)(?=,"not_private":|}$)')
 _BUCKET = re.compile(rb'"bucket":\[([-+.0-9eE]+),([-+.0-9eE]+)\]')
 
 
@@ -160,8 +160,8 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     lows: tuple[_End, ...] | UnsetType = UNSET
     highs: tuple[_End, ...] | UnsetType = UNSET
     counts_band: int | float | UnsetType = UNSET
-    as_of: _Number | UnsetType | None = UNSET
     confidence: float
+    as_of: _Number | UnsetType | None = UNSET
     not_private: bool = False
 
     def __post_init__(self) -> None:
@@ -299,7 +299,7 @@ def write(released: Released) -> bytes:
 def former(body: bytes) -> bytes:
     """Return the bytes that former versions wrote of the same release: without `as_of`, a bucket as a range.
 
-    >>> former(b'{"value":{"value":3,"bucket":[2,4]},"as_of":7,"confidence":0.95}')
+    >>> former(b'{"value":{"value":3,"bucket":[2,4]},"confidence":0.95,"as_of":7}')
     b'{"value":{"value":3,"low":2,"high":4},"confidence":0.95}'
     """
     return _BUCKET.sub(rb'"low":\1,"high":\2', _AS_OF.sub(b"", body))
