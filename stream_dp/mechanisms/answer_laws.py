@@ -19,9 +19,10 @@ from stream_dp.mechanisms.gaussian_counter import GaussianCounter
 from stream_dp.mechanisms.gaussian_forest import GaussianForest
 from stream_dp.mechanisms.laplace_forest import LaplaceForest
 from stream_dp.mechanisms.noise_contrasts import NOTHING, NoiseLaw, contrast_widths
-from stream_dp.mechanisms.serving import KNOWN
 from stream_dp.mechanisms.sum_counter import SumCounter
 from stream_dp.mechanisms.windows_and_ever import WithEver
+
+KNOWN = 256  # widths kept per quotient, of some 3 kB each
 
 WidthsAt: TypeAlias = Callable[[int], Widths]
 """The widths at a tick."""

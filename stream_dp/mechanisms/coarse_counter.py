@@ -80,6 +80,12 @@ class CoarseCounter:
         """How many deadlines there were after so many updates."""
         return updates // self.every + int(updates == self.horizon and updates % self.every > 0)
 
+    def told_at(self, updates: int) -> int | None:
+        """Return after how many updates the last of so many deadlines lay, None before the first; public."""
+        if not self.deadlines(updates):
+            return None
+        return updates if updates == self.horizon else updates // self.every * self.every
+
     @of_the_exact_class
     def derivation(self) -> Derivation:
         """Derive the guarantee: the counter's, for an event lies in one of its updates.

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_dp.core.quotients import Widths
-from stream_dp.mechanisms.noise_quantiles import NEGLIGIBLE, Term, Terms
+from stream_dp.mechanisms.noise_quantiles import LAWS_KEPT, NEGLIGIBLE, Term, Terms
 
 CELLS = 8  # a chord spans an eighth of a right angle: at most half a per cent above the quantile
 BITS = 11  # a quantile is rounded up to a 2^BITS-th of the deviation, or less
@@ -51,7 +51,7 @@ class NoiseLaw(NamedTuple):
 NOTHING = NoiseLaw(rest=0.0)
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=LAWS_KEPT)
 def contrast_widths(
     of: NoiseLaw, over: NoiseLaw, failure: float, farthest: Fraction | None = None
 ) -> Widths:

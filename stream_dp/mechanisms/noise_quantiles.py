@@ -6,6 +6,7 @@ no state.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+LAWS_KEPT = 256  # quantiles that are remembered by their noises, of some 5 kB each: for mechanisms that are alike
 LARGEST_SCALE = 1 << 11  # scales beyond are counted in steps of several
 ALIASES = 8  # turns of the ring on which the law of a rounded sum is added up
 SMOOTH = 1 / 32  # standard deviation of the normal noise that makes a sum's law smooth
@@ -22,8 +24,10 @@ ROUNDED = 0.5 - 1 / 8 - 7 * SMOOTH  # a rounded sum exceeds B where the smooth o
 NEGLIGIBLE = 1e-6  # errors of the numbers here, as a part of the failure probability
 NOTHING = 1e-30  # a transform below it is left out: all of a ring together is far below the rounding of one float
 POINTS = 64
+LEFT_OUT = 1e-9  # what a quick look leaves out, as a part of the failure probability
 
 Floats: TypeAlias = NDArray[np.float64]
+_Tails: TypeAlias = tuple[Callable[[int], float], Callable[[int], float]]
 
 
 class Term(NamedTuple):
@@ -38,7 +42,7 @@ Terms: TypeAlias = tuple[Term | tuple[Fraction, int], ...]
 """A sum of independent noises, which is rounded where a weight is none; a pair has weight 1."""
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=LAWS_KEPT)
 def lagging_quantile(
     behind: int, terms: Terms, lift: Fraction, columns: int, failure: float, late: float
 ) -> int:
@@ -48,22 +52,106 @@ def lagging_quantile(
     """
     noise_sum = _Sum.of(terms)
     step = _step(noise_sum.widest, float(lift))
-    small, rest = lift / step, 2 * (step - 1)
-    behind = -(-behind // step)
-    size = _ring(noise_sum, step, float(small)) + 2 * _power_above(behind)
+    asked = _Lagging(-(-behind // step), float(lift / step), columns, failure, late)
+    cells = _lagging_quickly(noise_sum, step, asked)
+    if cells is None:
+        cells = _lagging_cells(noise_sum, step, asked)
+    return step * cells + 2 * (step - 1)
+
+
+class _Lagging(NamedTuple):
+    """What is asked of a lagging sum, in steps: `small` is the scale of the geometric."""
+
+    behind: int
+    small: float
+    columns: int
+    failure: float
+    late: float
+
+
+def _lagging_cells(noise_sum: "_Sum", step: int, asked: _Lagging) -> int:
+    """The least B in steps, from both laws on the whole ring."""
+    behind = asked.behind
+    size = _ring(noise_sum, step, asked.small) + 2 * _power_above(behind)
     theta = 2 * np.pi * np.arange(size // 2 + 1) / size
     noise = noise_sum.rounded_transform(theta, step)
-    failing = columns * _upper_tail(noise, size)
+    failing = asked.columns * _upper_tail(noise, size)
     failing[:behind] = np.inf
-    too_low = _upper_tail(noise * _geometric_transform(small, theta), size)
-    failing[behind:] += late * too_low[: len(failing) - behind]
-    enough = failing <= failure
+    too_low = _upper_tail(noise * _geometric_transform(asked.small, theta), size)
+    failing[behind:] += asked.late * too_low[: len(failing) - behind]
+    enough = failing <= asked.failure
     if not enough.any():
         raise ArithmeticError("the ring is too short for this confidence")
-    return step * int(np.argmax(enough)) + rest
+    return int(np.argmax(enough))
 
 
-@lru_cache(maxsize=1 << 16)
+def _lagging_quickly(noise_sum: "_Sum", step: int, asked: _Lagging) -> int | None:
+    """What `_lagging_cells` returns, from the low angles or in closed form; None where they do not say it for sure."""
+    behind, laws = asked.behind, asked.columns + asked.late
+    left_out = max(asked.failure * LEFT_OUT / laws, 1e-11)
+    if noise_sum.numbers.sum() <= 1 and noise_sum.whole:
+        noise, lagging = _single_tails(noise_sum, step, asked.small)
+    else:
+        noise, lagging = _low_tails(noise_sum, step, asked.small, left_out)
+
+    def failing(cells: int) -> float:
+        return asked.columns * noise(cells) + asked.late * lagging(cells - behind)
+
+    most = _tail_reach(noise_sum, step, asked.small, asked.failure / laws)
+    return _surely(
+        failing, asked.failure, behind - 1, behind + math.ceil(most), 4 * left_out * laws
+    )
+
+
+def _tail_reach(noise_sum: "_Sum", step: int, small: float, failure: float) -> float:
+    """What noise and geometric together exceed with at most `failure`, in steps."""
+    return noise_sum.reach(failure / 2) / step + math.log(2 / failure) * small
+
+
+def _low_tails(noise_sum: "_Sum", step: int, small: float, left_out: float) -> _Tails:
+    """Both tails from the low angles of a ring, each with `left_out` more or less."""
+    under = math.ceil(noise_sum.reach(left_out) / step)
+    over = math.ceil(_tail_reach(noise_sum, step, small, left_out))
+    size = 2 * ((under + over) // 2) + 3
+    theta = 2 * np.pi * np.arange(1, _low_angles(noise_sum, step, size, left_out) + 1) / size
+    mass = noise_sum.rounded_transform(theta, step) * 2 / size / (1 - np.exp(-1j * theta))
+    begin = np.exp(1j * theta * under)
+
+    def tail(masses: NDArray[np.complex128]) -> Callable[[int], float]:
+        fixed = float((masses @ begin).real)
+
+        def beyond(cells: int) -> float:
+            if cells > over:
+                return 0.0
+            up_to = fixed - float((masses @ np.exp(-1j * theta * (cells + 1))).real)
+            return 1 - (under + cells + 1) / size - up_to
+
+        return beyond
+
+    return tail(mass), tail(mass * _geometric_transform(small, theta))
+
+
+def _single_tails(noise_sum: "_Sum", step: int, small: float) -> _Tails:
+    """Both tails of one noise: half of what is beyond falls by one factor from step to step, as the geometric does.
+
+    Of no noise: the geometric's alone.
+    """
+    if not noise_sum.numbers.size:
+        return lambda _: 0.0, lambda cells: math.exp(-(cells + 1) / small)
+    beyond = _single_law(noise_sum, step)
+    first, falls = beyond(0) / 2, math.exp(-step / float(noise_sum.scales[0]))
+    stays = math.exp(-1 / small)
+
+    def lagging(cells: int) -> float:
+        later = stays ** (cells + 1)
+        gap = falls - stays
+        both = (falls ** (cells + 1) - later) / gap if gap else (cells + 1) * stays**cells
+        return (1 - stays) * first * both + later * (1 - (1 - stays) * first / (1 - stays * falls))
+
+    return lambda cells: beyond(cells) / 2, lagging
+
+
+@lru_cache(maxsize=LAWS_KEPT)
 def laplace_quantile(terms: Terms, failure: float) -> int:
     """The least B with P(|sum of independent DLap terms| > B) <= failure.
 
@@ -71,13 +159,13 @@ def laplace_quantile(terms: Terms, failure: float) -> int:
     Gil-Pelaez, for the sum with a little normal noise, whose law is smooth.
     """
     summed = _Sum.of(terms)
-    if not summed.whole:
-        return _weighted_quantile(summed, failure)
-    step = _step(summed.widest)
-    size = _ring(summed, step)
-    theta = 2 * np.pi * np.arange(size // 2 + 1) / size
-    tail = _upper_tail(summed.rounded_transform(theta, step), size)
-    return step * int(np.argmax(2 * tail <= failure)) + step - 1
+    quick, all_of_it = (
+        (_whole_quickly, _whole_quantile)
+        if summed.whole
+        else (_weighted_quickly, _weighted_quantile)
+    )
+    found = quick(summed, failure)
+    return all_of_it(summed, failure) if found is None else found
 
 
 def sum_variance(terms: Terms) -> float:
@@ -126,6 +214,38 @@ class _Sum:
         logs = np.log1p((4 / self.bends)[:, None] * waves)
         return np.asarray(np.exp(-self.numbers @ logs), dtype=np.float64)
 
+    def reach(self, failure: float) -> float:
+        """What the absolute value of the sum, with its rounding, exceeds with at most `failure` (Bernstein)."""
+        unlikely = math.log(2 / failure)
+        variance = float(self.numbers @ (self.scales * self.weights) ** 2) * 2
+        return math.sqrt(2 * unlikely * variance) + unlikely * self.widest + _step(self.widest)
+
+    def near_peaks(self, spacing: float, first: int, last: int, least: float) -> Floats:
+        """Return the numbers from `first` to `last` of the angles at which the smooth law may be `least` or more.
+
+        By runs of angles, of which those are divided whose highest transform may be so high.
+        """
+        run = 1
+        while run * 8 * POINTS <= last - first + 1:
+            run *= 8
+        begins = np.arange(first, last + 1, run, dtype=np.float64)
+        while run > 1:
+            begins = begins[self._highest(begins, run, spacing) >= math.log(least)]
+            run //= 8
+            begins = np.add.outer(begins, run * np.arange(8.0)).ravel()
+            begins = begins[begins <= last]
+        return begins
+
+    def _highest(self, begins: Floats, run: int, spacing: float) -> Floats:
+        """At least the logarithm of the smooth law's highest transform in each run of angles."""
+        half = (run - 1) / 2
+        middles = np.multiply.outer(self.weights / 2, (begins + half) * spacing)
+        off = np.abs(middles - np.pi * np.rint(middles / np.pi))
+        waves = np.sin(np.maximum(off - (self.weights / 2 * half * spacing)[:, None], 0)) ** 2
+        logs = np.log1p((4 / self.bends)[:, None] * waves)
+        found = 1e-6 - self.numbers @ logs - (begins * spacing * SMOOTH) ** 2 / 2
+        return np.asarray(found, dtype=np.float64)
+
     def rounded_transform(self, theta: Floats, step: int) -> Floats:
         """Characteristic function at `theta` of the sum rounded to multiples of `step`, in steps.
 
@@ -154,21 +274,137 @@ class _Sum:
         return float(angles[self.transform(angles) < NOTHING].min(initial=last))
 
 
+class _NearTheEdge(Exception):
+    """A probability is so near the one asked for that all of the transform is needed."""
+
+
+def _whole_quantile(summed: _Sum, failure: float) -> int:
+    """The least B of an integer sum, in steps, from its whole law on the ring."""
+    step = _step(summed.widest)
+    size = _ring(summed, step)
+    theta = 2 * np.pi * np.arange(size // 2 + 1) / size
+    tail = _upper_tail(summed.rounded_transform(theta, step), size)
+    return step * int(np.argmax(2 * tail <= failure)) + step - 1
+
+
+def _whole_quickly(summed: _Sum, failure: float) -> int | None:
+    """What `_whole_quantile` returns, from the low angles alone; None where they do not say it for sure.
+
+    They are those of a ring of an odd size on which `left_out` lies beyond; at the others the transform is at most
+    that of the unturned angle, which falls.
+    """
+    if not summed.numbers.size:
+        return 0
+    step, left_out = _step(summed.widest), max(failure * LEFT_OUT, 1e-11)
+    reach = summed.reach(failure) / step
+    if summed.numbers.sum() == 1:
+        return _told(
+            _surely(_single_law(summed, step), failure, -1, math.ceil(reach), 4 * left_out), step
+        )
+    size = 2 * math.ceil((reach + summed.reach(left_out) / step) / 2) + 1
+    angles = _low_angles(summed, step, size, left_out)
+    theta = 2 * np.pi * np.arange(1, angles + 1) / size
+    mass = 2 / size * summed.rounded_transform(theta, step) / np.sin(theta / 2)
+
+    def beyond(cells: int) -> float:
+        return 1 - (2 * cells + 1) / size - float(mass @ np.sin(theta * (cells + 0.5)))
+
+    return _told(_surely(beyond, failure, -1, math.ceil(reach), 4 * left_out), step)
+
+
+def _told(cells: int | None, step: int) -> int | None:
+    """So many steps, in integers."""
+    return None if cells is None else step * cells + step - 1
+
+
+def _low_angles(summed: _Sum, step: int, size: int, left_out: float) -> int:
+    """How many angles of a ring of this size it takes so that the others add at most `left_out` to a probability."""
+    places = np.unique((2 ** (np.arange(4 * size.bit_length()) / 4)).astype(np.int64))
+    places = np.append(places[places < size // 2], size // 2)
+    turns = 1 if step == 1 else 2 * ALIASES + 1
+    heights = turns * summed.transform(2 * np.pi * places / (size * step))
+    rest = np.append(heights[:-1] * np.log(places[1:] / places[:-1]), 0.0)[::-1].cumsum()[::-1]
+    return int(places[np.argmax(rest <= left_out)])
+
+
+def _single_law(summed: _Sum, step: int) -> Callable[[int], float]:
+    """Return the probability that one noise is beyond so many steps, in closed form.
+
+    In steps the law is that without the turns of the ring that are left out: of the staircase its first waves.
+    """
+    rate = 1 / float(summed.scales[0])
+    waves = 2j * np.pi * np.arange(1, (2 * ALIASES + 1) // (2 * step) + 1)
+    flat = 2 * math.tanh(rate / 2)
+
+    def beyond(cells: int) -> float:
+        edge = (2 * cells + 1) * step / 2
+        if step == 1:
+            return 2 * math.exp(-rate * (cells + 1)) / (1 + math.exp(-rate))
+        ahead = math.floor(edge) + 1 - edge
+        above = 2 * float((np.exp(waves * ahead) / (rate + waves)).real.sum())
+        return flat * math.exp(-rate * edge) * (1 / rate + above)
+
+    return beyond
+
+
+def _surely(
+    beyond: Callable[[int], float], failure: float, low: int, high: int, room: float
+) -> int | None:
+    """The least number above `low` beyond which is `failure` at most; None where `room` more or less would change it.
+
+    `high` is one that is enough.
+    """
+    least = low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if beyond(middle) <= failure else (middle, high)
+    sure = beyond(high) <= failure - room and (low == least or beyond(low) > failure + room)
+    return high if sure else None
+
+
 def _weighted_quantile(summed: _Sum, failure: float) -> int:
     """The least B at which the smooth law says so, by bisection."""
+    bound = _farthest(summed, failure)
+    theta, transform = _until_negligible(summed, math.pi / bound, failure)
+    return _bisected(summed, failure, bound, theta, transform, 0.0)
+
+
+def _weighted_quickly(summed: _Sum, failure: float) -> int | None:
+    """What `_weighted_quantile` returns, from the angles that matter; None where they do not say it for sure."""
+    bound, left_out = _farthest(summed, failure), failure * LEFT_OUT
+    theta, transform = _that_matter(summed, math.pi / bound, failure, left_out / 32)
+    try:
+        return _bisected(summed, failure, bound, theta, transform, left_out + 1e-12)
+    except _NearTheEdge:
+        return None
+
+
+def _farthest(summed: _Sum, failure: float) -> float:
+    """What the smooth sum exceeds so seldom that it does not matter."""
     unlikely = math.log(2 / (failure * NEGLIGIBLE))
     spread = math.sqrt(summed.variance + SMOOTH**2)
-    bound = math.sqrt(2 * unlikely) * spread + unlikely * summed.widest + 1  # Bernstein
+    return math.sqrt(2 * unlikely) * spread + unlikely * summed.widest + 1  # Bernstein
+
+
+def _bisected(
+    summed: _Sum, failure: float, bound: float, theta: Floats, transform: Floats, room: float
+) -> int:
+    """The quantile by Gil-Pelaez, from the smooth law's transform at multiples of pi / `bound`.
+
+    Raises:
+        _NearTheEdge: a probability on the way is within `room` of `failure`.
+    """
     spacing = math.pi / bound
-    theta, transform = _until_negligible(summed, spacing, failure)
     mass = 2 / math.pi * spacing * transform / theta
 
     def enough(candidate: int) -> bool:
         edge = candidate + ROUNDED
         inside = edge * spacing / math.pi + float(mass @ np.sin(theta * edge))
+        if abs(1 - inside - failure) < room:
+            raise _NearTheEdge
         return 1 - inside <= failure
 
-    normal = NormalDist(0, spread).inv_cdf(1 - failure / 2)
+    normal = NormalDist(0, math.sqrt(summed.variance + SMOOTH**2)).inv_cdf(1 - failure / 2)
     low, high = int(normal * 0.8) - 1, math.ceil(normal * 1.2)
     if low >= 0 and enough(low):
         low = -1
@@ -178,6 +414,27 @@ def _weighted_quantile(summed: _Sum, failure: float) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def _that_matter(
+    summed: _Sum, spacing: float, failure: float, least: float
+) -> tuple[Floats, Floats]:
+    """Of the angles of `_until_negligible` those at which the transform may be `least` or more, and the transform.
+
+    A probability is a sum over angles number k of at most transform / k: fewer than 32 times `least` are left out.
+    """
+    found: list[tuple[Floats, Floats]] = []
+    first, points = 1, POINTS
+    while True:
+        half = points // 2
+        for begin, end in ((first, half), (half + 1, points)):
+            theta = summed.near_peaks(spacing, begin, end, least) * spacing
+            transform = summed.transform(theta) * np.exp(-((theta * SMOOTH) ** 2) / 2)
+            found.append((theta, transform))
+        if transform.max(initial=0.0) < failure * NEGLIGIBLE:
+            angles, values = zip(*found, strict=True)
+            return np.concatenate(angles), np.concatenate(values)
+        first, points = points + 1, points * 2
 
 
 def _until_negligible(summed: _Sum, spacing: float, failure: float) -> tuple[Floats, Floats]:
@@ -196,8 +453,8 @@ def _step(*scales: float) -> int:
     return max(1, math.ceil(max(scales) / LARGEST_SCALE))
 
 
-def _geometric_transform(scale: Fraction, theta: Floats) -> NDArray[np.complex128]:
-    a = math.exp(-1 / float(scale))
+def _geometric_transform(scale: float, theta: Floats) -> NDArray[np.complex128]:
+    a = math.exp(-1 / scale)
     return np.asarray((1 - a) / (1 - a * np.exp(1j * theta)), dtype=np.complex128)
 
 

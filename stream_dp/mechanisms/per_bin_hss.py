@@ -34,6 +34,8 @@ from stream_dp.mechanisms.survivors import SURVIVAL, interval_share, moved_up
 WATCHERS, COUNTERS = 0, 1
 SUITE = "tests/conformance"  # taint, and two copies on neighbouring inputs
 
+KEPT = 1024  # columns' bounds that are remembered
+
 
 @wire("per-bin-hss-state", 1)
 @dataclass(frozen=True, slots=True, repr=False)
@@ -141,6 +143,8 @@ class PerBinHSS:
         """The bound of a column that has closed so many intervals."""
         key = query, intervals, confidence
         if key not in self._bands:
+            if len(self._bands) >= KEPT:
+                self._bands.clear()
             scale = self.watchers.scale
             moved = moved_up((scale, scale), SURVIVAL * interval_share(intervals, query + 1))
             self._bands[key] = lagging_quantile(

@@ -4,7 +4,8 @@ Rules: all three are in the mechanism's own file. A band is computed from what `
 so it cannot depend on private state. The check that a mechanism claims what is derived for it is here, outside of it.
 """
 
-from collections.abc import Hashable
+import sys
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -20,7 +21,8 @@ from stream_dp.core.row_relations import event
 from stream_dp.errors import NotDerivable
 from stream_dp.mechanisms.exact_class import require_exact_class
 
-KNOWN = 4096  # bands kept per mechanism
+MOST_BYTES = 1 << 18  # of the bands that are remembered of a mechanism, with what they depend on
+_ENTRY_BYTES = 150
 
 S = TypeVar("S")
 
@@ -84,6 +86,32 @@ class Viewed(ServingMechanism[S], Protocol[S]):
         ...
 
 
+class _Remembered:
+    """Half-widths by what they depend on, up to `MOST_BYTES`: beyond that all are forgotten."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, int] = {}
+        self._bytes = 0
+
+    def __call__(self, key: Hashable, computed: Callable[[], int]) -> int:
+        """Return that of `key`, which is computed where it is not remembered."""
+        found = self._known.get(key)
+        if found is None:
+            found, size = computed(), _ENTRY_BYTES + _size(key)
+            if self._bytes + size > MOST_BYTES:
+                self._known.clear()
+                self._bytes = 0
+            self._known[key] = found
+            self._bytes += size
+        return found
+
+
+def _size(key: Any) -> int:
+    """About how many bytes a key has."""
+    parts = key if isinstance(key, tuple | frozenset) else ()
+    return sys.getsizeof(key) + sum(map(_size, parts))
+
+
 class ViewBands:
     """The bands of one view of a mechanism, as `Bands` remembers them."""
 
@@ -91,16 +119,14 @@ class ViewBands:
         self._mechanism = mechanism
         self._place = place
         self._confidence = confidence
-        self._known: dict[Hashable, int] = {}
+        self._known = _Remembered()
 
     def __call__(self, tick: int, state: Any) -> int:
         """Return the half-width; ticks count from 0, the mechanism's first update."""
         key = self._mechanism.view_public(self._place, tick + 1, state)
-        if key not in self._known:
-            if len(self._known) >= KNOWN:
-                self._known.clear()
-            self._known[key] = self._mechanism.view_band(self._place, key, self._confidence)
-        return self._known[key]
+        return self._known(
+            key, lambda: self._mechanism.view_band(self._place, key, self._confidence)
+        )
 
 
 def weight_of(mechanism: object) -> int:
@@ -137,16 +163,12 @@ class Bands:
     def __init__(self, mechanism: Banded, confidence: float) -> None:
         self._mechanism = mechanism
         self._confidence = confidence
-        self._known: dict[Hashable, int] = {}
+        self._known = _Remembered()
 
     def __call__(self, tick: int, state: Any) -> int:
         """Return the half-width; ticks count from 0, the mechanism's first update."""
         key = self._mechanism.public(tick + 1, state)
-        if key not in self._known:
-            if len(self._known) >= KNOWN:
-                self._known.clear()
-            self._known[key] = self._mechanism.band(key, self._confidence)
-        return self._known[key]
+        return self._known(key, lambda: self._mechanism.band(key, self._confidence))
 
 
 def clipped(answer: IntArray) -> IntArray:

@@ -14,6 +14,7 @@ from stream_dp.mechanisms.tree_shape import TreeShape
 
 GAIN_BITS = 16
 UNIT = 1 << GAIN_BITS
+KEPT = 1 << 11  # nodes whose gains are remembered: the paths of many trees at their last steps
 
 
 def children_gain(shape: TreeShape, level: int) -> int:
@@ -21,14 +22,14 @@ def children_gain(shape: TreeShape, level: int) -> int:
     return round((1 - shape.finished[level]) * UNIT)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=KEPT)
 def path_gains(shape: TreeShape, level: int, index: int) -> tuple[int, int]:
     """What (prefix, total) get of the surplus of their parent, at node `index` of a level between lowest and top."""
     surplus, moved = _surplus(shape, level, index)
     return round(moved / surplus * UNIT), round(UNIT / surplus)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=KEPT)
 def window_gains(shape: TreeShape, parent: int) -> tuple[int, int]:
     """What the prefix loses of the surplus of node `parent` of level 1 before its window, and gains with each step."""
     cross, total = _known(shape, 1, parent)
@@ -65,7 +66,7 @@ def _below(shape: TreeShape, level: int, number: int, weight: float) -> list[tup
     return [*found, (number, weight)]
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=KEPT)
 def _known(shape: TreeShape, level: int, index: int) -> tuple[float, float]:
     """Covariance of prefix and total, and variance of the total, as known at node `index` from its level and above."""
     if level == shape.height - 1:

@@ -17,6 +17,7 @@ from stream_dp.accounting.subledgers import MAIN, Subledgers
 from stream_dp.core.derivation import Derivation
 from stream_dp.core.guarantee import PureDP
 from stream_dp.errors import NotDerivable, UsageError
+from stream_dp.mechanisms.coarse_counter import CoarseCounter
 from stream_dp.mechanisms.fingerprint import mechanism_fingerprint
 from stream_dp.mechanisms.serving import (
     Bands,
@@ -104,6 +105,7 @@ class Chosen:
             amounts=self.spec.amount is not None,
             tell=None if self.spec.views else teller(None),
             told_bytes=None if self.spec.views else told,
+            as_of=_deadlines(start, self.mechanism),
         )
 
     @property
@@ -115,6 +117,18 @@ class Chosen:
 def _from(start: int, band: Callable[[int, Any], int]) -> Callable[[int, Any], int]:
     """The bands of a mechanism whose first tick is `start`."""
     return lambda tick, state: band(tick - start, state)
+
+
+def _deadlines(start: int, mechanism: Any) -> Callable[[int], int | None] | None:
+    """At which tick the answer of a mechanism whose first tick is `start` holds; None where that is the same one."""
+    if not isinstance(mechanism, CoarseCounter):
+        return None
+
+    def as_of(tick: int) -> int | None:
+        updates = mechanism.told_at(tick - start + 1)
+        return None if updates is None else start + updates - 1
+
+    return as_of
 
 
 def _told_from(start: int, tell: Tell | None) -> Tell | None:

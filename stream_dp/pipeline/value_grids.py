@@ -58,18 +58,18 @@ class ValueGrid:
     def bucket(self, place: int) -> Quantile:
         """Return what is told of a bucket: its ends, and its middle."""
         low, high = self.buckets[place]
-        return self._told((low + high) / 2, low, high)
+        ends = plain_number(low), plain_number(high)
+        return Quantile(value=plain_number((low + high) / 2), bucket=ends)
 
     def between(self, place: Fraction, first: int, last: int) -> Quantile:
         """Return what is told of a place in buckets, and of the buckets from `first` to `last` that it may be in."""
         buckets = self.buckets
         low, high = buckets[int(place)]
         value = low + (high - low) * (place - int(place))
-        return self._told(value, buckets[first][0], buckets[last][1])
-
-    @staticmethod
-    def _told(value: Fraction, low: Fraction, high: Fraction) -> Quantile:
-        return Quantile(value=plain_number(value), low=plain_number(low), high=plain_number(high))
+        ends = buckets[first][0], buckets[last][1]
+        return Quantile(
+            value=plain_number(value), low=plain_number(ends[0]), high=plain_number(ends[1])
+        )
 
 
 def _told_apart(value: int) -> int:

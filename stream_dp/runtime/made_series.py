@@ -9,9 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from msgspec import UNSET
+
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.runtime.commit import Release
-from stream_dp.runtime.release import VERSION, Released, WindowPart, name_bytes, read_exactly, write
+from stream_dp.runtime.release import (
+    VERSION,
+    Released,
+    WindowPart,
+    former,
+    name_bytes,
+    read_exactly,
+    write,
+)
 
 _HEAD_BYTES = 250
 _ENTRY_BYTES = 90
@@ -62,10 +72,9 @@ class MadeSeries:
         Raises:
             KeyError: an input has none.
         """
-        if body == self.body(grid, sequence, tick, bodies):
-            return True
-        former = self.former
-        return former is not None and body == self._written(former, grid, sequence, tick, bodies)
+        makes = (self.make,) if self.former is None else (self.make, self.former)
+        made = [self._written(make, grid, sequence, tick, bodies) for make in makes]
+        return body in (*made, *map(former, made))
 
     def _written(
         self, make: Make, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]
@@ -78,6 +87,7 @@ class MadeSeries:
             tick=tick,
             end=grid.end_text(tick),
             **self._content(make, tick, said),
+            as_of=said[0].get("as_of", UNSET),
             confidence=self.confidence,
             not_private=not self.private,
         )

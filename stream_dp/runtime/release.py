@@ -7,6 +7,7 @@ file knows no actor, journal, topic or page.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from decimal import Context, Decimal
 from enum import StrEnum
@@ -31,6 +32,8 @@ _End: TypeAlias = int | float | None
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 _WIDE = Context(prec=40)
 _ONE = Fraction(1)
+_AS_OF = re.compile(rb',"as_of":(?:null|[0-9]+)(?=,"not_private":|}$)')
+_BUCKET = re.compile(rb'"bucket":\[([-+.0-9eE]+),([-+.0-9eE]+)\]')
 
 
 class Shape(StrEnum):
@@ -61,15 +64,21 @@ class Head(PublicBody, frozen=True, kw_only=True):
         return parse_moment(self.end) or 0
 
 
-class Quantile(msgspec.Struct, frozen=True, kw_only=True):
+class Quantile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a quantile was found: a `value`, and the ends, `low` and `high`, of the public buckets that it may be in.
 
-    Of a window that ended that is the one bucket that was chosen, and says nothing of the noise.
+    Of a window that ended in place of them the two ends of the one `bucket` that was chosen: of the noise they say
+    nothing, and the exact quantile may lie anywhere. Former versions wrote these as `low` and `high`.
     """
 
     value: int | float
-    low: int | float
-    high: int | float
+    low: int | float | UnsetType = UNSET
+    high: int | float | UnsetType = UNSET
+    bucket: tuple[int | float, int | float] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if (self.low, self.high, self.bucket).count(UNSET) != (2 if self.bucket else 1):
+            raise ValueError("a quantile has a low and a high end, or the ends of its bucket")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -134,7 +143,8 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     greatest and the single tick first. `band` is the half-width that holds with `confidence`; windows have one each,
     and no other. A quotient has no band but the ends of its interval: `low` and `high` beside `value`, `lows` and
     `highs` beside `values` in the order of their keys; null is an end that is open, and a value that there is not.
-    `not_private` marks noise of the test kit, which protects nobody.
+    `not_private` marks noise of the test kit, which protects nobody. `as_of` stands where the value is held between
+    deadlines: the tick of the last one, at whose end value and band hold; null before the first, where nothing is told.
     """
 
     name: str | UnsetType = UNSET
@@ -151,6 +161,7 @@ class Released(Head, frozen=True, kw_only=True, omit_defaults=True):
     highs: tuple[_End, ...] | UnsetType = UNSET
     counts_band: int | float | UnsetType = UNSET
     confidence: float
+    as_of: _Number | UnsetType | None = UNSET
     not_private: bool = False
 
     def __post_init__(self) -> None:
@@ -283,6 +294,15 @@ def name_bytes(name: str) -> int:
 def write(released: Released) -> bytes:
     """Return the exact public bytes of a release."""
     return _ENCODER.encode(released)
+
+
+def former(body: bytes) -> bytes:
+    """Return the bytes that former versions wrote of the same release: without `as_of`, a bucket as a range.
+
+    >>> former(b'{"value":{"value":3,"bucket":[2,4]},"confidence":0.95,"as_of":7}')
+    b'{"value":{"value":3,"low":2,"high":4},"confidence":0.95}'
+    """
+    return _BUCKET.sub(rb'"low":\1,"high":\2', _AS_OF.sub(b"", body))
 
 
 def read(body: bytes, what: str = "what should be a release") -> Released:

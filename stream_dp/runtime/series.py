@@ -86,10 +86,11 @@ class SeriesView:
         self, tick: int, state: Any, answer: IntArray, unit: Fraction, *, signed: bool
     ) -> WindowPart:
         """Return what a release says of this window, where 1 in an answer is a `unit`."""
-        band = self.band(tick, state)
         if self.tell is None:
-            return part(self.keys, answer if signed else clipped(answer), band, unit)
-        return WindowPart(**_with_band(self.tell(self.keys, answer, tick, state), band))
+            counts = answer if signed else clipped(answer)
+            return part(self.keys, counts, self.band(tick, state), unit)
+        told = self.tell(self.keys, answer, tick, state)
+        return WindowPart(**_with_band(told, lambda: self.band(tick, state)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,8 @@ class Series:
     of the answer to a query at the cut before a tick, from the public part of the state before it. `askers` are the
     analysts who may ask the mechanism, beside the operator and whose ledger paid for it; None: all. `unit`: what 1 in
     an answer is as a number; `signed`: true values may be below 0; `amounts`: its rows hold sums of units, not counts.
-    `tell` and `told_bytes` are those of a series without views.
+    `tell` and `told_bytes` are those of a series without views. `as_of(tick)`: of one that is released at deadlines
+    and held in between, the tick at whose end it holds, None before the first.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Series:
     amounts: bool = False
     tell: Tell | None = None
     told_bytes: int | None = None
+    as_of: Callable[[int], int | None] | None = None
 
     @property
     def windows(self) -> tuple[str, ...]:
@@ -176,6 +179,7 @@ class Series:
             end=grid.end_text(tick),
             **self._content(tick, state, answer),
             counts_band=counted,
+            as_of=UNSET if self.as_of is None else self.as_of(tick),
             confidence=self.confidence,
             not_private=not self.private,
         )
@@ -184,11 +188,14 @@ class Series:
     def _content(self, tick: int, state: Any, answer: IntArray) -> dict[str, Any]:
         """The answer with its band, or those of the views."""
         if not self.views:
-            band = told_number(self.band(tick, state), self.unit)
+
+            def band() -> int | Decimal:
+                return told_number(self.band(tick, state), self.unit)
+
             if self.tell is not None:
                 return _with_band(self.tell(self.keys, answer, tick, state), band)
             counts = answer if self.signed else clipped(answer)
-            return {**in_units(content(self.shape, self.keys, counts), self.unit), "band": band}
+            return {**in_units(content(self.shape, self.keys, counts), self.unit), "band": band()}
         ends = list(accumulate(len(view.keys) * view.numbers for view in self.views))
         parts = np.split(answer, ends[:-1])
         pairs = zip(self.views, parts, strict=True)
@@ -205,9 +212,9 @@ def entry_bytes(keys: Sequence[str], *, counted: bool = False) -> int:
     return (sum(map(name_bytes, keys)) + _ENTRY_BYTES * len(keys)) * (2 if counted else 1)
 
 
-def _with_band(told: Mapping[str, Any], band: float | Decimal) -> dict[str, Any]:
-    """What is told, with its band where it has no ends of its own."""
-    return dict(told) if told.keys() & _ENDS else {**told, "band": band}
+def _with_band(told: Mapping[str, Any], band: Callable[[], float | Decimal]) -> dict[str, Any]:
+    """What is told, with its band where it has no ends of its own; only there it is computed."""
+    return dict(told) if told.keys() & _ENDS else {**told, "band": band()}
 
 
 def _view_bytes(view: SeriesView) -> int:

@@ -71,12 +71,14 @@ class _Told(NamedTuple):
 
 
 def rows_of(pipeline: str, body: bytes) -> list[Row]:
-    """Return the rows of a published body; none where alerts were looked at and none fired.
+    """Return the rows of a published body; none where alerts were looked at and none fired, or a value is only held.
 
     Raises:
         FailClosed: it is no release of a form that this version reads.
     """
     said = read(body)
+    if said.as_of is not UNSET and said.as_of != said.tick:
+        return []
     parts: Mapping[str, _Part] = said.windows or {"": said}
     at = datetime.fromtimestamp(said.end_ms / 1000, UTC)
     return [
@@ -101,7 +103,8 @@ def _told(part: _Part) -> Iterator[_Told]:
             yield _Told(rank.name, "rank", rank.value, *ends, band, rank.name, place, tied)
     elif isinstance(part, WindowPart) and part.quantiles is not UNSET:
         for share, found in part.quantiles.items():
-            yield _Told(share, "quantile", found.value, found.low, found.high, band)
+            ends = _known(found.low), _known(found.high)
+            yield _Told(share, "quantile", found.value, *ends, band)
     elif part.values is not UNSET:
         lows, highs = part.lows or repeat(None), part.highs or repeat(None)
         for (key, value), low, high in zip(part.values.items(), lows, highs, strict=False):

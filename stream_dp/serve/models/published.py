@@ -27,6 +27,9 @@ class _Release(Answer):
 class _Confident(_Release):
     confidence: Confidence
     """The probability with which the band holds for one value at one tick."""
+    as_of: Tick | None = None
+    """Of a series with `release_every`, which holds its value between deadlines: the tick of the last deadline. Value
+    and band hold at its end, not at that of `tick`; null before the first one, where nothing is counted yet."""
     not_private: Literal[True] | Absent = None
     """There, and true, only where the test kit made the noise: no guarantee holds."""
 
@@ -149,20 +152,29 @@ class WindowRatios(Answer):
 
 
 class FoundQuantile(Answer):
-    """Where a quantile was found on a public grid."""
+    """Where a quantile of a sliding window, or so far, was found on a public grid."""
 
     value: float
-    """The quantile, or the end of the grid where it lies beyond it; of windows that end, the middle of its bucket."""
+    """The quantile, or the end of the grid where it lies beyond it."""
     low: float
-    """The least value that it may be, with the release's `confidence`; of windows that end, where its bucket begins."""
+    """The least value that it may be, with the release's `confidence`; as `bucket` in releases of former versions."""
     high: float
-    """The largest value that it may be; of windows that end, where its bucket ends."""
+    """The largest value that it may be."""
+
+
+class ChosenBucket(Answer):
+    """The bucket of a public grid that was chosen for a quantile of a window that ended."""
+
+    value: float
+    """Its middle, or the end of the grid beyond which it lies."""
+    bucket: tuple[float, float]
+    """Where it begins and ends: how fine the grid is, and nothing about the noise. The quantile may lie elsewhere."""
 
 
 class WindowQuantiles(Answer):
     """Quantiles of a window: of the sliding one, of all so far, or of the one that ended last."""
 
-    quantiles: dict[str, FoundQuantile]
+    quantiles: dict[str, FoundQuantile | ChosenBucket]
     """By quantile, such as `0.5`; none before the first window has ended."""
     band: HalfWidth
     """By how many events noise may move a rank, for all quantiles at once: a told bucket misses its rank by no more."""

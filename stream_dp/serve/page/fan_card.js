@@ -20,6 +20,8 @@ function clampOf(series) {
   return Number.isFinite(high) ? [low, high] : [-Infinity, Infinity];
 }
 
+/** What a value may be or, of a window that ended, its bucket. */
+const endsOf = (told) => told.bucket ?? [told.low, told.high];
 const asked = (quantiles) => Object.keys(quantiles).sort((one, two) => Number(one) - Number(two));
 
 export class FanCard extends Card {
@@ -55,7 +57,7 @@ export class FanCard extends Card {
     for (const [name, line] of fan.lines) {
       const told = release.quantiles[name];
       line.push(told?.value ?? null);
-      fan.ends.get(name).push(told ? [told.low, told.high] : null);
+      fan.ends.get(name).push(told ? endsOf(told) : null);
     }
   }
 
@@ -86,7 +88,7 @@ export class FanCard extends Card {
   /** The newest quantiles, the lowest first: a value, its ends, and whether it says anything. */
   #newest() {
     const { quantiles } = this.latest;
-    return asked(quantiles).map((name) => ({ name, ...quantiles[name], clear: this.#known([quantiles[name].low, quantiles[name].high]) }));
+    return asked(quantiles).map((name) => ({ name, value: quantiles[name].value, ends: endsOf(quantiles[name]), clear: this.#known(endsOf(quantiles[name])) }));
   }
 
   early() {
@@ -104,7 +106,7 @@ export class FanCard extends Card {
     for (let at = lowerBound(tick, first); at < tick.length && tick[at] <= last; at += 1) {
       for (const [name, line] of lines) if (line[at] !== null) rows.push([isoOf(x[at]), tick[at], this.window ?? "", Number(name), line[at], ...ends.get(name)[at]]);
     }
-    return { names: ["end", "tick", "window", "quantile", "value", "low", "high"], rows };
+    return { names: ["end", "tick", "window", "quantile", "value", ...(this.series.parameters?.told === ENDED ? ["bucket begins", "bucket ends"] : ["low", "high"])], rows };
   }
 
   headline() {
@@ -116,7 +118,7 @@ export class FanCard extends Card {
     if (entries.every(({ clear }) => !clear)) return `Too few events${this.over} to tell: as far as is known, each quantile may be anything from ${count(low)} to ${count(high)}.`;
     const sure = `all at once, with ${this.confidence()} confidence`;
     if (this.series.parameters?.told !== ENDED) return `Each exact quantile${this.over} lies in the range below it, ${sure}.`;
-    return `Their ranks${this.over} are off by ${count(this.latest.band)} events at most, ${sure}. A value is told by its bucket.`;
+    return `Their ranks${this.over} are off by ${count(this.latest.band)} events at most, ${sure}. A value is told by its bucket; the exact quantile may lie in another one.`;
   }
 
   get counted() {
@@ -127,7 +129,7 @@ export class FanCard extends Card {
     const text = JSON.stringify(entries);
     if (text === this.drawn) return;
     this.drawn = text;
-    this.figures.replaceChildren(...entries.map(({ name, value, low, high, clear }) => el("div", {},
+    this.figures.replaceChildren(...entries.map(({ name, value, ends: [low, high], clear }) => el("div", {},
       el("dt", {}, name === "0.5" ? "half below" : `${share(Number(name))} below`),
       el("dd", { class: "value" }, ...(clear ? [count(value), ...this.counted] : ["–"])),
       el("dd", { class: "bucket" }, !clear ? UNTOLD : low === high ? "at the end of its range" : `${count(low)} to ${count(high)}`))));

@@ -15,7 +15,9 @@ from unit.pipeline.live_series_worlds import HORIZON, World
 from stream_dp.app.trace_check import compared
 from stream_dp.errors import FailClosed
 from stream_dp.mechanisms import sliding_quantiles, tumbling_quantiles
-from stream_dp.runtime.commit import Commit, digest, encode
+from stream_dp.runtime.commit import Commit, Release, digest, encode
+from stream_dp.runtime.recovery import _as_recorded
+from stream_dp.runtime.release import former
 
 OF = {
     "statistic": "quantiles",
@@ -32,6 +34,7 @@ PIPELINE: dict[str, Any] = {
         {**OF, "name": "ending", "every": "2h", "epsilon": "1"},
     ],
 }
+ENDS = ["low", "high"]
 SERIES = ("sliding", "all", "ending")
 
 
@@ -61,6 +64,26 @@ def resealed(world: World, change: Callable[[list[Commit]], None]) -> None:
         previous = digest(sealed)
 
 
+async def test_a_journal_with_the_bodies_of_former_versions_is_theirs(world: World) -> None:
+    """They wrote a chosen bucket as `low` and `high`; recovery takes the recorded bytes, and no others."""
+    changed: list[Release] = []
+
+    def change(commits: list[Commit]) -> None:
+        for place, commit in enumerate(commits):
+            old = [msgspec.structs.replace(one, body=former(one.body)) for one in commit.releases]
+            changed.extend(one for one in commit.releases if former(one.body) != one.body)
+            commits[place] = msgspec.structs.replace(commit, releases=tuple(old))
+
+    resealed(world, change)
+    found = await compared(world.built, SEALER, blobs(world))
+    assert found.releases > len(changed) > 5
+    new = changed[0]
+    old = msgspec.structs.replace(new, body=former(new.body))
+    assert _as_recorded(new.body, old, "ending", 3) == old.body
+    with pytest.raises(FailClosed, match="does not give the recorded bytes"):
+        _as_recorded(new.body.replace(b'"bucket":[', b'"bucket":[1'), old, "ending", 3)
+
+
 @pytest.mark.parametrize("series", SERIES)
 @pytest.mark.parametrize("key", ["value", "low", "high", "band"])
 async def test_one_number_that_differs_is_caught(world: World, series: str, key: str) -> None:
@@ -70,7 +93,11 @@ async def test_one_number_that_differs_is_caught(world: World, series: str, key:
         at = next(n for n, one in enumerate(releases) if one.series == series)
         told = json.loads(releases[at].body)
         part = next(iter(told["windows"].values()))
-        (part if key == "band" else part["quantiles"]["0.5"])[key] += 1
+        found = part["quantiles"]["0.5"]
+        if "bucket" in found and key in ENDS:
+            found["bucket"][ENDS.index(key)] += 1
+        else:
+            (part if key == "band" else found)[key] += 1
         body = msgspec.json.encode(told)
         releases[at] = msgspec.structs.replace(releases[at], body=body)
         commits[place] = msgspec.structs.replace(commits[place], releases=tuple(releases))

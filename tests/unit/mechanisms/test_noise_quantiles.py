@@ -133,9 +133,53 @@ def test_a_sum_of_many_wide_noises_is_looked_at_at_few_angles(
 
     monkeypatch.setattr(noise_quantiles._Sum, "transform", counted)
     monkeypatch.setattr(noise_quantiles, "NOTHING", nothing)
-    laplace_quantile.__wrapped__(((Fraction(60_000), 168),), 0.05)
+    noise_quantiles._whole_quantile(noise_quantiles._Sum.of(((Fraction(60_000), 168),)), 0.05)
     assert (angles[0] < 10_000) == few
 
 
 def test_nothing_has_a_band_of_nothing() -> None:
     assert laplace_quantile((), 0.05) == laplace_quantile(((Fraction(3), 0),), 0.05) == 0
+
+
+QUICK: list[Terms] = [
+    ((Fraction(60_000), 168),),
+    ((Fraction(4_001, 3), 1),),
+    ((Fraction(7_000), 1),),
+    ((Fraction(50), 1), (Fraction(20), 3)),
+    (Term(Fraction(900), 2, 0.75), Term(Fraction(900), 1, 0.31)),
+    (Term(Fraction(30), 2, 0.5), Term(Fraction(300), 5, 0.21)),
+]
+
+
+@pytest.mark.parametrize("failure", [0.2, 0.05, 1e-4])
+@pytest.mark.parametrize("noises", QUICK)
+def test_the_quick_way_says_what_the_whole_law_says(noises: Terms, failure: float) -> None:
+    """Released bands are replayed byte by byte, so what an earlier version computed stays as it is."""
+    summed = noise_quantiles._Sum.of(noises)
+    quick, whole = (
+        (noise_quantiles._whole_quickly, noise_quantiles._whole_quantile)
+        if summed.whole
+        else (noise_quantiles._weighted_quickly, noise_quantiles._weighted_quantile)
+    )
+    assert quick(summed, failure) == whole(summed, failure)
+
+
+@pytest.mark.parametrize("noises", [(), *QUICK])
+def test_the_quick_lagging_one_says_what_the_whole_law_says(noises: Terms) -> None:
+    summed = noise_quantiles._Sum.of(noises)
+    step = noise_quantiles._step(summed.widest, 1_000.0)
+    for behind, columns, failure in ((70, 1, 0.05), (9_000, 30, 0.01)):
+        asked = noise_quantiles._Lagging(behind, 1_000 / step, columns, failure, 1.25)
+        found = noise_quantiles._lagging_quickly(summed, step, asked)
+        assert found == noise_quantiles._lagging_cells(summed, step, asked)
+
+
+def test_what_is_too_near_to_say_is_left_to_the_whole_law() -> None:
+    """At the probability of a number itself a quick look cannot know on which side the least one lies."""
+    summed = noise_quantiles._Sum.of(((Fraction(50), 2),))
+    law = noise_quantiles._upper_tail(
+        summed.transform(2 * np.pi * np.arange((1 << 15) + 1) / (1 << 16)), 1 << 16
+    )
+    failure = 2 * float(law[160])
+    assert noise_quantiles._whole_quickly(summed, failure) is None
+    assert noise_quantiles._whole_quickly(summed, failure * 1.001) == 160

@@ -22,7 +22,7 @@ from stream_dp.pipeline.yaml import load, load_series
 from stream_dp.runtime.release import Shape, read
 from stream_dp.runtime.release_asks import selected
 from stream_dp.runtime.series import Series
-from stream_dp.testing.noise import ZeroNoise
+from stream_dp.testing.noise import SeededNoise, ZeroNoise
 
 FILE = """\
 version: 1
@@ -86,8 +86,8 @@ def test_what_a_window_tells_stays_until_the_next_one_ends(tmp_path: Path) -> No
     assert list(first) == ["2h", "3h"]
     assert first["2h"]["quantiles"] == first["3h"]["quantiles"] == {}
     pair = {
-        "0.5": {"value": 3.75, "low": 3, "high": 4.5},
-        "0.9": {"value": 6, "low": 6, "high": 6},
+        "0.5": {"value": 3.75, "bucket": [3, 4.5]},
+        "0.9": {"value": 6, "bucket": [6, 6]},
     }
     assert second["2h"]["quantiles"] == third["2h"]["quantiles"] == pair
     assert third["3h"]["quantiles"]["0.5"] == pair["0.5"]
@@ -158,7 +158,7 @@ def test_a_quantile_may_be_asked_by_its_name(tmp_path: Path) -> None:
     state = series.mechanism.init(ZeroNoise())
     body = series.body(GRID, 1, 0, state, np.array([1, 2, -1, -1]))
     found = selected(series, body, {"keys": ["0.9"]})
-    assert found["windows"]["2h"]["quantiles"] == {"0.9": {"value": 2.25, "low": 1.5, "high": 3}}
+    assert found["windows"]["2h"]["quantiles"] == {"0.9": {"value": 2.25, "bucket": (1.5, 3)}}
     assert found["windows"]["3h"]["quantiles"] == {}
 
 
@@ -220,3 +220,29 @@ def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_charged() -> N
     with pytest.raises(NotDerivable, match="too wide to be drawn"):
         derived(made, "q")
     derived(replace(made, at=(Fraction("0.123456"),)), "q")
+
+
+@pytest.mark.parametrize("windows", [{"every": "6h"}, {"every": "", "windows": "[6h]"}])
+def test_ends_beside_a_confidence_hold_or_are_not_told_as_ends(
+    tmp_path: Path, windows: dict[str, str]
+) -> None:
+    """40 runs of a median on a fine grid: `low` and `high` hold it with 95 % (7 or more of 40 outside: below 0.4 %)."""
+    fine = {"buckets": "100", "at": "[0.5]", **windows}
+    series, outside, told = series_of(file(tmp_path, **fine)), 0, 0
+    for run in range(40):
+        rng, noise = np.random.default_rng(run), SeededNoise(run)
+        state, places = series.mechanism.init(noise), rng.integers(1, 101, 60)
+        for tick in range(6):
+            row = np.bincount(places[tick * 10 : tick * 10 + 10], minlength=series.mechanism.width)
+            state, _ = series.mechanism.step(state, Update(row.astype(np.int64)), noise)
+        state, answer = series.mechanism.step(state, Query(), noise)
+        assert answer is not None
+        body = msgspec.json.decode(series.body(GRID, 6, 5, state, answer))
+        found, right = body["windows"]["6h"]["quantiles"]["0.5"], np.median(places) * 0.06 - 0.03
+        if "low" in found:
+            told += 1
+            outside += not found["low"] - 0.06 <= right <= found["high"] + 0.06
+        else:
+            assert found["bucket"][0] <= found["value"] <= found["bucket"][1]
+    assert told == (0 if windows["every"] else 40)
+    assert outside < 7

@@ -5,12 +5,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import UNSET
 from unit.mechanisms.private_parts import check_band, states
 
 from stream_dp.core.sealed import inside_of
+from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import TaintError
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.spec import PipelineSpec
+from stream_dp.runtime.actor import step
+from stream_dp.runtime.release import former, read
 from stream_dp.runtime.series import Series
 from stream_dp.testing.noise import SeededNoise
 
@@ -102,3 +106,36 @@ def test_a_builder_that_widens_bands_by_what_is_pending_is_caught(data: dict[str
 
     with pytest.raises((AssertionError, TaintError)):
         check(replace(one, band=wider))
+
+
+@pytest.mark.parametrize(
+    "statistic", [{"statistic": "count"}, {"statistic": "histogram", "by": "destination"}]
+)
+def test_a_held_value_says_at_which_tick_it_holds(
+    data: dict[str, Any], statistic: dict[str, Any]
+) -> None:
+    """29 of 30 releases lie between deadlines: at their own tick no band held. Errs below 1e-6 (6 of 30 outside)."""
+    every = {"release_every": "10", "method": "tree"}
+    one, noise = series(data, statistic | every), SeededNoise(2)
+    grid, state = TickGrid(0, 3_600_000, 100), one.mechanism.init(noise)
+    counts, outside, told = [np.zeros(one.mechanism.width, dtype=np.int64)], 0, []
+    for tick in range(100):
+        row = np.full(one.mechanism.width, 500, dtype=np.int64)
+        counts.append(counts[-1] + row)
+        state, body = step(replace(one, rows=slice(None)), grid, state, tick, tick, row, noise)
+        release = read(body)
+        assert release.as_of is not UNSET
+        told.append(release.as_of)
+        values = [release.value] if release.values is UNSET else list(release.values.values())
+        right = counts[0 if release.as_of is None else release.as_of + 1]
+        outside += int(np.abs(np.array(values) - right).max() > release.band)
+        assert former(body) == body.replace(b',"as_of":%s' % _text(release.as_of), b"")
+    assert told == [None] * 9 + [tick - (tick + 1) % 10 for tick in range(9, 100)]
+    assert outside <= 30
+    assert b"as_of" not in series(data, statistic | {"method": "tree"}).body(
+        grid, 0, 0, one.mechanism.init(noise), counts[0]
+    )
+
+
+def _text(as_of: int | None) -> bytes:
+    return b"null" if as_of is None else str(as_of).encode()
