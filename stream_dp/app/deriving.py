@@ -25,6 +25,8 @@ from stream_dp.runtime.proposals import Derived, OnThread, derived_by
 
 CPU_S = 60
 """How much CPU time one definition may take; steps bound it long before, so this is for mistakes of ours."""
+SMALL = 2048
+"""How many bytes a definition may have that is derived here while the first process starts, which takes seconds."""
 IDLE_S = 300.0
 """How long it stays when nothing comes."""
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONHOME", "PYTHONTZPATH", "LD_LIBRARY_PATH")
@@ -51,6 +53,8 @@ class DerivingProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._closed = self._none = False
+        self._new = True
+        self._warming: asyncio.Task[None] | None = None
 
     async def derive(self, definition: bytes, start: int) -> Derived:
         """Understand a definition; where no process can be started, on a thread of this one.
@@ -58,6 +62,10 @@ class DerivingProcess:
         Raises:
             EngineEnded: it was closed.
         """
+        if len(definition) <= SMALL and self._new:
+            if self._warming is None:
+                self._warming = asyncio.create_task(self._warm())
+            return await self._here.derive(definition, start)
         async with self._turn:
             if not await self._ready():
                 return await self._here.derive(definition, start)
@@ -79,6 +87,12 @@ class DerivingProcess:
         self._closed = True
         self._end()
 
+    async def _warm(self) -> None:
+        """Start the process beside the small definitions that come first."""
+        with suppress(EngineEnded):
+            async with self._turn:
+                await self._ready()
+
     async def _ready(self) -> bool:
         """Whether there is a process that takes definitions; the first call starts it."""
         self._require_open()
@@ -96,6 +110,7 @@ class DerivingProcess:
             self._end()
             self._require_open()
             self._none = True
+        self._new = False
         return not self._none
 
     async def _asked(self, value: Any) -> tuple[int, str, Any]:

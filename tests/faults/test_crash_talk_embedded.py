@@ -16,7 +16,13 @@ from faults.cases import Case, flights
 from faults.checker import unfounded
 from faults.evidence import Public, content, embedded
 from faults.killing import Look, killed_at, killed_at_random, moved
-from faults.talk_checker import Talk, answers_of, talk_findings, unfounded_answers
+from faults.talk_checker import (
+    Talk,
+    answers_of,
+    refusals_of,
+    talk_findings,
+    unfounded_answers,
+)
 from stream_dp.adapters.sqlite_messages import put_question
 
 DAWDLE = ("--zero-noise", "--dawdle", "2")
@@ -117,7 +123,7 @@ async def test_every_message_has_one_answer_over_kills_at_fixed_points(tmp_path:
     await talking.all_answered(*DAWDLE)
     assert talking.findings() == []
     said = [content(record.body) for record in talking.heard()]
-    kinds = {each["refused"]["kind"] for each in said if "refused" in each}
+    kinds = {part["kind"] for each in said if "refused" in each for part in refusals_of(each)}
     assert kinds - {"usage"} == {
         "unknown",
         "unreadable",

@@ -75,6 +75,7 @@ def said(series: dict[str, Any]) -> bytes:
 async def derives(here: LiveSeriesPlanner) -> AsyncIterator[DerivingProcess]:
     """A process."""
     process = DerivingProcess(here)
+    await process._warm()
     try:
         yield process
     finally:
@@ -158,6 +159,7 @@ async def test_one_that_is_closed_ends_at_once_and_one_that_is_cancelled_answers
     None
 ):
     process = DerivingProcess(planner(PIPELINE))
+    await process._warm()
     await process.derive(said(DEAREST[5]), 1)
     os.kill(number_of(process), signal.SIGSTOP)
     waits = asyncio.create_task(process.derive(said(DEAREST[0]), 1))
@@ -201,3 +203,13 @@ async def test_where_no_process_can_be_it_is_derived_here(monkeypatch: pytest.Mo
     async with derives(planner(PIPELINE)) as process:
         found = await process.derive(said(DEAREST[5]), 1)
     assert isinstance(found.outcome, PlannedSeries)
+
+
+async def test_small_definitions_do_not_wait_for_the_first_process() -> None:
+    process = DerivingProcess(planner(PIPELINE))
+    first = await process.derive(said(DEAREST[5]), 1)
+    assert isinstance(first.outcome, PlannedSeries)
+    large = await process.derive(said(DEAREST[-1]), 1)  # waits for it
+    assert isinstance(large.outcome, PlannedSeries)
+    assert process._process is not None
+    await process.close()
