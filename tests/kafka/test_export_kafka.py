@@ -93,7 +93,8 @@ def _rows(one: Release) -> int:
 @pytest.mark.parametrize(("ticks", "most"), [(50, 200), (5_000, 2_000), (1, 50)])
 async def test_of_a_topic_the_newest_ticks_are_read(kafka: str, ticks: int, most: int) -> None:
     topic = await create(kafka, fresh_topic_name("newest"))
-    said = {"v": 1, "series": "s", "end": "2024-01-01T01:00:00Z", "value": 1, "band": 2, "confidence": 0.95}  # fmt: skip
+    when = {"v": 1, "series": "s", "end": "2024-01-01T01:00:00Z"}
+    said = {**when, "value": 1, "band": 2, "confidence": 0.95}
     producer = AIOKafkaProducer(bootstrap_servers=kafka)
     await producer.start()
     for at in range(2_000):
