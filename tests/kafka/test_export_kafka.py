@@ -2,16 +2,21 @@
 
 import asyncio
 import csv
+import json
 from pathlib import Path
 
-from kafka.kafka_worlds import Close, half_a_transaction, release
+import pytest
+from aiokafka import AIOKafkaProducer
+from kafka.kafka_worlds import Close, create, half_a_transaction, release
 
 from stream_dp.adapters.kafka_client import KafkaSettings
 from stream_dp.adapters.kafka_lease import KafkaLease
 from stream_dp.adapters.kafka_sink import KafkaSink
 from stream_dp.app.export.exporting import export_releases
 from stream_dp.app.export.rows import rows_of
+from stream_dp.app.published_bodies import of_topic
 from stream_dp.runtime.commit import Release
+from stream_dp.testing.kafka import fresh_topic_name
 
 PIPELINE = """\
 version: 1
@@ -83,3 +88,19 @@ async def test_what_a_kill_left_open_ends_no_export(
 def _rows(one: Release) -> int:
     """How many numbers a release of these tests tells."""
     return len(rows_of("any", one.body))
+
+
+@pytest.mark.parametrize(("ticks", "most"), [(50, 200), (5_000, 2_000), (1, 50)])
+async def test_of_a_topic_the_newest_ticks_are_read(kafka: str, ticks: int, most: int) -> None:
+    topic = await create(kafka, fresh_topic_name("newest"))
+    when = {"v": 1, "series": "s", "end": "2024-01-01T01:00:00Z"}
+    said = {**when, "value": 1, "band": 2, "confidence": 0.95}
+    producer = AIOKafkaProducer(bootstrap_servers=kafka)
+    await producer.start()
+    for at in range(2_000):
+        await producer.send(topic, json.dumps({**said, "sequence": at, "tick": at}).encode())
+    await producer.stop()
+    read = of_topic(KafkaSettings(kafka), topic, -1, None, ticks)
+    found = [json.loads(body)["tick"] async for bodies in read for body in bodies]
+    assert found == list(range(found[0], 2_000))
+    assert min(ticks, 2_000) <= len(found) <= most

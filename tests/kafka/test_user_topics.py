@@ -246,7 +246,7 @@ async def test_partitions_that_are_added_are_told_by_the_run_and_by_the_doctor(
         _, before, _ = await world.command("doctor", str(world.file), *key)
         await grow(kafka, world.topic, 3)
         async with asyncio.timeout(120):
-            while told not in run.errors:  # type: ignore[attr-defined]  # of a forked run
+            while told not in run.errors:  # type: ignore[attr-defined]  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         _, after, _ = await world.command("doctor", str(world.file), *key)
     assert "partitions of the source: are those of the first start" in before

@@ -16,6 +16,7 @@ from stream_dp.app.topic_page import LIVE, TopicPage, serve_page
 from stream_dp.cli.main import code_of
 from stream_dp.pipeline.builder import build
 from stream_dp.pipeline.yaml import load
+from stream_dp.runtime.commit import Release
 
 
 @asynccontextmanager
@@ -90,7 +91,12 @@ async def test_it_reads_what_it_shows_and_no_older_history(
     path = published(tmp_path, every)
     page, taken = TopicPage(build(load(path)), keep=50), list[int]()
     append = page.log.append
-    monkeypatch.setattr(page.log, "append", lambda one: (taken.append(one.tick), append(one)))
+
+    def noted(one: Release) -> None:
+        taken.append(one.tick)
+        append(one)
+
+    monkeypatch.setattr(page.log, "append", noted)
     following = asyncio.create_task(page.follow())
     try:
         async with asyncio.timeout(60):
