@@ -9,7 +9,7 @@ carries `full`, by its own mark or by its file in `tests/full.txt`, runs in `mak
 """
 
 import json
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class Stopwatch:
     """Adds up how long each group's tests take, and writes it down at the end."""
 
     def __init__(self) -> None:
-        self._seconds = Counter[str]()
+        self._seconds = defaultdict[str, float](float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add a phase of a test."""
@@ -55,7 +55,8 @@ class Stopwatch:
 
     def pytest_sessionfinish(self) -> None:
         """Write the groups that took a second or longer."""
-        found = {group: round(s) for group, s in self._seconds.most_common() if round(s)}
+        longest = sorted(self._seconds.items(), key=lambda one: -one[1])
+        found = {group: round(seconds) for group, seconds in longest if round(seconds)}
         DURATIONS.write_text(json.dumps(found, indent=1) + "\n", encoding="ascii")
 
 

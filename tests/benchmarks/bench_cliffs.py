@@ -84,7 +84,7 @@ async def kafka(place: str) -> float:
     by = [{"name": "a", "statistic": "histogram", "by": "kind", "epsilon": "1"}]
     router = Router(spec({"kind": {"type": "category", "domain": ["k"]}}, by), origin)
     settings = KafkaSettings(address(place))
-    source = KafkaSource(settings, "big", clock, StampTicks(1000, 100))
+    source = KafkaSource(settings, "big", clock, StampTicks(1000, 100, "big.private.clock"))
     await source.open(origin)
     await source.seek(dict.fromkeys(range(PARTITIONS), 0))
     began, seen = time.process_time(), 0

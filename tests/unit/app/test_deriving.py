@@ -56,7 +56,7 @@ DEAREST: list[dict[str, Any]] = [
         {"name": f"w{at}", "above": 9, "where": [{"field": "amount", "at_least": at}]} for at in range(100)
     ]},
 ]  # fmt: skip
-NEVER = {"distinct", "cut_off", "ratio", "quantity"}
+NEVER = {"distinct", "cut_off", "ratio"}
 """Those that only a file can define, and the one whose function may be of this process alone."""
 
 
