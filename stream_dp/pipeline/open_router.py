@@ -7,7 +7,7 @@ closed features are used again, the lowest first. Added features are counted in 
 what it costs does not grow with what there is. This file knows no series and no budget.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -164,7 +164,7 @@ class OpenRouter:
         tally = counting.every.tally(batch)
         if tally.refused and counting.every is not self._base:
             tally = self._one_by_one(batch, tally, counting)
-        rows: Mapping[int, Row] = tally.rows
+        rows = tally.rows
         for columns in counting.muted:
             rows = {tick: without(row, columns) for tick, row in rows.items()}
         return Routed(rows, dead(batch, tally.refused), tally.records, tally.arrived)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from stream_dp.core.messages import IntArray
 from stream_dp.runtime.dead_letters import DeadLetters, Span
@@ -38,12 +38,12 @@ NOBODY: Mapping[int, ByColumn] = MappingProxyType({})
 
 @dataclass(slots=True, repr=False)
 class Routed:
-    """What a batch adds: rows of `width` entries and their number of records by tick, and what was refused.
+    """What a batch adds: rows (`tick_rows.Row`) and their number of records by tick, and what was refused.
 
     `arrived` are, by tick, the identifiers that come in columns which count them.
     """
 
-    rows: Mapping[int, Row]
+    rows: dict[int, Any]
     dead: Sequence[Span]
     records: dict[int, int]
     arrived: Mapping[int, ByColumn] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Cut:
     next_tick: int = 0
     positions: Mapping[int, int] = field(default_factory=dict)
     marks: Mapping[int, int] = field(default_factory=dict)
-    pending: Mapping[int, Row] = field(default_factory=dict)
+    pending: Mapping[int, Any] = field(default_factory=dict)
     behind: Behinds = field(default_factory=dict)
     arriving: Mapping[int, ByColumn] = field(default_factory=dict)
 
@@ -127,7 +127,7 @@ class ClosedTick:
     row: IntArray
     positions: dict[int, int]
     marks: dict[int, int]
-    pending: Mapping[int, Row]
+    pending: Mapping[int, Any]
     dead_letters: DeadLetters
     late: int
     records: int
