@@ -7,7 +7,7 @@ that differ in one value only are counted together (`alike`). Rows are private.
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,20 @@ from stream_dp.pipeline.list_columns import Entries
 from stream_dp.pipeline.record_columns import BoolArray, RecordColumns
 
 _Codes = Mapping[Any, Entries]
+
+
+class Cells(NamedTuple):
+    """What adds to which entry: counts by the place of a tick in its batch and by column, one entry perhaps often."""
+
+    ticks: IntArray
+    columns: IntArray
+    counts: IntArray
+
+    def __repr__(self) -> str:
+        return "<Cells>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
 
 
 class FeatureCounts:
@@ -108,15 +122,50 @@ class FeatureCounts:
 
         Return the identifiers that came; nothing counts in their columns yet.
         """
-        columns = self._columns(records)
-        passing = columns.passing
-        ticks = len(numbers)
+        at = np.repeat(np.arange(len(numbers)), numbers) if len(numbers) > 1 else None
+        passing, codes = self._read(records, names, at)
         if self._totals is not None:
             rows[:, self._totals] = numbers[:, None]
         if self._scalars:
-            alone = int(self._repeats[-1]) + 1
-            rows[:, self._scalars] = _by_tick(passing[:alone], numbers)[self._repeats].T
-        at = np.repeat(np.arange(ticks), numbers) if ticks > 1 else None
+            rows[:, self._scalars] = self._passed(passing, numbers)[self._repeats].T
+        for part in self._parts:
+            part.count(rows, codes, passing, at)
+        return by_tick(self._identified, records, numbers, names, passing)
+
+    def cells(
+        self, records: Sequence[Any], numbers: IntArray, names: Sequence[int]
+    ) -> tuple[list[Cells], Texts]:
+        """Return what `write` writes, as cells: in as much room as the records take, however wide a row is."""
+        at = np.repeat(np.arange(len(numbers)), numbers)
+        passing, codes = self._read(records, names, at)
+        found = [part.cells(codes, passing, at) for part in self._parts]
+        every = np.arange(len(numbers))
+        if self._totals is not None:
+            columns = np.array(self._totals, np.int64)
+            found.append(
+                Cells(
+                    np.repeat(every, len(columns)),
+                    np.tile(columns, len(every)),
+                    np.repeat(numbers, len(columns)),
+                )
+            )
+        if self._scalars:
+            passed = self._passed(passing, numbers)[self._repeats]
+            which, ticks = np.nonzero(passed)
+            columns = np.array(self._scalars, np.int64)
+            found.append(Cells(ticks, columns[which], passed[which, ticks]))
+        return found, by_tick(self._identified, records, numbers, names, passing)
+
+    def _passed(self, passing: BoolArray, numbers: IntArray) -> IntArray:
+        """How many records pass the conditions of the scalars, of shape (conditions, ticks)."""
+        return _by_tick(passing[: int(self._repeats[-1]) + 1], numbers)
+
+    def _read(
+        self, records: Sequence[Any], names: Sequence[int], at: IntArray | None
+    ) -> tuple[BoolArray, _Codes]:
+        """Which records pass which condition, and the codes by which features count; `at`: each record's tick."""
+        columns = self._columns(records)
+        passing = columns.passing
         codes: dict[Any, Entries] = dict(columns.codes)
         for by, entries in self._coders.items():
             codes[by] = entries(columns, BatchTicks(names, at, len(records)))
@@ -124,9 +173,7 @@ class FeatureCounts:
             codes[amount] = Entries(amount.of(columns.numbers[amount.field]))
         for sign, (up, down) in self._signs.items():
             codes[sign] = Entries(passing[up].astype(np.int64) - passing[down])
-        for part in self._parts:
-            part.count(rows, codes, passing, at)
-        return by_tick(self._identified, records, numbers, names, passing)
+        return passing, codes
 
 
 class _By:
@@ -140,6 +187,11 @@ class _By:
         keys = len(self._slot.keys)
         found = _histogram(codes[self._by], self._where, keys, len(rows), passing, at)
         rows[:, self._slot.start : self._slot.stop] = found
+
+    def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
+        """The same as cells."""
+        found, ticks, _ = _chosen(codes[self._by], self._where, passing, at)
+        return Cells(ticks, found + self._slot.start, np.ones(len(found), np.int64))
 
 
 class _Sums:
@@ -160,6 +212,11 @@ class _Sums:
         found = np.zeros(len(rows) * keys, np.int64)
         np.add.at(found, cells, units)
         rows[:, self._slot.start : self._slot.stop] = found.reshape(len(rows), keys)
+
+    def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
+        """The same as cells."""
+        found, ticks, records = _chosen(codes[self._by], self._where, passing, at)
+        return Cells(ticks, found + self._slot.start, codes[self._amount].codes[records])
 
 
 class _Together:
@@ -182,6 +239,18 @@ class _Together:
         found = _histogram(codes[self._field], self._rest, self._keys, len(rows), passing, at)
         rows[:, self._columns] = np.add.reduceat(found[:, self._codes], self._starts, axis=1)
 
+    def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
+        """The same as cells: a record in each column that asks for its value."""
+        found, ticks, _ = _chosen(codes[self._field], self._rest, passing, at)
+        order = np.argsort(self._codes, kind="stable")
+        lengths = np.diff(np.append(self._starts, len(self._codes)))
+        columns = np.repeat(np.array(self._columns, np.int64), lengths)[order]
+        asking = np.bincount(self._codes, minlength=self._keys)
+        begins, number = np.cumsum(asking) - asking, asking[found]
+        place = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
+        columns = columns[np.repeat(begins[found], number) + place]
+        return Cells(np.repeat(ticks, number), columns, np.ones(len(columns), np.int64))
+
 
 def _histogram(
     entries: Entries,
@@ -196,6 +265,17 @@ def _histogram(
     if where is not None:
         cells = cells[entries.of(passing[where]).nonzero()]
     return np.bincount(cells, minlength=ticks * keys).reshape(ticks, keys)
+
+
+def _chosen(
+    entries: Entries, where: int | None, passing: BoolArray, at: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """The codes of what passes, and the tick and the place of the record of each."""
+    codes, ticks, records = entries.codes, entries.of(at), entries.of(np.arange(len(at)))
+    if where is None:
+        return codes, ticks, records
+    chosen = entries.of(passing[where]).nonzero()
+    return codes[chosen], ticks[chosen], records[chosen]
 
 
 def _numbered_or_coded(features: Iterable[Feature]) -> Iterable[str]:

@@ -11,9 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-import numpy as np
-
-from stream_dp.core.messages import IntArray
 from stream_dp.errors import FailClosed
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, Slot
 from stream_dp.pipeline.router import Router, Tally, dead, decoded_fields
@@ -23,6 +20,7 @@ from stream_dp.pipeline.user_guard import NO_KEY
 from stream_dp.runtime.identifiers import Came
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import Routed
+from stream_dp.runtime.tick_rows import OpenRow, Row, thin, without
 
 MOST_IN_A_SHARD = 256  # features, of which each change builds anew what counts them: some ms
 
@@ -166,10 +164,10 @@ class OpenRouter:
         tally = counting.every.tally(batch)
         if tally.refused and counting.every is not self._base:
             tally = self._one_by_one(batch, tally, counting)
+        rows = tally.rows
         for columns in counting.muted:
-            for row in tally.rows.values():
-                row[columns] = 0
-        return Routed(tally.rows, dead(batch, tally.refused), tally.records, tally.arrived)
+            rows = {tick: without(row, columns) for tick, row in rows.items()}
+        return Routed(rows, dead(batch, tally.refused), tally.records, tally.arrived)
 
     def _add(self, feature: Feature | Block, column: int) -> _Added:
         alone = RowLayout.alone(self._spec, feature)
@@ -236,11 +234,14 @@ class OpenRouter:
         return Tally(tally.rows, tally.records, dead_ones, arrived)
 
 
-def _count(rows: dict[int, IntArray], tally: Tally, width: int) -> None:
+def _count(rows: dict[int, Row], tally: Tally, width: int) -> None:
+    """Add the rows of a tally, which may be narrower."""
     for tick, part in tally.rows.items():
-        if tick not in rows:
-            rows[tick] = np.zeros(width, dtype=np.int64)
-        rows[tick][: len(part)] += part
+        row = OpenRow(width)
+        for each in (rows.get(tick), part):
+            if each is not None:
+                row.add(thin(each))
+        rows[tick] = row.row()
 
 
 def _start(slot: Slot) -> int:

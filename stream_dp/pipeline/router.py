@@ -8,7 +8,7 @@ call per record beyond the decoder's own: the rest is done by columns.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from stream_dp.core.messages import IntArray
 from stream_dp.core.tick_grid import TickGrid
 from stream_dp.pipeline.decoder import Decoded, RecordDecoder, Refusal
 from stream_dp.pipeline.endpoints import ReplayClock
-from stream_dp.pipeline.feature_counts import FeatureCounts
+from stream_dp.pipeline.feature_counts import Cells, FeatureCounts
 from stream_dp.pipeline.identifier_columns import Texts
 from stream_dp.pipeline.layout import Feature, RowLayout
 from stream_dp.pipeline.own_ticks import NO_TIME, OUTSIDE, OwnTicks
@@ -29,18 +29,23 @@ from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, 
 from stream_dp.runtime.identifiers import ByColumn
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import Routed
+from stream_dp.runtime.tick_rows import Row, ThinRow, together
 from stream_dp.runtime.user_hash import UserHash
 from stream_dp.runtime.user_table import Hashes
 
 __all__ = ["Routed", "Router", "RowLayout"]
 
+_CELLS, _CELLS_EACH = (
+    1 << 16,
+    32,
+)  # rows of a batch are dense up to so many entries, and so many for each record
 _REASONS = {OUTSIDE: TIME_OUT_OF_RANGE, NO_TIME: WRONG_TYPE}
 
 
 class Tally(NamedTuple):
     """What the payloads of a batch add: rows, numbers of records and identifiers by tick; refusals, in any order."""
 
-    rows: dict[int, IntArray]
+    rows: dict[int, Row]
     records: dict[int, int]
     refused: Sequence[Refusal]
     arrived: Mapping[int, ByColumn] = MappingProxyType({})
@@ -125,16 +130,43 @@ class Router:
         if not decoded.records:
             return Tally({}, {}, decoded.refused)
         records, names, numbers = _by_tick(decoded.records, ticks)
-        counted = np.zeros((len(names), self.width), np.int64)
+        thinly = len(names) * self.width > _CELLS + _CELLS_EACH * len(records)
+        rows, texts = (self._thin if thinly else self._dense)(records, names, numbers)
         arrived: dict[int, dict[int, Hashes]] = {}
-        for counts in self.counts:
-            for tick, column, hashes in self._hashed(
-                counts.write(counted, records, numbers, names)
-            ):
+        for found in texts:
+            for tick, column, hashes in self._hashed(found):
                 arrived.setdefault(tick, {})[column] = hashes
-        rows = dict(zip(names, counted, strict=True))
         number = dict(zip(names, numbers.tolist(), strict=True))
         return Tally(rows, number, decoded.refused, arrived)
+
+    def _dense(
+        self, records: list[Any], names: list[int], numbers: IntArray
+    ) -> tuple[dict[int, Row], list[Texts]]:
+        """The rows of these ticks, and the identifiers that came."""
+        counted = np.zeros((len(names), self.width), np.int64)
+        texts = [counts.write(counted, records, numbers, names) for counts in self.counts]
+        return dict(zip(names, counted, strict=True)), texts
+
+    def _thin(
+        self, records: list[Any], names: list[int], numbers: IntArray
+    ) -> tuple[dict[int, Row], list[Texts]]:
+        """The same, in as much room and time as there are entries that are not 0."""
+        none: IntArray = np.zeros(0, np.int64)
+        cells, texts = [Cells(none, none, none)], list[Texts]()
+        for counts in self.counts:
+            some, found = counts.cells(records, numbers, names)
+            cells += some
+            texts.append(found)
+        every = np.concatenate([each.ticks * self.width + each.columns for each in cells])
+        sums = together(every, np.concatenate([each.counts for each in cells]))
+        ends = np.searchsorted(sums.columns, np.arange(len(names) + 1) * self.width).tolist()
+        rows: dict[int, Row] = {}
+        for at, (name, (begin, end)) in enumerate(zip(names, pairwise(ends), strict=True)):
+            # copies: a tick that stays open must not keep all of the batch
+            rows[name] = ThinRow(
+                sums.columns[begin:end] - at * self.width, sums.counts[begin:end].copy()
+            )
+        return rows, texts
 
     def _hashed(self, found: Texts) -> Iterator[tuple[int, int, Hashes]]:
         """Identifiers as hashes, of all ticks at once; by tick and column."""

@@ -6,32 +6,44 @@ it was read. The cut carries everything read before it: the closed row, rows of 
 and late records. Sans I/O: this file knows no source, clock or journal.
 """
 
+import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
-from typing import Protocol
-
-import numpy as np
+from typing import Any, Protocol
 
 from stream_dp.core.messages import IntArray
 from stream_dp.runtime.dead_letters import DeadLetters, Span
 from stream_dp.runtime.identifiers import ByColumn, Came
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behind, Behinds
+from stream_dp.runtime.tick_rows import (
+    NARROW,
+    OpenRow,
+    Row,
+    ThinRow,
+    added,
+    dense,
+    of_entries,
+    thin,
+    without,
+)
 from stream_dp.runtime.user_memory import Used
 
+NO_ENTRY = of_entries({})
+_ROOM = 1 << 20  # entries of dense rows, of a partition's open ticks: 8 MB
 NOBODY: Mapping[int, ByColumn] = MappingProxyType({})
 
 
 @dataclass(slots=True, repr=False)
 class Routed:
-    """What a batch adds: rows of shape (width,) and their number of records by tick, and what was refused.
+    """What a batch adds: rows (`tick_rows.Row`) and their number of records by tick, and what was refused.
 
     `arrived` are, by tick, the identifiers that come in columns which count them.
     """
 
-    rows: dict[int, IntArray]
+    rows: dict[int, Any]
     dead: Sequence[Span]
     records: dict[int, int]
     arrived: Mapping[int, ByColumn] = field(default_factory=dict)
@@ -60,7 +72,7 @@ class Cut:
     next_tick: int = 0
     positions: Mapping[int, int] = field(default_factory=dict)
     marks: Mapping[int, int] = field(default_factory=dict)
-    pending: Mapping[int, IntArray] = field(default_factory=dict)
+    pending: Mapping[int, Any] = field(default_factory=dict)
     behind: Behinds = field(default_factory=dict)
     arriving: Mapping[int, ByColumn] = field(default_factory=dict)
 
@@ -74,19 +86,17 @@ class Cut:
         behind: Mapping[int, tuple[int, int]],
     ) -> "Cut":
         """Return a cut whose pending rows are `sparse`, each no longer than it must be (`opened` widens them)."""
-        pending = {}
-        for tick, counts in sparse.items():
-            pending[tick] = np.zeros(max(counts, default=-1) + 1, dtype=np.int64)
-            pending[tick][list(counts)] = list(counts.values())
+        pending = {tick: of_entries(dict(counts)) for tick, counts in sparse.items()}
         open_there = {n: Behind(*one) for n, one in behind.items()}
         return cls(next_tick, positions, marks, pending, open_there)
 
     @property
     def sparse(self) -> dict[int, dict[int, int]]:
         """The entries of the pending rows that are not 0, by tick and column: no larger than the records make them."""
+        found = {tick: thin(row) for tick, row in self.pending.items()}
         return {
-            tick: {column: int(row[column]) for column in np.flatnonzero(row).tolist()}
-            for tick, row in self.pending.items()
+            tick: dict(zip(row.columns.tolist(), row.counts.tolist(), strict=True))
+            for tick, row in found.items()
         }
 
     def opened(self, width: int, fresh: slice) -> "Cut":
@@ -96,10 +106,9 @@ class Cut:
         """
         pending = {}
         for tick, row in self.pending.items():
-            pending[tick] = wide = np.zeros(width, dtype=np.int64)
-            kept = min(width, len(row))
-            wide[:kept] = row[:kept]
-            wide[fresh] = 0
+            kept = without(row, fresh)
+            few = width > NARROW and isinstance(kept, ThinRow)
+            pending[tick] = without(kept, slice(width, sys.maxsize)) if few else dense(kept, width)
         return replace(self, pending=pending)
 
 
@@ -118,7 +127,7 @@ class ClosedTick:
     row: IntArray
     positions: dict[int, int]
     marks: dict[int, int]
-    pending: dict[int, IntArray]
+    pending: Mapping[int, Any]
     dead_letters: DeadLetters
     late: int
     records: int
@@ -134,11 +143,32 @@ class ClosedTick:
         return Cut(self.tick + 1, self.positions, self.marks, self.pending, self.behind)
 
 
+class _Later(Mapping[int, Row]):
+    """The rows of ticks behind `tick`, of those that several ticks share: nobody writes to these."""
+
+    def __init__(self, shared: Mapping[int, Row], tick: int) -> None:
+        self._shared, self._tick = shared, tick
+
+    def __getitem__(self, tick: int) -> Row:
+        if tick <= self._tick:
+            raise KeyError(tick)
+        return self._shared[tick]
+
+    def __iter__(self) -> Iterator[int]:
+        return (tick for tick in self._shared if tick > self._tick)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return "<_Later>"
+
+
 @dataclass(slots=True, repr=False)
 class _Segment:
     """What a partition holds between two of its marks."""
 
-    rows: dict[int, IntArray] = field(default_factory=dict)
+    rows: dict[int, OpenRow] = field(default_factory=dict)
     dead: DeadLetters = field(default_factory=DeadLetters)
     late: int = 0
     records: int = 0
@@ -173,7 +203,7 @@ class TickAssembler:
         partitions: Sequence[int],
         width: int,
         next_tick: int = 0,
-        pending: Mapping[int, IntArray] | None = None,
+        pending: Mapping[int, Row] | None = None,
         positions: Mapping[int, int] | None = None,
         marks: Mapping[int, int] | None = None,
         behind: Behinds = NOTHING_BEHIND,
@@ -188,7 +218,8 @@ class TickAssembler:
             )
         self._width = width
         self._next = next_tick
-        self._merged: dict[int, IntArray] = dict(pending or {})
+        self._merged: dict[int, Row] = dict(pending or {})
+        self._shared: dict[int, Row] | None = None
         self._arrived = {tick: Came(found) for tick, found in (arriving or {}).items()}
         self._grown: set[int] = set()
         self._dead = DeadLetters()
@@ -231,7 +262,10 @@ class TickAssembler:
             if tick <= partition.marked:
                 segment.late += routed.records.get(tick, 0)
             else:
-                _accumulate(segment.rows, tick, row)
+                if tick not in segment.rows:
+                    segment.rows[tick] = OpenRow(self._width)
+                roomy = len(segment.rows) * self._width <= _ROOM
+                segment.rows[tick].add(row, roomy=roomy)
         for tick, found in chain(routed.arrived.items(), users.items()):
             if tick > partition.marked:
                 segment.arrived.setdefault(tick, Came()).add(found)
@@ -245,6 +279,8 @@ class TickAssembler:
                 batch.position,
                 batch.behind,
             )
+            if len(partition.closed) * self._width > _ROOM:
+                _shrink(segment.rows.values())
             partition.closed.append(segment)
             partition.current, partition.marked = _Segment(), batch.mark
 
@@ -260,8 +296,11 @@ class TickAssembler:
     def _close(self, tick: int) -> ClosedTick:
         for partition in self._partitions.values():
             while partition.cut < tick:
-                self._take(partition, partition.closed.popleft())
-        row = self._merged.pop(tick, None)
+                self._take(partition, partition.closed.popleft(), tick)
+        if self._shared is None:
+            self._shared = dict(self._merged)
+        row = dense(self._merged.pop(tick, NO_ENTRY), self._width)
+        row.flags.writeable = False
         arrived = self._arrived.pop(tick, Came()).once()
         arriving = {each: self._arrived[each].fresh() for each in sorted(self._grown - {tick})}
         self._grown.clear()
@@ -271,10 +310,10 @@ class TickAssembler:
         self._used, self._capped = [], 0
         return ClosedTick(
             tick,
-            np.zeros(self._width, dtype=np.int64) if row is None else row,
+            row,
             {n: p.position for n, p in self._partitions.items() if p.position is not None},
             {n: p.cut for n, p in self._partitions.items()},
-            dict(self._merged),
+            _Later(self._shared, tick),
             dead,
             late,
             records,
@@ -285,14 +324,17 @@ class TickAssembler:
             {each: found for each, found in arriving.items() if found},
         )
 
-    def _take(self, partition: _Partition, segment: _Segment) -> None:
+    def _take(self, partition: _Partition, segment: _Segment, closing: int) -> None:
         partition.cut, partition.position, partition.behind = (
             segment.mark,
             segment.position,
             segment.behind,
         )
-        for tick, row in segment.rows.items():
-            _accumulate(self._merged, tick, row)
+        self._shared = None if segment.rows else self._shared
+        _shrink(found for tick, found in segment.rows.items() if tick > closing)
+        for tick, found in segment.rows.items():
+            row, present = found.row(), self._merged.get(tick)
+            self._merged[tick] = row if present is None else added((present, row), self._width)
         for tick, came in segment.arrived.items():
             self._arrived.setdefault(tick, Came()).add(came.once())
             self._grown.add(tick)
@@ -303,8 +345,7 @@ class TickAssembler:
         self._capped += segment.capped
 
 
-def _accumulate(rows: dict[int, IntArray], tick: int, row: IntArray) -> None:
-    """Put a new row in the place of the present one: a tick that was handed out keeps the one that it has."""
-    present = rows.get(tick)
-    rows[tick] = fresh = row.copy() if present is None else present + row
-    fresh.flags.writeable = False
+def _shrink(rows: Iterable[OpenRow]) -> None:
+    """Let rows take no more room than they need."""
+    for row in rows:
+        row.shrink()

@@ -122,7 +122,8 @@ def rows_of(built: Built, records: Sequence[dict[str, Any]]) -> IntArray:
     }
     payloads = [json.dumps(plain | one).encode() for one in records]
     routed = router.route(Batch(0, payloads, range(len(payloads)), len(payloads), None))
-    return routed.rows.get(0, np.zeros(router.width, np.int64))
+    found: IntArray = routed.rows.get(0, np.zeros(router.width, np.int64))
+    return found
 
 
 @pytest.mark.parametrize(

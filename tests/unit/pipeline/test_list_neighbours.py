@@ -94,7 +94,8 @@ def rows_of(stream: Sequence[Record]) -> IntArray:
     payloads = [json.dumps(record).encode() for record in stream]
     router = Router(SPEC, 0)
     made = router.route(Batch(0, payloads, range(len(payloads)), len(payloads), tick=0)).rows
-    return made.get(0, np.zeros(router.width, np.int64))
+    found: IntArray = made.get(0, np.zeros(router.width, np.int64))
+    return found
 
 
 def changes(relation: Neighbors, left: IntArray, right: IntArray) -> dict[str, int]:

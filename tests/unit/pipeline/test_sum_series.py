@@ -137,7 +137,8 @@ def rows_of(built: Built, *records: dict[str, Any]) -> IntArray:
     routed = router.route(
         Batch(0, [text.encode() for text in payloads], range(len(payloads)), len(payloads), None)
     )
-    return routed.rows.get(0, np.zeros(router.width, np.int64))
+    found: IntArray = routed.rows.get(0, np.zeros(router.width, np.int64))
+    return found
 
 
 VALUES: list[Any] = [

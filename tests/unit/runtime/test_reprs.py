@@ -24,6 +24,7 @@ from stream_dp.runtime.ports import Batch, Ports
 from stream_dp.runtime.recovery import Coming, Recovered
 from stream_dp.runtime.release import Head, Quantile, Rank, Released, WindowPart
 from stream_dp.runtime.tick_assembler import ClosedTick, Cut, Routed, TickAssembler
+from stream_dp.runtime.tick_rows import OpenRow, ThinRow
 
 SECRET = 987654321
 BYTES = b"987654321" + bytes(23)
@@ -69,6 +70,8 @@ PRIVATE: list[Any] = [
     Routed({4: ROW}, [SPAN], {4: SECRET}),
     ClosedTick(4, ROW, {0: SECRET}, {0: 4}, {5: ROW}, letters(), SECRET, SECRET),
     Coming(0, slice(0, 1), BYTES),
+    ThinRow(ROW, ROW),
+    OpenRow(SECRET),
     Recovered(None, (), {0: ROW}, BYTES, 1, Cut(5, {0: SECRET}, {}, {4: ROW})),  # type: ignore[arg-type]
     Cut(5, {0: SECRET}, {}, {4: ROW}),
     History(COMMIT, [COMMIT], COMMIT, BYTES, [COMMIT.releases[0]]),

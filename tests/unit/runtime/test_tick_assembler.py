@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from stream_dp.runtime.dead_letters import as_spans
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import ClosedTick, Routed, TickAssembler
+from stream_dp.runtime.tick_rows import added, dense
 
 WIDTH = 2
 JUNK = -1
@@ -211,7 +212,8 @@ class _CommitTime(TickAssembler):
         pending = dict(closed.pending)
         for partition in self._partitions.values():
             for later, row in partition.current.rows.items():
-                pending[later] = pending.get(later, 0) + row
+                whole = dense(row.row(), WIDTH)
+                pending[later] = added((pending.get(later, whole * 0), whole), WIDTH)
         return replace(closed, pending=pending)
 
 
