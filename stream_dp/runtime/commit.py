@@ -74,7 +74,7 @@ class Answer(_Private, frozen=True, array_like=True, tag="answer"):
     series: str = ""
 
 
-class Refused(_Part, frozen=True, tag="refused"):
+class Refused(_Private, frozen=True, tag="refused"):
     """Records of the queue that are no messages, for one reason, since the last answer to such: how many, the places of
     the first ones, and that of the last one.
     """

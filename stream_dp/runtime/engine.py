@@ -50,7 +50,7 @@ from stream_dp.runtime.seen_memory import SeenMemory
 from stream_dp.runtime.tick_assembler import ClosedTick, Router
 
 SNAPSHOT_TICKS = 1000
-TOGETHER = 100
+TOGETHER = 8
 """How many messages in a row share a reading again at most."""
 ATTEMPTS = 3
 """How often something is derived for a cut that has moved meanwhile, before a cut waits for it."""

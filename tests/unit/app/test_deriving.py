@@ -57,7 +57,7 @@ DEAREST: list[dict[str, Any]] = [
     ]},
 ]  # fmt: skip
 NEVER = {"distinct", "cut_off", "ratio"}
-"""Those that only a file can define, and the one whose function may be of this process alone."""
+"""Those that only a file can define."""
 
 
 def planner(pipeline: dict[str, Any]) -> LiveSeriesPlanner:

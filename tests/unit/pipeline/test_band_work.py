@@ -63,7 +63,6 @@ UNITS = {
     "event": ({}, EVENTS),
     "user": ({"unit": "user", "user": "customer", "max_events": "20", "per": "1d"}, USERS),
 }
-NO_CASE = {"quantity"}  # needs an installed function; its bands are those of `largest`
 
 
 def made(unit: str, epsilon: str) -> RunConfig:
@@ -150,7 +149,7 @@ def test_no_tick_waits_for_a_band(unit: str, epsilon: str, monkeypatch: pytest.M
 
 def test_every_statistic_has_a_case() -> None:
     cases = {each["statistic"] for _, series in UNITS.values() for each in series.values()}
-    assert cases | NO_CASE == {kind.model_fields["statistic"].default for kind in STATISTICS}
+    assert cases == {kind.model_fields["statistic"].default for kind in STATISTICS}
 
 
 def test_what_is_remembered_of_bands_does_not_grow_with_the_ticks() -> None:

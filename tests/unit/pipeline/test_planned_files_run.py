@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,7 +60,6 @@ OWN: Mapping[str, tuple[dict[str, Any], ...]] = {
     "maximum": ({}, {"method": "paper_hss"}),
     "largest": ({"rank": "2"},),
     "columns_above": ({"level": "2"},),
-    "quantity": ({"function": "most"},),
     "quantiles": (
         {"of": "stops", "edges": ["0", "1", "5"], "at": ["0.5"]},
         {"of": "fare", "clamp": ["0", "9"], "buckets": "4", "at": ["0.5", "0.9"], "windows": ["2h"]},
@@ -130,19 +128,6 @@ def possible() -> Iterator[tuple[str, str]]:
         for grouping in GROUPINGS if grouped else ("none",):
             if grouping != "none" or by is None or not by.is_required():
                 yield name, grouping
-
-
-@pytest.fixture(autouse=True)
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install a package that offers the quantity `most`."""
-    (tmp_path / "largest_of_all.py").write_text("def most(counts):\n    return int(max(counts))\n")
-    about = tmp_path / "largest_of_all-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: largest_of_all\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[stream_dp.quantities]\nmost = largest_of_all:most\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    if any(kind.model_fields["statistic"].default == "quantity" for kind in STATISTICS):
-        monkeypatch.setattr("stream_dp.mechanisms.registered_quantity._KNOWN", {})
 
 
 @pytest.mark.parametrize(("statistic", "grouping"), [*possible()])

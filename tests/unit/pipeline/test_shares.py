@@ -141,7 +141,6 @@ OWN: Mapping[str, tuple[dict[str, Any], ...]] = {
     "quantiles": ({"of": "stops", "edges": ["0", "2"], "at": ["0.5"]},),
     "alerts": ({"by": "country", "threshold": "5"},),
     "monitor": ({"watch": [{"name": "w", "above": "5"}]},),
-    "quantity": ({"by": "country", "function": "none"},),
     "cut_off": ({},),
     "ratio": ({"of": "whole", "over": "whole"},),
 }

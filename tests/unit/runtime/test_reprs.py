@@ -15,7 +15,14 @@ from rich.pretty import pretty_repr
 from stream_dp.core.messages import Query
 from stream_dp.noise import NoiseStream
 from stream_dp.runtime.actor import Ask, Tick
-from stream_dp.runtime.commit import Answer, Commit, DeadLetter, Release, SavedStates
+from stream_dp.runtime.commit import (
+    Answer,
+    Commit,
+    DeadLetter,
+    Refused,
+    Release,
+    SavedStates,
+)
 from stream_dp.runtime.dead_letters import DeadLetters, Span
 from stream_dp.runtime.history import History
 from stream_dp.runtime.journal_summary import JournalSummary
@@ -64,6 +71,7 @@ PRIVATE: list[Any] = [
     COMMIT.dead_letters[0],
     COMMIT.snapshot,
     COMMIT.answers[0],
+    Refused("kind", "detail", SECRET, (SECRET,), SECRET),
     Batch(0, (BYTES,), (SECRET,), SECRET, refused=(SPAN,)),
     SPAN,
     letters(),
