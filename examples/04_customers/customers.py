@@ -84,7 +84,8 @@ def _told(series: str, part: Mapping[str, Any]) -> Iterator[tuple[str, Ends]]:
     if "value" in part:
         yield series, (part["value"], part["value"] - part["band"], part["value"] + part["band"])
     for share, at in part.get("quantiles", {}).items():
-        yield f"{series} {share}", (at["value"], at["low"], at["high"])
+        low, high = at["bucket"] if "bucket" in at else (at["low"], at["high"])
+        yield f"{series} {share}", (at["value"], low, high)
 
 
 def picture(made: Sequence[Purchase], lines: Sequence[str]) -> str:

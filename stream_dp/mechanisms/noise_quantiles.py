@@ -313,7 +313,7 @@ def _whole_quickly(summed: _Sum, failure: float) -> int | None:
 
 
 def _told(cells: int | None, step: int) -> int | None:
-    """So many steps, in integers."""
+    """Return the largest integer in the last of these cells; None where there is no cell."""
     return None if cells is None else step * cells + step - 1
 
 

@@ -189,7 +189,7 @@ class _By:
         rows[:, self._slot.start : self._slot.stop] = found
 
     def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
-        """The same as cells."""
+        """Return the entries that are not 0, and their counts."""
         found, ticks, _ = _chosen(codes[self._by], self._where, passing, at)
         return Cells(ticks, found + self._slot.start, np.ones(len(found), np.int64))
 
@@ -214,7 +214,7 @@ class _Sums:
         rows[:, self._slot.start : self._slot.stop] = found.reshape(len(rows), keys)
 
     def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
-        """The same as cells."""
+        """Return the entries that are not 0, and their counts."""
         found, ticks, records = _chosen(codes[self._by], self._where, passing, at)
         return Cells(ticks, found + self._slot.start, codes[self._amount].codes[records])
 
@@ -240,7 +240,7 @@ class _Together:
         rows[:, self._columns] = np.add.reduceat(found[:, self._codes], self._starts, axis=1)
 
     def cells(self, codes: _Codes, passing: BoolArray, at: IntArray) -> Cells:
-        """The same as cells: a record in each column that asks for its value."""
+        """Return the entries that are not 0: a record counts in each column that asks for its value."""
         found, ticks, _ = _chosen(codes[self._field], self._rest, passing, at)
         order = np.argsort(self._codes, kind="stable")
         lengths = np.diff(np.append(self._starts, len(self._codes)))

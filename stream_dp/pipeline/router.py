@@ -150,7 +150,7 @@ class Router:
     def _thin(
         self, records: list[Any], names: list[int], numbers: IntArray
     ) -> tuple[dict[int, Row], list[Texts]]:
-        """The same, in as much room and time as there are entries that are not 0."""
+        """Count without dense rows: it takes as much room and time as there are entries that are not 0."""
         none: IntArray = np.zeros(0, np.int64)
         cells, texts = [Cells(none, none, none)], list[Texts]()
         for counts in self.counts:

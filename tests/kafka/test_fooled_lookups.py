@@ -115,6 +115,7 @@ async def test_no_tick_passes_while_a_record_of_it_is_unread(
         return True
 
     monkeypatch.setattr(source, "_caught_up", outdated)
-    monkeypatch.setattr(source, "_due", lambda: unread)
+    monkeypatch.setattr(source, "_ask_when_due", lambda _: None)
+    monkeypatch.setattr(source, "_settled", unread)
     await source._pass_silent(set())
     assert [one.mark for one in source._ready] == []

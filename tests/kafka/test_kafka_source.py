@@ -167,6 +167,9 @@ async def test_no_tick_passes_while_a_record_of_it_is_unread(
 
     monkeypatch.setattr(source, "_caught_up", outdated)
     await source._pass_silent(set())
+    assert source._asking is not None
+    await source._asking
+    await source._pass_silent(set())
     assert set(marks(source._ready)) == {0}
 
 

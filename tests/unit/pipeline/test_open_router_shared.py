@@ -17,6 +17,7 @@ from stream_dp.pipeline.open_router import OpenRouter
 from stream_dp.pipeline.router import Router, Tally
 from stream_dp.runtime.dead_letters import Span, as_spans
 from stream_dp.runtime.ports import Batch
+from stream_dp.runtime.tick_rows import dense
 
 GOOD: dict[str, Any] = {
     "at": START, "kind": "a", "place": "x", "note": "", "n": 3, "m": 0, "x": 0.5, "flag": True, "spoilt": None,
@@ -47,7 +48,8 @@ def apart(features: Sequence[Feature], places: Sequence[slice], what: Batch, wid
     for place, router in parts:
         routed = router.route(what)
         for tick, row in routed.rows.items():
-            rows.setdefault(tick, np.zeros(width, np.int64))[place] = row
+            counted = dense(row, router.width)
+            rows.setdefault(tick, np.zeros(width, np.int64))[place] = counted
         for span in routed.dead:
             for at in range(span.first, span.last + 1):
                 dead.setdefault(at, (span.reason, span.field))
@@ -58,7 +60,7 @@ def apart(features: Sequence[Feature], places: Sequence[slice], what: Batch, wid
 def together(router: OpenRouter, what: Batch) -> Any:
     """The same of the open router."""
     routed = router.route(what)
-    rows = {tick: row.tolist() for tick, row in routed.rows.items()}
+    rows = {tick: dense(row, router.width).tolist() for tick, row in routed.rows.items()}
     return rows, routed.records, list(routed.dead)
 
 

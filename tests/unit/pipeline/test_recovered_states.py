@@ -82,13 +82,13 @@ async def test_what_is_made_of_releases_is_made_again_as_it_was(
     }
     share = {"name": "share", "statistic": "ratio", "of": "de", "over": "orders"}
     series = [*PIPELINE["series"], de, share]
-    world, made = World(PIPELINE | {"series": series}), MadeSeries.body
+    world, made = World(PIPELINE | {"series": series}), MadeSeries._written
 
     async def again() -> None:
         await world.engine(MemorySource(batches(), partitions=(0, 1))).run()
 
     await again()
     await again()
-    monkeypatch.setattr(MadeSeries, "body", lambda *given: made(*given) + b" ")
+    monkeypatch.setattr(MadeSeries, "_written", lambda *given: made(*given) + b" ")
     with pytest.raises(FailClosed, match="replaying tick 0 of series share does not give"):
         await again()

@@ -92,7 +92,7 @@ def test_edges_are_a_grid_of_their_own(tmp_path: Path) -> None:
     assert values(told["3h"]) == [3, 4.6]
     tumbling = series_of(file(tmp_path, every="1h", **grid))
     (told,) = windows(tumbling, [[0, 0, 10, 0, 0, 5]])
-    assert told["1h"]["quantiles"]["0.5"] == {"value": 3, "low": 1, "high": 5}
+    assert told["1h"]["quantiles"]["0.5"] == {"value": 3, "bucket": [1, 5]}
 
 
 def test_an_event_pays_for_its_levels_and_all_windows_at_once(tmp_path: Path) -> None:
