@@ -298,8 +298,9 @@ async def test_an_engine_goes_on_past_hostile_messages_and_answers(
             before = await analyst.ask("list")
             kinds = refused_messages(analyst)  # first: twenty places of a reason are named a tick
             places = {}
-            for what, (value, _) in kinds.items():
-                places[what] = (await analyst.producer.send_and_wait(world.queries, value)).offset
+            for what, (envelope, _) in kinds.items():
+                sent = await analyst.producer.send_and_wait(world.queries, envelope)
+                places[what] = sent.offset
             for value in HOSTILE_VALUES.values():
                 await analyst.producer.send_and_wait(world.queries, value, key=b"\xff\xfe")
             for batch in HOSTILE:
@@ -314,7 +315,9 @@ async def test_an_engine_goes_on_past_hostile_messages_and_answers(
             queue: dict[int, str | None] = dict.fromkeys(range(max(analyst.places.values()) + 1))
             queue |= {place: name for name, place in analyst.places.items()}
             async with asyncio.timeout(120):  # what is no message is told at a tick
-                while talk_findings(Talk(queue, await world.public(), await world.durable())):
+                while talk_findings(  # noqa: ASYNC110
+                    Talk(queue, await world.public(), await world.durable())
+                ):
                     await asyncio.sleep(0.2)
             assert run.poll() is None
     assert before["answer"] == after["answer"]
