@@ -42,22 +42,27 @@ define check
 @$(BIN)/$(1) || { code=$$?; echo "make $@: FAILED: $(1)" >&2; exit $$code; }
 endef
 
-# mypy takes a minute on a fresh clone, on one processor: it runs beside the tests, and speaks after them.
-test: $(DEV_STAMP) $(PURCHASES)/.installed  ## The tests of every part: ruff, mypy, pytest (with the import contracts)
-	$(call check,ruff check)
-	$(call check,ruff format --check)
-	@echo "== mypy (beside pytest)"
-	@$(BIN)/mypy >$(MYPY_SAID) 2>&1 & mypy=$$!; code=0; \
-	echo "== $(PYTEST) $(PARALLEL) -m \"not slow and not full\" $(ARGS)"; \
-	$(BIN)/$(PYTEST) $(PARALLEL) -m "not slow and not full" $(ARGS) || code=$$?; \
-	wait $$mypy; typed=$$?; echo "== mypy"; cat $(MYPY_SAID); \
-	[ $$typed -eq 0 ] || echo "make $@: FAILED: mypy" >&2; \
-	[ $$code -eq 0 ] || echo "make $@: FAILED: pytest" >&2; \
-	exit $$(( code ? code : typed ))
-	@echo "make test: all passed"
+# Lint, types and the tests that a marker chooses. mypy takes a minute on a fresh clone, on one processor: it runs beside
+# the tests, and speaks after them.
+define suite
+$(call check,ruff check)
+$(call check,ruff format --check)
+@echo "== mypy (beside pytest)"
+@$(BIN)/mypy >$(MYPY_SAID) 2>&1 & mypy=$$!; code=0; \
+echo "== $(PYTEST) $(PARALLEL) -m \"$(1)\" $(ARGS)"; \
+$(BIN)/$(PYTEST) $(PARALLEL) -m "$(1)" $(ARGS) || code=$$?; \
+wait $$mypy; typed=$$?; echo "== mypy"; cat $(MYPY_SAID); \
+[ $$typed -eq 0 ] || echo "make $@: FAILED: mypy" >&2; \
+[ $$code -eq 0 ] || echo "make $@: FAILED: pytest" >&2; \
+exit $$(( code ? code : typed ))
+@echo "make $@: all passed"
+endef
 
-test-all: test  ## Those and the long ones: certificates, chaos, every kill, every page (what CI runs)
-	$(call check,$(PYTEST) $(PARALLEL) -m "full and not slow" $(ARGS))
+test: $(DEV_STAMP) $(PURCHASES)/.installed  ## The tests of every part: ruff, mypy, pytest (with the import contracts)
+	$(call suite,not slow and not full)
+
+test-all: $(DEV_STAMP) $(PURCHASES)/.installed  ## Those and the long ones: certificates, chaos, every kill, every page (what CI runs)
+	$(call suite,not slow)
 
 test-fast: $(DEV_STAMP) $(PURCHASES)/.installed  ## The unit tests, within a minute: no Kafka, no browser
 	$(call check,$(PYTEST) $(PARALLEL) -m "not slow and not long and not full" tests/unit stream_dp $(ARGS))
