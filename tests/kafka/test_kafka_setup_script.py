@@ -14,8 +14,10 @@ from kafka.kafka_worlds import administering, visible
 from kafka.secured_broker import TOPIC, TRANSACTION, USERS, WRITE, Secured, grant, needed
 from kafka.secured_worlds import TICKS, SecuredWorld
 
+from stream_dp.adapters.kafka_append_clock import BrokerClocks, clock_topic
 from stream_dp.adapters.kafka_log import reading
 from stream_dp.adapters.kafka_topics import config
+from stream_dp.adapters.system_clock import system_ms
 from stream_dp.errors import StreamDPError, WorldError
 from stream_dp.testing.kafka import missing
 
@@ -111,6 +113,8 @@ def test_a_pipeline_runs_on_what_the_script_makes(world: SecuredWorld, tools: Pa
     other.grant()
     assert other.command("topic", other.topic, "--pipeline", other.file) == 0
     assert len(ran(other)) == TICKS
+    clocks = BrokerClocks(world.secured.settings("SCRAM"), clock_topic(other.name), system_ms)
+    asyncio.run(clocks.check())  # as an engine on a wall clock does
     assert settings_of(world) == settings_of(other)  # as the engine makes them by itself
 
 
