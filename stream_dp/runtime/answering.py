@@ -77,6 +77,20 @@ class NeedsDerivation(NamedTuple):
     analyst: str
 
 
+async def outcome_of(
+    needed: NeedsDerivation,
+    derived: Derived | None,
+    derive: Callable[[NeedsDerivation], Awaitable[Derived]],
+    *,
+    hold: bool,
+) -> Proposal | UsageError | None:
+    """Return what came of a definition for its tick; None where it must be derived first, unless `hold`: then now."""
+    outcome = None if derived is None else derived.at(needed.start)
+    if outcome is None and hold:
+        outcome = (await derive(needed)).outcome
+    return outcome
+
+
 class Answering:
     """Executes messages through `changes`; `messages` says what they mean and what is answered.
 
@@ -174,12 +188,10 @@ class Answering:
         if wanted.do == "watch":
             return _Ready(wanted)
         start = (chain.next_tick if wanted.do == "create" else chain.shown) + self._changes.lead
-        needed = NeedsDerivation(wanted.definition, start, message.analyst)
         if derived is not None and wanted.do == "preview":
             start = derived.start  # it is a preview of the tick that was next when it was read
-        outcome = None if derived is None else derived.at(start)
-        if outcome is None and hold:
-            outcome = (await self._derive(needed)).outcome
+        needed = NeedsDerivation(wanted.definition, start, message.analyst)
+        outcome = await outcome_of(needed, derived, self._derive, hold=hold)
         if outcome is None:
             return needed
         if isinstance(outcome, UsageError):

@@ -21,7 +21,13 @@ from stream_dp.core.tick_grid import TickGrid
 from stream_dp.errors import EngineEnded, FailClosed, UsageError, WorldError
 from stream_dp.runtime.addressed import Addressed
 from stream_dp.runtime.admission import Admission
-from stream_dp.runtime.answering import Answering, NeedsDerivation, Understanding, recorded
+from stream_dp.runtime.answering import (
+    Answering,
+    NeedsDerivation,
+    Understanding,
+    outcome_of,
+    recorded,
+)
 from stream_dp.runtime.commands import ENDED, Command, Inbox
 from stream_dp.runtime.commit import Commit, Created, Halted, Header, Release, SavedStates
 from stream_dp.runtime.commit_chain import CommitChain, commit_of
@@ -482,9 +488,7 @@ class Engine:
         hold: bool = False,
     ) -> Created | NeedsDerivation:
         needed = NeedsDerivation(definition, self._changes.begins, analyst)
-        outcome = None if derived is None else derived.at(needed.start)
-        if outcome is None and hold:
-            outcome = (await self._derived(needed)).outcome
+        outcome = await outcome_of(needed, derived, self._derived, hold=hold)
         if outcome is None:
             return needed
         if isinstance(outcome, UsageError):
