@@ -32,7 +32,7 @@ IDLE_S = 300.0
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONHOME", "PYTHONTZPATH", "LD_LIBRARY_PATH")
 _PROGRAM = "from stream_dp.app.deriving import serve; serve()"
 _KINDS = {"room": NoRoom, "derivation": NotDerivable, "usage": UsageError}
-_HERE, _SERIES, _READY = "here", "series", "ready"
+_SERIES, _READY = "series", "ready"
 _SIZE = struct.Struct(">Q")
 _ENDED = (OSError, EOFError, ValueError)
 """What reading from a process that has ended, or writing to it, raises."""
@@ -76,8 +76,6 @@ class DerivingProcess:
                 self._require_open()
                 return Derived(start, 0, UsageError(DIED))
             self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end)
-        if kind == _HERE:
-            return await self._here.derive(definition, start)
         if kind == _SERIES:
             return Derived(start, steps, self._planner.received(said, start))
         return Derived(start, steps, _KINDS[kind](said))
@@ -200,8 +198,6 @@ def _derived(planner: LiveSeriesPlanner, definition: bytes, start: int) -> tuple
         outcome = found.outcome
         if isinstance(outcome, PlannedSeries):
             return found.steps, _SERIES, outcome.packed()
-    except pickle.PicklingError:
-        return 0, _HERE, ""
     except Exception:  # noqa: BLE001 - no definition may end an engine
         return 0, "usage", _FAULT
     kind = next(kind for kind, of in _KINDS.items() if isinstance(outcome, of))
