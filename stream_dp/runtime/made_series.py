@@ -17,7 +17,7 @@ from stream_dp.runtime.release import (
     VERSION,
     Released,
     WindowPart,
-    former,
+    is_recorded,
     name_bytes,
     read_exactly,
     write,
@@ -36,19 +36,18 @@ Make: TypeAlias = Callable[[int, str, Sequence[Part]], Mapping[str, Any]]
 class MadeSeries:
     """The series `name`, made of the releases of `inputs`; `keys` and `windows` name what its releases show.
 
-    `make` tells each part, with the ends that hold with `confidence`. Where `private` is False (the noise of the test
-    kit), every body says so. `former` told the parts in an earlier version, where it told others: journals of then hold
-    its releases.
+    The first of `makes` writes each part, with the ends that hold with `confidence`. The others wrote it in earlier
+    versions, whose journals hold such releases. Where `private` is False (the noise of the test kit), every body says
+    so.
     """
 
     name: str
     inputs: tuple[str, ...]
     keys: tuple[str, ...]
     windows: tuple[str, ...]
-    make: Make
+    makes: tuple[Make, ...]
     confidence: float
     private: bool = True
-    former: Make | None = None
 
     @property
     def most_bytes(self) -> int:
@@ -62,19 +61,18 @@ class MadeSeries:
         Raises:
             KeyError: an input has none.
         """
-        return self._written(self.make, grid, sequence, tick, bodies)
+        return self._written(self.makes[0], grid, sequence, tick, bodies)
 
     def gives(
         self, body: bytes, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]
     ) -> bool:
-        """Return whether these releases of others give this one: as it is made now, or in an earlier version.
+        """Return whether the releases of this tick give this body, in this version or in an earlier one.
 
         Raises:
             KeyError: an input has none.
         """
-        makes = (self.make,) if self.former is None else (self.make, self.former)
-        made = [self._written(make, grid, sequence, tick, bodies) for make in makes]
-        return body in (*made, *map(former, made))
+        written = (self._written(make, grid, sequence, tick, bodies) for make in self.makes)
+        return is_recorded(body, *written)
 
     def _written(
         self, make: Make, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]

@@ -49,7 +49,7 @@ from stream_dp.runtime.keys import Sealer
 from stream_dp.runtime.open_identifiers import OpenIdentifiers
 from stream_dp.runtime.ports import Answers, Journal, Sink, Spans, untold
 from stream_dp.runtime.registry import LiveSeries
-from stream_dp.runtime.release import former, release_of
+from stream_dp.runtime.release import is_recorded, release_of
 from stream_dp.runtime.seen_memory import SeenMemory
 from stream_dp.runtime.series import Series
 from stream_dp.runtime.tick_assembler import Cut
@@ -357,7 +357,7 @@ def _as_recorded(body: bytes, release: Release, name: str, tick: int) -> bytes:
     Raises:
         FailClosed: it is not the recorded one.
     """
-    if release.body not in (body, former(body)):
+    if not is_recorded(release.body, body):
         raise _other_bytes(name, tick)
     return release.body
 

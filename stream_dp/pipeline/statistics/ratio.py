@@ -171,9 +171,8 @@ class RatioSeries(SeriesSpec):
             self.inputs,
             of.keys,
             self.views,
-            self._maker(of, over, within),
+            tuple(self._maker(of, over, ends) for ends in ([within, None] if uncut else [within])),
             float(of.confidence),
-            former=self._maker(of, over, None) if uncut else None,
         )
         return MadeOf(made, self._why(of, over, horizon, within))
 

@@ -285,7 +285,9 @@ async def test_a_journal_whose_shares_are_not_cut_starts_and_its_releases_stay(
     """As the first version wrote them: a share of distinct values was an ordinary quotient."""
     built, store, bodies = divided(BUYERS, VISITORS), MemoryStore(), list[bytes]()
     with monkeypatch.context() as patched:
-        patched.setattr(MadeSeries, "body", lambda made, *given: made._written(made.former, *given))
+        patched.setattr(
+            MadeSeries, "body", lambda made, *given: made._written(made.makes[-1], *given)
+        )
         await engine_of(
             built, MemorySource(visits()[:3], partitions=(0,)), store, bodies, noise
         ).run()

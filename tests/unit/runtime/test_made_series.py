@@ -23,7 +23,7 @@ def added(tick: int, window: str, parts: Sequence[Mapping[str, Any]]) -> dict[st
     return {"value": total, "low": None, "high": total + tick}
 
 
-MADE = MadeSeries("total", ("a", "b"), ("",), (), added, 0.95)
+MADE = MadeSeries("total", ("a", "b"), ("",), (), (added,), 0.95)
 
 
 def body(series: str, content: Mapping[str, Any], sequence: int = 1) -> bytes:
