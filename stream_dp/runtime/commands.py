@@ -16,6 +16,8 @@ from stream_dp.runtime.phases import EnginePhase, Lifecycle
 from stream_dp.runtime.tick_assembler import ClosedTick
 
 QUEUED = 4
+TOGETHER = 8
+"""How many commands in a row share one reading again, beside those that waited when the ticks were dropped."""
 ENDED = (
     "the engine has ended, so nothing is previewed, created, halted, asked or watched any more. What was released "
     "stays, and is read as before"
@@ -73,6 +75,7 @@ class Inbox:
         self._commanded = False
         self._returned = 0
         self._left = 0
+        self._together = 0
 
     async def put(self, ticks: list[ClosedTick]) -> None:
         """Take the reader's next ticks; none means the end of its source. Waits while there is no room."""
@@ -129,21 +132,19 @@ class Inbox:
         """Return a command, if there is one."""
         return self._ordered() if self._commands else None
 
-    @property
-    def waits(self) -> bool:
-        """Whether a command waits."""
-        return bool(self._commands)
-
     def drop_ticks(self) -> None:
         """Forget the ticks, keep the commands: what follows is read again."""
         while self._ticks:
             self._taken()
         self._left = len(self._commands)
 
-    @property
-    def holds(self) -> bool:
-        """Whether a command is left of those that waited when ticks were forgotten last."""
-        return self._left > 0
+    async def command_first(self) -> bool:
+        """Return whether a command comes before the dropped ticks are read again: they are read once for several."""
+        for _ in range(2):  # a sender of several messages has sent the next one by then
+            await asyncio.sleep(0)
+        first = self._left > 0 or (bool(self._commands) and self._together < TOGETHER)
+        self._together = self._together + 1 if first else 0
+        return first
 
     def close(self) -> None:
         """Refuse the commands that wait."""

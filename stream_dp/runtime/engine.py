@@ -56,8 +56,6 @@ from stream_dp.runtime.seen_memory import SeenMemory
 from stream_dp.runtime.tick_assembler import ClosedTick, Router
 
 SNAPSHOT_TICKS = 1000
-TOGETHER = 8
-"""How many messages in a row share a reading again at most."""
 ATTEMPTS = 3
 """How often something is derived for a cut that has moved meanwhile, before a cut waits for it."""
 
@@ -112,7 +110,6 @@ class Engine:
         self._since_snapshot = 0
         self._under_way: set[asyncio.Event] = set()
         self._heard = False
-        self._together = 0
         self._inbox = Inbox(self._lifecycle)
 
     @property
@@ -429,7 +426,8 @@ class Engine:
     async def _commit_all(self) -> None:
         """Step and commit closed ticks and execute commands, until the horizon, the end of the source or `stop()`."""
         while self._chain.next_tick != self._config.horizon:
-            await self._read_on()
+            if self._changes.stale and not await self._inbox.command_first():
+                await self._changes.read_on()
             match await self._next():
                 case Command() as command:
                     with self._ports.spans("query"):
@@ -443,20 +441,6 @@ class Engine:
                     with self._ports.spans("tick", tick=ticks[-1].tick):
                         await self._chain.add(await self._step(ticks))
                         await self._flush_refusals()
-
-    async def _read_on(self) -> None:
-        """Read again behind a cut that was changed, once for the changes that wait there, `TOGETHER` at most.
-
-        Who sends one message after the other has the next one there within two turns of the event loop.
-        """
-        if self._changes.stale:
-            for _ in range(2):
-                await asyncio.sleep(0)
-            if self._inbox.holds or (self._inbox.waits and self._together < TOGETHER):
-                self._together += 1
-                return
-        self._together = 0
-        await self._changes.read_on()
 
     async def _next(self) -> Command | list[ClosedTick]:
         """A command, or what has closed since the last commit, `group` ticks or so; none at the end or on `stop`."""
