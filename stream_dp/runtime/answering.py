@@ -111,10 +111,11 @@ class Answering:
     async def hear(
         self, questions: deque[Question], derived: Derived | None = None, *, hold: bool = False
     ) -> NeedsDerivation | None:
-        """Execute the next message of the queue: on record on return, and taken from `questions`.
+        """Execute the next message of the queue, record it with its answer, and take it from `questions`.
 
-        What is no message before it is counted, `AT_A_CUT` records at most, and told once between two ticks. What the
-        message defines must be `derived` before: what is to be is returned where it is not, and nothing is executed.
+        Records before it that are no messages are counted and taken, at most `AT_A_CUT` of them; one answer between two
+        ticks refuses them all. If the message holds a definition that is not `derived` for this cut, the method
+        executes nothing and returns what must be derived.
         """
         conversation = self._changes.chain.now.conversation
         for _ in range(min(AT_A_CUT, len(questions))):
