@@ -3,7 +3,7 @@
 Rules: it runs for STREAM_DP_SOAK_SECONDS (1,800) and prints its figures as JSON, also to the file
 STREAM_DP_LOAD_FIGURES if that is named. A tick is due at its end and the delay, and is out at the broker's stamp of the
 commit marker behind its last release. For what the machine did to others meanwhile, the engine's wait for a CPU is
-subtracted.
+subtracted: that of its main thread, and what other machines of the same host took ("steal") of the CPU that lost most.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -52,12 +52,19 @@ series:
 """
 
 
+def stolen() -> list[int]:
+    """Milliseconds that other machines of the host have taken of each CPU since the start."""
+    lines = Path("/proc/stat").read_text().splitlines()
+    cpus = [line.split() for line in lines if line.startswith("cpu") and line[3].isdigit()]
+    return [int(cpu[8]) * 1000 // os.sysconf("SC_CLK_TCK") for cpu in cpus]
+
+
 class CpuWait:
-    """How long the main thread of a process has waited for a CPU, noted every 20 ms."""
+    """How long the main thread of a process has waited for a CPU, and what was stolen of each, noted every 20 ms."""
 
     def __init__(self, pid: int) -> None:
         self._file = Path(f"/proc/{pid}/task/{pid}/schedstat")
-        self._at, self._waited = list[int](), list[int]()
+        self._at, self._waited, self._stolen = list[int](), list[int](), list[list[int]]()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._note, daemon=True)
         self._thread.start()
@@ -69,6 +76,7 @@ class CpuWait:
             except OSError:
                 return
             self._waited.append(waited // 1_000_000)
+            self._stolen.append(stolen())
             self._at.append(int(time.time() * 1000))
 
     def stop(self) -> None:
@@ -80,7 +88,8 @@ class CpuWait:
         """Milliseconds of it between two moments, ms since 1970."""
         first = max(0, bisect_right(self._at, begin) - 1)
         last = min(len(self._at) - 1, bisect_left(self._at, end))
-        return max(0, self._waited[last] - self._waited[first])
+        steal = zip(self._stolen[first], self._stolen[last], strict=True)
+        return max(0, self._waited[last] - self._waited[first] + max(b - a for a, b in steal))
 
 
 def dear(name: str, chance: random.Random) -> dict[str, Any]:
@@ -205,12 +214,12 @@ def out_at(kafka: str, topic: str) -> dict[int, int]:
     return found
 
 
-def lateness(out: dict[int, int], begin: int, end: int, wait: CpuWait) -> list[int]:
-    """By how many ms each tick due between two moments was late, less the wait; one not out is late at `end`."""
+def lateness(out: dict[int, int], begin: int, end: int, wait: CpuWait) -> dict[int, int]:
+    """By how many ms each tick was late, less the wait, by when it was due; one that is not out is late at `end`."""
     first = min(out)
     ends = range(first, end - DELAY_MS, STEP_MS)
     due = [(one + DELAY_MS, out.get(one, end)) for one in ends if one + DELAY_MS >= begin]
-    return [told - at - wait.between(at, told) for at, told in due]
+    return {at: told - at - wait.between(at, told) for at, told in due}
 
 
 @pytest.mark.slow
@@ -233,10 +242,13 @@ async def test_no_tick_is_late_whatever_analysts_send(kafka: str, tmp_path: Path
         wait.stop()
         out = await asyncio.to_thread(out_at, kafka, f"{world.name}.releases")
         answered = await answers(world)
-    late = sorted(lateness(out, begin, end, wait))
+    by_tick = lateness(out, begin, end, wait)
+    late = sorted(by_tick.values())
+    worst = sorted(by_tick, key=by_tick.__getitem__)[-5:]
     figures = {
         "seconds": SECONDS, "ticks": len(late), "last out": max(out) - begin,
         "late ms": {"p50": late[len(late) // 2], "p99": late[len(late) * 99 // 100], "max": late[-1]},
+        "worst": {datetime.fromtimestamp(at / 1000, UTC).isoformat(): by_tick[at] for at in worst},
         "cpu wait ms": wait.between(begin, end), "sent": dict(load.sent), "failed": dict(load.failed),
         "answered": answered,
     }  # fmt: skip

@@ -27,6 +27,7 @@ from stream_dp.runtime.commit import Commit, Created, Unwatched, Watched
 from stream_dp.runtime.conversation import WATCHES
 from stream_dp.runtime.engine import Engine
 from stream_dp.runtime.ports import NOTHING_BEHIND, Batch, Behinds, Positions
+from stream_dp.runtime.proposals import Derived, OnThread, derived_by
 from stream_dp.runtime.run_config import READ_AGAIN_MS
 
 LONG: dict[str, Any] = {"read_again": READ_AGAIN_MS}
@@ -49,6 +50,14 @@ class Open(Stopping):
         return found
 
 
+class AtOnce(OnThread):
+    """Derives within a turn of the event loop, so that definitions that come together are ready together."""
+
+    async def derive(self, definition: bytes, start: int) -> Derived:
+        assert self._planner is not None
+        return derived_by(self._planner, definition, start)
+
+
 def halves() -> list[Batch]:
     """The records of a tick in both partitions, then the two marks."""
     found = list[Batch]()
@@ -62,6 +71,7 @@ async def created(world: World, cut: int, *definitions: bytes, one_by_one: bool 
     """Create series at the cut before tick `cut`, of which all records were read, and run to the end."""
     source = Open(cut - 1)
     engine = world.engine(source)
+    engine._deriver = AtOnce(world.planner)
     run = asyncio.create_task(engine.run())
     await world.until(cut - 1)
     for _ in range(20):

@@ -54,7 +54,7 @@ def test_what_is_made_of_others_has_no_more_than_was_said(odd: str) -> None:
         told = dict.fromkeys(keys, 10**15)
         return {"values": told, "lows": [10**15] * MANY, "highs": [10**15] * MANY}
 
-    made = MadeSeries("s", ("in",), keys, (), make, 0.95)
+    made = MadeSeries("s", ("in",), keys, (), (make,), 0.95)
     body = made.body(GRID, 1, 4, {"in": b"{}"})
     assert len(body) <= made.most_bytes
 
