@@ -139,6 +139,11 @@ class PerBinHSS:
         query, intervals = public
         return max(self._column_band(query, each, confidence) for each in intervals)
 
+    def lag(self, query: int, intervals: int, confidence: float) -> int:
+        """Return the half-width at the query-th query of a column that has closed so many intervals."""
+        rounded = self.horizon or 1 << query.bit_length()
+        return self._column_band(rounded, intervals, confidence)
+
     def _column_band(self, query: int, intervals: int, confidence: float) -> int:
         """The bound of a column that has closed so many intervals."""
         key = query, intervals, confidence

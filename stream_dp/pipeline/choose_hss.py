@@ -294,9 +294,6 @@ def predicted_hss_error(mechanism: HSS | PerBinHSS, demand: Demand, tick: int) -
     """The band expected at `tick`; bin by bin that of the largest category."""
     confidence = demand.setting.confidence
     intervals = predicted_intervals(mechanism, demand, tick)
-    if isinstance(mechanism, PerBinHSS):
-        query = demand.setting.horizon or 1 << (tick + 1).bit_length()
-        return mechanism.band((query, frozenset({intervals})), confidence)
     return mechanism.lag(tick + 1, intervals, confidence)
 
 
