@@ -10,6 +10,7 @@ message, which may carry content. Nothing a payload holds raises out of here.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, compress
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -48,6 +49,19 @@ class Decoded:
     records: list[Any]
     positions: Sequence[int]
     refused: list[Refusal]
+
+    def part(self, stays: Sequence[bool]) -> "Decoded":
+        """Return what was decoded of the payloads that stay in their batch, with their new positions."""
+        kept = list(map(stays.__getitem__, self.positions))
+        records = list(compress(self.records, kept))
+        refused = [one for one in self.refused if stays[one.position]]
+        if not refused:
+            return Decoded(records, range(len(records)), [])
+        places = [place - 1 for place in accumulate(stays)]
+        positions = [places[position] for position in compress(self.positions, kept)]
+        return Decoded(
+            records, positions, [one._replace(position=places[one.position]) for one in refused]
+        )
 
 
 class RecordDecoder:

@@ -158,8 +158,12 @@ class OpenRouter:
             if not added.users:
                 self._remove(feature)
 
+    def decode(self, batch: Batch) -> Batch:
+        """Return the batch with its payloads decoded for all that is counted now."""
+        return (self._held or self._counted()).every.decode(batch)
+
     def route(self, batch: Batch) -> Routed:
-        """Decode and add up a batch; nothing that a payload holds raises."""
+        """Add up a batch, and decode it where nobody has; nothing that a payload holds raises."""
         counting = self._held or self._counted()
         tally = counting.every.tally(batch)
         if tally.refused and counting.every is not self._base:
@@ -215,7 +219,7 @@ class OpenRouter:
     def _one_by_one(self, batch: Batch, tally: Tally, counting: _Counting) -> Tally:
         """The tally of a batch with what each feature can read of the records that were refused for some."""
         places = [each.position for each in tally.refused]
-        refused = replace(batch, payloads=[batch.payloads[at] for at in places])
+        refused = replace(batch, payloads=[batch.payloads[at] for at in places], decoded=None)
         base = self._base.tally(refused)
         _count(tally.rows, base, counting.width)
         for tick, number in base.records.items():

@@ -8,6 +8,7 @@ call per record beyond the decoder's own: the rest is done by columns.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from itertools import accumulate, chain, pairwise
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
@@ -25,6 +26,7 @@ from stream_dp.pipeline.layout import Feature, RowLayout
 from stream_dp.pipeline.own_ticks import NO_TIME, OUTSIDE, OwnTicks
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import NO_KEY
+from stream_dp.pipeline.user_names import naming_field
 from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
 from stream_dp.runtime.identifiers import ByColumn
 from stream_dp.runtime.ports import Batch
@@ -82,7 +84,8 @@ class Router:
         self._grid = TickGrid(origin_ms, spec.clock.step, spec.clock.horizon)
         self._time = spec.clock.field if isinstance(spec.clock, ReplayClock) else None
         counted = list(self.layout.counted(spec))
-        self._schema = spec.fields
+        user = spec.privacy.user
+        self._schema = spec.fields if user is None else spec.fields | naming_field(spec, user)
         self._hash = UserHash(key)
         self.fields = decoded_fields(spec, (feature for feature, _ in counted))
         self.decoder = self._decoder_of(self.fields)
@@ -108,8 +111,12 @@ class Router:
     def _decoder_of(self, names: Iterable[str]) -> RecordDecoder:
         return RecordDecoder({name: self._schema[name] for name in names}, self._schema)
 
+    def decode(self, batch: Batch) -> Batch:
+        """Return the batch with its payloads decoded."""
+        return replace(batch, decoded=self.decoder.decode(batch.payloads))
+
     def route(self, batch: Batch) -> Routed:
-        """Decode and add up a batch; nothing that a payload holds raises.
+        """Add up a batch, and decode it where nobody has; nothing that a payload holds raises.
 
         Raises:
             ValueError: the batch has no tick although the clock is a wall clock.
@@ -118,10 +125,10 @@ class Router:
         return Routed(tally.rows, dead(batch, tally.refused), tally.records, tally.arrived)
 
     def tally(self, batch: Batch) -> Tally:
-        """Decode and add up the payloads alone; raises like `route`."""
+        """Add up the payloads alone; raises like `route`."""
         if not batch.payloads:
             return Tally({}, {}, ())
-        decoded = self.decoder.decode(batch.payloads)
+        decoded: Decoded = batch.decoded or self.decoder.decode(batch.payloads)
         ticks: IntArray | int
         if batch.tick is None:
             decoded, ticks = self._own_ticks(decoded)
@@ -204,8 +211,10 @@ class Router:
 
 
 def decoded_fields(spec: PipelineSpec, features: Iterable[Feature]) -> list[str]:
-    """Return the fields that features need, in the order in which their records are decoded."""
+    """Return the fields that the guard and these features need, in the order in which their records are decoded."""
     names = {spec.clock.field: None} if isinstance(spec.clock, ReplayClock) else {}
+    if spec.privacy.user is not None:
+        names[spec.privacy.user] = None
     for feature in features:
         names |= dict.fromkeys(feature.fields)
     return list(names)

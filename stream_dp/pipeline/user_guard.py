@@ -5,7 +5,7 @@ public windows and ticks, and on the key of the hashes; it does not depend on ot
 batches, or on room. A user outside the declared share counts nowhere, by its keyed hash. A record that cannot say whose
 it is, or whose user's name is too long, or that lies in another partition than its user's, is a dead letter; one that
 is late, or of a time outside the grid, uses nothing. What a record holds else plays no part, so later series change
-nothing here. Nothing raises.
+nothing here: a record that the router could not decode for them is decoded again for the guard alone. Nothing raises.
 """
 
 import logging
@@ -61,7 +61,8 @@ class UserGuard:
         self._highest = int(_HASHES * (1 if privacy.share is None else privacy.share)) - 1
         own = clock.field if isinstance(clock, ReplayClock) else None
         used = naming_field(spec, privacy.user)
-        self._decoder = RecordDecoder(used if own is None else used | {own: spec.fields[own]})
+        used = used if own is None else used | {own: spec.fields[own]}
+        self._decoder = RecordDecoder(used, spec.fields)
         self._user_of = attrgetter(self._decoder.attribute(privacy.user))
         self._time_of = None if own is None else attrgetter(self._decoder.attribute(own))
         self._ticks = OwnTicks(self._grid, spec.own_times)
@@ -91,7 +92,7 @@ class UserGuard:
             _log.warning("%s", grown(len(self._first), self._now))
         if not batch.payloads:
             return Admitted(batch)
-        decoded = self._decoder.decode(batch.payloads)
+        decoded = self._read(batch)
         users = UserNames.of(map(self._user_of, decoded.records))
         long, astray = users.long, self._homes.of(users.texts) != batch.partition
         sound = ~(long | astray)
@@ -111,6 +112,24 @@ class UserGuard:
         ]
         capped = int(np.count_nonzero(counting & ~kept))
         return Admitted(_part(batch, stays, refused), used, capped, those)
+
+    def _read(self, batch: Batch) -> Decoded:
+        """Return the records that say whose they are and when, in the order of the batch."""
+        shared: Decoded | None = batch.decoded
+        if shared is None:
+            return self._decoder.decode(batch.payloads)
+        if not shared.refused:
+            return shared
+        places = [refusal.position for refusal in shared.refused]
+        again = self._decoder.decode([batch.payloads[place] for place in places])
+        refused = [one._replace(position=places[one.position]) for one in again.refused]
+        if not again.records:
+            return Decoded(shared.records, shared.positions, refused)
+        records = dict(zip(shared.positions, shared.records, strict=True))
+        for at, record in zip(again.positions, again.records, strict=True):
+            records[places[at]] = record
+        positions = sorted(records)
+        return Decoded([records[position] for position in positions], positions, refused)
 
     def _ticks_of(self, decoded: Decoded, given: int | None) -> IntArray:
         """The tick of each record; less than 0 where it is outside the grid, or there is none."""
@@ -153,4 +172,5 @@ def _part(batch: Batch, stays: BoolArray, refused: Iterable[Refusal]) -> Batch:
         payloads=list(compress(batch.payloads, those)),
         labels=list(compress(batch.labels, those)),
         refused=[*batch.refused, *dead],
+        decoded=batch.decoded and batch.decoded.part(those),
     )

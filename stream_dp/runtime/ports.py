@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from stream_dp.core.progress import Progress, unseen
 from stream_dp.noise import fresh_seed
@@ -48,7 +48,8 @@ class Batch:
     end of tick k (marks may skip ahead: k closes every tick up to k). `position` is where reading
     continues after the batch, its mark included, with what lies `behind` it read again. `labels` tell people where a
     payload lies (offset or line). `refused` are records before the mark that the source itself could not read: they are
-    in no payload. A batch of a partition that was not known says that it was added.
+    in no payload. A batch of a partition that was not known says that it was added. `decoded` is what a router has
+    decoded of the payloads, for the guard and for itself; None: nothing yet.
     """
 
     partition: int
@@ -59,6 +60,7 @@ class Batch:
     mark: int | None = None
     behind: Behind | None = field(default=None, repr=False)
     refused: Sequence[Span] = field(default=(), repr=False)
+    decoded: Any = field(default=None, repr=False)
 
 
 @asynccontextmanager

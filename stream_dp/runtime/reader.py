@@ -1,4 +1,4 @@
-"""The reader: source -> guard -> router -> ticks, beside the commits, and again from a cut where a series was created.
+"""The reader: source -> decoder -> guard -> router -> ticks, beside the commits, and again where a series was created.
 
 Rules: the bounded inbox holds it back. What it holds is not durable and can be read again at any time. This file
 knows no actor and no journal.
@@ -59,9 +59,10 @@ class Reader:
         batches: Sequence[Batch] = ()
         while True:
             for batch in batches:
-                found = self._guard.admit(batch, ticks.passed(batch.partition))
-                routed = self._router.route(found.batch)
-                ticks.add(found.batch, routed, found.used, found.capped, found.users)
+                decoded = self._router.decode(batch)
+                admitted = self._guard.admit(decoded, ticks.passed(batch.partition))
+                routed = self._router.route(admitted.batch)
+                ticks.add(admitted.batch, routed, admitted.used, admitted.capped, admitted.users)
                 await asyncio.sleep(0)  # others must not wait for all that was fetched
             while closed := ticks.closed(group):
                 await self._inbox.put(closed)

@@ -57,8 +57,12 @@ class Router(Protocol):
         """Entries of a row."""
         ...
 
+    def decode(self, batch: Batch) -> Batch:
+        """Return the batch with what it decoded, which is for the guard and for `route`."""
+        ...
+
     def route(self, batch: Batch) -> Routed:
-        """Decode and route one batch."""
+        """Route one batch, and decode it where nobody has."""
         ...
 
 
