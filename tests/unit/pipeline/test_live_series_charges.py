@@ -4,15 +4,19 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from unit.pipeline.live_series_steps import large, question, running, zero
 from unit.pipeline.live_series_worlds import HORIZON, PIPELINE, Stopping, World, batches
 
 from stream_dp.adapters.memory import MemoryJournal, MemorySource
 from stream_dp.core.neighbors import Neighbors
-from stream_dp.errors import BudgetRefused, UnknownMechanism, UsageError
+from stream_dp.errors import BudgetRefused, FailClosed, UnknownMechanism, UsageError
 from stream_dp.pipeline import live_series
+from stream_dp.pipeline.open_router import OpenRouter
+from stream_dp.runtime.admission import Admission
 from stream_dp.runtime.commit import Commit, Halted
 from stream_dp.runtime.engine import Engine
+from stream_dp.runtime.registry import Registry
 
 
 async def test_a_halt_ends_its_releases_and_frees_what_comes_later() -> None:
@@ -221,3 +225,42 @@ async def test_a_plan_for_others_than_the_ledger_promises_to_is_refused(
             assert (await engine.create(question(name), analyst)).start == 3
 
     await running(world, 2, ask)
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        {"name": "other"},
+        {"epsilon": 400_000_000_001},
+        {"delta": 1},
+        {"rule": "basic"},
+        {"measure": "zCDP"},
+    ],
+    ids=lambda altered: next(iter(altered)),
+)
+async def test_a_recorded_charge_must_be_the_derived_one_in_every_part(
+    altered: dict[str, Any],
+) -> None:
+    """The twin compares the epsilon alone. Who pays stands in the charge only, so that is taken from there."""
+    privacy = {"epsilon": "2", "analysts": [{"name": "ann", "epsilon": "0.5"}]}
+    world = World(pipeline=PIPELINE | {"privacy": privacy})
+
+    async def ask(engine: Engine, _source: Stopping) -> None:
+        await engine.create(question("anns", "0.4"), "ann")
+
+    await running(world, 3, ask)
+    (commit,) = (commit for commit in world.commits() if commit.changes)
+    (charge,) = commit.charges
+    assert charge.epsilon == 400_000_000_000
+    assert [live.series.name for live in admitting(world).replay(commit)] == ["anns"]
+    with pytest.raises(FailClosed, match="the charge for anns is not what it costs"):
+        admitting(world).replay(replace(commit, charges=(replace(charge, **altered),)))
+
+
+def admitting(world: World) -> Admission:
+    """The admission of a run that begins."""
+    plan = world.built.run_config(0)
+    planner = live_series.LiveSeriesPlanner(
+        world.built.spec, OpenRouter(world.built.spec, plan.origin)
+    )
+    return Admission(Registry(plan.series, plan.made), world.built.subledgers(), planner)
