@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from stream_dp.errors import FailClosed
+from stream_dp.pipeline.decoder import Refusal
 from stream_dp.pipeline.layout import Block, Feature, RowLayout, Slot
-from stream_dp.pipeline.router import Router, Tally, dead, decoded_fields
+from stream_dp.pipeline.router import Router, dead, decoded_fields
 from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.uncollected import uncollected
 from stream_dp.pipeline.user_guard import NO_KEY
@@ -165,13 +166,13 @@ class OpenRouter:
     def route(self, batch: Batch) -> Routed:
         """Add up a batch, and decode it where nobody has; nothing that a payload holds raises."""
         counting = self._held or self._counted()
-        tally = counting.every.tally(batch)
-        if tally.refused and counting.every is not self._base:
-            tally = self._one_by_one(batch, tally, counting)
-        rows = tally.rows
+        routed, refused = counting.every.tally(batch)
+        if refused and counting.every is not self._base:
+            refused = self._one_by_one(batch, routed, refused, counting)
         for columns in counting.muted:
-            rows = {tick: without(row, columns) for tick, row in rows.items()}
-        return Routed(rows, dead(batch, tally.refused), tally.records, tally.arrived)
+            routed.rows = {tick: without(row, columns) for tick, row in routed.rows.items()}
+        routed.dead = dead(batch, refused)
+        return routed
 
     def _add(self, feature: Feature | Block, column: int) -> _Added:
         alone = RowLayout.alone(self._spec, feature)
@@ -216,31 +217,32 @@ class OpenRouter:
             shard.router = Router(self._spec, self._origin, RowLayout(width, slots, {}))
         return shard.router
 
-    def _one_by_one(self, batch: Batch, tally: Tally, counting: _Counting) -> Tally:
-        """The tally of a batch with what each feature can read of the records that were refused for some."""
-        places = [each.position for each in tally.refused]
-        refused = replace(batch, payloads=[batch.payloads[at] for at in places], decoded=None)
-        base = self._base.tally(refused)
-        _count(tally.rows, base, counting.width)
+    def _one_by_one(
+        self, batch: Batch, routed: Routed, refused: Sequence[Refusal], counting: _Counting
+    ) -> list[Refusal]:
+        """Add what each feature can read of the records that were refused for some; return what stays refused."""
+        places = [refusal.position for refusal in refused]
+        again = replace(batch, payloads=[batch.payloads[place] for place in places], decoded=None)
+        base, dead_for_file = self._base.tally(again)
+        _count(routed.rows, base, counting.width)
         for tick, number in base.records.items():
-            tally.records[tick] = tally.records.get(tick, 0) + number
-        why = {each.position: each for each in base.refused}
+            routed.records[tick] = routed.records.get(tick, 0) + number
+        why = {refusal.position: refusal for refusal in dead_for_file}
         for shard in counting.shards:
-            some = shard.tally(refused)
-            _count(tally.rows, some, counting.width)
-            for each in some.refused:
-                why.setdefault(each.position, each)
-        dead_ones = [each._replace(position=places[at]) for at, each in why.items()]
+            added, dead_for_shard = shard.tally(again)
+            _count(routed.rows, added, counting.width)
+            for refusal in dead_for_shard:
+                why.setdefault(refusal.position, refusal)
         came: dict[int, Came] = {}
-        for tick, found in chain(tally.arrived.items(), base.arrived.items()):
-            came.setdefault(tick, Came()).add(found)
-        arrived = {tick: one.once() for tick, one in came.items()}
-        return Tally(tally.rows, tally.records, dead_ones, arrived)
+        for tick, arrived in chain(routed.arrived.items(), base.arrived.items()):
+            came.setdefault(tick, Came()).add(arrived)
+        routed.arrived = {tick: identifiers.once() for tick, identifiers in came.items()}
+        return [refusal._replace(position=places[at]) for at, refusal in why.items()]
 
 
-def _count(rows: dict[int, Row], tally: Tally, width: int) -> None:
-    """Add the rows of a tally, which may be narrower."""
-    for tick, part in tally.rows.items():
+def _count(rows: dict[int, Row], routed: Routed, width: int) -> None:
+    """Add these rows, which may be narrower."""
+    for tick, part in routed.rows.items():
         row = OpenRow(width)
         for each in (rows.get(tick), part):
             if each is not None:

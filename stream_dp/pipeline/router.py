@@ -6,13 +6,12 @@ is a dead letter, an unknown category counts in `other`, null matches no conditi
 call per record beyond the decoder's own: the rest is done by columns.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import accumulate, chain, pairwise
 from operator import attrgetter, itemgetter
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,6 @@ from stream_dp.pipeline.spec import PipelineSpec
 from stream_dp.pipeline.user_guard import NO_KEY
 from stream_dp.pipeline.user_names import naming_field
 from stream_dp.runtime.dead_letters import TIME_OUT_OF_RANGE, WRONG_TYPE, Span, as_spans
-from stream_dp.runtime.identifiers import ByColumn
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_assembler import Routed
 from stream_dp.runtime.tick_rows import Row, ThinRow, together
@@ -42,21 +40,6 @@ _CELLS, _CELLS_EACH = (
     32,
 )  # rows of a batch are dense up to so many entries, and so many for each record
 _REASONS = {OUTSIDE: TIME_OUT_OF_RANGE, NO_TIME: WRONG_TYPE}
-
-
-class Tally(NamedTuple):
-    """What the payloads of a batch add: rows, numbers of records and identifiers by tick; refusals, in any order."""
-
-    rows: dict[int, Row]
-    records: dict[int, int]
-    refused: Sequence[Refusal]
-    arrived: Mapping[int, ByColumn] = MappingProxyType({})
-
-    def __repr__(self) -> str:
-        return "<Tally>"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
 
 
 def dead(batch: Batch, refused: Iterable[Refusal]) -> list[Span]:
@@ -121,13 +104,14 @@ class Router:
         Raises:
             ValueError: the batch has no tick although the clock is a wall clock.
         """
-        tally = self.tally(batch)
-        return Routed(tally.rows, dead(batch, tally.refused), tally.records, tally.arrived)
+        routed, refused = self.tally(batch)
+        routed.dead = dead(batch, refused)
+        return routed
 
-    def tally(self, batch: Batch) -> Tally:
-        """Add up the payloads alone; raises like `route`."""
+    def tally(self, batch: Batch) -> tuple[Routed, Sequence[Refusal]]:
+        """Return what the payloads add, without dead letters, and the refused ones; raises like `route`."""
         if not batch.payloads:
-            return Tally({}, {}, ())
+            return Routed({}, (), {}), ()
         decoded: Decoded = batch.decoded or self.decoder.decode(batch.payloads)
         ticks: IntArray | int
         if batch.tick is None:
@@ -135,7 +119,7 @@ class Router:
         else:
             decoded, ticks = self._given_tick(decoded, batch.tick), batch.tick
         if not decoded.records:
-            return Tally({}, {}, decoded.refused)
+            return Routed({}, (), {}), decoded.refused
         records, names, numbers = _by_tick(decoded.records, ticks)
         thinly = len(names) * self.width > _CELLS + _CELLS_EACH * len(records)
         rows, texts = (self._thin if thinly else self._dense)(records, names, numbers)
@@ -144,7 +128,7 @@ class Router:
             for tick, column, hashes in self._hashed(found):
                 arrived.setdefault(tick, {})[column] = hashes
         number = dict(zip(names, numbers.tolist(), strict=True))
-        return Tally(rows, number, decoded.refused, arrived)
+        return Routed(rows, (), number, arrived), decoded.refused
 
     def _dense(
         self, records: list[Any], names: list[int], numbers: IntArray

@@ -14,7 +14,7 @@ from stream_dp.pipeline.decoder import Decoded, RecordDecoder
 from stream_dp.pipeline.feature_counts import FeatureCounts
 from stream_dp.pipeline.layout import Feature, RowLayout
 from stream_dp.pipeline.open_router import OpenRouter
-from stream_dp.pipeline.router import Router, Tally
+from stream_dp.pipeline.router import Routed, Router
 from stream_dp.runtime.dead_letters import Span, as_spans
 from stream_dp.runtime.ports import Batch
 from stream_dp.runtime.tick_rows import dense
@@ -152,8 +152,8 @@ def test_the_check_catches_a_record_that_is_dead_for_all(monkeypatch: pytest.Mon
     assert wanted[0] == {0: [2, 1, 1, 1, 1, 0]}
     assert together(router, what) == wanted
 
-    def refuse(_: OpenRouter, __: Batch, tally: Tally, ___: object) -> Tally:
-        return tally
+    def refuse(_: OpenRouter, __: Batch, ___: Routed, refused: Any, ____: object) -> Any:
+        return refused
 
     monkeypatch.setattr(OpenRouter, "_one_by_one", refuse)
     assert together(router, what) != wanted
