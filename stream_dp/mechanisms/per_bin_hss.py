@@ -125,8 +125,7 @@ class PerBinHSS:
 
     def public(self, updates: int, state: PerBinState) -> tuple[int, Hashable]:
         """Return the number of queries (its next power of two) and the numbers of closed intervals there are."""
-        query = self.horizon or 1 << max(1, state.queries).bit_length()
-        return query, frozenset(state.intervals.tolist())
+        return self._rounded(max(1, state.queries)), frozenset(state.intervals.tolist())
 
     def band(self, public: tuple[int, frozenset[int]], confidence: float) -> int:
         """Return a bound on |released - true| of any column: what went by unseen since its crossing, and its noise.
@@ -141,8 +140,11 @@ class PerBinHSS:
 
     def lag(self, query: int, intervals: int, confidence: float) -> int:
         """Return the half-width at the query-th query of a column that has closed so many intervals."""
-        rounded = self.horizon or 1 << query.bit_length()
-        return self._column_band(rounded, intervals, confidence)
+        return self._column_band(self._rounded(query), intervals, confidence)
+
+    def _rounded(self, query: int) -> int:
+        """The number of queries that the bound is made for: the horizon, or the next power of two."""
+        return self.horizon or 1 << query.bit_length()
 
     def _column_band(self, query: int, intervals: int, confidence: float) -> int:
         """The bound of a column that has closed so many intervals."""

@@ -72,7 +72,7 @@ class MadeSeries:
             KeyError: an input has none.
         """
         written = (self._written(make, grid, sequence, tick, bodies) for make in self.makes)
-        return is_recorded(body, *written)
+        return any(is_recorded(body, one) for one in written)
 
     def _written(
         self, make: Make, grid: TickGrid, sequence: int, tick: int, bodies: Mapping[str, bytes]

@@ -305,9 +305,9 @@ def former(body: bytes) -> bytes:
     return _BUCKET.sub(rb'"low":\1,"high":\2', _AS_OF.sub(b"", body))
 
 
-def is_recorded(recorded: bytes, *written: bytes) -> bool:
-    """Return whether a journal's body is one of these bodies, as this version writes it or as former ones did."""
-    return recorded in written or recorded in map(former, written)
+def is_recorded(recorded: bytes, written: bytes) -> bool:
+    """Return whether a journal's body is `written`, as this version writes it or as former ones did."""
+    return recorded == written or recorded == former(written)
 
 
 def read(body: bytes, what: str = "what should be a release") -> Released:
