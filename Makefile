@@ -83,7 +83,7 @@ bench-peers: $(PEERS)/.installed  ## Counters beside dpcrpy, jax-privacy and Ope
 $(PEERS)/.installed: requirements-peers.lock $(DEV_STAMP)
 	@$(BIN)/python -m venv $(PEERS)
 	@echo "Installing the libraries to compare with, from requirements-peers.lock (about 1 GB, once)"
-	@$(call dotted,$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-peers.lock)
+	@$(call dotted,$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements-peers.lock)
 	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -134,13 +134,13 @@ $(RUN_STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { $(find_python); \
 		echo "Making $(VENV) with $$found"; rm -rf $(VENV); "$$found" -m venv $(VENV); }
 	@echo "Installing what running needs, from requirements.lock (about 100 MB, once)"
-	@$(call dotted,$(PIP_INSTALL) --require-hashes -r requirements.lock)
+	@$(call dotted,$(PIP_INSTALL) --require-hashes --no-deps -r requirements.lock)
 	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(DEV_STAMP): requirements-dev.lock $(RUN_STAMP)
 	@echo "Installing what developing needs, from requirements-dev.lock (about 150 MB more, once)"
-	@$(call dotted,$(PIP_INSTALL) --require-hashes -r requirements-dev.lock)
+	@$(call dotted,$(PIP_INSTALL) --require-hashes --no-deps -r requirements-dev.lock)
 	@touch $@
 
 # In a folder of its own: nothing else finds the package, as on the machine of whoever runs the example.

@@ -86,9 +86,8 @@ def installs(dockerfile: str) -> Iterator[str]:
     for value in values(dockerfile, "RUN"):
         line = " ".join(words(value) or [value])
         for part in re.findall(r"pip (?:install|wheel|download)[^&|;]*", line):
-            if not re.search(
-                r"--require-hashes .*-r requirements\.lock|--no-index|--no-deps", part
-            ):
+            locked = r"--require-hashes\b.*--no-deps\b.*-r requirements\.lock"
+            if not re.search(locked if " -r " in part else "--no-index|--no-deps", part):
                 yield part
         if re.search(r"\b(curl|wget|apt-get|apt|git)\b", line):
             yield line
